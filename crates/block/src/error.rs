@@ -1,0 +1,64 @@
+//! What can go wrong on a device.
+
+use std::fmt;
+
+/// The kind of request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A flush of the device's cache.
+    Flush,
+    /// A discard.
+    Discard,
+}
+
+/// Why it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The device reported an error; the number is the host's errno (5 for EIO).
+    Io(i32),
+    /// The range is not whole sectors.
+    Misaligned,
+    /// The range ends beyond the device.
+    OutOfRange,
+    /// The device does not take writes.
+    ReadOnly,
+}
+
+/// A failed request: what, where, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockError {
+    /// The kind of request.
+    pub op: Operation,
+    /// Its offset in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: usize,
+    /// Why it failed.
+    pub fault: Fault,
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let op = match self.op {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+        };
+        write!(f, "{op} of {} bytes at byte {} failed: ", self.len, self.offset)?;
+        match self.fault {
+            Fault::Io(errno) => {
+                write!(f, "I/O error ({})", std::io::Error::from_raw_os_error(errno))
+            }
+            Fault::Misaligned => write!(f, "not whole sectors"),
+            Fault::OutOfRange => write!(f, "beyond the end of the device"),
+            Fault::ReadOnly => write!(f, "the device is read-only"),
+        }
+    }
+}
+
+impl std::error::Error for BlockError {}

@@ -1,0 +1,127 @@
+//! Block devices and what can be put around one.
+//!
+//! Layers: a store ([`ram`], a file) at the bottom; wrappers that compose around it: a disk model
+//! gives it time, a volatile cache makes writes losable, faults make it fail, a tap shows every
+//! request to whoever watches.
+//!
+//! Invariants:
+//! - No order holds between requests that are under way at once, nor between completed writes and the
+//!   platter, until a flush (or a write with [`WriteFlags::FUA`]) says so.
+//! - A torn write changes whole sectors of 512 bytes or leaves them alone.
+//! - Offsets and lengths are in bytes, and multiples of the device's sector.
+//!
+//! ```
+//! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let disk = RamDisk::new(1 << 20);
+//! executor.block_on(async {
+//!     disk.write(4096, IoBuf::from_slice(&[7; 512]), WriteFlags::empty()).await.unwrap();
+//!     disk.flush().await.unwrap();
+//!     assert_eq!(disk.read(4096, 512).await.unwrap()[0], 7);
+//! }).unwrap();
+//! ```
+
+mod buf;
+mod error;
+pub mod ram;
+
+use std::rc::Rc;
+
+pub use buf::IoBuf;
+pub use error::{BlockError, Fault, Operation};
+
+bitflags::bitflags! {
+    /// How a write is to be carried out, and why it was sent.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct WriteFlags: u8 {
+        /// Durable when completed, whatever the device caches (force unit access).
+        const FUA = 1;
+        /// A task waits for this write: schedulers may prefer it, statistics count it.
+        const SYNC = 2;
+        /// Carries metadata. A hint for a human; classifiers must not look at it.
+        const META = 4;
+    }
+}
+
+/// What a device is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// The device's size in bytes, a multiple of `sector`.
+    pub bytes: u64,
+    /// The unit of offsets and lengths, in bytes: a power of two, 512 or more.
+    pub sector: u32,
+    /// The largest request it takes, in bytes.
+    pub max_request: usize,
+    /// Whether completed writes may be lost in a power failure unless flushed or sent with FUA.
+    pub volatile_cache: bool,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+impl Geometry {
+    /// Checks that `len` bytes at `offset` are whole sectors inside the device.
+    ///
+    /// # Errors
+    /// [`Fault::Misaligned`] or [`Fault::OutOfRange`].
+    pub fn check(&self, op: Operation, offset: u64, len: usize) -> Result<(), BlockError> {
+        let unit = u64::from(self.sector);
+        let fault = if offset % unit != 0 || len as u64 % unit != 0 {
+            Fault::Misaligned
+        } else if offset.checked_add(len as u64).is_none_or(|end| end > self.bytes) {
+            Fault::OutOfRange
+        } else {
+            return Ok(());
+        };
+        Err(BlockError { op, offset, len, fault })
+    }
+}
+
+/// A device of sectors. See the crate's head for what order holds, and what does not.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait BlockDevice: 'static {
+    /// Size, alignment, limits.
+    fn geometry(&self) -> Geometry;
+
+    /// Reads `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// Outside the device, not whole sectors, or the device failed.
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError>;
+
+    /// Writes `data` at `offset`. When it returns the device has the data, but only a flush or
+    /// [`WriteFlags::FUA`] makes them durable where the cache is volatile.
+    ///
+    /// # Errors
+    /// As for reads; what is on the device is then undefined within the range written.
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError>;
+
+    /// Makes every write that completed before this call durable.
+    ///
+    /// # Errors
+    /// The device failed; nothing may then be taken to be durable.
+    async fn flush(&self) -> Result<(), BlockError>;
+
+    /// Says that the contents of a range are no longer needed; it may read as anything afterwards.
+    ///
+    /// # Errors
+    /// Outside the device, or the device failed.
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError>;
+}
+
+impl<D: BlockDevice> BlockDevice for Rc<D> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        (**self).read(offset, len).await
+    }
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        (**self).write(offset, data, flags).await
+    }
+    async fn flush(&self) -> Result<(), BlockError> {
+        (**self).flush().await
+    }
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        (**self).discard(offset, len).await
+    }
+}

@@ -1,0 +1,132 @@
+//! The price of processor work in virtual time.
+//!
+//! Code charges what it does as it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`]), which
+//! only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays it by sleeping on the one
+//! processor of the model. On a real clock the model is [`CpuModel::NONE`] and nothing is charged.
+
+use std::cell::Cell;
+
+/// What processor work costs. All prices in nanoseconds of virtual time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuModel {
+    /// The name a user gives it.
+    pub name: &'static str,
+    /// Entering and leaving one file-system operation: system call, locks, look-up of its objects.
+    pub operation_ns: u64,
+    /// Finding one buffer and changing something in it, or one ordering record.
+    pub touch_ns: u64,
+    /// Copying 1,024 bytes between user and cache.
+    pub copy_kib_ns: u64,
+    /// Starting one disk request and handling its interrupt.
+    pub request_ns: u64,
+}
+
+impl CpuModel {
+    /// Processor work is free.
+    pub const NONE: CpuModel =
+        CpuModel { name: "none", operation_ns: 0, touch_ns: 0, copy_kib_ns: 0, request_ns: 0 };
+    /// The machine of "Soft Updates" (2000), section 4.1: about 80 MB/s of copying.
+    pub const PENTIUM_II_300: CpuModel = CpuModel {
+        name: "pentium2-300",
+        operation_ns: 25_000,
+        touch_ns: 2_500,
+        copy_kib_ns: 12_500,
+        request_ns: 40_000,
+    };
+    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: about 160 MB/s of copying.
+    pub const PENTIUM_III_500: CpuModel = CpuModel {
+        name: "pentium3-500",
+        operation_ns: 14_000,
+        touch_ns: 1_400,
+        copy_kib_ns: 6_200,
+        request_ns: 22_000,
+    };
+    /// A core of the 2020s: about 10 GB/s of copying.
+    pub const MODERN: CpuModel = CpuModel {
+        name: "modern",
+        operation_ns: 700,
+        touch_ns: 60,
+        copy_kib_ns: 100,
+        request_ns: 2_000,
+    };
+    /// Every preset, in the order they are listed to a user.
+    pub const ALL: [CpuModel; 4] =
+        [CpuModel::PENTIUM_II_300, CpuModel::PENTIUM_III_500, CpuModel::MODERN, CpuModel::NONE];
+
+    /// The preset called `name`.
+    pub fn by_name(name: &str) -> Option<CpuModel> {
+        CpuModel::ALL.into_iter().find(|m| m.name == name)
+    }
+}
+
+/// The processor of one executor: a model, and the work charged to it but not yet paid.
+#[derive(Debug)]
+pub struct Cpu {
+    model: Cell<CpuModel>,
+    debt_ns: Cell<u64>,
+    total_ns: Cell<u64>,
+    /// Until when the processor is taken by work already paid for, in nanoseconds.
+    pub(crate) busy_until_ns: Cell<u64>,
+}
+
+impl Cpu {
+    pub(crate) fn new() -> Cpu {
+        Cpu {
+            model: Cell::new(CpuModel::NONE),
+            debt_ns: Cell::new(0),
+            total_ns: Cell::new(0),
+            busy_until_ns: Cell::new(0),
+        }
+    }
+
+    /// From now on charge by `model`.
+    pub fn set_model(&self, model: CpuModel) {
+        self.model.set(model);
+    }
+
+    /// The model in force.
+    pub fn model(&self) -> CpuModel {
+        self.model.get()
+    }
+
+    /// Charges one file-system operation.
+    #[inline]
+    pub fn operation(&self) {
+        self.charge(self.model.get().operation_ns);
+    }
+
+    /// Charges finding and changing one buffer, or making one ordering record.
+    #[inline]
+    pub fn touch(&self) {
+        self.charge(self.model.get().touch_ns);
+    }
+
+    /// Charges copying `n` bytes.
+    #[inline]
+    pub fn bytes(&self, n: usize) {
+        self.charge(self.model.get().copy_kib_ns * n as u64 / 1024);
+    }
+
+    /// Charges one disk request.
+    #[inline]
+    pub fn request(&self) {
+        self.charge(self.model.get().request_ns);
+    }
+
+    #[inline]
+    fn charge(&self, ns: u64) {
+        self.debt_ns.set(self.debt_ns.get() + ns);
+    }
+
+    /// Processor time charged and paid so far, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns.get()
+    }
+
+    /// Takes the debt: what has been charged since the last call.
+    pub(crate) fn take_debt(&self) -> u64 {
+        let debt = self.debt_ns.replace(0);
+        self.total_ns.set(self.total_ns.get() + debt);
+        debt
+    }
+}

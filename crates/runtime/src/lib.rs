@@ -1,0 +1,40 @@
+//! A deterministic, single-threaded async runtime.
+//!
+//! Every core of the project is `async fn`s on this executor. In simulation the clock is virtual and
+//! one seed fixes every choice, so that the same seed gives the same bytes; in production the same
+//! code runs in real time over a driver for real I/O. Time, randomness and the order of tasks come
+//! from here and from nowhere else.
+//!
+//! Layers, lowest first:
+//! - [`time`]: [`Time`](time::Time) in nanoseconds since the executor started.
+//! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
+//! - [`sync`]: mutex, read-write lock, semaphore, notify, one-shot.
+//! - [`cpu`]: the price of processor work in virtual time.
+//!
+//! Invariants:
+//! - One thread. A waker may be called from another thread; a task is polled only on the executor's.
+//! - Nothing ready, no timer set and no I/O under way while a task that is not a daemon is left: a
+//!   proven [`Deadlock`](executor::Deadlock), reported with what each task waits for.
+//! - Dropping the [`Executor`](executor::Executor) drops every task where it stands. That is a crash.
+//!
+//! ```
+//! use ordo_runtime::{Executor, time::Duration};
+//! let executor = Executor::simulated(1);
+//! let rt = executor.runtime();
+//! let woke_at = executor
+//!     .block_on(async {
+//!         rt.sleep(Duration::from_millis(5)).await;
+//!         rt.now()
+//!     })
+//!     .unwrap();
+//! assert_eq!(woke_at.as_nanos(), 5_000_000);
+//! ```
+
+pub mod cpu;
+mod driver;
+pub mod executor;
+pub mod sync;
+pub mod time;
+
+pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
+pub use time::{Duration, Time};

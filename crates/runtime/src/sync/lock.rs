@@ -1,0 +1,85 @@
+//! Mutual exclusion across awaits.
+//!
+//! The guards hold no reference to the data's `RefCell`: they borrow it anew on each access, so that
+//! no borrow lives across an await.
+
+use std::cell::{Ref, RefCell, RefMut};
+
+use super::semaphore::{Permit, Semaphore};
+
+/// The permits a writer takes: more readers than this cannot hold the lock at once.
+const ALL: u64 = 1 << 32;
+
+/// A lock that one task holds at a time.
+pub struct Mutex<T> {
+    semaphore: Semaphore,
+    value: RefCell<T>,
+}
+
+/// A held [`Mutex`].
+pub struct MutexGuard<'a, T> {
+    _permit: Permit<'a>,
+    value: &'a RefCell<T>,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex that a deadlock report calls `what` number `id`.
+    pub const fn new(value: T, what: &'static str, id: u64) -> Mutex<T> {
+        Mutex { semaphore: Semaphore::new(1, what, id), value: RefCell::new(value) }
+    }
+
+    /// Waits for the lock.
+    pub async fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { _permit: self.semaphore.acquire(1).await, value: &self.value }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Some(MutexGuard { _permit: self.semaphore.try_acquire(1)?, value: &self.value })
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// The value, to read. Do not hold across an await.
+    pub fn get(&self) -> Ref<'_, T> {
+        self.value.borrow()
+    }
+
+    /// The value, to change. Do not hold across an await.
+    pub fn get_mut(&self) -> RefMut<'_, T> {
+        self.value.borrow_mut()
+    }
+}
+
+/// A lock that one writer or any number of readers hold; first come, first served.
+pub struct RwLock {
+    semaphore: Semaphore,
+}
+
+/// A [`RwLock`] held to read.
+pub struct ReadGuard<'a>(#[expect(dead_code, reason = "held for its destructor")] Permit<'a>);
+
+/// A [`RwLock`] held to write.
+pub struct WriteGuard<'a>(#[expect(dead_code, reason = "held for its destructor")] Permit<'a>);
+
+impl RwLock {
+    /// A lock that a deadlock report calls `what` number `id`.
+    pub const fn new(what: &'static str, id: u64) -> RwLock {
+        RwLock { semaphore: Semaphore::new(ALL, what, id) }
+    }
+
+    /// Waits until no writer holds it.
+    pub async fn read(&self) -> ReadGuard<'_> {
+        ReadGuard(self.semaphore.acquire(1).await)
+    }
+
+    /// Waits until nobody else holds it.
+    pub async fn write(&self) -> WriteGuard<'_> {
+        WriteGuard(self.semaphore.acquire(ALL).await)
+    }
+
+    /// Whether anybody holds it.
+    pub fn is_held(&self) -> bool {
+        self.semaphore.available() != ALL
+    }
+}

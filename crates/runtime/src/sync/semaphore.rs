@@ -1,0 +1,74 @@
+//! A counted resource.
+
+use std::cell::Cell;
+
+use super::WaitQueue;
+
+/// A number of permits; tasks wait, first come, first served, until what they ask for is there.
+pub struct Semaphore {
+    free: Cell<u64>,
+    queue: WaitQueue,
+}
+
+/// Permits held; given back when dropped.
+pub struct Permit<'a> {
+    semaphore: &'a Semaphore,
+    amount: u64,
+}
+
+impl Semaphore {
+    /// `permits` permits of what a deadlock report calls `what` number `id`.
+    pub const fn new(permits: u64, what: &'static str, id: u64) -> Semaphore {
+        Semaphore { free: Cell::new(permits), queue: WaitQueue::new(what, id) }
+    }
+
+    /// Takes `amount` permits, waiting for them behind earlier waiters.
+    pub async fn acquire(&self, amount: u64) -> Permit<'_> {
+        if self.queue.is_empty() && self.free.get() >= amount {
+            self.free.set(self.free.get() - amount);
+        } else {
+            self.queue.wait(amount, || self.release(amount)).await;
+        }
+        Permit { semaphore: self, amount }
+    }
+
+    /// Takes `amount` permits if they are free now.
+    pub fn try_acquire(&self, amount: u64) -> Option<Permit<'_>> {
+        (self.queue.is_empty() && self.free.get() >= amount).then(|| {
+            self.free.set(self.free.get() - amount);
+            Permit { semaphore: self, amount }
+        })
+    }
+
+    /// Adds `amount` permits.
+    pub fn release(&self, amount: u64) {
+        self.free.set(self.free.get() + amount);
+        while let Some(wanted) = self.queue.first_amount() {
+            if wanted > self.free.get() {
+                break;
+            }
+            self.free.set(self.free.get() - wanted);
+            self.queue.grant_first();
+        }
+    }
+
+    /// Permits free now.
+    pub fn available(&self) -> u64 {
+        self.free.get()
+    }
+}
+
+impl Permit<'_> {
+    /// Keeps the permits taken for good.
+    pub fn forget(mut self) {
+        self.amount = 0;
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.semaphore.release(self.amount);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The words of the [`FileSystem`](crate::FileSystem) trait.
+
+/// An inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl std::fmt::Display for Ino {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A whiteout (a BSD union mount's mark of an absent name).
+    Whiteout,
+}
+
+impl FileType {
+    /// The type bits of `st_mode`.
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            FileType::Fifo => 0o010_000,
+            FileType::CharDevice => 0o020_000,
+            FileType::Directory => 0o040_000,
+            FileType::BlockDevice => 0o060_000,
+            FileType::Regular => 0o100_000,
+            FileType::Symlink => 0o120_000,
+            FileType::Socket => 0o140_000,
+            FileType::Whiteout => 0o160_000,
+        }
+    }
+
+    /// The type in `mode`, if it names one.
+    pub const fn from_mode(mode: u16) -> Option<FileType> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => FileType::Fifo,
+            0o020_000 => FileType::CharDevice,
+            0o040_000 => FileType::Directory,
+            0o060_000 => FileType::BlockDevice,
+            0o100_000 => FileType::Regular,
+            0o120_000 => FileType::Symlink,
+            0o140_000 => FileType::Socket,
+            0o160_000 => FileType::Whiteout,
+            _ => return None,
+        })
+    }
+}
+
+/// A time on disk: seconds since 1970 (negative before) and nanoseconds, 0 to 999,999,999.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Whole seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that.
+    pub nanos: u32,
+}
+
+/// An inode's attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// The inode's number.
+    pub ino: Ino,
+    /// Which file this number stands for: changes when the number is used again.
+    pub generation: u64,
+    /// What it is.
+    pub file_type: FileType,
+    /// Permission, set-id and sticky bits.
+    pub permissions: u16,
+    /// How many names it has.
+    pub links: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The device's number, of a device.
+    pub rdev: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space taken, in units of 512 bytes.
+    pub blocks: u64,
+    /// The preferred unit of I/O, in bytes.
+    pub block_size: u32,
+    /// BSD file flags (`UF_*`, `SF_*`).
+    pub flags: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the attributes.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub birthtime: Timestamp,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time now.
+    Now,
+    /// This time.
+    To(Timestamp),
+}
+
+/// The attributes to change: those that are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission, set-id and sticky bits.
+    pub permissions: Option<u16>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// BSD file flags.
+    pub flags: Option<u32>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of the contents.
+    pub mtime: Option<SetTime>,
+    /// When it was made.
+    pub birthtime: Option<Timestamp>,
+}
+
+/// What [`make`](crate::FileSystem::make) makes.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// What it is. Not a whiteout.
+    pub file_type: FileType,
+    /// Permission, set-id and sticky bits; the caller has applied its umask.
+    pub permissions: u16,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The device's number, of a device.
+    pub rdev: u64,
+    /// The target, of a symbolic link.
+    pub target: &'a [u8],
+}
+
+impl NewNode<'static> {
+    /// An empty regular file of root's.
+    pub const fn file(permissions: u16) -> NewNode<'static> {
+        NewNode { file_type: FileType::Regular, permissions, uid: 0, gid: 0, rdev: 0, target: &[] }
+    }
+
+    /// An empty directory of root's.
+    pub const fn directory(permissions: u16) -> NewNode<'static> {
+        NewNode { file_type: FileType::Directory, ..NewNode::file(permissions) }
+    }
+}
+
+impl<'a> NewNode<'a> {
+    /// A symbolic link of root's to `target`.
+    pub const fn symlink(target: &'a [u8]) -> NewNode<'a> {
+        NewNode {
+            file_type: FileType::Symlink,
+            permissions: 0o777,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target,
+        }
+    }
+}
+
+/// What [`rename`](crate::FileSystem::rename) does when the new name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replaces it.
+    Replace,
+    /// Fails with [`Errno::Exists`](crate::Errno::Exists).
+    NoReplace,
+    /// The two change places.
+    Exchange,
+}
+
+/// What [`setxattr`](crate::FileSystem::setxattr) does when the attribute is, or is not, there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Makes or replaces it.
+    Set,
+    /// Fails when it is there.
+    Create,
+    /// Fails when it is not.
+    Replace,
+}
+
+/// A place in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cookie(pub u64);
+
+impl Cookie {
+    /// Before the first entry.
+    pub const START: Cookie = Cookie(0);
+}
+
+/// One directory entry.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// What it stands for.
+    pub ino: Ino,
+    /// The type recorded in the entry, where one is.
+    pub file_type: Option<FileType>,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The place after it: where to go on.
+    pub next: Cookie,
+}
+
+/// Permission asked for by [`Attr::allows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// To read.
+    pub read: bool,
+    /// To write.
+    pub write: bool,
+    /// To execute, or to search a directory.
+    pub execute: bool,
+}
+
+impl Attr {
+    /// Whether the permission bits give `uid` (in `groups`) the access asked for.
+    pub fn allows(&self, uid: u32, groups: &[u32], access: Access) -> bool {
+        let wanted =
+            u16::from(access.read) << 2 | u16::from(access.write) << 1 | u16::from(access.execute);
+        if uid == 0 {
+            return !access.execute
+                || self.file_type == FileType::Directory
+                || self.permissions & 0o111 != 0;
+        }
+        let shift = if uid == self.uid {
+            6
+        } else if groups.contains(&self.gid) {
+            3
+        } else {
+            0
+        };
+        (self.permissions >> shift) & wanted == wanted
+    }
+}
+
+/// Space and inodes of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// The unit of the three counts of blocks, in bytes.
+    pub fragment_size: u32,
+    /// The preferred unit of I/O, in bytes.
+    pub block_size: u32,
+    /// Fragments in all.
+    pub blocks: u64,
+    /// Fragments free, the reserve included.
+    pub blocks_free: u64,
+    /// Fragments free to those who may not use the reserve; 0 when it is being used.
+    pub blocks_available: u64,
+    /// Inodes in all.
+    pub inodes: u64,
+    /// Inodes free.
+    pub inodes_free: u64,
+    /// The longest name, in bytes.
+    pub name_max: u32,
+}
