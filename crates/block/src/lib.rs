@@ -65,7 +65,7 @@ impl Geometry {
     /// [`Fault::Misaligned`] or [`Fault::OutOfRange`].
     pub fn check(&self, op: Operation, offset: u64, len: usize) -> Result<(), BlockError> {
         let unit = u64::from(self.sector);
-        let fault = if offset % unit != 0 || len as u64 % unit != 0 {
+        let fault = if !offset.is_multiple_of(unit) || !(len as u64).is_multiple_of(unit) {
             Fault::Misaligned
         } else if offset.checked_add(len as u64).is_none_or(|end| end > self.bytes) {
             Fault::OutOfRange

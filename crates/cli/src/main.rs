@@ -1,1 +1,3 @@
+//! The `ordo` command.
+
 fn main() {}
