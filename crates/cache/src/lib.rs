@@ -1,1 +1,335 @@
-//! Placeholder.
+//! The buffer cache: delayed writes, clustering, the syncer, and the gate every write passes.
+//!
+//! Layers, lowest first:
+//! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose its
+//!   address as late as when it is written.
+//! - [`gate`]: [`WriteGate`], through which an ordering sees a *copy* of each block before it is
+//!   written and learns when the write is durable.
+//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`write`]), ageing ([`syncer`]).
+//!
+//! Invariants:
+//! - At most one write of a buffer is under way at a time, and none once
+//!   [`Cache::forget`] has returned: its address may then be given to another.
+//! - What goes to the device is a copy: a live buffer is never rolled back and never locked for I/O.
+//! - A buffer is clean only when its last version was written whole, as the gate let it be.
+//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure): nothing that
+//!   depends on it is reported durable.
+//! - Memory stays within the configured size, but for buffers that are pinned by running operations.
+//!
+//! Typical sequence: [`Cache::get`], change the bytes with [`Buffer::write`], [`Cache::mark_dirty`];
+//! then the syncer, [`Cache::write_now`], or [`Cache::flush_all`] writes it.
+
+pub mod buffer;
+mod config;
+pub mod gate;
+mod lists;
+pub mod room;
+pub mod syncer;
+pub mod write;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
+use rustc_hash::FxHashMap;
+
+pub use buffer::{BufKey, BufRef, Buffer, Class};
+pub use config::{CacheConfig, CacheStats};
+pub use gate::{NoGate, Verdict, WriteGate};
+
+use lists::{DirtyList, Ring};
+
+/// Finishes a block's image just before it is written: check-hashes, over whatever the gate left.
+pub type Seal = Box<dyn Fn(&Buffer, &mut [u8])>;
+
+/// A buffer cache over a device. Cheap to clone: clones share everything.
+pub struct Cache<D, G> {
+    shared: Rc<Shared<D, G>>,
+}
+
+struct Shared<D, G> {
+    runtime: Runtime,
+    device: D,
+    gate: G,
+    config: CacheConfig,
+    volatile: bool,
+    seal: RefCell<Option<Seal>>,
+    buffers: RefCell<FxHashMap<BufKey, BufRef>>,
+    ring: RefCell<Ring>,
+    dirty: RefCell<DirtyList>,
+    bytes: Cell<usize>,
+    /// Waits for the first dirty buffer, or for too many of them.
+    syncer_wake: Notify,
+    /// Dirty bytes fell below the limit.
+    drained: Notify,
+    /// Requests under way.
+    slots: Semaphore,
+    /// Written, but not yet known to be durable; in the order of completion.
+    unflushed: RefCell<Vec<BufRef>>,
+    failure: Cell<Option<BlockError>>,
+    stats: RefCell<CacheStats>,
+}
+
+impl<D, G> Clone for Cache<D, G> {
+    fn clone(&self) -> Self {
+        Cache { shared: self.shared.clone() }
+    }
+}
+
+impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+    /// A cache over `device` whose writes pass `gate`; starts its syncer.
+    pub fn new(runtime: &Runtime, device: D, gate: G, config: CacheConfig) -> Cache<D, G> {
+        let volatile = device.geometry().volatile_cache;
+        let shared = Shared {
+            runtime: runtime.clone(),
+            device,
+            gate,
+            volatile,
+            seal: RefCell::new(None),
+            buffers: RefCell::new(FxHashMap::default()),
+            ring: RefCell::new(Ring::default()),
+            dirty: RefCell::new(DirtyList::default()),
+            bytes: Cell::new(0),
+            syncer_wake: Notify::new("something dirty", 0),
+            drained: Notify::new("fewer dirty buffers", 0),
+            slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
+            unflushed: RefCell::new(Vec::new()),
+            failure: Cell::new(None),
+            stats: RefCell::new(CacheStats::default()),
+            config,
+        };
+        let cache = Cache { shared: Rc::new(shared) };
+        syncer::start(&cache);
+        cache
+    }
+
+    /// The runtime it lives on.
+    pub fn runtime(&self) -> &Runtime {
+        &self.shared.runtime
+    }
+
+    /// The device below. Reading or writing what is cached goes through the cache instead.
+    pub fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// The gate that every write passes.
+    pub fn gate(&self) -> &G {
+        &self.shared.gate
+    }
+
+    /// The limits it was made with.
+    pub fn config(&self) -> &CacheConfig {
+        &self.shared.config
+    }
+
+    /// Counters since it was made.
+    pub fn stats(&self) -> CacheStats {
+        let mut stats = self.shared.stats.borrow().clone();
+        stats.bytes = self.shared.bytes.get();
+        stats.dirty_bytes = self.shared.dirty.borrow().bytes();
+        stats
+    }
+
+    /// Sets what finishes each image before it is written.
+    pub fn set_seal(&self, seal: Seal) {
+        *self.shared.seal.borrow_mut() = Some(seal);
+    }
+
+    /// The first write that failed, if one did. Nothing written since then may be taken as durable.
+    pub fn failure(&self) -> Option<BlockError> {
+        self.shared.failure.get()
+    }
+
+    /// The buffer of `key` if it is in memory and has been read.
+    #[inline]
+    pub fn peek(&self, key: BufKey) -> Option<BufRef> {
+        let buffers = self.shared.buffers.borrow();
+        let buf = buffers.get(&key)?;
+        if buf.is_loading() {
+            return None;
+        }
+        buf.touch();
+        self.shared.runtime.cpu().touch();
+        Some(buf.clone())
+    }
+
+    /// The buffer of `key`, read from byte `address` of the device if it is not in memory. `len` is
+    /// its length in bytes; a buffer that is in memory keeps its own.
+    ///
+    /// # Errors
+    /// The device failed.
+    #[inline]
+    pub async fn get(
+        &self,
+        key: BufKey,
+        address: u64,
+        len: usize,
+        class: Class,
+    ) -> Result<BufRef, BlockError> {
+        match self.peek(key) {
+            Some(buf) => Ok(buf),
+            None => self.get_slow(key, address, len, class).await,
+        }
+    }
+
+    async fn get_slow(
+        &self,
+        key: BufKey,
+        address: u64,
+        len: usize,
+        class: Class,
+    ) -> Result<BufRef, BlockError> {
+        loop {
+            if let Some(buf) = self.peek(key) {
+                return Ok(buf);
+            }
+            let loading = self.shared.buffers.borrow().get(&key).cloned();
+            match loading {
+                Some(buf) => buf.loaded().await,
+                None => {
+                    self.read_run(&[(key, len)], address, class).await?;
+                }
+            }
+        }
+    }
+
+    /// Reads buffers that lie one after another from byte `address` on, in one request; those that
+    /// are in memory already keep their contents. Shorter where one of them is in memory.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn read_run(
+        &self,
+        run: &[(BufKey, usize)],
+        address: u64,
+        class: Class,
+    ) -> Result<(), BlockError> {
+        let total: usize = run.iter().map(|(_, len)| len).sum();
+        self.make_room(total).await;
+        let mut loading = room::Loading::new(self);
+        let mut at = address;
+        for (key, len) in run {
+            if self.shared.buffers.borrow().contains_key(key) {
+                break;
+            }
+            let buf = Buffer::loading(*key, Some(at), *len, class);
+            self.insert(&buf);
+            loading.push(buf);
+            at += *len as u64;
+        }
+        let len = usize::try_from(at - address).expect("a run fits in memory");
+        if len == 0 {
+            return Ok(());
+        }
+        self.shared.stats.borrow_mut().reads += 1;
+        let bytes = {
+            let _slot = self.shared.slots.acquire(1).await;
+            self.shared.device.read(address, len).await?
+        };
+        loading.fill(&bytes);
+        Ok(())
+    }
+
+    /// The buffer of `key` without reading the device: in memory already, or `len` bytes of zero.
+    /// A buffer that is in memory keeps its contents and its length.
+    pub async fn get_new(
+        &self,
+        key: BufKey,
+        address: Option<u64>,
+        len: usize,
+        class: Class,
+    ) -> BufRef {
+        loop {
+            if let Some(buf) = self.peek(key) {
+                return buf;
+            }
+            let loading = self.shared.buffers.borrow().get(&key).cloned();
+            if let Some(buf) = loading {
+                buf.loaded().await;
+                continue;
+            }
+            self.make_room(len).await;
+            if self.shared.buffers.borrow().contains_key(&key) {
+                continue;
+            }
+            let buf = Buffer::zeroed(key, address, len, class);
+            self.insert(&buf);
+            return buf;
+        }
+    }
+
+    /// Takes a buffer out of memory whatever it holds, and waits for a write of it that is under way.
+    /// When this returns its address can be given to another.
+    pub async fn forget(&self, key: BufKey) {
+        let Some(buf) = self.shared.buffers.borrow().get(&key).cloned() else { return };
+        if buf.is_loading() {
+            buf.loaded().await;
+        }
+        self.mark_clean(&buf);
+        while buf.is_writing() {
+            buf.written().await;
+            self.mark_clean(&buf);
+        }
+        self.remove(&buf);
+    }
+
+    /// Changes a buffer's length; new bytes are zero.
+    pub fn resize(&self, buf: &BufRef, len: usize) {
+        let old = buf.len();
+        buf.set_len(len);
+        let bytes = &self.shared.bytes;
+        bytes.set(bytes.get() + len - old);
+        if buf.is_dirty() {
+            self.shared.dirty.borrow_mut().resized(old, len);
+        }
+    }
+
+    /// Says that a buffer's bytes were changed: it will be written when it is old enough, or sooner.
+    #[inline]
+    pub fn mark_dirty(&self, buf: &BufRef) {
+        buf.bump_version();
+        if buf.is_dirty() {
+            return;
+        }
+        let now = self.shared.runtime.now();
+        let due = now + self.shared.config.age(buf.class());
+        let was_empty = {
+            let mut dirty = self.shared.dirty.borrow_mut();
+            dirty.insert(buf, due);
+            dirty.len() == 1
+        };
+        if was_empty || self.over_dirty_limit() {
+            self.shared.syncer_wake.notify_one();
+        }
+    }
+
+    pub(crate) fn mark_clean(&self, buf: &BufRef) {
+        if buf.is_dirty() {
+            self.shared.dirty.borrow_mut().remove(buf);
+            if !self.over_dirty_limit() {
+                self.shared.drained.notify_all();
+            }
+        }
+    }
+
+    pub(crate) fn over_dirty_limit(&self) -> bool {
+        self.shared.dirty.borrow().bytes() > self.shared.config.dirty_max
+    }
+
+    /// Waits while more is dirty than the configured limit. Writers call it between operations.
+    ///
+    /// # Errors
+    /// The device failed: nothing will be drained any more.
+    pub async fn throttle(&self) -> Result<(), BlockError> {
+        while self.over_dirty_limit() {
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.shared.syncer_wake.notify_one();
+            self.shared.drained.notified().await;
+        }
+        Ok(())
+    }
+}

@@ -1,1 +1,29 @@
-//! Placeholder.
+//! Orderings: what must reach the disk before what.
+//!
+//! A file system's core says what it changes, in words that carry meaning ([`What`]); an
+//! [`OrderingPolicy`] decides what that means for the order of writes. The core names no ordering and
+//! tests for none; an ordering knows no layout.
+//!
+//! Layers:
+//! - [`change`]: the words.
+//! - [`policy`]: the trait, and [`Op`], through which the core makes every change of metadata.
+//! - [`none`], [`sync`]: the orderings.
+//!
+//! Invariants:
+//! - Every change of metadata is made by [`Op::apply`], after [`Op::admit`] of the same thing.
+//! - [`Op::apply`] does not wait: between `admit` and `apply` nothing else happens to the buffer.
+//! - An operation that fails is dropped without [`Op::end`]; it has then undone its own changes.
+//!
+//! Typical sequence, for a create: `Op::begin`; apply [`What::AllocateInode`] to the group and
+//! [`What::InitInode`] to the inode's block; `admit` and apply [`What::AddEntry`] to the directory's
+//! block; `Op::end`.
+
+pub mod change;
+pub mod none;
+pub mod policy;
+pub mod sync;
+
+pub use change::{Change, OpKind, PointerTo, What};
+pub use none::NoOrder;
+pub use policy::{Op, OrderingPolicy};
+pub use sync::SyncOrder;

@@ -3,11 +3,13 @@
 //! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first
 //! come, first served. None of them may be held across executors.
 
+mod first;
 mod lock;
 mod notify;
 pub mod oneshot;
 mod semaphore;
 
+pub use first::first;
 pub use lock::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 pub use notify::Notify;
 pub use semaphore::{Permit, Semaphore};

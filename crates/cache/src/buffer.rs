@@ -1,0 +1,222 @@
+//! One block in memory.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::Rc;
+
+use ordo_runtime::sync::Notify;
+
+/// What a buffer holds: a block of a file, or of the device itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufKey {
+    /// The inode number; 0 for the device.
+    pub file: u64,
+    /// The logical block: 0 and up for contents, negative for what the layout keeps beside them
+    /// (indirect blocks, extended attributes). Of the device: the address in sectors of 512 bytes.
+    pub block: i64,
+}
+
+impl BufKey {
+    /// A block of the device, by its byte address.
+    pub fn device(address: u64) -> BufKey {
+        BufKey { file: 0, block: (address / 512).cast_signed() }
+    }
+
+    /// A block of a file.
+    pub fn file(ino: u64, block: i64) -> BufKey {
+        BufKey { file: ino, block }
+    }
+}
+
+/// What kind of block it is, as far as the cache treats kinds differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Inodes, groups, indirect blocks, superblock: written alone, early.
+    Metadata,
+    /// Contents of a directory.
+    Directory,
+    /// Contents of a file: gathered into clusters, written last.
+    Data,
+}
+
+/// A counted reference to a buffer; holding one keeps it in memory.
+pub type BufRef = Rc<Buffer>;
+
+/// One block in memory.
+pub struct Buffer {
+    key: BufKey,
+    class: Class,
+    address: Cell<Option<u64>>,
+    bytes: RefCell<Vec<u8>>,
+    len: Cell<usize>,
+    version: Cell<u64>,
+    loading: Cell<bool>,
+    writing: Cell<bool>,
+    /// Its place in the list of dirty buffers, when dirty: due time and number.
+    pub(crate) dirty: Cell<Option<(ordo_runtime::Time, u64)>>,
+    pub(crate) referenced: Cell<bool>,
+    pub(crate) ring_slot: Cell<usize>,
+    /// Whether its owner has checked what was read.
+    verified: Cell<bool>,
+    changed: Notify,
+}
+
+impl Buffer {
+    fn new(key: BufKey, address: Option<u64>, bytes: Vec<u8>, class: Class) -> Buffer {
+        Buffer {
+            key,
+            class,
+            address: Cell::new(address),
+            len: Cell::new(bytes.len()),
+            bytes: RefCell::new(bytes),
+            version: Cell::new(0),
+            loading: Cell::new(false),
+            writing: Cell::new(false),
+            dirty: Cell::new(None),
+            referenced: Cell::new(true),
+            ring_slot: Cell::new(usize::MAX),
+            verified: Cell::new(false),
+            changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
+        }
+    }
+
+    pub(crate) fn loading(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
+        let buf = Buffer::new(key, address, Vec::new(), class);
+        buf.len.set(len);
+        buf.loading.set(true);
+        Rc::new(buf)
+    }
+
+    pub(crate) fn zeroed(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
+        let buf = Buffer::new(key, address, vec![0; len], class);
+        buf.verified.set(true);
+        Rc::new(buf)
+    }
+
+    pub(crate) fn fill(&self, bytes: &[u8]) {
+        *self.bytes.borrow_mut() = bytes.to_vec();
+        self.end_loading();
+    }
+
+    /// Ends loading, with or without contents, and wakes who waits for it.
+    pub(crate) fn end_loading(&self) {
+        self.loading.set(false);
+        self.changed.notify_all();
+    }
+
+    /// What it holds.
+    pub fn key(&self) -> BufKey {
+        self.key
+    }
+
+    /// What kind of block it is.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Its byte address on the device, if it has one yet.
+    pub fn address(&self) -> Option<u64> {
+        self.address.get()
+    }
+
+    /// Gives it another address. No write of it may be under way.
+    pub fn set_address(&self, address: Option<u64>) {
+        assert!(!self.writing.get(), "an address changes only between writes");
+        self.address.set(address);
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
+    pub fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    pub(crate) fn set_len(&self, len: usize) {
+        self.bytes.borrow_mut().resize(len, 0);
+        self.len.set(len);
+    }
+
+    /// Its bytes, to look at. Not to be held across an await.
+    #[inline]
+    pub fn read(&self) -> Ref<'_, [u8]> {
+        Ref::map(self.bytes.borrow(), Vec::as_slice)
+    }
+
+    /// Changes its bytes. Follow it with [`Cache::mark_dirty`](crate::Cache::mark_dirty); where the
+    /// change is one of metadata, go through an ordering's operation instead, which does both.
+    #[inline]
+    pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        change(&mut self.bytes.borrow_mut())
+    }
+
+    /// How often it was changed: two equal answers mean equal contents.
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    #[inline]
+    pub(crate) fn bump_version(&self) {
+        self.version.set(self.version.get() + 1);
+    }
+
+    /// Whether it holds something that is not on disk.
+    #[inline]
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.get().is_some()
+    }
+
+    pub(crate) fn is_loading(&self) -> bool {
+        self.loading.get()
+    }
+
+    /// Whether a write of it is under way.
+    pub fn is_writing(&self) -> bool {
+        self.writing.get()
+    }
+
+    pub(crate) fn set_writing(&self, writing: bool) {
+        self.writing.set(writing);
+        if !writing {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether its owner has said that the contents were checked.
+    pub fn is_verified(&self) -> bool {
+        self.verified.get()
+    }
+
+    /// Says that the contents were checked; forgotten when the buffer leaves memory.
+    pub fn set_verified(&self) {
+        self.verified.set(true);
+    }
+
+    #[inline]
+    pub(crate) fn touch(&self) {
+        self.referenced.set(true);
+    }
+
+    /// Waits until it has been read, or could not be.
+    pub(crate) async fn loaded(&self) {
+        while self.loading.get() {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Waits until no write of it is under way.
+    pub async fn written(&self) {
+        while self.writing.get() {
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffer")
+            .field("key", &self.key)
+            .field("address", &self.address.get())
+            .field("len", &self.len.get())
+            .field("dirty", &self.is_dirty())
+            .finish()
+    }
+}

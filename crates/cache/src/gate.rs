@@ -1,0 +1,55 @@
+//! The gate: how an ordering has its say before a block is written.
+
+use ordo_block::BlockError;
+
+use crate::Buffer;
+
+/// What is to become of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The image is the block's contents: write it.
+    Write,
+    /// Something was undone in the image: write it, but the block stays dirty.
+    WriteRolledBack,
+    /// Not before the log is durable up to this log sequence number.
+    WaitFor(u64),
+}
+
+/// Sees every block before it is written and after the write is durable.
+///
+/// Source: soft-updates-2000, section 3 (undo before and redo after a write; here on a copy, so that
+/// redo is forgetting the copy), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait WriteGate: 'static {
+    /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet.
+    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict;
+
+    /// The write is durable, or failed. On a device with a volatile cache this comes after the flush.
+    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>);
+
+    /// Waits until the log is durable up to `lsn`: what [`Verdict::WaitFor`] asked for.
+    ///
+    /// # Errors
+    /// The log's device failed.
+    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError>;
+
+    /// Whether writing the block now would undo nothing: such blocks are written first.
+    fn independent(&self, block: &Buffer) -> bool;
+}
+
+/// Lets everything pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoGate;
+
+impl WriteGate for NoGate {
+    fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
+        Verdict::Write
+    }
+    fn write_done(&self, _block: &Buffer, _result: Result<(), BlockError>) {}
+    async fn wait_for(&self, _lsn: u64) -> Result<(), BlockError> {
+        Ok(())
+    }
+    fn independent(&self, _block: &Buffer) -> bool {
+        true
+    }
+}

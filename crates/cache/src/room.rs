@@ -1,0 +1,90 @@
+//! Bounded memory: what comes in, what must go.
+
+use ordo_block::BlockDevice;
+
+use crate::buffer::{BufRef, Buffer};
+use crate::{Cache, WriteGate};
+
+impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+    pub(crate) fn insert(&self, buf: &BufRef) {
+        let replaced = self.shared.buffers.borrow_mut().insert(buf.key(), buf.clone());
+        assert!(replaced.is_none(), "one buffer for each key");
+        self.shared.ring.borrow_mut().insert(buf);
+        self.shared.bytes.set(self.shared.bytes.get() + buf.len());
+    }
+
+    pub(crate) fn remove(&self, buf: &BufRef) {
+        let mut buffers = self.shared.buffers.borrow_mut();
+        // The key may stand for another buffer by now.
+        if buffers.get(&buf.key()).is_some_and(|b| std::rc::Rc::ptr_eq(b, buf)) {
+            buffers.remove(&buf.key());
+            self.shared.ring.borrow_mut().remove(buf);
+            self.shared.bytes.set(self.shared.bytes.get() - buf.len());
+        }
+    }
+
+    /// Gives up clean buffers, and writes dirty ones, until `len` more bytes fit.
+    pub(crate) async fn make_room(&self, len: usize) {
+        while self.shared.bytes.get() + len > self.shared.config.capacity {
+            let victim = self.shared.ring.borrow_mut().victim();
+            if let Some(buf) = victim {
+                self.shared.stats.borrow_mut().evicted += 1;
+                self.remove(&buf);
+                continue;
+            }
+            let oldest = self.shared.dirty.borrow().oldest(len.max(self.shared.config.cluster));
+            if oldest.is_empty() || self.failure().is_some() {
+                // Everything is pinned by operations under way, or cannot be written.
+                return;
+            }
+            // A failure is kept by the cache, and reported where durability is asked for.
+            let _ = self.write_all(oldest, false).await;
+        }
+    }
+
+    /// Drops every clean buffer that nobody holds, as a remount would.
+    pub fn drop_clean(&self) {
+        loop {
+            let victim = self.shared.ring.borrow_mut().victim();
+            match victim {
+                Some(buf) => self.remove(&buf),
+                None => return,
+            }
+        }
+    }
+}
+
+/// Buffers being read. Those that are not filled when this is dropped leave the cache again, so that
+/// a failed or abandoned read leaves nothing behind.
+pub(crate) struct Loading<'a, D: BlockDevice, G: WriteGate> {
+    cache: &'a Cache<D, G>,
+    buffers: Vec<BufRef>,
+}
+
+impl<'a, D: BlockDevice, G: WriteGate> Loading<'a, D, G> {
+    pub(crate) fn new(cache: &'a Cache<D, G>) -> Self {
+        Loading { cache, buffers: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, buf: BufRef) {
+        self.buffers.push(buf);
+    }
+
+    pub(crate) fn fill(mut self, bytes: &[u8]) {
+        let mut at = 0;
+        for buf in self.buffers.drain(..) {
+            let len = Buffer::len(&buf);
+            buf.fill(&bytes[at..at + len]);
+            at += len;
+        }
+    }
+}
+
+impl<D: BlockDevice, G: WriteGate> Drop for Loading<'_, D, G> {
+    fn drop(&mut self) {
+        for buf in self.buffers.drain(..) {
+            self.cache.remove(&buf);
+            buf.end_loading();
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The syncer: writes what has grown old, or when too much is dirty.
+
+use ordo_block::BlockDevice;
+use ordo_runtime::{Duration, sync::first};
+
+use crate::{Cache, WriteGate};
+
+/// How often the syncer looks, at most: once a second, as the classic one does.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Starts the syncer of a cache. It ends with the executor; when nothing is dirty it sets no timer.
+pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
+    let shared = std::rc::Rc::downgrade(&cache.shared);
+    cache.shared.runtime.spawn_daemon("syncer", async move {
+        while let Some(shared) = shared.upgrade() {
+            round(&Cache { shared }).await;
+        }
+    });
+}
+
+/// Waits until something is due, and writes it. Failures are kept by the cache.
+async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
+    let shared = &cache.shared;
+    if cache.over_dirty_limit() && cache.failure().is_none() {
+        let excess = shared.config.dirty_max / 4;
+        let oldest = shared.dirty.borrow().oldest(excess);
+        let _ = cache.write_all(oldest, false).await;
+        let _ = cache.barrier_if_needed().await;
+        return;
+    }
+    let first_due = shared.dirty.borrow().first_due();
+    let now = shared.runtime.now();
+    match first_due {
+        None => shared.syncer_wake.notified().await,
+        Some(due) if due > now => {
+            let nap = shared.runtime.sleep(due.since(now).min(TICK));
+            first(shared.syncer_wake.notified(), nap).await;
+        }
+        Some(_) => {
+            let due = shared.dirty.borrow().due(now);
+            let _ = cache.write_all(due, false).await;
+            let _ = cache.barrier_if_needed().await;
+            if cache.failure().is_some() {
+                shared.runtime.sleep(TICK).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Writing out: images, the gate, clusters, waves.
+
+use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use rustc_hash::FxHashSet;
+
+use crate::buffer::{BufKey, BufRef, Class};
+use crate::{Cache, Verdict, WriteGate};
+
+/// One buffer's part in a write under way.
+struct Part {
+    buf: BufRef,
+    version: u64,
+    whole: bool,
+}
+
+impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+    /// Writes buffers one after another and waits until each is durable: what an ordering does with
+    /// blocks that must be on disk before the next step. Clean buffers are left alone.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn write_now(&self, bufs: &[BufRef]) -> Result<(), BlockError> {
+        for buf in bufs {
+            while buf.is_dirty() {
+                self.shared.stats.borrow_mut().waits += 1;
+                if buf.is_writing() {
+                    buf.written().await;
+                    continue;
+                }
+                let rolled_back = self.write_cluster(vec![buf.clone()], true).await?;
+                if rolled_back {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts writing a buffer, gathered with its dirty neighbours; does not wait.
+    pub fn write_soon(&self, buf: &BufRef) {
+        if !buf.is_dirty() || buf.is_writing() {
+            return;
+        }
+        let cluster = self.gather(buf);
+        for b in &cluster {
+            b.set_writing(true);
+        }
+        let cache = self.clone();
+        // The task takes over the claim made above; a failure is kept by the cache.
+        let task = async move {
+            let _ = cache.write_claimed(cluster, false).await;
+        };
+        drop(self.shared.runtime.spawn("a write-behind", task));
+    }
+
+    /// Writes these buffers, in clusters, in order of address, many at once, and waits for all.
+    /// Buffers in which the gate rolled something back stay dirty.
+    ///
+    /// # Errors
+    /// The first failure; the rest are written all the same.
+    pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
+        let (first, then): (Vec<_>, Vec<_>) =
+            bufs.into_iter().partition(|b| self.shared.gate.independent(b));
+        let first = self.write_wave(first, sync).await;
+        first.and(self.write_wave(then, sync).await)
+    }
+
+    async fn write_wave(&self, mut bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
+        if bufs.is_empty() {
+            return Ok(());
+        }
+        bufs.sort_by_key(|b| (b.address(), b.key()));
+        let mut result = Ok(());
+        let mut tasks = Vec::new();
+        let mut ours = FxHashSet::default();
+        for buf in bufs {
+            if buf.is_writing() && !ours.contains(&buf.key()) {
+                // Somebody else's write, which may have begun before the last change.
+                buf.written().await;
+            }
+            if !buf.is_dirty() || buf.is_writing() {
+                continue;
+            }
+            let cluster = self.gather(&buf);
+            for b in &cluster {
+                b.set_writing(true);
+                ours.insert(b.key());
+            }
+            let cache = self.clone();
+            let task = async move { cache.write_claimed(cluster, sync).await };
+            tasks.push(self.shared.runtime.spawn("a write", task));
+        }
+        if sync {
+            self.shared.stats.borrow_mut().waits += 1;
+        }
+        for task in tasks {
+            result = result.and(task.await.map(|_| ()));
+        }
+        result
+    }
+
+    /// Writes everything that is dirty, whatever becomes dirty meanwhile included, and makes it
+    /// durable.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn flush_all(&self) -> Result<(), BlockError> {
+        loop {
+            let dirty = self.shared.dirty.borrow().all();
+            if dirty.is_empty() {
+                break;
+            }
+            self.write_all(dirty, false).await?;
+            self.wait_for_writes().await;
+            self.barrier_if_needed().await?;
+        }
+        self.wait_for_writes().await;
+        self.barrier().await?;
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Writes the dirty buffers of one file and waits for them; not yet durable on a device with a
+    /// volatile cache until [`barrier`](Self::barrier).
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn flush_file(&self, file: u64) -> Result<(), BlockError> {
+        let dirty = self.shared.dirty.borrow().of_file(file);
+        self.write_all(dirty, true).await
+    }
+
+    /// Waits until no request of this cache is under way.
+    pub async fn wait_for_writes(&self) {
+        drop(self.shared.slots.acquire(self.shared.config.requests_max).await);
+    }
+
+    /// As [`barrier`](Self::barrier), where a write has completed since the last one.
+    pub(crate) async fn barrier_if_needed(&self) -> Result<(), BlockError> {
+        let none = self.shared.unflushed.borrow().is_empty();
+        if none { Ok(()) } else { self.barrier().await }
+    }
+
+    /// Makes every completed write durable, and tells the gate.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn barrier(&self) -> Result<(), BlockError> {
+        if !self.shared.volatile {
+            return Ok(());
+        }
+        let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
+        self.shared.stats.borrow_mut().flushes += 1;
+        let result = self.shared.device.flush().await;
+        if let Err(failure) = result {
+            self.note_failure(failure);
+        }
+        for buf in wave {
+            self.shared.gate.write_done(&buf, result);
+        }
+        result
+    }
+
+    fn note_failure(&self, failure: BlockError) {
+        if self.shared.failure.get().is_none() {
+            self.shared.failure.set(Some(failure));
+        }
+        self.shared.drained.notify_all();
+    }
+
+    /// The dirty buffers around `buf` that lie beside it both in the file and on the device, up to a
+    /// cluster. Only contents of files are gathered.
+    fn gather(&self, buf: &BufRef) -> Vec<BufRef> {
+        let mut cluster = vec![buf.clone()];
+        let (Class::Data, Some(address)) = (buf.class(), buf.address()) else { return cluster };
+        let key = buf.key();
+        if key.block < 0 {
+            return cluster;
+        }
+        let dirty = self.shared.dirty.borrow();
+        let mut total = buf.len();
+        let at = |block: i64, wanted: u64, end: bool| {
+            dirty.get(BufKey { file: key.file, block }).filter(|b| {
+                let place = b.address().map(|a| if end { a + b.len() as u64 } else { a });
+                place == Some(wanted) && !b.is_writing() && b.class() == Class::Data
+            })
+        };
+        let mut end = address + buf.len() as u64;
+        let mut block = key.block + 1;
+        while let Some(next) = at(block, end, false) {
+            if total + next.len() > self.shared.config.cluster {
+                break;
+            }
+            total += next.len();
+            end += next.len() as u64;
+            cluster.push(next);
+            block += 1;
+        }
+        let mut before = Vec::new();
+        let mut start = address;
+        let mut block = key.block - 1;
+        while let Some(prev) = at(block, start, true) {
+            if total + prev.len() > self.shared.config.cluster {
+                break;
+            }
+            total += prev.len();
+            start -= prev.len() as u64;
+            before.push(prev);
+            block -= 1;
+        }
+        before.reverse();
+        before.append(&mut cluster);
+        before
+    }
+
+    async fn write_cluster(&self, cluster: Vec<BufRef>, sync: bool) -> Result<bool, BlockError> {
+        for b in &cluster {
+            b.set_writing(true);
+        }
+        self.write_claimed(cluster, sync).await
+    }
+
+    /// Writes buffers that the caller has marked as being written. True when the gate rolled
+    /// something back.
+    async fn write_claimed(&self, cluster: Vec<BufRef>, sync: bool) -> Result<bool, BlockError> {
+        let claim = Claim(cluster);
+        let slot = self.shared.slots.acquire(1).await;
+        // What was forgotten since the claim is clean, and its address may belong to another.
+        let live: Vec<BufRef> = claim.0.iter().filter(|b| b.is_dirty()).cloned().collect();
+        if live.len() < claim.0.len() || live.is_empty() {
+            drop((slot, claim));
+            for buf in live {
+                // Rare: one at a time, each claimed anew.
+                if buf.is_dirty() && !buf.is_writing() {
+                    Box::pin(self.write_cluster(vec![buf], sync)).await?;
+                }
+            }
+            return Ok(false);
+        }
+        let (image, parts) =
+            self.images(&claim.0).await.inspect_err(|failure| self.note_failure(*failure))?;
+        let class = claim.0[0].class();
+        let mut flags = WriteFlags::empty();
+        flags.set(WriteFlags::META, class != Class::Data);
+        flags.set(WriteFlags::SYNC, sync);
+        let durable = !self.shared.volatile || sync;
+        flags.set(WriteFlags::FUA, self.shared.volatile && sync);
+        let address = claim.0[0].address().expect("a buffer has an address when it is written");
+        let result = self.shared.device.write(address, image, flags).await;
+        drop(slot);
+        self.finish(&parts, result, durable);
+        result.map(|()| parts.iter().any(|p| !p.whole))
+    }
+
+    /// Copies of the buffers as the gate lets them be written, sealed, one after another.
+    async fn images(&self, cluster: &[BufRef]) -> Result<(IoBuf, Vec<Part>), BlockError> {
+        'again: loop {
+            let mut image = IoBuf::zeroed(cluster.iter().map(|b| b.len()).sum());
+            let mut parts = Vec::with_capacity(cluster.len());
+            let mut at = 0;
+            for buf in cluster {
+                let bytes = &mut image[at..at + buf.len()];
+                bytes.copy_from_slice(&buf.read());
+                at += buf.len();
+                let verdict = self.shared.gate.before_write(buf, bytes);
+                if let Verdict::WaitFor(lsn) = verdict {
+                    self.shared.gate.wait_for(lsn).await?;
+                    continue 'again;
+                }
+                if let Some(seal) = &*self.shared.seal.borrow() {
+                    seal(buf, bytes);
+                }
+                let whole = verdict == Verdict::Write;
+                parts.push(Part { buf: buf.clone(), version: buf.version(), whole });
+            }
+            return Ok((image, parts));
+        }
+    }
+
+    fn finish(&self, parts: &[Part], result: Result<(), BlockError>, durable: bool) {
+        let mut rolled_back = 0;
+        for part in parts {
+            if result.is_ok() && part.whole && part.buf.version() == part.version {
+                self.mark_clean(&part.buf);
+            } else if part.buf.is_dirty() {
+                // Changed meanwhile, undone in part, or failed: as if dirtied now.
+                self.mark_clean(&part.buf);
+                self.mark_dirty(&part.buf);
+            }
+            rolled_back += u64::from(!part.whole);
+            if durable || result.is_err() {
+                self.shared.gate.write_done(&part.buf, result);
+            } else {
+                self.shared.unflushed.borrow_mut().push(part.buf.clone());
+            }
+        }
+        let mut stats = self.shared.stats.borrow_mut();
+        stats.writes += 1;
+        stats.buffers_written += parts.len() as u64;
+        stats.rolled_back += rolled_back;
+        drop(stats);
+        if let Err(failure) = result {
+            self.note_failure(failure);
+        }
+    }
+}
+
+/// Buffers marked as being written; unmarked when dropped, whatever happened.
+struct Claim(Vec<BufRef>);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        for buf in &self.0 {
+            buf.set_writing(false);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The words in which a core says what it changes.
+
+use std::ops::Range;
+
+use ordo_cache::BufRef;
+
+/// A kind of operation, as a user asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// A file, directory, link or special file is made.
+    Make,
+    /// A name is added.
+    Link,
+    /// A name is taken away.
+    Remove,
+    /// A name is changed or moved.
+    Rename,
+    /// Contents are written.
+    Write,
+    /// A file is cut or extended.
+    Truncate,
+    /// Attributes are changed, extended ones included.
+    Attributes,
+    /// An inode without names is freed.
+    Free,
+    /// The file system keeps its own books: summaries, clean flag.
+    Housekeeping,
+}
+
+/// What a block pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PointerTo {
+    /// Contents of a file.
+    Data,
+    /// Contents of a directory.
+    Directory,
+    /// A block of pointers.
+    Indirect,
+    /// The extended-attribute area.
+    Attributes,
+}
+
+/// One change, by meaning. Addresses are in fragments, inodes by number.
+#[derive(Clone, Copy, Debug)]
+pub enum What<'a> {
+    /// A directory entry is made for `child`, whose inode lies in `inode`.
+    AddEntry {
+        /// The directory.
+        dir: u64,
+        /// What the entry stands for.
+        child: u64,
+        /// The block that holds the child's inode.
+        inode: &'a BufRef,
+    },
+    /// A directory entry is taken away.
+    RemoveEntry {
+        /// The directory.
+        dir: u64,
+        /// What the entry stood for.
+        child: u64,
+    },
+    /// A directory entry comes to stand for another inode.
+    ChangeEntry {
+        /// The directory.
+        dir: u64,
+        /// What it stood for.
+        old: u64,
+        /// What it stands for now.
+        new: u64,
+        /// The block that holds the new one's inode.
+        inode: &'a BufRef,
+    },
+    /// A directory block gets its first contents: free space, or `.` and `..`.
+    InitDirectory {
+        /// The directory.
+        dir: u64,
+    },
+    /// An inode is marked as used in its group's bitmap.
+    AllocateInode {
+        /// Which.
+        ino: u64,
+    },
+    /// An inode is marked as free in its group's bitmap.
+    ReleaseInode {
+        /// Which.
+        ino: u64,
+    },
+    /// A newly allocated inode gets its first contents.
+    InitInode {
+        /// Which.
+        ino: u64,
+    },
+    /// An inode's mode becomes zero: nothing must point to it any more.
+    ClearInode {
+        /// Which.
+        ino: u64,
+    },
+    /// Fragments are marked as used in their group's bitmap.
+    AllocateBlock {
+        /// The first fragment.
+        address: u64,
+        /// How many.
+        frags: u32,
+    },
+    /// Fragments are marked as free in their group's bitmap. Nothing may point to them any more.
+    FreeBlock {
+        /// The first fragment.
+        address: u64,
+        /// How many.
+        frags: u32,
+    },
+    /// A pointer is set, where there was none or one to a shorter run of fragments.
+    SetPointer {
+        /// Whose.
+        ino: u64,
+        /// The logical block it is for, as the cache names it.
+        block: i64,
+        /// What it pointed to: first fragment and length; 0, 0 for nothing.
+        old: (u64, u32),
+        /// What it points to now.
+        new: (u64, u32),
+        /// What kind of block that is.
+        to: PointerTo,
+        /// The buffer of the block pointed to: initialised before the pointer may be on disk.
+        init: &'a BufRef,
+    },
+    /// Pointers are reset: whatever they pointed to is about to be freed.
+    ClearPointers {
+        /// Whose.
+        ino: u64,
+    },
+    /// A link count changes.
+    SetLinkCount {
+        /// Whose.
+        ino: u64,
+        /// From.
+        old: u32,
+        /// To.
+        new: u32,
+    },
+    /// A size, with times, changes.
+    SetSize {
+        /// Whose.
+        ino: u64,
+        /// From.
+        old: u64,
+        /// To.
+        new: u64,
+    },
+    /// Owner, permissions, flags or times change.
+    SetAttributes {
+        /// Whose.
+        ino: u64,
+    },
+    /// The superblock or the summary area is brought up to date.
+    Summary,
+    /// A block of inodes is used for the first time: all of them free.
+    InitInodeBlock {
+        /// The first inode in it.
+        first: u64,
+    },
+}
+
+/// A change that has been made to a buffer.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The buffer.
+    pub buf: &'a BufRef,
+    /// The byte ranges that changed; the buffer has the new bytes.
+    pub ranges: &'a [Range<usize>],
+    /// The old bytes of those ranges, one after another; empty where the ordering does not keep them.
+    pub old: &'a [u8],
+    /// The meaning.
+    pub what: What<'a>,
+}

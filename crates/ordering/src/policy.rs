@@ -1,0 +1,118 @@
+//! The trait an ordering implements, and the handle through which a core changes metadata.
+
+use std::ops::Range;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{BufRef, Cache, WriteGate};
+
+use crate::{Change, OpKind, What};
+
+/// An ordering of metadata writes. To add one: implement this and [`WriteGate`]; nothing else changes.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait OrderingPolicy: WriteGate + Sized {
+    /// The name a user gives it.
+    const NAME: &'static str;
+
+    /// Whether [`Change::old`] is wanted: keeping it costs a copy.
+    const KEEPS_OLD: bool;
+
+    /// Whether an image that was not unmounted must be checked before it can be used.
+    const NEEDS_CHECK: bool;
+
+    /// What it keeps for one operation.
+    type Op;
+
+    /// An operation starts. May wait for resources: log space, memory for dependencies.
+    ///
+    /// # Errors
+    /// The device failed.
+    async fn begin<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        kind: OpKind,
+    ) -> Result<Self::Op, BlockError>;
+
+    /// A change is about to be made. May wait until what it depends on is on disk.
+    ///
+    /// # Errors
+    /// The device failed: the change must not be made.
+    async fn admit<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        op: &mut Self::Op,
+        what: &What<'_>,
+    ) -> Result<(), BlockError>;
+
+    /// A change has been made. Must not wait.
+    fn record(&self, op: &mut Self::Op, change: &Change<'_>);
+
+    /// The operation is complete. May wait until it is durable.
+    ///
+    /// # Errors
+    /// The device failed: the operation is done in memory, but not durable.
+    async fn end<D: BlockDevice>(cache: &Cache<D, Self>, op: Self::Op) -> Result<(), BlockError>;
+
+    /// Makes durable what a file's contents and inode depend on, beyond the file's own buffers: its
+    /// names, its log records.
+    ///
+    /// # Errors
+    /// The device failed.
+    async fn fsync<D: BlockDevice>(cache: &Cache<D, Self>, ino: u64) -> Result<(), BlockError>;
+}
+
+/// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.
+pub struct Op<'c, D, P: OrderingPolicy> {
+    cache: &'c Cache<D, P>,
+    state: P::Op,
+    old: Vec<u8>,
+}
+
+impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
+    /// Starts an operation.
+    ///
+    /// # Errors
+    /// The device failed, now or earlier: with metadata that cannot be written nothing more is begun.
+    pub async fn begin(cache: &'c Cache<D, P>, kind: OpKind) -> Result<Self, BlockError> {
+        cache.throttle().await?;
+        let state = P::begin(cache, kind).await?;
+        Ok(Op { cache, state, old: Vec::new() })
+    }
+
+    /// Asks for leave to make a change: returns once everything is on disk that must be there first.
+    ///
+    /// # Errors
+    /// The device failed; do not make the change.
+    #[inline]
+    pub async fn admit(&mut self, what: &What<'_>) -> Result<(), BlockError> {
+        P::admit(self.cache, &mut self.state, what).await
+    }
+
+    /// Makes a change: `change` gets the whole buffer and changes bytes within `ranges` only.
+    #[inline]
+    pub fn apply<R>(
+        &mut self,
+        buf: &BufRef,
+        ranges: &[Range<usize>],
+        what: What<'_>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        self.old.clear();
+        if P::KEEPS_OLD {
+            let bytes = buf.read();
+            for range in ranges {
+                self.old.extend_from_slice(&bytes[range.clone()]);
+            }
+        }
+        let out = buf.write(change);
+        self.cache.mark_dirty(buf);
+        let change = Change { buf, ranges, old: &self.old, what };
+        self.cache.gate().record(&mut self.state, &change);
+        out
+    }
+
+    /// Completes the operation.
+    ///
+    /// # Errors
+    /// The device failed: done in memory, not durable.
+    pub async fn end(self) -> Result<(), BlockError> {
+        P::end(self.cache, self.state).await
+    }
+}

@@ -1,0 +1,19 @@
+//! Waiting for whichever of two comes first.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
+/// Waits until one of the two is done, the first one asked first, and drops the other.
+pub async fn first(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    let mut a = pin!(a);
+    let mut b = pin!(b);
+    std::future::poll_fn(|cx| {
+        if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+}
