@@ -1,1 +1,43 @@
-//! Placeholder.
+//! On-disk formats: pure functions from bytes to structures and back.
+//!
+//! Layers, lowest first:
+//! - [`Endian`] and [`OnDisk`]: integers and arrays of them at byte offsets.
+//! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its
+//!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
+//! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
+//!
+//! Invariants:
+//! - No I/O, no global state, no unsafe code.
+//! - Encoding writes the known fields only: bytes that no field covers stay as they are, so decoding
+//!   and encoding with the same [`Endian`] changes nothing.
+//! - A structure that its `read` returned can be used for arithmetic as it is: what is divided,
+//!   shifted or indexed by was checked. A structure from a bare `decode` holds whatever was there.
+//!
+//! ```
+//! use ordo_format::{Endian, ufs2::superblock::{SEARCH, Superblock, SuperblockError}};
+//! let image = vec![0u8; 1 << 20]; // no file system here
+//! for place in SEARCH {
+//!     let bytes = &image[place as usize..place as usize + 8192];
+//!     assert!(matches!(Superblock::read(bytes, place), Err(SuperblockError::Magic { .. })));
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod codec;
+pub mod ufs2;
+
+pub use codec::{Endian, Field, OnDisk};
+
+/// CRC-32C as FreeBSD keeps it: initial value all ones, no final inversion.
+///
+/// ```
+/// assert_eq!(ordo_format::check_hash(&[b"123456789"]), !0xe306_9283);
+/// ```
+pub fn check_hash(parts: &[&[u8]]) -> u32 {
+    !parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
+}
+
+/// [`check_hash`] of `bytes` with the four bytes at `field` taken as zero.
+pub(crate) fn hash_without(bytes: &[u8], field: usize) -> u32 {
+    check_hash(&[&bytes[..field], &[0; 4], &bytes[field + 4..]])
+}

@@ -1,0 +1,37 @@
+//! Counts of what is free in a group, as kept in its header and in the summary area.
+
+use crate::on_disk;
+
+on_disk! {
+    /// What one cylinder group holds. The summary area at `csaddr` is one of these per group.
+    pub struct Csum: 16 {
+        0 => /** directories */ ndir: i32,
+        4 => /** free blocks */ nbfree: i32,
+        8 => /** free inodes */ nifree: i32,
+        12 => /** free fragments, outside of free blocks */ nffree: i32,
+    }
+}
+
+on_disk! {
+    /// The sum over all groups, in the superblock.
+    pub struct CsTotal: 64 {
+        0 => /** directories */ ndir: i64,
+        8 => /** free blocks */ nbfree: i64,
+        16 => /** free inodes */ nifree: i64,
+        24 => /** free fragments, outside of free blocks */ nffree: i64,
+        32 => /** free clusters; not kept */ numclusters: i64,
+        40 => /** reserved */ spare: [i64; 3],
+    }
+}
+
+impl Copy for Csum {}
+
+impl CsTotal {
+    /// Adds one group's counts.
+    pub fn add(&mut self, group: &Csum) {
+        self.ndir += i64::from(group.ndir);
+        self.nbfree += i64::from(group.nbfree);
+        self.nifree += i64::from(group.nifree);
+        self.nffree += i64::from(group.nffree);
+    }
+}

@@ -1,0 +1,289 @@
+//! Directories: rows of chunks of 512 bytes, each filled by entries without gaps.
+//!
+//! An entry: inode number (u32, 0: free space), entry length (u16), type (u8), name length (u8), the
+//! name, a NUL, padding to 4 bytes. No entry crosses a chunk. An entry that is longer than it needs
+//! has free space after its name.
+
+use crate::Endian;
+
+/// The unit in which directories grow and are written at once, in bytes.
+pub const CHUNK: usize = 512;
+/// The bytes of an entry before its name.
+pub const HEADER: usize = 8;
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 255;
+/// The byte of the inode number in an entry.
+pub const INO_OFFSET: usize = 0;
+/// The byte of the entry length in an entry.
+pub const RECLEN_OFFSET: usize = 4;
+/// The byte of the type in an entry.
+pub const TYPE_OFFSET: usize = 6;
+/// The byte of the name length in an entry.
+pub const NAMLEN_OFFSET: usize = 7;
+
+/// Type not recorded.
+pub const DT_UNKNOWN: u8 = 0;
+/// A named pipe.
+pub const DT_FIFO: u8 = 1;
+/// A character device.
+pub const DT_CHR: u8 = 2;
+/// A directory.
+pub const DT_DIR: u8 = 4;
+/// A block device.
+pub const DT_BLK: u8 = 6;
+/// A regular file.
+pub const DT_REG: u8 = 8;
+/// A symbolic link.
+pub const DT_LNK: u8 = 10;
+/// A socket.
+pub const DT_SOCK: u8 = 12;
+/// A whiteout.
+pub const DT_WHT: u8 = 14;
+
+/// The entry type of an inode with this `mode`.
+pub const fn type_of_mode(mode: u16) -> u8 {
+    (mode >> 12) as u8
+}
+
+/// The bytes that an entry with a name of `namlen` bytes needs.
+pub const fn entry_size(namlen: usize) -> usize {
+    (HEADER + namlen + 1).next_multiple_of(4)
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryFault {
+    /// The directory's contents are not whole chunks.
+    #[error("the last chunk has {have} bytes of 512")]
+    PartialChunk {
+        /// The bytes that are there.
+        have: usize,
+    },
+    /// The entry length is below the smallest there is.
+    #[error("entry length {reclen} is too small for an entry")]
+    TooShort {
+        /// The length.
+        reclen: u16,
+    },
+    /// The entry length is not a multiple of 4.
+    #[error("entry length {reclen} is not a multiple of 4")]
+    Unaligned {
+        /// The length.
+        reclen: u16,
+    },
+    /// The entry ends beyond its chunk.
+    #[error("entry length {reclen} crosses the chunk, where {left} bytes are left")]
+    CrossesChunk {
+        /// The length.
+        reclen: u16,
+        /// The bytes left in the chunk.
+        left: usize,
+    },
+    /// The name does not fit in the entry.
+    #[error("a name of {namlen} bytes does not fit in an entry of {reclen}")]
+    NameTooLong {
+        /// The name's length.
+        namlen: u8,
+        /// The entry's length.
+        reclen: u16,
+    },
+    /// The name is empty.
+    #[error("the name is empty")]
+    NameEmpty,
+    /// A NUL inside of the name.
+    #[error("byte {index} of the name is NUL")]
+    NameHasNul {
+        /// Where in the name.
+        index: usize,
+    },
+    /// A slash in the name.
+    #[error("byte {index} of the name is a slash")]
+    NameHasSlash {
+        /// Where in the name.
+        index: usize,
+    },
+    /// No NUL after the name.
+    #[error("no NUL ends the name")]
+    NotTerminated,
+    /// The type is none that exists.
+    #[error("type {kind} does not exist")]
+    BadType {
+        /// It.
+        kind: u8,
+    },
+}
+
+/// A broken entry, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("directory entry at byte {at}: {fault}")]
+pub struct EntryError {
+    /// The entry's first byte in the bytes that were given.
+    pub at: usize,
+    /// What is wrong.
+    pub fault: EntryFault,
+}
+
+impl EntryError {
+    /// Whether only this entry is in doubt: the next one is where this one's length says.
+    pub fn framing_holds(&self) -> bool {
+        matches!(
+            self.fault,
+            EntryFault::NameTooLong { .. }
+                | EntryFault::NameEmpty
+                | EntryFault::NameHasNul { .. }
+                | EntryFault::NameHasSlash { .. }
+                | EntryFault::NotTerminated
+                | EntryFault::BadType { .. }
+        )
+    }
+}
+
+/// An entry, where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its first byte in the bytes that were given.
+    pub at: usize,
+    /// The inode number; 0: free space.
+    pub ino: u32,
+    /// Its length in bytes, free space after the name included.
+    pub reclen: u16,
+    /// The type: a `DT_` constant.
+    pub kind: u8,
+    /// The name. Of free space: nothing.
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Whether this is free space.
+    pub fn is_free(&self) -> bool {
+        self.ino == 0
+    }
+
+    /// The bytes it needs; the rest of `reclen` is free.
+    pub fn needs(&self) -> usize {
+        if self.is_free() { 0 } else { entry_size(self.name.len()) }
+    }
+
+    /// The bytes that a new entry could take from it.
+    pub fn spare(&self) -> usize {
+        usize::from(self.reclen) - self.needs()
+    }
+}
+
+/// The entries of a directory, or of part of it that starts at a chunk. After an error the iterator
+/// goes on with the next entry where the framing holds, else with the next chunk.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    endian: Endian,
+}
+
+/// The entries in `bytes`, free space included.
+pub fn entries(bytes: &[u8], endian: Endian) -> Entries<'_> {
+    Entries { bytes, at: 0, endian }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, EntryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let at = self.at;
+        let chunk_end = (at / CHUNK + 1) * CHUNK;
+        self.at = chunk_end;
+        if chunk_end > self.bytes.len() {
+            let have = self.bytes.len() % CHUNK;
+            return Some(Err(EntryError { at, fault: EntryFault::PartialChunk { have } }));
+        }
+        let entry = match framing(&self.bytes[at..chunk_end], self.endian) {
+            Ok(reclen) => {
+                self.at = at + usize::from(reclen);
+                decode(&self.bytes[at..self.at], at, reclen, self.endian)
+            }
+            Err(fault) => Err(fault),
+        };
+        Some(entry.map_err(|fault| EntryError { at, fault }))
+    }
+}
+
+/// The length of the entry at the start of the rest of a chunk.
+fn framing(rest: &[u8], endian: Endian) -> Result<u16, EntryFault> {
+    if rest.len() < entry_size(1) {
+        return Err(EntryFault::TooShort { reclen: rest.len() as u16 });
+    }
+    let reclen = endian.get_u16(rest, RECLEN_OFFSET);
+    if usize::from(reclen) < entry_size(1) {
+        Err(EntryFault::TooShort { reclen })
+    } else if !reclen.is_multiple_of(4) {
+        Err(EntryFault::Unaligned { reclen })
+    } else if usize::from(reclen) > rest.len() {
+        Err(EntryFault::CrossesChunk { reclen, left: rest.len() })
+    } else {
+        Ok(reclen)
+    }
+}
+
+/// The entry that fills `bytes`.
+fn decode(bytes: &[u8], at: usize, reclen: u16, endian: Endian) -> Result<Entry<'_>, EntryFault> {
+    let ino = endian.get_u32(bytes, INO_OFFSET);
+    let (kind, namlen) = (bytes[TYPE_OFFSET], bytes[NAMLEN_OFFSET]);
+    if ino == 0 {
+        return Ok(Entry { at, ino, reclen, kind, name: &[] });
+    }
+    let Some((name, rest)) = bytes[HEADER..].split_at_checked(namlen.into()) else {
+        return Err(EntryFault::NameTooLong { namlen, reclen });
+    };
+    if entry_size(name.len()) > bytes.len() {
+        return Err(EntryFault::NameTooLong { namlen, reclen });
+    }
+    if name.is_empty() {
+        return Err(EntryFault::NameEmpty);
+    }
+    if let Some(index) = name.iter().position(|byte| matches!(byte, 0 | b'/')) {
+        return Err(match name[index] {
+            0 => EntryFault::NameHasNul { index },
+            _ => EntryFault::NameHasSlash { index },
+        });
+    }
+    if rest[0] != 0 {
+        return Err(EntryFault::NotTerminated);
+    }
+    if kind > 15 {
+        return Err(EntryFault::BadType { kind });
+    }
+    Ok(Entry { at, ino, reclen, kind, name })
+}
+
+/// Writes an entry to the start of `bytes`: header, name, and NULs up to what the name needs; free
+/// space after that stays as it is. Panics for a name that does not fit, or is too long.
+pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind: u8, name: &[u8]) {
+    assert!(name.len() <= MAX_NAME, "names have at most 255 bytes");
+    let needs = entry_size(name.len());
+    assert!(needs <= reclen.into(), "the name fits in the entry");
+    endian.put_u32(bytes, INO_OFFSET, ino);
+    endian.put_u16(bytes, RECLEN_OFFSET, reclen);
+    bytes[TYPE_OFFSET] = kind;
+    bytes[NAMLEN_OFFSET] = name.len() as u8;
+    bytes[HEADER..HEADER + name.len()].copy_from_slice(name);
+    bytes[HEADER + name.len()..needs].fill(0);
+}
+
+/// Makes a chunk that is all free space: one entry with inode number 0. Panics unless `chunk` has 512
+/// bytes.
+pub fn write_free_chunk(chunk: &mut [u8], endian: Endian) {
+    assert_eq!(chunk.len(), CHUNK);
+    chunk.fill(0);
+    endian.put_u16(chunk, RECLEN_OFFSET, CHUNK as u16);
+}
+
+/// Makes the first chunk of a new directory: `.` and `..`. Panics unless `chunk` has 512 bytes.
+pub fn write_first_chunk(chunk: &mut [u8], endian: Endian, ino: u32, parent: u32) {
+    assert_eq!(chunk.len(), CHUNK);
+    chunk.fill(0);
+    let dot = entry_size(1);
+    write_entry(chunk, endian, ino, dot as u16, DT_DIR, b".");
+    write_entry(&mut chunk[dot..], endian, parent, (CHUNK - dot) as u16, DT_DIR, b"..");
+}

@@ -1,0 +1,125 @@
+//! Inodes.
+
+use super::NDADDR;
+use crate::{Endian, hash_without, on_disk};
+
+on_disk! {
+    /// An inode: everything about a file but its name. FreeBSD's `struct ufs2_dinode`, without `di_`.
+    ///
+    /// The 120 bytes of `db` and `ib` hold the target of a short symbolic link instead
+    /// ([`short_link`](Self::short_link)); `db[0]` holds a special file's device number.
+    pub struct Dinode: 256 {
+        0 => /** type and permissions; 0: not in use */ mode: u16,
+        2 => /** names it has */ nlink: i16,
+        4 => /** owner */ uid: u32,
+        8 => /** group */ gid: u32,
+        12 => /** block size of this file (unused) */ blksize: u32,
+        16 => /** size in bytes */ size: u64,
+        24 => /** space it holds, in 512-byte sectors */ blocks: u64,
+        32 => /** last read, seconds */ atime: i64,
+        40 => /** last written, seconds */ mtime: i64,
+        48 => /** last changed, seconds */ ctime: i64,
+        56 => /** made, seconds */ birthtime: i64,
+        64 => /** nanoseconds of mtime */ mtimensec: i32,
+        68 => /** nanoseconds of atime */ atimensec: i32,
+        72 => /** nanoseconds of ctime */ ctimensec: i32,
+        76 => /** nanoseconds of birthtime */ birthnsec: i32,
+        80 => /** generation: differs each time the number is used again */ generation: u32,
+        84 => /** kernel's flags */ kernflags: u32,
+        88 => /** chflags' flags */ flags: u32,
+        92 => /** size of the extended attributes in bytes */ extsize: u32,
+        96 => /** blocks of the extended attributes */ extb: [i64; 2],
+        112 => /** direct blocks */ db: [i64; 12],
+        208 => /** indirect blocks: single, double, triple */ ib: [i64; 3],
+        232 => /** counts changes, for NFS */ modrev: u64,
+        240 => /** directory: depth; inode without a name: next such inode */ freelink_or_dirdepth: u32,
+        244 => /** check-hash of the inode's 256 bytes */ ckhash: u32,
+        248 => /** reserved */ spare: [u32; 2],
+    }
+}
+
+/// The byte of the check-hash.
+pub const CKHASH_OFFSET: usize = 244;
+/// The byte where a short link's target starts.
+pub const SHORT_LINK_OFFSET: usize = 112;
+/// The longest link target that an inode can hold, in bytes, with the NUL that ends it.
+pub const SHORT_LINK_SIZE: usize = 120;
+
+/// The bits of `mode` that say the type.
+pub const IFMT: u16 = 0o170_000;
+/// A named pipe.
+pub const IFIFO: u16 = 0o010_000;
+/// A character device.
+pub const IFCHR: u16 = 0o020_000;
+/// A directory.
+pub const IFDIR: u16 = 0o040_000;
+/// A block device.
+pub const IFBLK: u16 = 0o060_000;
+/// A regular file.
+pub const IFREG: u16 = 0o100_000;
+/// A symbolic link.
+pub const IFLNK: u16 = 0o120_000;
+/// A socket.
+pub const IFSOCK: u16 = 0o140_000;
+/// A whiteout.
+pub const IFWHT: u16 = 0o160_000;
+
+/// `flags`: a snapshot of the file system.
+pub const SF_SNAPSHOT: u32 = 0x0020_0000;
+
+/// An inode's check-hash does not fit its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("inode byte 244: check-hash is {stored:#010x}, but the contents give {computed:#010x}")]
+pub struct InodeHashError {
+    /// The one that is stored.
+    pub stored: u32,
+    /// The one that the contents give.
+    pub computed: u32,
+}
+
+impl Dinode {
+    /// The type bits of `mode`.
+    pub fn kind(&self) -> u16 {
+        self.mode & IFMT
+    }
+
+    /// The pointer area as bytes: a short link's target, NUL-padded. `endian` is the image's.
+    pub fn short_link(&self, endian: Endian) -> [u8; SHORT_LINK_SIZE] {
+        let mut bytes = [0; SHORT_LINK_SIZE];
+        for (i, addr) in self.db.iter().chain(&self.ib).enumerate() {
+            endian.put_i64(&mut bytes, 8 * i, *addr);
+        }
+        bytes
+    }
+
+    /// Stores a short link's target in the pointer area, NUL-padded. Panics where it does not fit.
+    pub fn set_short_link(&mut self, target: &[u8], endian: Endian) {
+        let mut bytes = [0; SHORT_LINK_SIZE];
+        bytes[..target.len()].copy_from_slice(target);
+        let addr = |i: usize| endian.get_i64(&bytes, 8 * i);
+        self.db = std::array::from_fn(addr);
+        self.ib = std::array::from_fn(|i| addr(NDADDR + i));
+    }
+
+    /// Checks the check-hash of an encoded inode. One with `mode` 0 is not in use and has none.
+    ///
+    /// # Errors
+    /// The hash is another.
+    pub fn verify_hash(bytes: &[u8], endian: Endian) -> Result<(), InodeHashError> {
+        let bytes = &bytes[..Dinode::SIZE];
+        if endian.get_u16(bytes, 0) == 0 {
+            return Ok(());
+        }
+        let computed = hash_without(bytes, CKHASH_OFFSET);
+        let stored = endian.get_u32(bytes, CKHASH_OFFSET);
+        if computed == stored { Ok(()) } else { Err(InodeHashError { stored, computed }) }
+    }
+
+    /// Puts the right check-hash into an encoded inode: 0 where `mode` is 0. For file systems that
+    /// keep hashes of inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
+    pub fn seal(bytes: &mut [u8], endian: Endian) {
+        let used = endian.get_u16(bytes, 0) != 0;
+        let hash = if used { hash_without(&bytes[..Dinode::SIZE], CKHASH_OFFSET) } else { 0 };
+        endian.put_u32(bytes, CKHASH_OFFSET, hash);
+    }
+}

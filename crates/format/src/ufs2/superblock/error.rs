@@ -1,0 +1,148 @@
+//! Why a superblock was refused.
+
+use std::fmt;
+
+use crate::Endian;
+
+macro_rules! field_errors {
+    ($($variant:ident: $field:ident @ $byte:literal, $want:literal;)+) => {
+        /// Why bytes are not a usable superblock. The variants with a `value` are of one field each;
+        /// their message names the field, its byte in the superblock, and what it must be.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum SuperblockError {
+            /// Fewer bytes than a superblock has.
+            TooShort {
+                /// How many there are.
+                have: usize,
+            },
+            /// Another number where UFS2's magic number belongs.
+            Magic {
+                /// It, read as little-endian.
+                found: u32,
+            },
+            /// A UFS1 superblock: another format, which is not read here.
+            Ufs1 {
+                /// Its byte order.
+                endian: Endian,
+            },
+            /// The program that made this file system did not finish.
+            Incomplete {
+                /// Its byte order.
+                endian: Endian,
+            },
+            /// The check-hash (byte 1304) does not fit the contents.
+            CheckHash {
+                /// The one that is stored.
+                stored: u32,
+                /// The one that the contents give.
+                computed: u32,
+            },
+            $(
+                #[doc = concat!("`", stringify!($field), "` ", $want, ".")]
+                $variant {
+                    /// What it is.
+                    value: i64,
+                },
+            )+
+        }
+
+        impl SuperblockError {
+            /// The byte in the superblock that the error is about.
+            pub fn byte(&self) -> usize {
+                match self {
+                    SuperblockError::TooShort { have } => *have,
+                    SuperblockError::Magic { .. }
+                    | SuperblockError::Ufs1 { .. }
+                    | SuperblockError::Incomplete { .. } => super::MAGIC_OFFSET,
+                    SuperblockError::CheckHash { .. } => super::CKHASH_OFFSET,
+                    $(SuperblockError::$variant { .. } => $byte,)+
+                }
+            }
+
+            /// The field that the error is about, where there is one.
+            pub fn field(&self) -> Option<&'static str> {
+                match self {
+                    $(SuperblockError::$variant { .. } => Some(stringify!($field)),)+
+                    _ => None,
+                }
+            }
+
+            fn want(&self) -> Option<(i64, &'static str)> {
+                match self {
+                    $(SuperblockError::$variant { value } => Some((*value, $want)),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+field_errors! {
+    BlockSize: bsize @ 48, "must be a power of two from 4096 to 65536";
+    FragmentSize: fsize @ 52, "must be a power of two from 512 to the block size";
+    FragmentsPerBlock: frag @ 56, "must be the block size over the fragment size, at most 8";
+    MinFree: minfree @ 60, "must be a percentage from 0 to 99";
+    BlockMask: bmask @ 72, "must be the complement of the block size less 1";
+    FragmentMask: fmask @ 76, "must be the complement of the fragment size less 1";
+    BlockShift: bshift @ 80, "must be log2 of the block size";
+    FragmentShift: fshift @ 84, "must be log2 of the fragment size";
+    MaxContig: maxcontig @ 88, "must not be negative";
+    MaxBlocksPerGroup: maxbpg @ 92, "must be at least 1";
+    BlockFragmentShift: fragshift @ 96, "must be log2 of the fragments in a block";
+    SectorShift: fsbtodb @ 100, "must be at most log2 of the 512-byte sectors in a fragment";
+    SuperblockSize: sbsize @ 104, "must be from 1376 to 8192";
+    AddressesPerBlock: nindir @ 116, "must be the block size over 8";
+    InodesPerBlock: inopb @ 120, "must be the block size over 256";
+    Optimisation: optim @ 128, "must be 0 (time) or 1 (space)";
+    SummarySize: cssize @ 156, "must be 16 bytes a group, rounded up to fragments";
+    GroupHeaderSize: cgsize @ 160, "must hold the group's bitmaps and fit in a block";
+    InodesPerGroup: ipg @ 184, "must be whole blocks of inodes, and below 2^32 in all groups together";
+    FragmentsPerGroup: fpg @ 188, "must be whole blocks, more than the group's own structures take";
+    SuperblockCopy: sblkno @ 8, "must be whole blocks, and not inside the standard superblock";
+    GroupHeader: cblkno @ 12, "must be whole blocks, after the superblock copy";
+    Inodes: iblkno @ 16, "must be whole blocks, after the group header's block";
+    Data: dblkno @ 20, "must be where the group's inodes end";
+    Groups: ncg @ 44, "must be the size over the fragments per group, rounded up";
+    Size: size @ 1080, "must be more than the last group's own structures need, and below 2^63 bytes";
+    DataSize: dsize @ 1088, "must be from 1 to the size";
+    SummaryAddress: csaddr @ 1096, "must leave the summary area inside of one group's data";
+    MetadataSpace: metaspace @ 880, "must be from 0 to the fragments per group";
+    Place: sblockloc @ 1000, "must be where superblocks are kept, and where this one was found";
+    ClusterSum: contigsumsize @ 1316, "must be from 0 to 16";
+    LinkLength: maxsymlinklen @ 1320, "must be from 0 to 120";
+    OffsetMask: qbmask @ 1336, "must be the block size less 1";
+    FragmentOffsetMask: qfmask @ 1344, "must be the fragment size less 1";
+}
+
+impl fmt::Display for SuperblockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let byte = self.byte();
+        match (self, self.field(), self.want()) {
+            (_, Some(field), Some((value, want))) => {
+                write!(f, "superblock byte {byte}: {field} is {value}, but {want}")
+            }
+            (SuperblockError::TooShort { have }, ..) => {
+                write!(f, "superblock cut short: {have} bytes of {}", super::Superblock::SIZE)
+            }
+            (SuperblockError::Magic { found }, ..) => {
+                write!(f, "no superblock: byte {byte} holds {found:#010x}, not UFS2's magic number")
+            }
+            (SuperblockError::Ufs1 { endian }, ..) => {
+                write!(f, "a UFS1 file system ({endian:?}-endian): only UFS2 is supported")
+            }
+            (SuperblockError::Incomplete { endian }, ..) => write!(
+                f,
+                "an incomplete file system ({endian:?}-endian): the program that made it did not \
+                 finish; make it again"
+            ),
+            (SuperblockError::CheckHash { stored, computed }, ..) => write!(
+                f,
+                "superblock byte {byte}: check-hash is {stored:#010x}, but the contents give \
+                 {computed:#010x}"
+            ),
+            _ => unreachable!("every variant with a field has what it wants"),
+        }
+    }
+}
+
+impl std::error::Error for SuperblockError {}

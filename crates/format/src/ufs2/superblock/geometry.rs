@@ -1,0 +1,170 @@
+//! Where things lie, for a superblock that was validated.
+//!
+//! Fragment addresses count from the start of the file system; none of these functions checks that
+//! an address or inode number is inside it ([`Superblock::has_frags`], [`Superblock::has_inode`] do).
+
+use super::{FS_METACKHASH, Superblock};
+use crate::ufs2::{NDADDR, NIADDR};
+
+impl Superblock {
+    /// Whether check-hashes of kind `ck` (a `CK_` bit) are kept.
+    pub fn keeps_hash(&self, ck: u32) -> bool {
+        self.flags & FS_METACKHASH != 0 && self.metackhash & ck != 0
+    }
+
+    /// The block size in bytes.
+    pub fn block_size(&self) -> usize {
+        self.bsize as usize
+    }
+
+    /// The fragment size in bytes.
+    pub fn frag_size(&self) -> usize {
+        self.fsize as usize
+    }
+
+    /// Addresses in an indirect block.
+    pub fn addresses_per_block(&self) -> u64 {
+        self.nindir as u64
+    }
+
+    /// The first fragment of a group.
+    pub fn cg_base(&self, cg: u32) -> u64 {
+        u64::from(cg) * self.fpg as u64
+    }
+
+    /// The address of a group's superblock copy.
+    pub fn cg_superblock(&self, cg: u32) -> u64 {
+        self.cg_base(cg) + self.sblkno as u64
+    }
+
+    /// The address of a group's header.
+    pub fn cg_header(&self, cg: u32) -> u64 {
+        self.cg_base(cg) + self.cblkno as u64
+    }
+
+    /// The address of a group's first inode block.
+    pub fn cg_inodes(&self, cg: u32) -> u64 {
+        self.cg_base(cg) + self.iblkno as u64
+    }
+
+    /// The address after a group's last inode block: data, or the summary area.
+    pub fn cg_data(&self, cg: u32) -> u64 {
+        self.cg_base(cg) + self.dblkno as u64
+    }
+
+    /// Fragments in a group; the last group may be short.
+    pub fn cg_frags(&self, cg: u32) -> u32 {
+        (self.size as u64).saturating_sub(self.cg_base(cg)).min(self.fpg as u64) as u32
+    }
+
+    /// The group that an inode is in.
+    pub fn ino_group(&self, ino: u64) -> u32 {
+        (ino / u64::from(self.ipg)) as u32
+    }
+
+    /// An inode's place: the address of its block, and its first byte therein.
+    pub fn inode_block(&self, ino: u64) -> (u64, usize) {
+        let (cg, within) = (self.ino_group(ino), ino % u64::from(self.ipg));
+        let inopb = u64::from(self.inopb);
+        let addr = self.cg_inodes(cg) + self.blocks_to_frags(within / inopb);
+        (addr, (within % inopb) as usize * super::super::Dinode::SIZE)
+    }
+
+    /// The number of the first inode in a group.
+    pub fn cg_first_inode(&self, cg: u32) -> u64 {
+        u64::from(cg) * u64::from(self.ipg)
+    }
+
+    /// All inodes, in use or not.
+    pub fn inodes(&self) -> u64 {
+        u64::from(self.ncg) * u64::from(self.ipg)
+    }
+
+    /// Whether `ino` is a number that a file can have.
+    pub fn has_inode(&self, ino: u64) -> bool {
+        ino >= crate::ufs2::ROOT_INO && ino < self.inodes()
+    }
+
+    /// Whether `count` fragments from `addr` on are all inside the file system.
+    pub fn has_frags(&self, addr: u64, count: u64) -> bool {
+        addr.checked_add(count).is_some_and(|end| end <= self.size as u64)
+    }
+
+    /// Whether any of `count` fragments from `addr` on, inside one group, hold the file system's own
+    /// structures: boot area, superblocks, group header, inodes, summary.
+    pub fn is_own(&self, addr: u64, count: u64) -> bool {
+        let (cg, within) = (self.frag_group(addr), u64::from(self.frag_in_group(addr)));
+        let first = if cg == 0 { 0 } else { self.sblkno as u64 };
+        let summary = (self.csaddr as u64, self.csaddr as u64 + self.summary_frags());
+        (within < self.dblkno as u64 && within + count > first)
+            || (addr < summary.1 && addr + count > summary.0)
+    }
+
+    /// Fragments in the summary area.
+    pub fn summary_frags(&self) -> u64 {
+        self.cssize as u64 >> self.fshift
+    }
+
+    /// The group that an address is in.
+    pub fn frag_group(&self, addr: u64) -> u32 {
+        (addr / self.fpg as u64) as u32
+    }
+
+    /// An address's place in its group.
+    pub fn frag_in_group(&self, addr: u64) -> u32 {
+        (addr % self.fpg as u64) as u32
+    }
+
+    /// The byte on the device where a fragment starts.
+    pub fn byte_of(&self, addr: u64) -> u64 {
+        addr << self.fshift
+    }
+
+    /// Blocks in fragments.
+    pub fn blocks_to_frags(&self, blocks: u64) -> u64 {
+        blocks << self.fragshift
+    }
+
+    /// Fragments in whole blocks, rounded down.
+    pub fn frags_to_blocks(&self, frags: u64) -> u64 {
+        frags >> self.fragshift
+    }
+
+    /// Fragments that `bytes` take, rounded up.
+    pub fn frags_for(&self, bytes: u64) -> u64 {
+        (bytes >> self.fshift) + u64::from(bytes & self.qfmask as u64 != 0)
+    }
+
+    /// The bytes that block `lbn` of a file of `size` bytes occupies: whole fragments for the last
+    /// block while the file needs no indirect block, else a whole block; 0 beyond the end of a small
+    /// file.
+    pub fn file_block_size(&self, size: u64, lbn: u64) -> usize {
+        let start = lbn.saturating_mul(self.bsize as u64);
+        let left = size.saturating_sub(start);
+        if lbn >= NDADDR as u64 || left >= self.bsize as u64 {
+            return self.block_size();
+        }
+        ((left + self.qfmask as u64) & !(self.qfmask as u64)) as usize
+    }
+
+    /// The largest file in bytes: what three levels of indirect blocks reach, and no more than the
+    /// superblock allows.
+    pub fn max_file_size(&self) -> u64 {
+        let mut blocks = NDADDR as u64;
+        let mut reach = 1u64;
+        for _ in 0..NIADDR {
+            reach *= self.addresses_per_block();
+            blocks += reach;
+        }
+        let most = (i64::MAX as u64).min(blocks.saturating_mul(self.bsize as u64) - 1);
+        if self.maxfilesize == 0 { most } else { most.min(self.maxfilesize) }
+    }
+
+    /// Whether a copy of the superblock belongs at this byte of the device.
+    pub fn is_copy_at(&self, byte: u64) -> bool {
+        let frag = byte >> self.fshift;
+        self.byte_of(frag) == byte
+            && self.has_frags(frag, 1)
+            && self.frag_in_group(frag) == self.sblkno as u32
+    }
+}

@@ -1,0 +1,188 @@
+//! Which superblocks can be trusted in arithmetic.
+
+use super::{
+    CK_SUPERBLOCK, CKHASH_OFFSET, MAGIC, MAGIC_INCOMPLETE, MAGIC_OFFSET, MAGIC_UFS1, SBLOCK_SIZE,
+    SEARCH, Superblock, SuperblockError as E,
+};
+use crate::ufs2::{MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN_BLOCK, SECTOR, group::GroupLayout};
+use crate::{Endian, hash_without};
+
+/// `Err(E::Variant { value })` unless the condition holds.
+macro_rules! require {
+    ($sb:ident.$field:ident, $variant:ident, $holds:expr) => {
+        if !$holds {
+            return Err(E::$variant { value: $sb.$field as i64 });
+        }
+    };
+}
+
+impl Superblock {
+    /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of the
+    /// device: everything the code divides, shifts or indexes by, and the check-hash where the file
+    /// system keeps one. `bytes` should be [`SBLOCK_SIZE`] long; the byte order is found out.
+    ///
+    /// # Errors
+    /// The first thing wrong.
+    pub fn read(bytes: &[u8], at_offset: u64) -> Result<(Superblock, Endian), E> {
+        let (sb, endian) = Superblock::parse(bytes)?;
+        require!(sb.sblockloc, Place, u64::try_from(sb.sblockloc) == Ok(at_offset));
+        sb.verify_hash(bytes, endian)?;
+        Ok((sb, endian))
+    }
+
+    /// [`read`](Self::read) for a group's copy: it says where the standard one is, not where it is
+    /// itself, so the caller should see that it lies where its own geometry puts copies
+    /// ([`is_copy_at`](Self::is_copy_at)).
+    ///
+    /// # Errors
+    /// The first thing wrong.
+    pub fn read_copy(bytes: &[u8]) -> Result<(Superblock, Endian), E> {
+        let (sb, endian) = Superblock::parse(bytes)?;
+        sb.verify_hash(bytes, endian)?;
+        Ok((sb, endian))
+    }
+
+    /// Decodes and validates without regard to place or check-hash.
+    ///
+    /// # Errors
+    /// The first thing wrong.
+    pub fn parse(bytes: &[u8]) -> Result<(Superblock, Endian), E> {
+        if bytes.len() < Superblock::SIZE {
+            return Err(E::TooShort { have: bytes.len() });
+        }
+        let endian = byte_order(bytes)?;
+        let sb = Superblock::decode(bytes, endian);
+        sb.check_sizes()?;
+        sb.check_policy()?;
+        sb.check_groups()?;
+        sb.check_extent()?;
+        Ok((sb, endian))
+    }
+
+    /// Checks the check-hash of an encoded superblock, where the file system keeps one. `self` is what
+    /// `bytes` decodes to, and valid.
+    ///
+    /// # Errors
+    /// [`SuperblockError::CheckHash`](E::CheckHash), or [`TooShort`](E::TooShort) for fewer than
+    /// `sbsize` bytes.
+    pub fn verify_hash(&self, bytes: &[u8], endian: Endian) -> Result<(), E> {
+        if !self.keeps_hash(CK_SUPERBLOCK) {
+            return Ok(());
+        }
+        let covered = bytes.get(..self.sbsize as usize).ok_or(E::TooShort { have: bytes.len() })?;
+        let computed = hash_without(covered, CKHASH_OFFSET);
+        let stored = endian.get_u32(bytes, CKHASH_OFFSET);
+        if computed == stored { Ok(()) } else { Err(E::CheckHash { stored, computed }) }
+    }
+
+    /// Puts the right check-hash into an encoded superblock, where the file system keeps one. `self`
+    /// is what was encoded, and valid; `bytes` holds at least `sbsize` bytes.
+    pub fn seal(&self, bytes: &mut [u8], endian: Endian) {
+        if self.keeps_hash(CK_SUPERBLOCK) {
+            let hash = hash_without(&bytes[..self.sbsize as usize], CKHASH_OFFSET);
+            endian.put_u32(bytes, CKHASH_OFFSET, hash);
+        }
+    }
+
+    /// Block and fragment sizes, and what follows from them alone.
+    fn check_sizes(&self) -> Result<(), E> {
+        let power = |value: i32, least: u32, most: u32| {
+            u32::try_from(value).is_ok_and(|v| v.is_power_of_two() && v >= least && v <= most)
+        };
+        let sb = self;
+        require!(sb.bsize, BlockSize, power(sb.bsize, MIN_BLOCK, MAX_BLOCK));
+        require!(sb.fsize, FragmentSize, power(sb.fsize, SECTOR, sb.bsize as u32));
+        let frag = sb.bsize / sb.fsize;
+        require!(sb.frag, FragmentsPerBlock, sb.frag == frag && frag <= MAX_FRAG as i32);
+        let log = |v: i32| v.trailing_zeros() as i32;
+        require!(sb.bmask, BlockMask, sb.bmask == -sb.bsize);
+        require!(sb.fmask, FragmentMask, sb.fmask == -sb.fsize);
+        require!(sb.bshift, BlockShift, sb.bshift == log(sb.bsize));
+        require!(sb.fshift, FragmentShift, sb.fshift == log(sb.fsize));
+        require!(sb.fragshift, BlockFragmentShift, sb.fragshift == log(frag));
+        let sectors = log(sb.fsize / SECTOR as i32);
+        require!(sb.fsbtodb, SectorShift, (0..=sectors).contains(&sb.fsbtodb));
+        require!(sb.qbmask, OffsetMask, sb.qbmask == i64::from(sb.bsize) - 1);
+        require!(sb.qfmask, FragmentOffsetMask, sb.qfmask == i64::from(sb.fsize) - 1);
+        require!(sb.nindir, AddressesPerBlock, sb.nindir == sb.bsize / 8);
+        require!(sb.inopb, InodesPerBlock, sb.inopb == sb.bsize as u32 / 256);
+        let sbsize = Superblock::SIZE as i32..=SBLOCK_SIZE as i32;
+        require!(sb.sbsize, SuperblockSize, sbsize.contains(&sb.sbsize));
+        Ok(())
+    }
+
+    /// What steers allocation.
+    fn check_policy(&self) -> Result<(), E> {
+        let sb = self;
+        require!(sb.minfree, MinFree, (0..100).contains(&sb.minfree));
+        require!(sb.maxcontig, MaxContig, sb.maxcontig >= 0);
+        require!(sb.maxbpg, MaxBlocksPerGroup, sb.maxbpg >= 1);
+        require!(sb.optim, Optimisation, matches!(sb.optim, 0 | 1));
+        let sums = 0..=MAX_CLUSTER_SUM as i32;
+        require!(sb.contigsumsize, ClusterSum, sums.contains(&sb.contigsumsize));
+        require!(sb.maxsymlinklen, LinkLength, (0..=120).contains(&sb.maxsymlinklen));
+        Ok(())
+    }
+
+    /// What lies where in a group.
+    fn check_groups(&self) -> Result<(), E> {
+        let sb = self;
+        let blocks = |frags: i32| frags >= 0 && frags % sb.frag == 0;
+        let place = u64::try_from(sb.sblockloc).ok().filter(|place| SEARCH.contains(place));
+        require!(sb.sblockloc, Place, place.is_some());
+        let end = place.unwrap_or(0) + SBLOCK_SIZE as u64;
+        let copy_at = sb.sblkno.max(0) as u64 * sb.fsize as u64;
+        require!(sb.sblkno, SuperblockCopy, blocks(sb.sblkno) && copy_at >= end);
+        let copy_end = copy_at + SBLOCK_SIZE as u64;
+        let header_at = sb.cblkno.max(0) as u64 * sb.fsize as u64;
+        require!(sb.cblkno, GroupHeader, blocks(sb.cblkno) && header_at >= copy_end);
+        let inodes_after = i64::from(sb.cblkno) + i64::from(sb.frag);
+        require!(sb.iblkno, Inodes, blocks(sb.iblkno) && i64::from(sb.iblkno) >= inodes_after);
+        require!(sb.ncg, Groups, sb.ncg >= 1);
+        let inodes = u64::from(sb.ipg) * u64::from(sb.ncg);
+        let ipg_fits = sb.ipg > 0 && sb.ipg.is_multiple_of(sb.inopb) && inodes <= u32::MAX.into();
+        require!(sb.ipg, InodesPerGroup, ipg_fits);
+        let data = i64::from(sb.iblkno) + i64::from(sb.ipg / sb.inopb) * i64::from(sb.frag);
+        require!(sb.dblkno, Data, i64::from(sb.dblkno) == data);
+        require!(sb.fpg, FragmentsPerGroup, blocks(sb.fpg) && sb.fpg > sb.dblkno);
+        let end = GroupLayout::standard(sb).end as u64;
+        let holds = sb.cgsize >= 0 && sb.cgsize as u64 >= end && sb.cgsize <= sb.bsize;
+        require!(sb.cgsize, GroupHeaderSize, holds);
+        require!(sb.metaspace, MetadataSpace, (0..=i64::from(sb.fpg)).contains(&sb.metaspace));
+        Ok(())
+    }
+
+    /// The size of the whole, and the summary area.
+    fn check_extent(&self) -> Result<(), E> {
+        let sb = self;
+        let before_last = (i64::from(sb.ncg) - 1) * i64::from(sb.fpg);
+        let bytes = sb.size.checked_mul(i64::from(sb.fsize));
+        require!(sb.size, Size, sb.size > 0 && bytes.is_some());
+        let groups = (sb.size - 1) / i64::from(sb.fpg) + 1;
+        require!(sb.ncg, Groups, i64::from(sb.ncg) == groups);
+        require!(sb.size, Size, sb.size - before_last >= i64::from(sb.dblkno));
+        require!(sb.dsize, DataSize, (1..=sb.size).contains(&sb.dsize));
+        let summary = (i64::from(sb.ncg) * 16 + sb.qfmask) & !sb.qfmask;
+        require!(sb.cssize, SummarySize, i64::from(sb.cssize) == summary);
+        let (cg, first) = (sb.csaddr / i64::from(sb.fpg), sb.csaddr % i64::from(sb.fpg));
+        let end = first + summary / i64::from(sb.fsize);
+        let inside = (i64::from(sb.dblkno)..sb.size).contains(&sb.csaddr)
+            && first >= i64::from(sb.dblkno)
+            && end <= i64::from(sb.cg_frags(cg as u32));
+        require!(sb.csaddr, SummaryAddress, inside);
+        Ok(())
+    }
+}
+
+/// The byte order that makes the magic number right.
+fn byte_order(bytes: &[u8]) -> Result<Endian, E> {
+    for endian in [Endian::Little, Endian::Big] {
+        match endian.get_i32(bytes, MAGIC_OFFSET) {
+            MAGIC => return Ok(endian),
+            MAGIC_UFS1 => return Err(E::Ufs1 { endian }),
+            MAGIC_INCOMPLETE => return Err(E::Incomplete { endian }),
+            _ => {}
+        }
+    }
+    Err(E::Magic { found: Endian::Little.get_u32(bytes, MAGIC_OFFSET) })
+}
