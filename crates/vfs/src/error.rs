@@ -68,6 +68,10 @@ errnos! {
     Corrupt = EUCLEAN, "structure needs cleaning";
     /// The inode number stands for another file now, or for none.
     Stale = ESTALE, "stale file handle";
+    /// A path leads through too many symbolic links.
+    Loop = ELOOP, "too many levels of symbolic links";
+    /// On another file system.
+    CrossDevice = EXDEV, "invalid cross-device link";
     /// Would block or must be tried again.
     Again = EAGAIN, "resource temporarily unavailable";
 }

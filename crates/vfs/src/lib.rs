@@ -4,13 +4,43 @@
 //! orderings, the in-memory reference model, and a directory of the host (any kernel file system).
 //! Objects are named by inode number; a path is the caller's business ([`path`] helps).
 //!
+//! Layers: the trait and its words; [`name`] and [`flags`], rules that every implementation shares;
+//! [`model`], what every operation must answer; [`path`] and [`tree`], which work on any file system; [`charged`], the price of processor work around one.
+//!
 //! Invariants:
 //! - [`FileSystem::open`] keeps an inode alive after its last name is gone, until the matching
 //!   [`FileSystem::close`].
 //! - An operation that returns an error has changed nothing, unless its documentation says otherwise.
 //! - Times come from the runtime's clock, through the file system.
+//! - Which error comes first where several apply is written at the head of [`model`].
+//!
+//! ```
+//! use ordo_vfs::model::{ModelConfig, ModelFs};
+//! use ordo_vfs::{Errno, FileSystem, NewNode, Timestamp};
+//! let fs = ModelFs::new(ModelConfig::default(), || Timestamp::default());
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! executor.block_on(async {
+//!     let file = fs.make(fs.root(), b"note", &NewNode::file(0o644)).await?;
+//!     fs.open(file.ino).await?;
+//!     fs.write(file.ino, 0, b"kept").await?;
+//!     fs.unlink(fs.root(), b"note").await?;
+//!     let mut buf = [0; 8];
+//!     assert_eq!(fs.read(file.ino, 2, &mut buf).await?, 2);
+//!     fs.close(file.ino).await?;
+//!     assert_eq!(fs.getattr(file.ino).await.unwrap_err().errno, Errno::Stale);
+//!     Ok::<_, ordo_vfs::FsError>(())
+//! }).unwrap().unwrap();
+//! ```
 
+pub mod charged;
+mod delegate;
 mod error;
+pub mod flags;
+
+pub mod model;
+pub mod name;
+pub mod path;
+pub mod tree;
 mod types;
 
 pub use error::{Errno, FsError, FsResult};

@@ -1,0 +1,304 @@
+//! The reference model: what a UFS2 file system must answer, in memory and as plainly as can be.
+//!
+//! [`ModelFs`] keeps a file system in maps and gives, for every operation, the result and the error
+//! code that a real one must give. It is written to be read: no caches, no blocks, no waiting. It
+//! never runs out of space unless it is told what to hold ([`ModelConfig`]), so that whoever compares a
+//! real file system to it leaves out the operations for which the real one had no room.
+//!
+//! Where several errors apply, the first of these is given:
+//! 1. what is wrong with the arguments alone (names, times);
+//! 2. [`Errno::Stale`](crate::Errno::Stale), [`Errno::NotDir`](crate::Errno::NotDir) for what must be a
+//!    directory, [`Errno::NotFound`](crate::Errno::NotFound) for a directory that has been removed;
+//! 3. `.` and `..` where they make no sense;
+//! 4. what looking the names up says (`NotFound`, `Exists`);
+//! 5. what the kinds of the inodes forbid (`NotDir`, `IsDir`, `Invalid`);
+//! 6. what the file flags forbid (`NotPermitted`);
+//! 7. limits (`TooManyLinks`, `TooBig`, `NoSpace`), and last `NotEmpty`.
+
+mod attributes;
+mod data;
+mod fs;
+mod names;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::{Attr, Errno, FileType, FsResult, Ino, Timestamp};
+use data::Contents;
+
+/// Limits and habits of a [`ModelFs`].
+#[derive(Clone, Debug)]
+pub struct ModelConfig {
+    /// The preferred unit of I/O, in bytes, as attributes give it.
+    pub block_size: u32,
+    /// The most names an inode has; of a directory, two more than the most subdirectories.
+    pub link_max: u32,
+    /// The longest target of a symbolic link, in bytes.
+    pub symlink_max: usize,
+    /// The largest file, in bytes.
+    pub file_size_max: u64,
+    /// The most that an inode's extended attributes take, encoded as UFS2 does, in bytes.
+    pub xattr_area_max: usize,
+    /// Whether reading sets the time of last access.
+    pub update_atime: bool,
+}
+
+impl ModelConfig {
+    /// The limits of UFS2 with blocks of `block_size` bytes.
+    pub const fn ufs2(block_size: u32) -> ModelConfig {
+        let bytes = block_size as u64;
+        let pointers = bytes / 8;
+        let blocks = 12 + pointers + pointers * pointers + pointers * pointers * pointers;
+        ModelConfig {
+            block_size,
+            link_max: 65_500,
+            symlink_max: 1023,
+            file_size_max: bytes * blocks - 1,
+            xattr_area_max: 2 * block_size as usize,
+            update_atime: false,
+        }
+    }
+}
+
+impl Default for ModelConfig {
+    fn default() -> ModelConfig {
+        ModelConfig::ufs2(32_768)
+    }
+}
+
+/// An inode of the model.
+#[derive(Clone, Debug)]
+struct Node {
+    generation: u64,
+    permissions: u16,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    flags: u32,
+    atime: Timestamp,
+    mtime: Timestamp,
+    ctime: Timestamp,
+    birthtime: Timestamp,
+    opens: u64,
+    kind: Kind,
+    /// In the order in which they were first set.
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What an inode is, with what only such inodes have.
+#[derive(Clone, Debug)]
+enum Kind {
+    Regular(Contents),
+    Directory(Directory),
+    Symlink(Vec<u8>),
+    Device(FileType, u64),
+    Other(FileType),
+}
+
+/// A directory: names, each at a place that it keeps.
+#[derive(Clone, Debug)]
+struct Directory {
+    parent: Ino,
+    names: BTreeMap<Vec<u8>, (Ino, u64)>,
+    places: BTreeMap<u64, Vec<u8>>,
+    next_place: u64,
+}
+
+/// The places of `.` and `..`; the others come after.
+const DOT: u64 = 0;
+const DOT_DOT: u64 = 1;
+
+impl Directory {
+    fn new(parent: Ino) -> Directory {
+        Directory {
+            parent,
+            names: BTreeMap::new(),
+            places: BTreeMap::new(),
+            next_place: DOT_DOT + 1,
+        }
+    }
+
+    fn get(&self, name: &[u8]) -> Option<Ino> {
+        self.names.get(name).map(|(ino, _)| *ino)
+    }
+
+    /// Adds `name`, or makes it stand for `ino` from now on.
+    fn set(&mut self, name: &[u8], ino: Ino) {
+        if let Some((old, _)) = self.names.get_mut(name) {
+            *old = ino;
+            return;
+        }
+        let place = self.next_place;
+        self.next_place += 1;
+        self.names.insert(name.to_vec(), (ino, place));
+        self.places.insert(place, name.to_vec());
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        let (_, place) = self.names.remove(name).expect("the caller has found it");
+        self.places.remove(&place);
+    }
+}
+
+/// The whole state, plain to clone: the pages of files are shared until written.
+#[derive(Clone, Debug)]
+struct State {
+    config: ModelConfig,
+    nodes: BTreeMap<Ino, Node>,
+    next_ino: u64,
+    generation: u64,
+}
+
+/// The reference model. See the module's head.
+pub struct ModelFs {
+    state: RefCell<State>,
+    clock: Box<dyn Fn() -> Timestamp>,
+}
+
+/// The root directory's inode number, as in UFS.
+const ROOT: Ino = Ino(2);
+
+impl ModelFs {
+    /// An empty file system that tells the time by `clock`.
+    pub fn new(config: ModelConfig, clock: impl Fn() -> Timestamp + 'static) -> ModelFs {
+        let mut state =
+            State { config, nodes: BTreeMap::new(), next_ino: ROOT.0 + 1, generation: 1 };
+        let mut root = Node::new(0o755, (0, 0), Kind::Directory(Directory::new(ROOT)), clock(), 1);
+        root.links = 2;
+        state.nodes.insert(ROOT, root);
+        ModelFs { state: RefCell::new(state), clock: Box::new(clock) }
+    }
+
+    /// An independent file system in the same state, on another clock.
+    pub fn fork(&self, clock: impl Fn() -> Timestamp + 'static) -> ModelFs {
+        ModelFs { state: RefCell::new(self.state.borrow().clone()), clock: Box::new(clock) }
+    }
+
+    /// How many inodes are in use, open ones without names included.
+    pub fn inode_count(&self) -> usize {
+        self.state.borrow().nodes.len()
+    }
+}
+
+impl Node {
+    fn new(
+        permissions: u16,
+        owner: (u32, u32),
+        kind: Kind,
+        now: Timestamp,
+        generation: u64,
+    ) -> Node {
+        Node {
+            generation,
+            permissions: permissions & 0o7777,
+            links: 1,
+            uid: owner.0,
+            gid: owner.1,
+            flags: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            birthtime: now,
+            opens: 0,
+            kind,
+            xattrs: Vec::new(),
+        }
+    }
+
+    fn file_type(&self) -> FileType {
+        match &self.kind {
+            Kind::Regular(_) => FileType::Regular,
+            Kind::Directory(_) => FileType::Directory,
+            Kind::Symlink(_) => FileType::Symlink,
+            Kind::Device(t, _) | Kind::Other(t) => *t,
+        }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory(_))
+    }
+
+    fn contents_changed(&mut self, now: Timestamp) {
+        self.mtime = now;
+        self.ctime = now;
+    }
+
+    fn attr(&self, ino: Ino, config: &ModelConfig) -> Attr {
+        let (size, stored) = match &self.kind {
+            Kind::Regular(c) => (c.size(), c.stored()),
+            Kind::Directory(d) => {
+                let bytes: usize = d.names.keys().map(|n| 8 + (n.len() + 4) / 4 * 4).sum();
+                let size = (24 + bytes as u64).next_multiple_of(512);
+                (size, size)
+            }
+            Kind::Symlink(t) => (t.len() as u64, 0),
+            _ => (0, 0),
+        };
+        Attr {
+            ino,
+            generation: self.generation,
+            file_type: self.file_type(),
+            permissions: self.permissions,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: if let Kind::Device(_, rdev) = self.kind { rdev } else { 0 },
+            size,
+            blocks: stored.div_ceil(512),
+            block_size: config.block_size,
+            flags: self.flags,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            birthtime: self.birthtime,
+        }
+    }
+}
+
+impl State {
+    fn node(&self, ino: Ino) -> FsResult<&Node> {
+        self.nodes.get(&ino).ok_or_else(|| Errno::Stale.into())
+    }
+
+    fn node_mut(&mut self, ino: Ino) -> FsResult<&mut Node> {
+        self.nodes.get_mut(&ino).ok_or_else(|| Errno::Stale.into())
+    }
+
+    /// A node that is known to be there.
+    fn known(&mut self, ino: Ino) -> &mut Node {
+        self.nodes.get_mut(&ino).expect("an entry stands for an inode that is there")
+    }
+
+    /// A directory that names can be looked up in: not one that has been removed.
+    fn directory(&self, ino: Ino) -> FsResult<&Directory> {
+        let node = self.node(ino)?;
+        let Kind::Directory(directory) = &node.kind else { return Err(Errno::NotDir.into()) };
+        if node.links == 0 {
+            return Err(Errno::NotFound.into());
+        }
+        Ok(directory)
+    }
+
+    fn known_directory(&mut self, ino: Ino) -> &mut Directory {
+        match &mut self.known(ino).kind {
+            Kind::Directory(d) => d,
+            other => panic!("{other:?} is not a directory"),
+        }
+    }
+
+    fn attr(&self, ino: Ino) -> FsResult<Attr> {
+        Ok(self.node(ino)?.attr(ino, &self.config))
+    }
+
+    /// Frees an inode that has neither names nor opens.
+    fn free_if_unused(&mut self, ino: Ino) {
+        if self.nodes.get(&ino).is_some_and(|n| n.links == 0 && n.opens == 0) {
+            self.nodes.remove(&ino);
+        }
+    }
+}
+
+/// Fails with `errno` unless `ok`.
+fn require(ok: bool, errno: Errno) -> FsResult<()> {
+    if ok { Ok(()) } else { Err(errno.into()) }
+}

@@ -1,0 +1,72 @@
+//! Which names a directory can hold.
+
+use crate::{Errno, FsResult};
+
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Checks a name before anything is looked up: this error comes before any other.
+///
+/// # Errors
+/// [`Errno::Invalid`] where it is empty or holds `/` or NUL, [`Errno::NameTooLong`] beyond
+/// [`NAME_MAX`] bytes.
+pub fn check(name: &[u8]) -> FsResult<()> {
+    if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'/')) {
+        return Err(Errno::Invalid.into());
+    }
+    if name.len() > NAME_MAX {
+        return Err(Errno::NameTooLong.into());
+    }
+    Ok(())
+}
+
+/// Whether the name is `.` or `..`.
+pub fn is_dot(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+/// Checks the name of an extended attribute, name space included; gives the name space's length,
+/// its dot included.
+///
+/// # Errors
+/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] where nothing follows it or
+/// a NUL does, [`Errno::NameTooLong`] where more than [`NAME_MAX`] bytes do.
+pub fn check_xattr(name: &[u8]) -> FsResult<usize> {
+    let Some(space) = [&b"user."[..], b"system."].into_iter().find(|s| name.starts_with(s)) else {
+        return Err(Errno::NotSupported.into());
+    };
+    let rest = &name[space.len()..];
+    if rest.is_empty() || rest.contains(&0) {
+        return Err(Errno::Invalid.into());
+    }
+    if rest.len() > NAME_MAX {
+        return Err(Errno::NameTooLong.into());
+    }
+    Ok(space.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_to_255_bytes_without_slash_or_nul() {
+        let errno = |n: &[u8]| check(n).err().map(|e| e.errno);
+        assert_eq!(errno(b""), Some(Errno::Invalid));
+        assert_eq!(errno(b"a/b"), Some(Errno::Invalid));
+        assert_eq!(errno(b"a\0"), Some(Errno::Invalid));
+        assert_eq!(errno(&[b'x'; 255]), None);
+        assert_eq!(errno(&[b'x'; 256]), Some(Errno::NameTooLong));
+        assert_eq!(errno(b"\xff\x01"), None);
+    }
+
+    #[test]
+    fn an_attribute_needs_a_name_space() {
+        let errno = |n: &[u8]| check_xattr(n).err().map(|e| e.errno);
+        assert_eq!(check_xattr(b"user.a"), Ok(5));
+        assert_eq!(check_xattr(b"system.a"), Ok(7));
+        assert_eq!(errno(b"trusted.a"), Some(Errno::NotSupported));
+        assert_eq!(errno(b"user."), Some(Errno::Invalid));
+        assert_eq!(errno(&[b"user.", &[b'x'; 256][..]].concat()), Some(Errno::NameTooLong));
+    }
+}

@@ -1,0 +1,328 @@
+//! Copying a tree from one file system to another: into an image, out of it, or anywhere else.
+
+use std::collections::BTreeMap;
+
+use super::walk::{Entry, Limits, Visit, Walk, concerns_one_entry};
+use crate::{
+    Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, SetAttr, SetTime,
+    XattrMode, path,
+};
+
+/// Bytes read and written at a time. Stretches of zeros this long can become holes.
+const CHUNK: usize = 64 * 1024;
+/// Holes are looked for in units of this many bytes.
+const HOLE: usize = 4096;
+
+/// What a copy takes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// How large a tree it takes on.
+    pub limits: Limits,
+    /// Whether owners are set; those that may not be are left out quietly.
+    pub owners: bool,
+    /// Whether extended attributes are copied; those that may not be read or set are left out.
+    pub xattrs: bool,
+    /// Whether file flags are copied.
+    pub flags: bool,
+}
+
+impl Default for CopyOptions {
+    fn default() -> CopyOptions {
+        CopyOptions { limits: Limits::default(), owners: true, xattrs: true, flags: true }
+    }
+}
+
+/// What has been copied so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Names made, further names of a file included.
+    pub entries: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Further names of files already copied, among them.
+    pub hard_links: u64,
+    /// Bytes of contents, holes included.
+    pub bytes: u64,
+    /// Bytes of them written: holes left out.
+    pub bytes_written: u64,
+    /// What could not be copied and why, at most 1,000 of them.
+    pub skipped: Vec<(Vec<u8>, FsError)>,
+    /// How much could not be copied.
+    pub skipped_count: u64,
+}
+
+impl Copied {
+    fn skip(&mut self, path: &[u8], why: FsError) {
+        self.skipped_count += 1;
+        if self.skipped.len() < 1000 {
+            self.skipped.push((path.to_vec(), why));
+        }
+    }
+}
+
+/// Copies everything below `from_dir` into `to_dir`, and the attributes of the one to the other.
+///
+/// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers, hard
+/// links and holes are kept. An entry that may not be read or made is left out and told in the
+/// result. `progress` is called after every entry.
+///
+/// # Errors
+/// What reading or writing says, beyond single entries, such as [`Errno::NoSpace`]; the detail names
+/// the path.
+pub async fn copy<F: FileSystem, G: FileSystem>(
+    from: &F,
+    from_dir: Ino,
+    to: &G,
+    to_dir: Ino,
+    options: &CopyOptions,
+    progress: &mut dyn FnMut(&Copied),
+) -> FsResult<Copied> {
+    let mut copier = Copier {
+        from,
+        to,
+        options,
+        done: Copied::default(),
+        linked: BTreeMap::new(),
+        buffer: vec![0; CHUNK],
+    };
+    let mut walk = Walk::new(from, from_dir, options.limits).await?;
+    let mut directories = vec![to_dir];
+    loop {
+        let visit = match walk.next().await {
+            Ok(Some(visit)) => visit,
+            Ok(None) => break,
+            Err(e) if concerns_one_entry(e.errno) => {
+                let what = e.detail.clone().unwrap_or_default();
+                copier.done.skip(what.as_bytes(), e);
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let into = *directories.last().expect("the root is never left");
+        let result = match &visit {
+            Visit::Enter(entry) => copier.enter(entry, into).await.map(|made| {
+                if let Some(directory) = made {
+                    directories.push(directory);
+                }
+            }),
+            Visit::Leave(entry) => {
+                directories.pop();
+                copier.attributes(&entry.attr, into).await
+            }
+        };
+        match result {
+            Ok(()) => {}
+            Err(e) if concerns_one_entry(e.errno) => {
+                walk.skip_below();
+                copier.done.skip(visit.path(), e);
+            }
+            Err(e) => return Err(path::at(visit.path(), e)),
+        }
+        progress(&copier.done);
+    }
+    let root = from.getattr(from_dir).await?;
+    copier.attributes(&root, to_dir).await?;
+    Ok(copier.done)
+}
+
+struct Copier<'a, F, G> {
+    from: &'a F,
+    to: &'a G,
+    options: &'a CopyOptions,
+    done: Copied,
+    /// Where a file with several names has been copied to.
+    linked: BTreeMap<Ino, Ino>,
+    buffer: Vec<u8>,
+}
+
+impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
+    /// Copies one entry into `into`; gives the new directory where it is one.
+    async fn enter(&mut self, entry: &Entry, into: Ino) -> FsResult<Option<Ino>> {
+        let attr = &entry.attr;
+        let is_directory = attr.file_type == FileType::Directory;
+        if let Some(copy) = self.linked.get(&attr.ino).copied() {
+            self.to.link(copy, into, entry.name()).await?;
+            self.done.entries += 1;
+            self.done.hard_links += 1;
+            return Ok(None);
+        }
+        let target = match attr.file_type {
+            FileType::Symlink => self.from.readlink(attr.ino).await?,
+            _ => Vec::new(),
+        };
+        // Open until its attributes are set: a directory must be writable to be filled.
+        let permissions = if is_directory { 0o700 } else { 0o600 };
+        let new = NewNode {
+            file_type: attr.file_type,
+            permissions,
+            uid: if self.options.owners { attr.uid } else { 0 },
+            gid: if self.options.owners { attr.gid } else { 0 },
+            rdev: attr.rdev,
+            target: &target,
+        };
+        let made = self.make(into, entry.name(), new).await?;
+        self.done.entries += 1;
+        if is_directory {
+            self.done.directories += 1;
+            return Ok(Some(made.ino));
+        }
+        if attr.file_type == FileType::Regular {
+            self.contents(attr, made.ino).await?;
+        }
+        self.attributes(attr, made.ino).await?;
+        if attr.links > 1 {
+            self.linked.insert(attr.ino, made.ino);
+        }
+        Ok(None)
+    }
+
+    /// Makes a node, as the caller's own where another owner is refused.
+    async fn make(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
+        match self.to.make(into, name, &new).await {
+            Err(e) if e.errno == Errno::Exists && new.file_type == FileType::Directory => {
+                let there = self.to.lookup(into, name).await?;
+                if there.file_type == FileType::Directory { Ok(there) } else { Err(e) }
+            }
+            other => other,
+        }
+    }
+
+    async fn contents(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
+        let sparse = attr.blocks.saturating_mul(512) < attr.size;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.contents_through(attr, to, sparse, &mut buffer).await;
+        self.buffer = buffer;
+        result
+    }
+
+    async fn contents_through(
+        &mut self,
+        attr: &Attr,
+        to: Ino,
+        sparse: bool,
+        buffer: &mut [u8],
+    ) -> FsResult<()> {
+        let mut offset = 0;
+        loop {
+            let n = self.from.read(attr.ino, offset, buffer).await?;
+            if n == 0 {
+                break;
+            }
+            for run in runs(&buffer[..n], sparse) {
+                let at = offset + run.start as u64;
+                write_all(self.to, to, at, &buffer[run.clone()]).await?;
+                self.done.bytes_written += run.len() as u64;
+            }
+            offset += n as u64;
+        }
+        self.done.bytes += offset;
+        if sparse {
+            let size = Some(offset);
+            self.to.setattr(to, &SetAttr { size, ..SetAttr::default() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Owner, mode, extended attributes, times and flags, in the order in which none undoes another.
+    async fn attributes(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
+        if self.options.owners {
+            let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
+            optional(self.to.setattr(to, &set).await.map(|_| ()))?;
+        }
+        if attr.file_type != FileType::Symlink {
+            let permissions = Some(attr.permissions);
+            self.to.setattr(to, &SetAttr { permissions, ..SetAttr::default() }).await?;
+        }
+        if self.options.xattrs {
+            self.xattrs(attr.ino, to).await?;
+        }
+        let times = SetAttr {
+            atime: Some(SetTime::To(attr.atime)),
+            mtime: Some(SetTime::To(attr.mtime)),
+            ..SetAttr::default()
+        };
+        self.to.setattr(to, &times).await?;
+        if self.options.flags && attr.flags != 0 {
+            let flags = Some(attr.flags);
+            optional(
+                self.to.setattr(to, &SetAttr { flags, ..SetAttr::default() }).await.map(|_| ()),
+            )?;
+        }
+        Ok(())
+    }
+
+    async fn xattrs(&mut self, from: Ino, to: Ino) -> FsResult<()> {
+        let names = match self.from.listxattr(from).await {
+            Err(e) if matches!(e.errno, Errno::NotSupported | Errno::NotPermitted) => return Ok(()),
+            other => other?,
+        };
+        for name in names {
+            let value = match self.from.getxattr(from, &name).await {
+                Err(e) if e.errno == Errno::NoAttribute || concerns_one_entry(e.errno) => continue,
+                other => other?,
+            };
+            optional(self.to.setxattr(to, &name, &value, XattrMode::Set).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets what may not be set be left out.
+fn optional(result: FsResult<()>) -> FsResult<()> {
+    match result {
+        Err(e) if matches!(e.errno, Errno::NotPermitted | Errno::NotSupported) => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes all of `data`, in as many calls as that takes.
+///
+/// # Errors
+/// As [`FileSystem::write`].
+pub(super) async fn write_all<F: FileSystem>(
+    fs: &F,
+    ino: Ino,
+    offset: u64,
+    data: &[u8],
+) -> FsResult<()> {
+    let mut done = 0;
+    while done < data.len() {
+        let n = fs.write(ino, offset + done as u64, &data[done..]).await?;
+        if n == 0 {
+            return Err(Errno::NoSpace.into());
+        }
+        done += n;
+    }
+    Ok(())
+}
+
+/// The ranges of `data` to write: all of it, or where `sparse`, what is not whole units of zeros.
+fn runs(data: &[u8], sparse: bool) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (i, unit) in data.chunks(HOLE).enumerate() {
+        if sparse && unit.iter().all(|b| *b == 0) {
+            continue;
+        }
+        let range = i * HOLE..i * HOLE + unit.len();
+        match runs.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => runs.push(range),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_become_holes_only_where_the_source_has_them() {
+        let mut data = vec![0; 5 * HOLE];
+        data[HOLE] = 1;
+        data[2 * HOLE] = 1;
+        data[5 * HOLE - 1] = 1;
+        assert_eq!(runs(&data, true), [HOLE..3 * HOLE, 4 * HOLE..5 * HOLE]);
+        assert_eq!(runs(&data, false).len(), 1);
+    }
+}

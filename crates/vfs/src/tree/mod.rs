@@ -1,0 +1,86 @@
+//! Whole trees on any file system: walk, measure, copy, compare, remove.
+//!
+//! Everything here is iterative: neither the depth of a tree nor a cycle in a damaged one can exhaust
+//! the stack. A walk holds the names of the directories from its root down to where it is, sorted, so
+//! that the same tree is always walked in the same order. It stops with an error beyond
+//! [`Limits::entries`] names or [`Limits::depth`] directories.
+
+mod compare;
+mod copy;
+mod walk;
+
+pub use compare::{CompareOptions, Comparison, Difference, compare};
+pub use copy::{Copied, CopyOptions, copy};
+pub use walk::{Entry, Limits, Visit, Walk};
+
+use crate::{FileSystem, FileType, FsResult, Ino, path};
+
+/// What a tree holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Everything but the root.
+    pub entries: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Bytes in regular files, holes included; a file with several names counts once a name.
+    pub bytes: u64,
+}
+
+/// Counts what is below `root`.
+///
+/// # Errors
+/// As [`Walk::next`].
+pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResult<Totals> {
+    let mut walk = Walk::new(fs, root, limits).await?;
+    let mut totals = Totals::default();
+    while let Some(visit) = walk.next().await? {
+        let Visit::Enter(entry) = visit else { continue };
+        totals.entries += 1;
+        match entry.attr.file_type {
+            FileType::Directory => totals.directories += 1,
+            FileType::Regular => totals.bytes += entry.attr.size,
+            _ => {}
+        }
+    }
+    Ok(totals)
+}
+
+/// Removes everything below `root`, and calls `each` after every removal. Returns how much there was.
+///
+/// # Errors
+/// As [`Walk::next`], [`FileSystem::unlink`] and [`FileSystem::rmdir`]; the detail names the path.
+pub async fn remove_below<F: FileSystem>(
+    fs: &F,
+    root: Ino,
+    limits: Limits,
+    each: &mut dyn FnMut(),
+) -> FsResult<u64> {
+    let mut walk = Walk::new(fs, root, limits).await?;
+    let mut removed = 0;
+    while let Some(visit) = walk.next().await? {
+        let result = match &visit {
+            Visit::Enter(e) if e.attr.file_type == FileType::Directory => continue,
+            Visit::Enter(e) => fs.unlink(e.parent, e.name()).await,
+            Visit::Leave(e) => fs.rmdir(e.parent, e.name()).await,
+        };
+        result.map_err(|e| path::at(visit.path(), e))?;
+        removed += 1;
+        each();
+    }
+    Ok(removed)
+}
+
+/// Removes `name` in `dir` with everything below it.
+///
+/// # Errors
+/// As [`remove_below`].
+pub async fn remove<F: FileSystem>(fs: &F, dir: Ino, name: &[u8], limits: Limits) -> FsResult<u64> {
+    let attr = fs.lookup(dir, name).await.map_err(|e| path::at(name, e))?;
+    if attr.file_type != FileType::Directory {
+        fs.unlink(dir, name).await.map_err(|e| path::at(name, e))?;
+        return Ok(1);
+    }
+    let below = remove_below(fs, attr.ino, limits, &mut || {}).await?;
+    fs.rmdir(dir, name).await.map_err(|e| path::at(name, e))?;
+    Ok(below + 1)
+}

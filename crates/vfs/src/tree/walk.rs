@@ -1,0 +1,173 @@
+//! Walking a tree in the order of its names.
+
+use crate::{Attr, Cookie, Errno, FileSystem, FileType, FsError, FsResult, Ino, name, path};
+
+/// How much of a tree a walk takes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most names it meets in all.
+    pub entries: u64,
+    /// The most directories one inside the other.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { entries: 100_000_000, depth: 4096 }
+    }
+}
+
+/// Something in a tree.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The way to it from the walk's root, without a leading `/`.
+    pub path: Vec<u8>,
+    /// Its attributes when it was met.
+    pub attr: Attr,
+    /// The directory that holds it.
+    pub parent: Ino,
+}
+
+impl Entry {
+    /// The last name of its path.
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|b| *b == b'/').next().expect("a split has a part")
+    }
+}
+
+/// One step of a walk.
+#[derive(Clone, Debug)]
+pub enum Visit {
+    /// Met for the first time. What is below a directory comes next.
+    Enter(Entry),
+    /// A directory, after all that is below it.
+    Leave(Entry),
+}
+
+impl Visit {
+    /// The way to what is visited.
+    pub fn path(&self) -> &[u8] {
+        match self {
+            Visit::Enter(e) | Visit::Leave(e) => &e.path,
+        }
+    }
+}
+
+/// A directory on the way from the root to where the walk is.
+struct Level {
+    ino: Ino,
+    /// None at the root.
+    entry: Option<Entry>,
+    names: std::vec::IntoIter<Vec<u8>>,
+}
+
+/// A walk over everything below a directory.
+pub struct Walk<'f, F> {
+    fs: &'f F,
+    levels: Vec<Level>,
+    limits: Limits,
+    met: u64,
+    /// A directory just entered, whose names have not been read.
+    pending: Option<Entry>,
+}
+
+impl<'f, F: FileSystem> Walk<'f, F> {
+    /// A walk over what is below `root`, the root itself left out.
+    ///
+    /// # Errors
+    /// As [`FileSystem::readdir`].
+    pub async fn new(fs: &'f F, root: Ino, limits: Limits) -> FsResult<Walk<'f, F>> {
+        let mut walk = Walk { fs, levels: Vec::new(), limits, met: 0, pending: None };
+        walk.push(root, None).await?;
+        Ok(walk)
+    }
+
+    /// The next step; none when all has been seen.
+    ///
+    /// # Errors
+    /// What reading the file system says, with the path; [`Errno::Corrupt`] where a directory lies
+    /// inside itself or the [`Limits`] are passed. After an error about one entry the walk can go on.
+    pub async fn next(&mut self) -> FsResult<Option<Visit>> {
+        if let Some(entry) = self.pending.take() {
+            let path = entry.path.clone();
+            self.push(entry.attr.ino, Some(entry)).await.map_err(|e| path::at(&path, e))?;
+        }
+        let Some(level) = self.levels.last_mut() else { return Ok(None) };
+        let Some(name) = level.names.next() else {
+            let done = self.levels.pop().expect("just looked at");
+            return Ok(done.entry.map(Visit::Leave));
+        };
+        let parent = level.ino;
+        let mut path = level.entry.as_ref().map_or_else(Vec::new, |e| [&e.path[..], b"/"].concat());
+        path.extend_from_slice(&name);
+        let attr = self.fs.lookup(parent, &name).await.map_err(|e| path::at(&path, e))?;
+        let entry = Entry { path, attr, parent };
+        if attr.file_type == FileType::Directory {
+            self.pending = Some(entry.clone());
+        }
+        Ok(Some(Visit::Enter(entry)))
+    }
+
+    /// Leaves out what is below the directory just entered; it is not left either.
+    pub fn skip_below(&mut self) {
+        self.pending = None;
+    }
+
+    async fn push(&mut self, ino: Ino, entry: Option<Entry>) -> FsResult<()> {
+        if self.levels.iter().any(|l| l.ino == ino) {
+            return Err(FsError::corrupt(self.about(&entry, "is inside itself")));
+        }
+        if self.levels.len() >= self.limits.depth {
+            return Err(FsError::corrupt(self.about(&entry, "is too deep")));
+        }
+        let left = self.limits.entries - self.met;
+        let Some(names) = names(self.fs, ino, left).await? else {
+            let limit = format!("brings the walk to more than {} names", self.limits.entries);
+            return Err(FsError::corrupt(self.about(&entry, &limit)));
+        };
+        self.met += names.len() as u64;
+        self.levels.push(Level { ino, entry, names: names.into_iter() });
+        Ok(())
+    }
+
+    fn about(&self, entry: &Option<Entry>, what: &str) -> String {
+        let path = entry.as_ref().map_or(&b"/"[..], |e| &e.path);
+        format!("directory {} {what}", path::display(path))
+    }
+}
+
+/// The sorted names in a directory but `.` and `..`; none where there are more than `max`.
+pub(super) async fn names<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    max: u64,
+) -> FsResult<Option<Vec<Vec<u8>>>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut fits = true;
+    fs.readdir(dir, Cookie::START, &mut |e| {
+        if !name::is_dot(e.name) {
+            fits = (names.len() as u64) < max;
+            if fits {
+                names.push(e.name.to_vec());
+            }
+        }
+        fits
+    })
+    .await?;
+    names.sort_unstable();
+    Ok(fits.then_some(names))
+}
+
+/// The errors after which the rest of a tree is still worth having: this entry cannot be read or made.
+pub(super) fn concerns_one_entry(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::Access
+            | Errno::NotPermitted
+            | Errno::NotSupported
+            | Errno::NotFound
+            | Errno::Invalid
+            | Errno::CrossDevice
+            | Errno::NameTooLong
+    )
+}

@@ -1,0 +1,192 @@
+//! Copying, comparing and removing trees between two models.
+//!
+//! Fault model: a copy that loses something (a hole, a link, a nanosecond) or a comparison that
+//! overlooks it. Each attribute is damaged in turn and must be named.
+
+use ordo_runtime::Executor;
+use ordo_vfs::model::{ModelConfig, ModelFs};
+use ordo_vfs::tree::{self, CompareOptions, CopyOptions, Limits};
+use ordo_vfs::{
+    Errno, FileSystem, FileType, Ino, NewNode, SetAttr, SetTime, Timestamp, XattrMode, path,
+};
+
+fn model() -> ModelFs {
+    ModelFs::new(ModelConfig::default(), || Timestamp { seconds: 1_000, nanos: 5 })
+}
+
+async fn sample(fs: &ModelFs) {
+    let root = fs.root();
+    let deep = path::make_directories(fs, b"/a/b/c", 0o751).await.unwrap().ino;
+    let f = fs.make(deep, b"file", &NewNode::file(0o4755)).await.unwrap().ino;
+    fs.write(f, 0, &[3; 70_000]).await.unwrap();
+    fs.setxattr(f, b"user.note", b"value", XattrMode::Set).await.unwrap();
+    fs.link(f, root, b"same").await.unwrap();
+    let hole = fs.make(deep, b"hole", &NewNode::file(0o600)).await.unwrap().ino;
+    fs.write(hole, 1 << 20, b"end").await.unwrap();
+    fs.make(root, b"link", &NewNode::symlink(b"a/../a/b")).await.unwrap();
+    let fifo = NewNode { file_type: FileType::Fifo, uid: 5, gid: 6, ..NewNode::file(0o622) };
+    fs.make(root, b"fifo", &fifo).await.unwrap();
+    let old = SetTime::To(Timestamp { seconds: -77, nanos: 123_456_789 });
+    let times = SetAttr { mtime: Some(old), atime: Some(old), ..SetAttr::default() };
+    fs.setattr(deep, &times).await.unwrap();
+    fs.setattr(f, &times).await.unwrap();
+}
+
+async fn differences(a: &ModelFs, b: &ModelFs) -> Vec<String> {
+    let options = CompareOptions { atimes: true, ..CompareOptions::default() };
+    let found = tree::compare((a, a.root()), (b, b.root()), &options, &mut |_| {}).await.unwrap();
+    found.differences.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_copy_is_the_same_in_every_byte_and_attribute() {
+    let (a, b) = (model(), model());
+    Executor::simulated(1)
+        .block_on(async {
+            sample(&a).await;
+            let mut calls = 0;
+            let options = CopyOptions::default();
+            let copied = tree::copy(&a, a.root(), &b, b.root(), &options, &mut |_| calls += 1)
+                .await
+                .unwrap();
+            assert_eq!(differences(&a, &b).await, [] as [String; 0]);
+            assert_eq!((copied.entries, copied.directories, copied.hard_links), (8, 3, 1));
+            assert!(copied.skipped.is_empty() && calls >= 8);
+            // The hole stayed one: only the last page was written.
+            assert_eq!(copied.bytes, 70_000 + (1 << 20) + 3);
+            assert_eq!(copied.bytes_written, 70_000 + 3);
+            let hole = path::lookup(&b, b"/a/b/c/hole").await.unwrap();
+            assert!(hole.blocks * 512 < hole.size);
+            let same = path::lookup(&b, b"same").await.unwrap();
+            assert_eq!(same.ino, path::lookup(&b, b"link/c/file").await.unwrap().ino);
+        })
+        .unwrap();
+}
+
+#[test]
+fn every_kind_of_damage_is_found_and_named() {
+    let set = |s: SetAttr| {
+        move |fs: &ModelFs, ino: Ino| {
+            Executor::simulated(1).block_on(fs.setattr(ino, &s)).unwrap().unwrap();
+        }
+    };
+    let tick = Some(SetTime::To(Timestamp { seconds: -77, nanos: 123_456_788 }));
+    let keep = Some(SetTime::To(Timestamp { seconds: -77, nanos: 123_456_789 }));
+    type Damage = Box<dyn Fn(&ModelFs, Ino)>;
+    let cases: Vec<(&str, Damage)> = vec![
+        ("mode", Box::new(set(SetAttr { permissions: Some(0o755), ..SetAttr::default() }))),
+        ("owner", Box::new(set(SetAttr { gid: Some(9), ..SetAttr::default() }))),
+        ("last change", Box::new(set(SetAttr { mtime: tick, ..SetAttr::default() }))),
+        ("last access", Box::new(set(SetAttr { atime: tick, ..SetAttr::default() }))),
+        ("size", Box::new(set(SetAttr { size: Some(69_999), mtime: keep, ..SetAttr::default() }))),
+        (
+            "contents from byte 66000",
+            Box::new(move |fs, ino| {
+                Executor::simulated(1).block_on(fs.write(ino, 66_000, &[4])).unwrap().unwrap();
+                set(SetAttr { mtime: keep, ..SetAttr::default() })(fs, ino);
+            }),
+        ),
+        (
+            "extended attribute user.note",
+            Box::new(|fs, ino| {
+                Executor::simulated(1)
+                    .block_on(fs.removexattr(ino, b"user.note"))
+                    .unwrap()
+                    .unwrap();
+            }),
+        ),
+    ];
+    for (what, damage) in cases {
+        let (a, b) = (model(), model());
+        Executor::simulated(1)
+            .block_on(async {
+                sample(&a).await;
+                sample(&b).await
+            })
+            .unwrap();
+        let lookup = path::lookup(&b, b"/a/b/c/file");
+        let ino = Executor::simulated(1).block_on(lookup).unwrap().unwrap().ino;
+        damage(&b, ino);
+        let found = Executor::simulated(1).block_on(differences(&a, &b)).unwrap();
+        assert!(found.iter().all(|d| d.contains(what)) || what == "size", "{what}: {found:?}");
+        assert!(found.iter().any(|d| d.contains(what)), "{what}: {found:?}");
+        assert!(found.iter().any(|d| d.starts_with("/a/b/c/file: ")), "{what}: {found:?}");
+    }
+}
+
+#[test]
+fn missing_and_extra_names_and_split_links_are_found() {
+    let (a, b) = (model(), model());
+    Executor::simulated(1)
+        .block_on(async {
+            sample(&a).await;
+            sample(&b).await;
+            b.unlink(b.root(), b"fifo").await.unwrap();
+            b.make(b.root(), b"more", &NewNode::file(0)).await.unwrap();
+            b.unlink(b.root(), b"same").await.unwrap();
+            let copy = b.make(b.root(), b"same", &NewNode::file(0o4755)).await.unwrap().ino;
+            b.write(copy, 0, &[3; 70_000]).await.unwrap();
+            let found = differences(&a, &b).await.join("\n");
+            assert!(found.contains("/fifo: only in the first"), "{found}");
+            assert!(found.contains("/more: only in the second"), "{found}");
+            assert!(found.contains("a copy in the second"), "{found}");
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_tree_is_removed_from_its_leaves() {
+    let fs = model();
+    Executor::simulated(1)
+        .block_on(async {
+            sample(&fs).await;
+            let totals = tree::measure(&fs, fs.root(), Limits::default()).await.unwrap();
+            assert_eq!((totals.entries, totals.directories), (8, 3));
+            assert_eq!(tree::remove(&fs, fs.root(), b"a", Limits::default()).await.unwrap(), 5);
+            assert_eq!(
+                tree::remove_below(&fs, fs.root(), Limits::default(), &mut || {}).await,
+                Ok(3)
+            );
+            assert_eq!(fs.inode_count(), 1);
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_walk_stops_at_its_limits() {
+    let fs = model();
+    Executor::simulated(1)
+        .block_on(async {
+            sample(&fs).await;
+            let few = Limits { entries: 5, ..Limits::default() };
+            let err = tree::measure(&fs, fs.root(), few).await.unwrap_err();
+            assert_eq!(err.errno, Errno::Corrupt);
+            let flat = Limits { depth: 2, ..Limits::default() };
+            let err = tree::measure(&fs, fs.root(), flat).await.unwrap_err();
+            assert!(err.to_string().contains("a/b is too deep"), "{err}");
+        })
+        .unwrap();
+}
+
+#[test]
+fn paths_lead_through_links_and_stop_at_loops() {
+    let fs = model();
+    Executor::simulated(1)
+        .block_on(async {
+            sample(&fs).await;
+            let root = fs.root();
+            fs.make(root, b"loop", &NewNode::symlink(b"/loop")).await.unwrap();
+            assert_eq!(path::lookup(&fs, b"loop").await.unwrap_err().errno, Errno::Loop);
+            let link = path::lookup_link(&fs, b"/link").await.unwrap();
+            assert_eq!(link.file_type, FileType::Symlink);
+            let b = path::lookup(&fs, b"/a//b/.").await.unwrap().ino;
+            assert_eq!(path::lookup(&fs, b"/link/").await.unwrap().ino, b);
+            assert_eq!(path::parent(&fs, b"/link/new/").await.unwrap(), (b, &b"new"[..]));
+            assert_eq!(path::parent(&fs, b"/").await.unwrap_err().errno, Errno::Invalid);
+            let through = path::lookup(&fs, b"/fifo/x").await.unwrap_err();
+            assert_eq!(through.to_string(), "not a directory: /fifo/x");
+        })
+        .unwrap();
+    assert_eq!(path::normalise(b"a/./b//../c/../../../d"), b"/d");
+    assert_eq!(path::normalise(b"/.."), b"/");
+}
