@@ -21,14 +21,13 @@
 //! }).unwrap();
 //! ```
 
-mod buf;
 mod error;
 pub mod ram;
 
 use std::rc::Rc;
 
-pub use buf::IoBuf;
 pub use error::{BlockError, Fault, Operation};
+pub use ordo_runtime::IoBuf;
 
 bitflags::bitflags! {
     /// How a write is to be carried out, and why it was sent.

@@ -97,7 +97,7 @@ impl BlockDevice for RamDisk {
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         self.geometry.check(Operation::Read, offset, len)?;
-        let mut buf = IoBuf::zeroed(len);
+        let mut buf = IoBuf::scratch(len);
         self.load(offset, &mut buf);
         Ok(buf)
     }

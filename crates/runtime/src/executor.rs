@@ -1,23 +1,27 @@
 //! Tasks, timers, and the choice of what runs next.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::cpu::Cpu;
+use crate::driver::{Backend, Driver};
 use crate::sync::{self, oneshot};
+use crate::tasks::{ReadyQueue, TaskId, TaskWaker, Tasks};
 use crate::time::{Duration, Time};
+use crate::timers::{TimerKey, Timers};
 
-/// The id under which the future given to [`Executor::block_on`] is woken.
-const MAIN: u64 = 0;
+/// On a real clock, after how many polls I/O and timers are looked at although tasks are ready.
+const POLLS_BETWEEN_CHECKS: u64 = 61;
 
 /// How the next ready task is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,36 +63,6 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-struct ReadyQueue {
-    ids: Mutex<VecDeque<u64>>,
-}
-
-struct TaskWaker {
-    id: u64,
-    queued: std::sync::atomic::AtomicBool,
-    ready: Arc<ReadyQueue>,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-    fn wake_by_ref(self: &Arc<Self>) {
-        use std::sync::atomic::Ordering::AcqRel;
-        if !self.queued.swap(true, AcqRel) {
-            self.ready.ids.lock().expect("no holder panics").push_back(self.id);
-        }
-    }
-}
-
-struct Task {
-    name: String,
-    daemon: bool,
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    waker: Arc<TaskWaker>,
-    waiting: Option<WaitingFor>,
-}
-
 pub(crate) enum Clock {
     Virtual(Cell<u64>),
     Real(std::time::Instant),
@@ -97,15 +71,18 @@ pub(crate) enum Clock {
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
     ready: Arc<ReadyQueue>,
-    tasks: RefCell<BTreeMap<u64, Task>>,
-    timers: RefCell<BTreeMap<(Time, u64), Waker>>,
-    next_id: Cell<u64>,
+    /// What was taken from `ready`, in order.
+    next: RefCell<VecDeque<TaskId>>,
+    tasks: RefCell<Tasks>,
+    timers: RefCell<Timers>,
     schedule: Cell<Schedule>,
     rng: RefCell<Pcg64Mcg>,
     seed: u64,
     cpu: Cpu,
     polls: Cell<u64>,
-    pub(crate) driver: crate::driver::Driver,
+    /// Sources outside this thread that may still wake a task.
+    externals: Cell<usize>,
+    pub(crate) driver: Driver,
 }
 
 /// A handle to the executor, for tasks. Cheap to clone.
@@ -120,28 +97,39 @@ pub struct Executor {
 impl Executor {
     /// An executor on a virtual clock that starts at zero; every choice follows from `seed`.
     pub fn simulated(seed: u64) -> Executor {
-        Executor::with(Clock::Virtual(Cell::new(0)), seed, crate::driver::Driver::inline())
+        Executor::with(Clock::Virtual(Cell::new(0)), seed, Backend::Inline)
     }
 
     /// An executor in real time, its I/O on io_uring, or on a pool of threads where io_uring is
-    /// refused.
+    /// refused. `ORDO_IO` in the environment (`uring`, `threads` or `inline`) takes precedence.
     pub fn real(seed: u64) -> Executor {
-        let clock = Clock::Real(std::time::Instant::now());
-        Executor::with(clock, seed, crate::driver::Driver::real())
+        let named = std::env::var("ORDO_IO").ok();
+        Executor::real_on(named.as_deref().and_then(Backend::by_name).unwrap_or_default(), seed)
     }
 
-    pub(crate) fn with(clock: Clock, seed: u64, driver: crate::driver::Driver) -> Executor {
+    /// An executor in real time with a chosen way to do I/O.
+    pub fn real_on(backend: Backend, seed: u64) -> Executor {
+        Executor::with(Clock::Real(std::time::Instant::now()), seed, backend)
+    }
+
+    fn with(clock: Clock, seed: u64, backend: Backend) -> Executor {
+        let driver = Driver::new(backend);
+        let ready = Arc::new(ReadyQueue::default());
+        if let Some(unparker) = driver.unparker() {
+            ready.set_unparker(unparker);
+        }
         let inner = Inner {
             clock,
-            ready: Arc::new(ReadyQueue { ids: Mutex::new(VecDeque::new()) }),
-            tasks: RefCell::new(BTreeMap::new()),
-            timers: RefCell::new(BTreeMap::new()),
-            next_id: Cell::new(MAIN + 1),
+            ready,
+            next: RefCell::default(),
+            tasks: RefCell::default(),
+            timers: RefCell::default(),
             schedule: Cell::new(Schedule::Fifo),
             rng: RefCell::new(Pcg64Mcg::seed_from_u64(seed)),
             seed,
             cpu: Cpu::new(),
             polls: Cell::new(0),
+            externals: Cell::new(0),
             driver,
         };
         Executor { runtime: Runtime(Rc::new(inner)) }
@@ -164,31 +152,28 @@ impl Executor {
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let inner = &self.runtime.0;
         let mut future = pin!(future);
-        let waker = inner.new_waker(MAIN);
+        let waker = TaskWaker::new(TaskId::MAIN, &inner.ready);
         let std_waker = Waker::from(waker.clone());
         let mut cx = Context::from_waker(&std_waker);
         let mut main_wait = None;
-        waker.wake_by_ref();
+        std_waker.wake_by_ref();
         loop {
             let Some(id) = inner.next_ready() else {
                 if !inner.advance() {
-                    return Err(inner.deadlock(main_wait));
+                    return Err(inner.deadlock(Some(main_wait)));
                 }
                 continue;
             };
-            if id == MAIN {
-                waker.queued.store(false, std::sync::atomic::Ordering::Release);
-                sync::take_wait();
-                inner.polls.set(inner.polls.get() + 1);
-                if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
-                    // A later block_on must not see this one's wake-ups.
-                    inner.ready.ids.lock().expect("no holder panics").retain(|i| *i != MAIN);
-                    return Ok(out);
-                }
-                main_wait = sync::take_wait();
-            } else {
+            if id != TaskId::MAIN {
                 inner.poll_task(id);
+                continue;
             }
+            waker.clear();
+            sync::take_wait();
+            if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
+                return Ok(out);
+            }
+            main_wait = sync::take_wait();
         }
     }
 
@@ -198,97 +183,98 @@ impl Executor {
     /// [`Deadlock`] where tasks are left that nothing can wake.
     pub fn run_until_idle(&self) -> Result<(), Deadlock> {
         let inner = &self.runtime.0;
-        loop {
-            if !inner.tasks.borrow().values().any(|t| !t.daemon) {
-                return Ok(());
-            }
+        while inner.tasks.borrow().working() > 0 {
             match inner.next_ready() {
                 Some(id) => inner.poll_task(id),
                 None if inner.advance() => {}
                 None => return Err(inner.deadlock(None)),
             }
         }
+        Ok(())
     }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
+        let inner = &self.runtime.0;
         // A task's destructor may wake or spawn others: drop until none is left.
         loop {
-            let tasks = std::mem::take(&mut *self.runtime.0.tasks.borrow_mut());
+            let tasks = inner.tasks.borrow_mut().take_all();
             if tasks.is_empty() {
                 break;
             }
             drop(tasks);
         }
-        let timers = std::mem::take(&mut *self.runtime.0.timers.borrow_mut());
+        let timers = std::mem::take(&mut *inner.timers.borrow_mut());
         drop(timers);
     }
 }
 
 impl Inner {
-    fn new_waker(&self, id: u64) -> Arc<TaskWaker> {
-        Arc::new(TaskWaker { id, queued: false.into(), ready: self.ready.clone() })
+    fn is_real(&self) -> bool {
+        matches!(self.clock, Clock::Real(_))
     }
 
-    fn next_ready(&self) -> Option<u64> {
-        let mut ids = self.ready.ids.lock().expect("no holder panics");
+    fn next_ready(&self) -> Option<TaskId> {
+        self.polls.set(self.polls.get() + 1);
+        if self.polls.get().is_multiple_of(POLLS_BETWEEN_CHECKS) && self.is_real() {
+            self.driver.poll();
+            self.fire_timers();
+        }
+        let mut next = self.next.borrow_mut();
         match self.schedule.get() {
-            Schedule::Fifo => ids.pop_front(),
-            Schedule::Seeded if ids.len() > 1 => {
-                let i = self.rng.borrow_mut().random_range(0..ids.len());
-                ids.swap_remove_back(i)
+            Schedule::Fifo => {
+                if next.is_empty() {
+                    self.ready.drain_into(&mut next);
+                }
+                next.pop_front()
             }
-            Schedule::Seeded => ids.pop_front(),
+            Schedule::Seeded => {
+                self.ready.drain_into(&mut next);
+                if next.len() < 2 {
+                    return next.pop_front();
+                }
+                let i = self.rng.borrow_mut().random_range(0..next.len());
+                next.swap_remove_back(i)
+            }
         }
     }
 
-    fn poll_task(&self, id: u64) {
-        let (mut future, waker) = {
-            let mut tasks = self.tasks.borrow_mut();
-            let Some(task) = tasks.get_mut(&id) else { return };
-            task.waker.queued.store(false, std::sync::atomic::Ordering::Release);
-            let Some(future) = task.future.take() else { return };
-            (future, Waker::from(task.waker.clone()))
-        };
+    fn poll_task(&self, id: TaskId) {
+        // A task may have been woken and then finished, or dropped.
+        let Some(mut runnable) = self.tasks.borrow_mut().start(id) else { return };
         sync::take_wait();
-        self.polls.set(self.polls.get() + 1);
-        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let finished = {
-            let mut tasks = self.tasks.borrow_mut();
-            if done {
-                tasks.remove(&id)
-            } else {
-                if let Some(task) = tasks.get_mut(&id) {
-                    task.future = Some(future);
-                    task.waiting = sync::take_wait();
-                    return;
-                }
-                None
-            }
-        };
-        // Dropped only now: a destructor may spawn or wake.
-        drop(finished);
+        let mut cx = Context::from_waker(&runnable.waker);
+        let done = runnable.future.as_mut().poll(&mut cx).is_ready();
+        // What these return is dropped only when the table is no longer borrowed: a destructor may
+        // spawn or wake.
+        if done {
+            let finished = self.tasks.borrow_mut().finish(id);
+            drop((finished, runnable));
+        } else {
+            let orphan = self.tasks.borrow_mut().suspend(id, runnable, sync::take_wait());
+            drop(orphan);
+        }
     }
 
     /// Nothing is ready: wait for I/O or step the clock to the next timer. False when neither can be.
     fn advance(&self) -> bool {
-        let next = self.timers.borrow().keys().next().map(|(t, _)| *t);
+        let next = self.timers.borrow_mut().next();
         match &self.clock {
             Clock::Virtual(now) => {
-                if self.driver.poll() {
-                    return true;
-                }
-                let Some(t) = next else { return self.driver.wait(None) };
+                let Some(t) = next else { return false };
                 now.set(now.get().max(t.as_nanos()));
             }
             Clock::Real(_) => {
-                let timeout = next.map(|t| t.since(self.now()));
-                if next.is_none() && !self.driver.busy() {
-                    return false;
+                if next.is_none() && !self.driver.busy() && self.externals.get() == 0 {
+                    // Another thread may have woken a task since the queue was looked at.
+                    return !self.ready.is_empty();
                 }
-                if timeout != Some(Duration::ZERO) {
-                    self.driver.wait(timeout);
+                let timeout = next.map(|t| t.since(self.now()));
+                if timeout == Some(Duration::ZERO) {
+                    self.driver.poll();
+                } else {
+                    self.ready.park(|| self.driver.wait(timeout));
                 }
             }
         }
@@ -299,13 +285,7 @@ impl Inner {
     fn fire_timers(&self) {
         let now = self.now();
         loop {
-            let waker = {
-                let mut timers = self.timers.borrow_mut();
-                match timers.first_entry() {
-                    Some(e) if e.key().0 <= now => e.remove(),
-                    _ => return,
-                }
-            };
+            let Some(waker) = self.timers.borrow_mut().take_due(now) else { return };
             waker.wake();
         }
     }
@@ -319,10 +299,9 @@ impl Inner {
         }
     }
 
-    fn deadlock(&self, main_wait: Option<WaitingFor>) -> Deadlock {
-        let mut tasks = vec![("main".to_string(), main_wait)];
-        let left = self.tasks.borrow();
-        tasks.extend(left.values().filter(|t| !t.daemon).map(|t| (t.name.clone(), t.waiting)));
+    fn deadlock(&self, main_wait: Option<Option<WaitingFor>>) -> Deadlock {
+        let mut tasks: Vec<_> = main_wait.map(|w| ("main".to_string(), w)).into_iter().collect();
+        tasks.extend(self.tasks.borrow().report());
         Deadlock { tasks }
     }
 }
@@ -343,7 +322,7 @@ impl Runtime {
         self.0.seed
     }
 
-    /// How often any task was polled: a measure of the scheduler's own work.
+    /// How often the scheduler chose a task or found none: a measure of its own work.
     pub fn polls(&self) -> u64 {
         self.0.polls.get()
     }
@@ -364,7 +343,7 @@ impl Runtime {
     }
 
     /// Starts a task; it runs whether or not the [`Join`] is kept.
-    pub fn spawn<F>(&self, name: impl Into<String>, future: F) -> Join<F::Output>
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F) -> Join<F::Output>
     where
         F: Future + 'static,
         F::Output: 'static,
@@ -373,31 +352,34 @@ impl Runtime {
     }
 
     /// Starts a task that serves others for ever: it may be left waiting when the work is done.
-    pub fn spawn_daemon<F>(&self, name: impl Into<String>, future: F)
+    pub fn spawn_daemon<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
     where
         F: Future<Output = ()> + 'static,
     {
         drop(self.spawn_task(name.into(), true, future));
     }
 
-    fn spawn_task<F>(&self, name: String, daemon: bool, future: F) -> Join<F::Output>
+    fn spawn_task<F>(&self, name: Cow<'static, str>, daemon: bool, future: F) -> Join<F::Output>
     where
         F: Future + 'static,
         F::Output: 'static,
     {
         let (tx, rx) = oneshot::channel("a task's result");
-        let id = self.0.next_id.replace(self.0.next_id.get() + 1);
-        let waker = self.0.new_waker(id);
         let future = Box::pin(async move { tx.send(future.await) });
-        let task = Task { name, daemon, future: Some(future), waker: waker.clone(), waiting: None };
-        self.0.tasks.borrow_mut().insert(id, task);
-        waker.wake_by_ref();
+        self.0.tasks.borrow_mut().insert(name, daemon, future, &self.0.ready);
         Join { result: rx }
+    }
+
+    /// Says that something outside this thread may wake a task: while what this returns is held, an
+    /// idle executor in real time waits for it and does not report a deadlock.
+    pub fn external(&self) -> External {
+        self.0.externals.set(self.0.externals.get() + 1);
+        External { runtime: self.clone() }
     }
 
     /// Waits until `deadline`.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
-        Sleep { runtime: self.clone(), deadline, entry: None }
+        Sleep { runtime: self.clone(), deadline, timer: None }
     }
 
     /// Waits for `d`.
@@ -447,35 +429,47 @@ impl<T> Future for Join<T> {
     }
 }
 
+/// A source of wake-ups outside the executor's thread: see [`Runtime::external`].
+pub struct External {
+    runtime: Runtime,
+}
+
+impl Drop for External {
+    fn drop(&mut self) {
+        self.runtime.0.externals.set(self.runtime.0.externals.get() - 1);
+    }
+}
+
 /// The future of [`Runtime::sleep`].
 pub struct Sleep {
     runtime: Runtime,
     deadline: Time,
-    entry: Option<u64>,
+    timer: Option<TimerKey>,
 }
 
 impl Future for Sleep {
     type Output = ();
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let inner = self.runtime.0.clone();
-        if inner.now() >= self.deadline {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let inner = &this.runtime.0;
+        if inner.now() >= this.deadline {
             return Poll::Ready(());
         }
-        let id = match self.entry {
-            Some(id) => id,
-            None => inner.next_id.replace(inner.next_id.get() + 1),
-        };
-        self.entry = Some(id);
-        inner.timers.borrow_mut().insert((self.deadline, id), cx.waker().clone());
-        sync::note_wait(WaitingFor { what: "a timer", id });
+        let mut timers = inner.timers.borrow_mut();
+        match this.timer {
+            Some(timer) => timers.update(timer, cx.waker()),
+            None => this.timer = Some(timers.insert(this.deadline, cx.waker().clone())),
+        }
+        sync::note_wait(WaitingFor { what: "a timer", id: this.deadline.as_nanos() });
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(id) = self.entry {
-            self.runtime.0.timers.borrow_mut().remove(&(self.deadline, id));
+        if let Some(timer) = self.timer {
+            let waker = self.runtime.0.timers.borrow_mut().cancel(timer);
+            drop(waker);
         }
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! Layers, lowest first:
 //! - [`time`]: [`Time`](time::Time) in nanoseconds since the executor started.
+//! - [`IoBuf`] and the driver under [`Runtime`]'s `read_at`, `write_at`, `sync_file` and
+//!   `punch_hole`: real I/O on io_uring or threads, or at once under a virtual clock.
 //! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
 //! - [`sync`]: mutex, read-write lock, semaphore, notify, one-shot.
 //! - [`cpu`]: the price of processor work in virtual time.
@@ -30,11 +32,19 @@
 //! assert_eq!(woke_at.as_nanos(), 5_000_000);
 //! ```
 
+mod buf;
 pub mod cpu;
 mod driver;
 pub mod executor;
 pub mod sync;
+mod tasks;
 pub mod time;
+mod timers;
 
+#[cfg(test)]
+mod tests;
+
+pub use buf::IoBuf;
+pub use driver::Backend;
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
 pub use time::{Duration, Time};

@@ -78,6 +78,16 @@ impl RwLock {
         WriteGuard(self.semaphore.acquire(ALL).await)
     }
 
+    /// Takes it to read, if no writer holds it or waits.
+    pub fn try_read(&self) -> Option<ReadGuard<'_>> {
+        self.semaphore.try_acquire(1).map(ReadGuard)
+    }
+
+    /// Takes it to write, if nobody holds it or waits.
+    pub fn try_write(&self) -> Option<WriteGuard<'_>> {
+        self.semaphore.try_acquire(ALL).map(WriteGuard)
+    }
+
     /// Whether anybody holds it.
     pub fn is_held(&self) -> bool {
         self.semaphore.available() != ALL

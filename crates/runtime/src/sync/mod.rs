@@ -34,12 +34,33 @@ pub(crate) fn note_wait(wait: WaitingFor) {
     WAIT.set(Some(wait));
 }
 
+/// How far a waiter has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    /// It has what it asked for, but was not polled since: dropped now, it must give it back.
+    Granted,
+    /// It was woken together with all others: nothing to give back.
+    Released,
+    /// It knows.
+    Taken,
+}
+
 /// One waiter's place in a queue.
 struct Slot {
-    granted: Cell<bool>,
+    state: Cell<State>,
     /// How much it asks for; meaning depends on the primitive.
     amount: u64,
     waker: RefCell<Option<Waker>>,
+}
+
+/// How a waiter's future ended before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// It had been granted what it asked for.
+    Granted,
+    /// It was still in the queue, where it may have been in the way of those behind it.
+    Queued,
 }
 
 /// A first-come queue of waiters, each of which is granted by whoever frees what it asked for.
@@ -64,35 +85,45 @@ impl WaitQueue {
 
     /// Grants the first waiter what it asked for and wakes it.
     pub(crate) fn grant_first(&self) -> bool {
+        self.wake_first(State::Granted)
+    }
+
+    /// Wakes every waiter that is in the queue now.
+    pub(crate) fn release_all(&self) {
+        while self.wake_first(State::Released) {}
+    }
+
+    fn wake_first(&self, state: State) -> bool {
         let Some(slot) = self.slots.borrow_mut().pop_front() else { return false };
-        slot.granted.set(true);
-        if let Some(w) = slot.waker.take() {
+        slot.state.set(state);
+        let waker = slot.waker.take();
+        if let Some(w) = waker {
             w.wake();
         }
         true
     }
 
-    /// Queues up for `amount` and waits to be granted. `on_abandon` gives back a grant whose waiter
-    /// was dropped between being granted and being polled.
-    pub(crate) async fn wait(&self, amount: u64, on_abandon: impl Fn()) {
-        let slot = Rc::new(Slot { granted: Cell::new(false), amount, waker: RefCell::new(None) });
+    /// Queues up for `amount` and waits to be granted. `on_abandon` is called when the waiter is
+    /// dropped before it learned that it was granted.
+    pub(crate) async fn wait(&self, amount: u64, on_abandon: impl Fn(Abandoned)) {
+        let state = Cell::new(State::Queued);
+        let slot = Rc::new(Slot { state, amount, waker: RefCell::new(None) });
         self.slots.borrow_mut().push_back(slot.clone());
-        let guard = Waiting { queue: self, slot, taken: Cell::new(false), on_abandon };
+        let guard = Waiting { queue: self, slot, on_abandon };
         std::future::poll_fn(|cx| guard.poll(cx)).await
     }
 }
 
-struct Waiting<'a, F: Fn()> {
+struct Waiting<'a, F: Fn(Abandoned)> {
     queue: &'a WaitQueue,
     slot: Rc<Slot>,
-    taken: Cell<bool>,
     on_abandon: F,
 }
 
-impl<F: Fn()> Waiting<'_, F> {
+impl<F: Fn(Abandoned)> Waiting<'_, F> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.slot.granted.get() {
-            self.taken.set(true);
+        if self.slot.state.get() != State::Queued {
+            self.slot.state.set(State::Taken);
             return Poll::Ready(());
         }
         *self.slot.waker.borrow_mut() = Some(cx.waker().clone());
@@ -101,15 +132,15 @@ impl<F: Fn()> Waiting<'_, F> {
     }
 }
 
-impl<F: Fn()> Drop for Waiting<'_, F> {
+impl<F: Fn(Abandoned)> Drop for Waiting<'_, F> {
     fn drop(&mut self) {
-        if self.taken.get() {
-            return;
-        }
-        if self.slot.granted.get() {
-            (self.on_abandon)();
-        } else {
-            self.queue.slots.borrow_mut().retain(|s| !Rc::ptr_eq(s, &self.slot));
+        match self.slot.state.get() {
+            State::Taken | State::Released => {}
+            State::Granted => (self.on_abandon)(Abandoned::Granted),
+            State::Queued => {
+                self.queue.slots.borrow_mut().retain(|s| !Rc::ptr_eq(s, &self.slot));
+                (self.on_abandon)(Abandoned::Queued);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A signal without a value.
 
-use super::WaitQueue;
+use super::{Abandoned, WaitQueue};
 
 /// Wakes tasks that wait for something to change. A notification without a waiter is lost: check the
 /// condition, then wait, with no await between the two.
@@ -16,18 +16,22 @@ impl Notify {
 
     /// Waits for the next notification.
     pub async fn notified(&self) {
-        // An abandoned wake-up goes to the next waiter.
-        self.queue.wait(0, || self.notify_one()).await
+        let pass_on = |abandoned| {
+            if abandoned == Abandoned::Granted {
+                self.notify_one();
+            }
+        };
+        self.queue.wait(0, pass_on).await;
     }
 
-    /// Wakes the task that has waited longest.
+    /// Wakes the task that has waited longest. If it is dropped before it runs, the next is woken.
     pub fn notify_one(&self) {
         self.queue.grant_first();
     }
 
-    /// Wakes every task that waits now.
+    /// Wakes every task that waits now; one that begins to wait later is not woken by this.
     pub fn notify_all(&self) {
-        while self.queue.grant_first() {}
+        self.queue.release_all();
     }
 
     /// Whether any task waits.

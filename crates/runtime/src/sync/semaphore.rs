@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::WaitQueue;
+use super::{Abandoned, WaitQueue};
 
 /// A number of permits; tasks wait, first come, first served, until what they ask for is there.
 pub struct Semaphore {
@@ -27,7 +27,12 @@ impl Semaphore {
         if self.queue.is_empty() && self.free.get() >= amount {
             self.free.set(self.free.get() - amount);
         } else {
-            self.queue.wait(amount, || self.release(amount)).await;
+            let give_back = |abandoned| match abandoned {
+                Abandoned::Granted => self.release(amount),
+                // Those behind may ask for less than this one did.
+                Abandoned::Queued => self.release(0),
+            };
+            self.queue.wait(amount, give_back).await;
         }
         Permit { semaphore: self, amount }
     }

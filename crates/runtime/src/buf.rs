@@ -1,0 +1,162 @@
+//! Buffers that a device may read into or write from directly.
+//!
+//! Freed buffers are kept on a free list of their thread, so that large ones are neither faulted in
+//! nor zeroed again for each request.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+/// The alignment of every buffer, in bytes: what O_DIRECT asks for on any common device.
+const ALIGN: usize = 4096;
+
+/// Buffers of `1 << class` pages are kept for each class below this: up to 1 MiB.
+const CLASSES: usize = 9;
+
+/// How much memory one thread keeps free, in bytes.
+const KEEP_BYTES: usize = 32 << 20;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; ALIGN]);
+
+#[derive(Default)]
+struct FreeList {
+    classes: [Vec<Vec<Page>>; CLASSES],
+    bytes: usize,
+}
+
+thread_local! {
+    static FREE: RefCell<FreeList> = RefCell::default();
+}
+
+/// Owned bytes, aligned to 4,096, of any length.
+pub struct IoBuf {
+    /// Whole pages, all of them initialised; at least `len` bytes.
+    pages: Vec<Page>,
+    len: usize,
+}
+
+impl IoBuf {
+    /// `len` bytes of zero.
+    pub fn zeroed(len: usize) -> IoBuf {
+        match take_free(len) {
+            Some(pages) => {
+                let mut buf = IoBuf { pages, len };
+                buf.fill(0);
+                buf
+            }
+            None => IoBuf { pages: fresh(len), len },
+        }
+    }
+
+    /// `len` bytes of whatever an earlier buffer of this thread held: for a caller that overwrites
+    /// them all.
+    pub fn scratch(len: usize) -> IoBuf {
+        IoBuf { pages: take_free(len).unwrap_or_else(|| fresh(len)), len }
+    }
+
+    /// A copy of `bytes`.
+    pub fn from_slice(bytes: &[u8]) -> IoBuf {
+        let mut buf = IoBuf::scratch(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+}
+
+fn class_of(len: usize) -> Option<usize> {
+    let class = len.div_ceil(ALIGN).next_power_of_two().trailing_zeros() as usize;
+    (len > 0 && class < CLASSES).then_some(class)
+}
+
+fn fresh(len: usize) -> Vec<Page> {
+    let pages = class_of(len).map_or(len.div_ceil(ALIGN), |class| 1 << class);
+    vec![Page([0; ALIGN]); pages]
+}
+
+fn take_free(len: usize) -> Option<Vec<Page>> {
+    let class = class_of(len)?;
+    FREE.with_borrow_mut(|free| {
+        let pages = free.classes[class].pop()?;
+        free.bytes -= pages.len() * ALIGN;
+        Some(pages)
+    })
+}
+
+impl Drop for IoBuf {
+    fn drop(&mut self) {
+        let Some(class) = class_of(self.len) else { return };
+        let pages = std::mem::take(&mut self.pages);
+        debug_assert_eq!(pages.len(), 1 << class);
+        // A thread that ends has no free list any more: then the memory is just freed.
+        let _ = FREE.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.bytes + pages.len() * ALIGN <= KEEP_BYTES {
+                free.bytes += pages.len() * ALIGN;
+                free.classes[class].push(pages);
+            }
+        });
+    }
+}
+
+impl Clone for IoBuf {
+    fn clone(&self) -> IoBuf {
+        IoBuf::from_slice(self)
+    }
+}
+
+impl Deref for IoBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `Page` is `repr(C)` of plain bytes without padding, so the vector's elements are
+        // `pages.len() * ALIGN` initialised bytes in a row, and `len` is at most that.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len)
+        }
+    }
+}
+
+impl DerefMut for IoBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; the vector is borrowed mutably.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.len)
+        }
+    }
+}
+
+impl std::fmt::Debug for IoBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IoBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recycled buffer must come back zeroed when zeros are asked for, and never at a wrong length.
+    #[test]
+    fn recycled_buffers_are_clean_where_asked() {
+        for len in [1, 512, 4096, 4097, 12_288, 1 << 20, (1 << 20) + 1] {
+            let mut dirty = IoBuf::zeroed(len);
+            dirty.fill(0xaa);
+            drop(dirty);
+            assert_eq!(IoBuf::scratch(len).len(), len);
+            let clean = IoBuf::zeroed(len);
+            assert_eq!(clean.len(), len);
+            assert!(clean.iter().all(|b| *b == 0), "{len} bytes were not zeroed");
+            assert_eq!(clean.as_ptr() as usize % ALIGN, 0);
+        }
+        assert!(IoBuf::zeroed(0).is_empty());
+    }
+
+    /// The free list must not grow without bound.
+    #[test]
+    fn the_free_list_is_bounded() {
+        let held: Vec<IoBuf> = (0..100).map(|_| IoBuf::scratch(1 << 20)).collect();
+        drop(held);
+        FREE.with_borrow(|free| assert!(free.bytes <= KEEP_BYTES, "{} kept", free.bytes));
+    }
+}

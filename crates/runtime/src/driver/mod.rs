@@ -1,0 +1,413 @@
+//! Real I/O: requests that own their file and buffer until they complete.
+//!
+//! Three ways to carry one out: an io_uring; a pool of threads where the ring is refused; or inline,
+//! in the call that submits it, which is what virtual time uses (I/O on the host then takes no time).
+//!
+//! A request whose future is dropped stays here until the kernel is done with its buffer.
+
+mod pool;
+mod ring;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::buf::IoBuf;
+use crate::executor::{Runtime, WaitingFor};
+use crate::sync;
+use crate::tasks::Unparker;
+use crate::time::Duration;
+
+/// How I/O is carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring, or threads where it is refused.
+    #[default]
+    Auto,
+    /// A pool of threads that make blocking calls.
+    Threads,
+    /// At once, in the call that submits it.
+    Inline,
+}
+
+impl Backend {
+    /// The way called `uring`, `threads` or `inline`.
+    pub fn by_name(name: &str) -> Option<Backend> {
+        Some(match name {
+            "uring" | "auto" => Backend::Auto,
+            "threads" => Backend::Threads,
+            "inline" => Backend::Inline,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    /// With or without `RWF_DSYNC`.
+    Write {
+        durable: bool,
+    },
+    Sync,
+    Punch,
+}
+
+/// A request, and how far it has come.
+struct Op {
+    file: Arc<File>,
+    kind: Kind,
+    offset: u64,
+    /// Bytes asked for; of a read or write, the buffer's.
+    len: u64,
+    buf: Option<IoBuf>,
+    done: usize,
+}
+
+/// What the kernel said about one step of a request.
+enum Step {
+    /// Some of it is done: go on with the rest.
+    Again,
+    Finished(io::Result<()>),
+}
+
+impl Op {
+    /// Takes in the result of one system call or completion: negative is an errno.
+    fn advance(&mut self, result: i32) -> Step {
+        if result < 0 {
+            return match -result {
+                libc::EINTR | libc::EAGAIN => Step::Again,
+                errno => Step::Finished(Err(io::Error::from_raw_os_error(errno))),
+            };
+        }
+        let Some(buf) = &mut self.buf else { return Step::Finished(Ok(())) };
+        self.done = (self.done + result as usize).min(buf.len());
+        if self.done == buf.len() {
+            Step::Finished(Ok(()))
+        } else if result > 0 {
+            Step::Again
+        } else if self.kind == Kind::Read {
+            // The end of the file: what lies beyond reads as zero.
+            buf[self.done..].fill(0);
+            Step::Finished(Ok(()))
+        } else {
+            Step::Finished(Err(io::ErrorKind::WriteZero.into()))
+        }
+    }
+
+    /// Carries the request out with blocking calls.
+    fn perform(&mut self) -> io::Result<()> {
+        loop {
+            let result = self.call();
+            let code = match result {
+                Ok(n) => i32::try_from(n).unwrap_or(i32::MAX),
+                Err(e) => match e.raw_os_error() {
+                    Some(errno) => -errno,
+                    None => return Err(e),
+                },
+            };
+            if let Step::Finished(result) = self.advance(code) {
+                return result;
+            }
+        }
+    }
+
+    fn call(&mut self) -> io::Result<usize> {
+        let at = self.offset + self.done as u64;
+        match (self.kind, &mut self.buf) {
+            (Kind::Read, Some(buf)) => self.file.read_at(&mut buf[self.done..], at),
+            (Kind::Write { durable: false }, Some(buf)) => {
+                self.file.write_at(&buf[self.done..], at)
+            }
+            (Kind::Write { durable: true }, Some(buf)) => {
+                pool::write_durable(&self.file, &buf[self.done..], at)
+            }
+            (Kind::Sync, _) => self.file.sync_data().map(|()| 0),
+            (Kind::Punch, _) => pool::punch(&self.file, self.offset, self.len).map(|()| 0),
+            (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
+        }
+    }
+}
+
+/// A request that was submitted.
+struct Entry {
+    /// Not here while a thread has it.
+    op: Option<Op>,
+    result: Option<io::Result<()>>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+/// The requests that are under way or whose result nobody has taken yet.
+#[derive(Default)]
+struct Table {
+    entries: Vec<Option<Entry>>,
+    free: Vec<usize>,
+    under_way: usize,
+}
+
+impl Table {
+    fn insert(&mut self, op: Option<Op>) -> usize {
+        let entry = Some(Entry { op, result: None, waker: None, abandoned: false });
+        self.under_way += 1;
+        match self.free.pop() {
+            Some(key) => {
+                self.entries[key] = entry;
+                key
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        }
+    }
+
+    fn entry(&mut self, key: usize) -> &mut Entry {
+        self.entries[key].as_mut().expect("a key is used until its entry is removed")
+    }
+
+    fn remove(&mut self, key: usize) -> Entry {
+        self.free.push(key);
+        self.entries[key].take().expect("removed once")
+    }
+
+    /// Records a result. Returns whom to wake, or what nobody wants any more, to be dropped.
+    fn complete(&mut self, key: usize, op: Option<Op>, result: io::Result<()>) -> Completion {
+        self.under_way -= 1;
+        if self.entry(key).abandoned {
+            return Completion::Dropped(self.remove(key), op);
+        }
+        let entry = self.entry(key);
+        if op.is_some() {
+            entry.op = op;
+        }
+        entry.result = Some(result);
+        Completion::Wake(entry.waker.take())
+    }
+}
+
+enum Completion {
+    Wake(Option<Waker>),
+    #[expect(dead_code, reason = "carried out of the borrow to be dropped")]
+    Dropped(Entry, Option<Op>),
+}
+
+impl Completion {
+    fn finish(self) {
+        if let Completion::Wake(Some(waker)) = self {
+            waker.wake();
+        }
+    }
+}
+
+enum Carrier {
+    Inline,
+    Ring(ring::Ring),
+    Pool(pool::Pool),
+}
+
+/// Where I/O is carried out.
+pub(crate) struct Driver {
+    carrier: Carrier,
+    table: RefCell<Table>,
+}
+
+impl Driver {
+    pub(crate) fn new(backend: Backend) -> Driver {
+        let carrier = match backend {
+            Backend::Inline => Carrier::Inline,
+            Backend::Threads => Carrier::Pool(pool::Pool::new()),
+            Backend::Auto => match ring::Ring::new() {
+                Ok(ring) => Carrier::Ring(ring),
+                Err(_) => Carrier::Pool(pool::Pool::new()),
+            },
+        };
+        Driver { carrier, table: RefCell::default() }
+    }
+
+    /// What interrupts [`wait`](Self::wait) from another thread.
+    pub(crate) fn unparker(&self) -> Option<Unparker> {
+        match &self.carrier {
+            Carrier::Inline => {
+                let thread = std::thread::current();
+                Some(Arc::new(move || thread.unpark()))
+            }
+            Carrier::Ring(ring) => Some(ring.unparker()),
+            Carrier::Pool(pool) => Some(pool.unparker()),
+        }
+    }
+
+    /// Whether any request is under way.
+    pub(crate) fn busy(&self) -> bool {
+        self.table.borrow().under_way > 0
+    }
+
+    /// Submits what is queued and takes in completions, without waiting.
+    pub(crate) fn poll(&self) {
+        match &self.carrier {
+            Carrier::Inline => {}
+            Carrier::Ring(ring) => {
+                if self.busy() {
+                    ring.poll(&self.table);
+                }
+            }
+            Carrier::Pool(pool) => pool.poll(&self.table),
+        }
+    }
+
+    /// Waits for a completion or a wake-up from another thread, at most `timeout`.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) {
+        match &self.carrier {
+            Carrier::Inline => match timeout {
+                Some(t) => std::thread::park_timeout(t),
+                None => std::thread::park(),
+            },
+            Carrier::Ring(ring) => ring.wait(&self.table, timeout),
+            Carrier::Pool(pool) => pool.wait(&self.table, timeout),
+        }
+    }
+
+    fn submit(&self, mut op: Op) -> Submitted {
+        match &self.carrier {
+            Carrier::Inline => Submitted::Done(op.perform(), op.buf),
+            Carrier::Ring(ring) => {
+                let key = self.table.borrow_mut().insert(Some(op));
+                ring.submit(&self.table, key);
+                Submitted::Key(key)
+            }
+            Carrier::Pool(pool) => {
+                let key = self.table.borrow_mut().insert(None);
+                pool.submit(key, op);
+                Submitted::Key(key)
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // The kernel may still write into buffers that the table owns: they must outlive it. If the
+        // ring itself fails, leaking them is what is left.
+        if let Carrier::Ring(ring) = &self.carrier
+            && !ring.drain(&self.table)
+        {
+            std::mem::forget(std::mem::take(&mut *self.table.borrow_mut()));
+        }
+    }
+}
+
+enum Submitted {
+    Done(io::Result<()>, Option<IoBuf>),
+    Key(usize),
+}
+
+/// A request under way: a future of its result and its buffer.
+struct Request<'a> {
+    runtime: &'a Runtime,
+    key: Cell<Option<usize>>,
+}
+
+impl Future for Request<'_> {
+    type Output = (io::Result<()>, Option<IoBuf>);
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let key = self.key.get().expect("not polled after it was done");
+        let mut table = self.runtime.0.driver.table.borrow_mut();
+        let entry = table.entry(key);
+        let Some(result) = entry.result.take() else {
+            entry.waker = Some(cx.waker().clone());
+            sync::note_wait(WaitingFor { what: "real I/O, request", id: key as u64 });
+            return Poll::Pending;
+        };
+        self.key.set(None);
+        let buf = table.remove(key).op.and_then(|op| op.buf);
+        Poll::Ready((result, buf))
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let Some(key) = self.key.get() else { return };
+        let mut table = self.runtime.0.driver.table.borrow_mut();
+        let entry = table.entry(key);
+        if entry.result.is_some() {
+            let entry = table.remove(key);
+            drop(table);
+            drop(entry);
+        } else {
+            entry.abandoned = true;
+            entry.waker = None;
+        }
+    }
+}
+
+impl Runtime {
+    async fn carry_out(
+        &self,
+        file: &Arc<File>,
+        kind: Kind,
+        offset: u64,
+        len: u64,
+        buf: Option<IoBuf>,
+    ) -> (io::Result<()>, Option<IoBuf>) {
+        let op = Op { file: file.clone(), kind, offset, len, buf, done: 0 };
+        match self.0.driver.submit(op) {
+            Submitted::Done(result, buf) => (result, buf),
+            Submitted::Key(key) => Request { runtime: self, key: Cell::new(Some(key)) }.await,
+        }
+    }
+
+    /// Reads `len` bytes at `offset`; beyond the end of the file they are zero.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn read_at(&self, file: &Arc<File>, offset: u64, len: usize) -> io::Result<IoBuf> {
+        let buf = IoBuf::scratch(len);
+        let (result, buf) = self.carry_out(file, Kind::Read, offset, len as u64, Some(buf)).await;
+        result.map(|()| buf.expect("a read has a buffer"))
+    }
+
+    /// Writes all of `buf` at `offset`; when `durable`, it is on stable storage on return.
+    ///
+    /// # Errors
+    /// The system's; some of the data may then be written.
+    pub async fn write_at(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        buf: IoBuf,
+        durable: bool,
+    ) -> io::Result<()> {
+        let len = buf.len() as u64;
+        self.carry_out(file, Kind::Write { durable }, offset, len, Some(buf)).await.0
+    }
+
+    /// Makes every completed write to the file durable (`fdatasync`).
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn sync_file(&self, file: &Arc<File>) -> io::Result<()> {
+        self.carry_out(file, Kind::Sync, 0, 0, None).await.0
+    }
+
+    /// Gives the storage of a range back; it reads as zero afterwards.
+    ///
+    /// # Errors
+    /// The system's; `EOPNOTSUPP` where the file cannot have holes.
+    pub async fn punch_hole(&self, file: &Arc<File>, offset: u64, len: u64) -> io::Result<()> {
+        self.carry_out(file, Kind::Punch, offset, len, None).await.0
+    }
+
+    /// How real I/O is carried out: `io_uring`, `threads` or `inline`.
+    pub fn io_backend(&self) -> &'static str {
+        match &self.0.driver.carrier {
+            Carrier::Inline => "inline",
+            Carrier::Ring(_) => "io_uring",
+            Carrier::Pool(_) => "threads",
+        }
+    }
+}

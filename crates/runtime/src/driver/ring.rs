@@ -1,0 +1,201 @@
+//! Requests on an io_uring.
+//!
+//! A request's [`Op`] lies in the table, buffer and file with it, from before its entry is pushed until
+//! its completion is taken in: that is what makes the pointers given to the kernel valid.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::{Completion, Kind, Op, Step, Table};
+use crate::tasks::Unparker;
+use crate::time::Duration;
+
+/// Entries of the submission queue; more requests than that are submitted in turns.
+const ENTRIES: u32 = 256;
+
+/// The completion that says that another thread wants the executor.
+const UNPARK: u64 = u64::MAX;
+
+pub(super) const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+pub(super) struct Ring {
+    ring: RefCell<IoUring>,
+    /// Written by whoever wants to interrupt a wait.
+    event: Arc<File>,
+    /// Whether the ring watches `event`.
+    armed: Cell<bool>,
+    /// What did not fit into the submission queue.
+    backlog: RefCell<VecDeque<squeue::Entry>>,
+}
+
+impl Ring {
+    pub(super) fn new() -> io::Result<Ring> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_coop_taskrun()
+            .build(ENTRIES)
+            .or_else(|_| IoUring::new(ENTRIES))?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // SAFETY: a system call without pointers; the descriptor it returns is nobody else's.
+        #[allow(unsafe_code)]
+        let event = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(fd)
+        };
+        Ok(Ring {
+            ring: RefCell::new(ring),
+            event: Arc::new(event),
+            armed: Cell::new(false),
+            backlog: RefCell::default(),
+        })
+    }
+
+    pub(super) fn unparker(&self) -> Unparker {
+        let event = self.event.clone();
+        // It can only fail when the counter is full, and then the ring is woken anyway.
+        Arc::new(move || {
+            let _ = (&*event).write(&1u64.to_ne_bytes());
+        })
+    }
+
+    /// Queues a request that is in the table.
+    pub(super) fn submit(&self, table: &RefCell<Table>, key: usize) {
+        let entry = entry_of(table.borrow_mut().entry(key).op.as_mut().expect("just inserted"));
+        self.push(entry.user_data(key as u64));
+    }
+
+    fn push(&self, entry: squeue::Entry) {
+        self.backlog.borrow_mut().push_back(entry);
+        self.flush();
+    }
+
+    /// Moves the backlog to the submission queue as far as there is room, or can be made.
+    fn flush(&self) {
+        let (mut ring, mut backlog) = (self.ring.borrow_mut(), self.backlog.borrow_mut());
+        while let Some(entry) = backlog.front() {
+            // SAFETY: what the entry points to is owned by the table, or is the event's descriptor,
+            // which lives as long as the ring; see the module's head.
+            #[allow(unsafe_code)]
+            let pushed = unsafe { ring.submission().push(entry).is_ok() };
+            if pushed {
+                backlog.pop_front();
+            } else if ring.submit().is_err() || ring.submission().is_full() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn poll(&self, table: &RefCell<Table>) {
+        self.flush();
+        // An error leaves the entries where they are, for the next time.
+        let _ = self.ring.borrow_mut().submit();
+        self.reap(table);
+    }
+
+    pub(super) fn wait(&self, table: &RefCell<Table>, timeout: Option<Duration>) {
+        if self.reap(table) {
+            return;
+        }
+        if !self.armed.replace(true) {
+            let watch =
+                opcode::PollAdd::new(types::Fd(self.event.as_raw_fd()), libc::POLLIN as u32);
+            self.push(watch.build().user_data(UNPARK));
+        }
+        self.flush();
+        {
+            let ring = self.ring.borrow_mut();
+            // An error is a signal, the timeout, or a full completion queue: what to do next is the
+            // same.
+            let _ = match timeout {
+                Some(t) => {
+                    let spec = types::Timespec::from(t);
+                    let args = types::SubmitArgs::new().timespec(&spec);
+                    ring.submitter().submit_with_args(1, &args)
+                }
+                None => ring.submit_and_wait(1),
+            };
+        }
+        self.reap(table);
+    }
+
+    /// Takes in completions; whether there was any.
+    fn reap(&self, table: &RefCell<Table>) -> bool {
+        let mut any = false;
+        loop {
+            let Some(cqe) = self.ring.borrow_mut().completion().next() else { return any };
+            any = true;
+            if cqe.user_data() == UNPARK {
+                self.armed.set(false);
+                let _ = (&*self.event).read(&mut [0; 8]);
+                continue;
+            }
+            let key = usize::try_from(cqe.user_data()).expect("a key of the table");
+            if let Some(completion) = self.take_in(table, key, cqe.result()) {
+                completion.finish();
+            }
+        }
+    }
+
+    fn take_in(&self, table: &RefCell<Table>, key: usize, result: i32) -> Option<Completion> {
+        let step = {
+            let mut table = table.borrow_mut();
+            table.entry(key).op.as_mut().expect("under way").advance(result)
+        };
+        match step {
+            Step::Again => {
+                self.submit(table, key);
+                None
+            }
+            Step::Finished(result) => Some(table.borrow_mut().complete(key, None, result)),
+        }
+    }
+
+    /// Waits until nothing is under way. False where the ring fails.
+    pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
+        while table.borrow().under_way > 0 {
+            self.flush();
+            if !self.reap(table)
+                && let Err(e) = self.ring.borrow_mut().submit_and_wait(1)
+                && !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY))
+            {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The queue entry for what is left of a request.
+fn entry_of(op: &mut Op) -> squeue::Entry {
+    let fd = types::Fd(op.file.as_raw_fd());
+    let at = op.offset + op.done as u64;
+    let rest = op.buf.as_mut().map(|buf| &mut buf[op.done..]);
+    match (op.kind, rest) {
+        (Kind::Read, Some(rest)) => {
+            opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(at).build()
+        }
+        (Kind::Write { durable }, Some(rest)) => {
+            let flags = if durable { libc::RWF_DSYNC } else { 0 };
+            opcode::Write::new(fd, rest.as_ptr(), rest.len() as u32)
+                .offset(at)
+                .rw_flags(flags)
+                .build()
+        }
+        (Kind::Sync, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        (Kind::Punch, _) => {
+            opcode::Fallocate::new(fd, op.len).offset(op.offset).mode(PUNCH).build()
+        }
+        (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
+    }
+}
