@@ -1,0 +1,150 @@
+//! Making an empty UFS2 file system, with FreeBSD's defaults.
+//!
+//! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each group's
+//! bytes and sends them. A crash while it works leaves a superblock that says "incomplete".
+
+mod error;
+mod plan;
+mod write;
+
+use ordo_block::{BlockDevice, Geometry};
+use ordo_format::Endian;
+use ordo_format::ufs2::{Superblock, superblock};
+
+pub use error::MkfsError;
+pub use plan::plan;
+
+/// What kind of file system to make. [`Default`] is what FreeBSD's newfs does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MkfsOptions {
+    /// The block size in bytes: a power of two from 4,096 to 65,536.
+    pub block_size: u32,
+    /// The fragment size in bytes: an eighth of the block size up to all of it, 512 or more.
+    pub frag_size: u32,
+    /// The byte order.
+    pub endian: Endian,
+    /// The volume label: up to 31 letters, digits, `-`, `_` and `.`; may be empty.
+    pub label: String,
+    /// Whether the file system asks for soft updates.
+    pub soft_updates: bool,
+    /// Whether superblock, groups and inodes carry check-hashes.
+    pub check_hashes: bool,
+    /// Percentage of space kept free.
+    pub min_free: u8,
+    /// Whether to allocate for little waste rather than for speed.
+    pub optimise_space: bool,
+    /// Bytes of space per inode; two fragments where not given.
+    pub density: Option<u32>,
+    /// Inodes wanted in all, instead of a density; rounded up to whole blocks in each group.
+    pub inodes: Option<u64>,
+    /// The size in bytes; the whole device where not given.
+    pub size: Option<u64>,
+    /// The most blocks in a cylinder group; as many as its header can describe where not given.
+    pub max_blocks_per_group: Option<u32>,
+    /// The blocks that a file takes in a group before it moves on; a block of addresses where not
+    /// given.
+    pub max_blocks_per_file: Option<u32>,
+    /// Blocks in the longest contiguous transfer; 1 MiB of them where not given.
+    pub max_contig: Option<u32>,
+    /// The expected size of a file in bytes.
+    pub average_file_size: u32,
+    /// The expected number of files in a directory.
+    pub average_files_per_dir: u32,
+    /// Whether to make the directory `.snap`, where FreeBSD keeps snapshots.
+    pub snapshot_dir: bool,
+    /// Seeds the inodes' generation numbers and the file system's id.
+    pub seed: u64,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions {
+            block_size: 32 * 1024,
+            frag_size: 4 * 1024,
+            endian: Endian::Little,
+            label: String::new(),
+            soft_updates: false,
+            check_hashes: true,
+            min_free: 8,
+            optimise_space: false,
+            density: None,
+            inodes: None,
+            size: None,
+            max_blocks_per_group: None,
+            max_blocks_per_file: None,
+            max_contig: None,
+            average_file_size: 16 * 1024,
+            average_files_per_dir: 64,
+            snapshot_dir: false,
+            seed: 0,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MkfsReport {
+    /// The superblock as written.
+    pub superblock: Superblock,
+    /// Where its copies are, in bytes, one per cylinder group.
+    pub copies: Vec<u64>,
+    /// Bytes per inode, where they had to differ from what was asked for.
+    pub density_changed: Option<u64>,
+    /// Writes sent to the device.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+}
+
+/// Makes an empty file system on `device`; `now` is in seconds since 1970.
+///
+/// Writes what must be written only, in large requests: the superblock and its copies, the groups'
+/// headers, two blocks of inodes in each group, the summary, the root directory. What the device held
+/// elsewhere stays, but nothing refers to it. Durable when it returns.
+///
+/// ```
+/// use ordo_block::ram::RamDisk;
+/// use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+/// let disk = RamDisk::new(64 << 20);
+/// let executor = ordo_runtime::Executor::simulated(1);
+/// let report = executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+/// assert_eq!(report.superblock.bsize, 32768);
+/// ```
+///
+/// # Errors
+/// Illegal sizes, a device that is too small or read-only, or a device error.
+pub async fn mkfs<D: BlockDevice>(
+    device: &D,
+    options: &MkfsOptions,
+    now: i64,
+) -> Result<MkfsReport, MkfsError> {
+    let geometry = device.geometry();
+    if geometry.read_only {
+        return Err(MkfsError::ReadOnly);
+    }
+    let plan = plan(options, &geometry, now)?;
+    write::Writer::new(device, options, plan).run(now).await
+}
+
+/// What [`plan`] worked out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The superblock, all counts of free space still zero.
+    pub superblock: Superblock,
+    /// Bytes per inode, where they had to differ from what was asked for.
+    pub density_changed: Option<u64>,
+}
+
+/// The bytes of the device that the file system may use.
+fn usable(options: &MkfsOptions, geometry: &Geometry) -> Result<u64, MkfsError> {
+    match options.size {
+        Some(size) if size > geometry.bytes => {
+            Err(MkfsError::LargerThanDevice { size, device: geometry.bytes })
+        }
+        Some(size) => Ok(size),
+        None => Ok(geometry.bytes),
+    }
+}
+
+/// Where the superblock goes, in bytes.
+const SUPERBLOCK_AT: u64 = superblock::SEARCH[0];

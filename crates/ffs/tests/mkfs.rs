@@ -1,0 +1,263 @@
+//! File systems that mkfs makes: every legal shape validates structure by structure, illegal ones are
+//! refused, FreeBSD's own image has the same geometry, and readers that others wrote accept them.
+
+use std::process::Command;
+
+use ordo_block::{BlockDevice, ram::RamDisk};
+use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs, plan};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock, SuperblockError};
+use ordo_format::ufs2::{Csum, Dinode, Group, ROOT_INO, bitmap, dir};
+
+fn make(disk: &RamDisk, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
+    let executor = ordo_runtime::Executor::simulated(1);
+    executor.block_on(mkfs(disk, options, 1_700_000_000)).unwrap()
+}
+
+fn sizes(block_size: u32, frag_size: u32) -> MkfsOptions {
+    MkfsOptions { block_size, frag_size, ..MkfsOptions::default() }
+}
+
+/// Reads back all that was written: superblock and copies, groups, summary, root directory.
+fn check(disk: &RamDisk, options: &MkfsOptions) -> Superblock {
+    let load = |at: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        disk.load(at, &mut bytes);
+        bytes
+    };
+    let (sb, endian) = Superblock::read(&load(65536, SBLOCK_SIZE), 65536).unwrap();
+    assert_eq!(endian, options.endian);
+    let mut total = Csum::zeroed();
+    for cg in 0..sb.ncg {
+        let copy = sb.byte_of(sb.cg_superblock(cg));
+        let (other, _) = Superblock::read_copy(&load(copy, SBLOCK_SIZE)).unwrap();
+        assert_eq!((other.cstotal, other.sblockactualloc as u64), (sb.cstotal.clone(), copy));
+        let header = load(sb.byte_of(sb.cg_header(cg)), sb.block_size());
+        let group = Group::read(&header, endian, &sb, cg).unwrap();
+        let frags = &header[group.layout(&sb).frags];
+        let free = bitmap::count(frags, sb.fpg as u32) as i32;
+        assert_eq!(free, group.cs.nbfree * sb.frag + group.cs.nffree, "group {cg}");
+        let summary = load(sb.byte_of(sb.csaddr as u64), sb.cssize as usize);
+        assert_eq!(Csum::decode(&summary[16 * cg as usize..], endian), group.cs);
+        total.ndir += group.cs.ndir;
+        total.nbfree += group.cs.nbfree;
+        total.nifree += group.cs.nifree;
+        total.nffree += group.cs.nffree;
+    }
+    assert_eq!(i64::from(total.nbfree), sb.cstotal.nbfree);
+    assert_eq!(i64::from(total.nifree), sb.cstotal.nifree);
+    assert_eq!(i64::from(total.nffree), sb.cstotal.nffree);
+    let (addr, within) = sb.inode_block(ROOT_INO);
+    let slot = load(sb.byte_of(addr) + within as u64, Dinode::SIZE);
+    if options.check_hashes {
+        Dinode::verify_hash(&slot, endian).unwrap();
+    }
+    let root = Dinode::decode(&slot, endian);
+    let chunk = load(sb.byte_of(root.db[0] as u64), dir::CHUNK);
+    let names: Vec<_> = dir::entries(&chunk, endian).map(|e| e.unwrap().name).collect();
+    assert_eq!(names.len(), if options.snapshot_dir { 3 } else { 2 });
+    sb
+}
+
+#[test]
+fn every_legal_shape_is_sound() {
+    for (block, frag) in [
+        (32768, 4096),
+        (8192, 1024),
+        (4096, 512),
+        (65536, 8192),
+        (65536, 65536),
+        (16384, 2048),
+        (4096, 4096),
+        (16384, 8192),
+        (32768, 8192),
+    ] {
+        for endian in [Endian::Little, Endian::Big] {
+            for megabytes in [4, 33, 700] {
+                for (hashes, snap, odd) in [(true, false, 0), (false, true, 7)] {
+                    let disk = RamDisk::new((megabytes << 20) - odd * 512);
+                    let options = MkfsOptions {
+                        endian,
+                        check_hashes: hashes,
+                        snapshot_dir: snap,
+                        ..sizes(block, frag)
+                    };
+                    make(&disk, &options).unwrap();
+                    check(&disk, &options);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_device_size_is_sound_or_too_small() {
+    // Each size in fragments from nothing to several groups: the last group is the trap.
+    for frags in 0..1200 {
+        let disk = RamDisk::new(frags * 1024);
+        let options = sizes(8192, 1024);
+        match make(&disk, &options) {
+            Ok(_) => {
+                let sb = check(&disk, &options);
+                assert!(
+                    sb.size as u64 + u64::from(sb.frag as u32) * 8 > frags,
+                    "{frags}: {}",
+                    sb.size
+                );
+            }
+            Err(MkfsError::TooSmall { needs, .. }) => {
+                assert!(needs > frags * 1024 && frags < 200, "{frags} {needs}");
+            }
+            Err(other) => panic!("{frags}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn the_geometry_is_the_one_freebsd_chose() {
+    // What newfs made of 4 MiB with soft updates: see docs/formats/ufs2.md.
+    let disk = RamDisk::new(4 << 20);
+    let options = MkfsOptions { soft_updates: true, ..MkfsOptions::default() };
+    let sb = make(&disk, &options).unwrap().superblock;
+    assert_eq!((sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno), (24, 32, 40, 56));
+    assert_eq!((sb.ncg, sb.fpg, sb.ipg, sb.size, sb.dsize), (4, 264, 256, 1024, 871));
+    assert_eq!((sb.cssize, sb.cgsize, sb.sbsize, sb.csaddr), (4096, 4096, 4096, 56));
+    assert_eq!((sb.maxcontig, sb.maxbpg, sb.contigsumsize, sb.metaspace), (32, 4096, 16, 8));
+    assert_eq!((sb.flags, sb.metackhash, sb.old_flags), (514, 7, 128));
+    assert_eq!(
+        (sb.maxfilesize, sb.maxbsize, sb.providersize),
+        (2_252_349_704_110_079, 32768, 1024)
+    );
+}
+
+#[test]
+fn a_huge_sparse_device_takes_little_writing() {
+    let disk = RamDisk::new(100 << 30);
+    let report = make(&disk, &MkfsOptions::default()).unwrap();
+    assert!(report.bytes_written < 64 << 20, "{}", report.bytes_written);
+    assert!(report.writes < 4 * u64::from(report.superblock.ncg) + 16);
+    check(&disk, &MkfsOptions::default());
+}
+
+#[test]
+fn inode_counts_and_group_sizes_are_honoured() {
+    let disk = RamDisk::new(64 << 20);
+    let options = MkfsOptions { inodes: Some(1000), ..sizes(8192, 1024) };
+    let sb = make(&disk, &options).unwrap().superblock;
+    assert!((1000..2000).contains(&sb.inodes()), "{}", sb.inodes());
+    let options = MkfsOptions { max_blocks_per_group: Some(256), ..sizes(8192, 1024) };
+    let sb = make(&disk, &options).unwrap().superblock;
+    assert_eq!(sb.fpg, 2048);
+    check(&disk, &options);
+    let options = MkfsOptions { density: Some(1 << 30), ..sizes(4096, 512) };
+    assert!(make(&disk, &options).is_ok());
+    check(&disk, &options);
+    let options = MkfsOptions { label: "tank-1".into(), ..MkfsOptions::default() };
+    assert!(make(&disk, &options).unwrap().superblock.volname.starts_with(b"tank-1\0"));
+}
+
+#[test]
+fn illegal_options_are_refused_and_nothing_is_written() {
+    let disk = RamDisk::new(16 << 20);
+    let d = MkfsOptions::default;
+    let cases = [
+        (sizes(3000, 512), MkfsError::BlockSize(3000)),
+        (sizes(131_072, 16384), MkfsError::BlockSize(131_072)),
+        (sizes(2048, 512), MkfsError::BlockSize(2048)),
+        (sizes(8192, 256), MkfsError::FragmentSize(256)),
+        (sizes(8192, 16384), MkfsError::FragmentSize(16384)),
+        (sizes(16384, 1024), MkfsError::TooManyFragments { block: 16384, frag: 1024 }),
+        (MkfsOptions { min_free: 100, ..d() }, MkfsError::MinFree(100)),
+        (MkfsOptions { label: "a/b".into(), ..d() }, MkfsError::Label("a/b".into())),
+        (MkfsOptions { density: Some(1), inodes: Some(1), ..d() }, MkfsError::Inodes),
+        (
+            MkfsOptions { size: Some(17 << 20), ..d() },
+            MkfsError::LargerThanDevice { size: 17 << 20, device: 16 << 20 },
+        ),
+        (
+            MkfsOptions { inodes: Some(1 << 40), ..d() },
+            MkfsError::TooManyInodes { inodes: 1 << 40, size: 16 << 20 },
+        ),
+    ];
+    for (options, error) in cases {
+        assert_eq!(make(&disk, &options), Err(error));
+    }
+    assert!(disk.to_vec().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn sizes_never_panic() {
+    // Any device up to many terabytes, any density: a plan or an error, and every plan validates.
+    let mut sized = 0;
+    for (block, frag) in [(32768, 4096), (4096, 512), (65536, 8192), (4096, 4096)] {
+        for shift in 12..46 {
+            for density in [None, Some(1), Some(512), Some(1 << 20), Some(u32::MAX)] {
+                let geometry = ordo_block::Geometry {
+                    bytes: (1 << shift) + (1 << (shift - 3)),
+                    ..RamDisk::new(0).geometry()
+                };
+                let options = MkfsOptions { density, ..sizes(block, frag) };
+                let Ok(plan) = plan(&options, &geometry, 0) else { continue };
+                let mut bytes = vec![0; SBLOCK_SIZE];
+                plan.superblock.encode(&mut bytes, Endian::Big);
+                plan.superblock.seal(&mut bytes, Endian::Big);
+                Superblock::read(&bytes, 65536).unwrap();
+                sized += 1;
+            }
+        }
+    }
+    assert!(sized > 300, "{sized}");
+}
+
+#[test]
+fn an_interrupted_run_is_recognised() {
+    let disk = RamDisk::new(16 << 20);
+    make(&disk, &MkfsOptions::default()).unwrap();
+    let mut bytes = vec![0; SBLOCK_SIZE];
+    disk.load(65536, &mut bytes);
+    Endian::Little.put_i32(&mut bytes, superblock::MAGIC_OFFSET, superblock::MAGIC_INCOMPLETE);
+    let error = Superblock::read(&bytes, 65536).unwrap_err();
+    assert_eq!(error, SuperblockError::Incomplete { endian: Endian::Little });
+}
+
+/// Runs a judge; `None`, said aloud, where it is not installed.
+fn judge(program: &str, args: &[&str]) -> Option<String> {
+    match Command::new(program).args(args).output() {
+        Err(_) => {
+            eprintln!("SKIPPED: {program} is not installed");
+            None
+        }
+        Ok(out) => {
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let errors = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "{program}: {text}{errors}");
+            Some(text)
+        }
+    }
+}
+
+#[test]
+fn other_readers_accept_it() {
+    for (block, frag) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 8192)] {
+        for endian in [Endian::Little, Endian::Big] {
+            let disk = RamDisk::new(32 << 20);
+            let options = MkfsOptions { endian, snapshot_dir: true, ..sizes(block, frag) };
+            let sb = make(&disk, &options).unwrap().superblock;
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("image");
+            std::fs::write(&path, disk.to_vec()).unwrap();
+            let path = path.to_str().unwrap();
+            if let Some(text) = judge("fsstat", &[path]) {
+                assert!(text.contains("UFS 2") && text.contains(&format!("Block Size: {block}")));
+                let groups = format!("Number of Cylinder Groups: {}\n", sb.ncg);
+                assert!(text.contains(&groups), "{text}");
+            }
+            if let Some(text) = judge("fls", &[path]) {
+                assert!(text.contains(".snap"), "{text}");
+            }
+            if endian == Endian::Little {
+                judge("grub-fstest", &[path, "ls", "--", "-l"]);
+            }
+        }
+    }
+}
