@@ -172,6 +172,12 @@ impl Sizer {
         self.iblkno + self.ipg() / self.inopb * self.frag
     }
 
+    /// The fewest fragments a first group can have: the summary, the root directory and `.snap` take
+    /// a block each.
+    fn least_group(&self) -> u64 {
+        self.own() + 3 * self.frag
+    }
+
     /// The bytes of a group's header with its bitmaps.
     fn header(&self) -> u64 {
         let clusters = match self.sums {
@@ -195,8 +201,8 @@ impl Sizer {
                 .next_multiple_of(self.frag);
             self.fpg = self.frag;
             // More fragments mean more inodes, which take fragments: at most every other one.
-            while self.fpg < least.max(self.own() + self.frag) {
-                self.fpg = least.max(self.own() + self.frag);
+            while self.fpg < least.max(self.least_group()) {
+                self.fpg = least.max(self.least_group());
             }
             if self.header_fits() {
                 return Ok(());
@@ -220,21 +226,27 @@ impl Sizer {
         }
     }
 
-    /// Sees that the last group has room for its own structures: by smaller groups, else by leaving
-    /// the tail unused.
+    /// Sees that the last group has room for its own structures: by smaller groups, else by fewer and
+    /// larger ones, else by leaving the tail unused.
     fn fit_last_group(&mut self) -> Result<(), MkfsError> {
-        if self.size < self.own() + self.frag {
-            // The summary, the root directory and `.snap` take a block each.
-            let needs = (self.own() + 3 * self.frag) * (self.block / self.frag);
+        if self.size < self.least_group() {
+            let needs = self.least_group() * (self.block / self.frag);
             return Err(MkfsError::TooSmall { size: self.bytes, needs });
         }
         let grown = self.fpg;
-        while self.fpg > self.own() + self.frag {
+        while self.fpg > self.least_group() {
             let last = self.size % self.fpg;
             if last == 0 || last >= self.own() {
                 return Ok(());
             }
             self.fpg -= self.frag;
+        }
+        for groups in (1..=self.size / grown).rev() {
+            self.fpg = self.size.div_ceil(groups).next_multiple_of(self.frag);
+            let last = self.size.saturating_sub((groups - 1) * self.fpg);
+            if last >= self.own() && self.fpg <= self.fpg_most && self.header_fits() {
+                return Ok(());
+            }
         }
         self.fpg = grown.min(self.size / self.frag * self.frag);
         self.size -= self.size % self.fpg;
