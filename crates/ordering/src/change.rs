@@ -146,6 +146,8 @@ pub enum What<'a> {
         old: u64,
         /// To.
         new: u64,
+        /// Whether it is a directory.
+        directory: bool,
     },
     /// Owner, permissions, flags or times change.
     SetAttributes {

@@ -8,6 +8,8 @@
 //! |---|---|
 //! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it |
 //! | a pointer to a directory block or a block of pointers is set | that block's contents |
+//! | a directory's size grows | the block with the entry in the new space |
+//! | an entry is taken away | the other entry that a rename has made |
 //! | a link count falls, an inode is cleared | the directory block without the entry |
 //! | a block is marked free | the inode and blocks of pointers without the pointer to it |
 //! | the operation returns | the directory blocks it changed, and the inode of a directory that grew |
@@ -87,7 +89,10 @@ impl OrderingPolicy for SyncOrder {
                 cache.write_now(std::slice::from_ref(init)).await
             }
             What::SetLinkCount { old, new, .. } if new < old => op.write(cache).await,
-            What::ClearInode { .. } | What::FreeBlock { .. } => op.write(cache).await,
+            What::SetSize { directory: true, .. }
+            | What::RemoveEntry { .. }
+            | What::ClearInode { .. }
+            | What::FreeBlock { .. } => op.write(cache).await,
             _ => Ok(()),
         }
     }
@@ -97,8 +102,7 @@ impl OrderingPolicy for SyncOrder {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } => true,
             What::SetLinkCount { old, new, .. } => new > old,
-            // A directory's inode with the pointer to a block that is on disk.
-            What::SetPointer { to: PointerTo::Directory, .. } => true,
+            What::SetSize { directory, .. } => directory,
             _ => false,
         };
         if ordered {

@@ -40,6 +40,7 @@ pub mod sync;
 mod tasks;
 pub mod time;
 mod timers;
+mod wall;
 
 #[cfg(test)]
 mod tests;
@@ -48,3 +49,4 @@ pub use buf::IoBuf;
 pub use driver::Backend;
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
 pub use time::{Duration, Time};
+pub use wall::VIRTUAL_EPOCH;

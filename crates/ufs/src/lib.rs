@@ -1,1 +1,238 @@
-//! Placeholder.
+//! Names, inodes and directories, over a [`Layout`] that decides where blocks go.
+//!
+//! Layers, lowest first:
+//! - [`layout`]: the trait a layout implements (FFS here; log-structured ones later).
+//! - [`inode`]: inodes in memory and the table of them.
+//! - [`dir`](mod@dir): entries in directory blocks, and the index that finds them.
+//! - `file`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
+//! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
+//!
+//! Invariants:
+//! - The truth about an inode is in its block in the cache: every change goes there at once, through
+//!   an ordering's operation, so an inode in memory can be dropped whenever nobody uses it.
+//! - Directory entries never move: a place in a directory stays valid while entries come and go.
+//! - No ordering is named or asked for.
+//!
+//! Lock order: the rename lock; directories, an ancestor before its descendants, else by inode
+//! number; other inodes, by number. An operation (`Op`) is begun after its locks are held.
+//!
+//! Typical sequence: `let fs = Ufs::new(layout, config)`; then the operations of `FileSystem`.
+
+mod attributes;
+pub mod dir;
+mod error;
+mod file;
+mod fs;
+pub mod inode;
+pub mod layout;
+mod names;
+mod release;
+mod rename;
+mod xattr;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_cache::Cache;
+use ordo_ordering::{Op, OpKind};
+use ordo_runtime::sync::RwLock;
+use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
+
+pub use error::io_error;
+pub use inode::{Inode, InodeTable};
+pub use layout::{Fill, Layout, Limits};
+
+/// An operation of a layout's ordering.
+pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Device, <L as Layout>::Policy>;
+
+/// The cache of a layout.
+pub type LayoutCache<L> = Cache<<L as Layout>::Device, <L as Layout>::Policy>;
+
+/// How a file system is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UfsConfig {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Record the time of last access.
+    pub update_atime: bool,
+    /// Inodes kept in memory when nobody uses them.
+    pub inodes_max: usize,
+    /// Directory entries indexed in memory, over all directories.
+    pub indexed_entries_max: usize,
+}
+
+impl Default for UfsConfig {
+    fn default() -> UfsConfig {
+        UfsConfig {
+            read_only: false,
+            update_atime: false,
+            inodes_max: 16_384,
+            indexed_entries_max: 4_000_000,
+        }
+    }
+}
+
+/// A file system over a layout. Cheap to clone: clones share everything.
+pub struct Ufs<L: Layout> {
+    shared: Rc<Shared<L>>,
+}
+
+struct Shared<L: Layout> {
+    layout: L,
+    config: UfsConfig,
+    limits: Limits,
+    inodes: InodeTable,
+    rename: RwLock,
+    read_only: Cell<bool>,
+    indexed_entries: Cell<usize>,
+}
+
+impl<L: Layout> Clone for Ufs<L> {
+    fn clone(&self) -> Self {
+        Ufs { shared: self.shared.clone() }
+    }
+}
+
+impl<L: Layout> Ufs<L> {
+    /// A file system on a mounted layout.
+    pub fn new(layout: L, config: UfsConfig) -> Ufs<L> {
+        let shared = Shared {
+            limits: layout.limits(),
+            layout,
+            inodes: InodeTable::new(config.inodes_max),
+            rename: RwLock::new("the rename lock", 0),
+            read_only: Cell::new(config.read_only),
+            indexed_entries: Cell::new(0),
+            config,
+        };
+        Ufs { shared: Rc::new(shared) }
+    }
+
+    /// The layout below.
+    pub fn layout(&self) -> &L {
+        &self.shared.layout
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    pub(crate) fn cache(&self) -> &LayoutCache<L> {
+        self.shared.layout.cache()
+    }
+
+    pub(crate) fn table(&self) -> &InodeTable {
+        &self.shared.inodes
+    }
+
+    /// Refuses every change from now on.
+    pub fn set_read_only(&self) {
+        self.shared.read_only.set(true);
+    }
+
+    /// Whether changes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.read_only.get() || self.cache().failure().is_some()
+    }
+
+    /// The time now, as it is kept on disk.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (seconds, nanos) = self.cache().runtime().wall_time();
+        Timestamp { seconds, nanos }
+    }
+
+    /// Leave to change something: refused when read-only, and for good after a failed write, since
+    /// what is on disk is then not what later changes build on.
+    pub(crate) fn writable(&self) -> FsResult<()> {
+        if let Some(failure) = self.cache().failure() {
+            return Err(FsError::with_detail(
+                Errno::ReadOnly,
+                format_args!("read-only since a write failed ({failure}); unmount, mend the device, check"),
+            ));
+        }
+        if self.shared.read_only.get() {
+            return Err(Errno::ReadOnly.into());
+        }
+        Ok(())
+    }
+
+    /// Starts an operation that changes something.
+    pub(crate) async fn begin(&self, kind: OpKind) -> FsResult<LayoutOp<'_, L>> {
+        self.writable()?;
+        Op::begin(self.cache(), kind).await.map_err(io_error)
+    }
+
+    /// The inode of this number, from memory or disk.
+    pub(crate) async fn inode(&self, ino: u64) -> FsResult<Rc<Inode>> {
+        if let Some(ip) = self.table().get(ino) {
+            return Ok(ip);
+        }
+        let dinode = self.shared.layout.load_inode(ino).await?;
+        // Somebody else may have loaded it meanwhile, and changed it since.
+        match self.table().get(ino) {
+            Some(ip) => Ok(ip),
+            None => Ok(self.table().insert(Inode::new(ino, dinode))),
+        }
+    }
+
+    /// An inode by the number a user gave.
+    pub(crate) async fn inode_of(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        self.inode(ino.0).await.map_err(|e| match e.errno {
+            Errno::NotFound => Errno::Stale.into(),
+            _ => e,
+        })
+    }
+
+    /// A directory by the number a user gave.
+    pub(crate) async fn directory(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let ip = self.inode_of(ino).await?;
+        if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
+    }
+
+    /// Writes everything to the device and makes it durable.
+    ///
+    /// # Errors
+    /// The device failed, now or at an earlier write.
+    pub async fn sync_all(&self) -> FsResult<()> {
+        self.shared.layout.sync().await
+    }
+
+    /// Ends the use of the file system: everything durable, marked clean. Nothing may be open.
+    ///
+    /// # Errors
+    /// The device failed: the image must be checked before it is used again.
+    pub async fn unmount(&self) -> FsResult<()> {
+        let orphans = self.table().orphans();
+        for ip in orphans {
+            self.release(&ip).await?;
+        }
+        self.shared.layout.unmount(self.shared.read_only.get()).await
+    }
+
+    /// Forgets every inode and clean buffer that nobody uses, as a remount would: a benchmark's way to
+    /// start cold.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn drop_caches(&self) -> FsResult<()> {
+        if !self.is_read_only() {
+            self.sync_all().await?;
+        }
+        for ip in self.table().drop_unused() {
+            self.forget_index(&ip);
+        }
+        self.cache().drop_clean();
+        Ok(())
+    }
+}
+
+impl<L: Layout> Ufs<L>
+where
+    L::Device: BlockDevice,
+{
+    /// The device below everything.
+    pub fn device(&self) -> &L::Device {
+        self.cache().device()
+    }
+}

@@ -209,6 +209,15 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
+/// The entry at the start of `rest`, which goes to the end of the entry's chunk. Its `at` is 0.
+///
+/// # Errors
+/// What is wrong with the entry.
+pub fn first_entry(rest: &[u8], endian: Endian) -> Result<Entry<'_>, EntryFault> {
+    let reclen = framing(rest, endian)?;
+    decode(&rest[..usize::from(reclen)], 0, reclen, endian)
+}
+
 /// The length of the entry at the start of the rest of a chunk.
 fn framing(rest: &[u8], endian: Endian) -> Result<u16, EntryFault> {
     if rest.len() < entry_size(1) {

@@ -1,0 +1,27 @@
+//! The time of day, for the times that are kept on disk.
+
+use crate::Runtime;
+use crate::executor::Clock;
+
+/// Where the virtual clock starts: 2000-01-01 00:00:00 UTC, in seconds since 1970.
+pub const VIRTUAL_EPOCH: i64 = 946_684_800;
+
+impl Runtime {
+    /// Seconds and nanoseconds since 1970: the host's clock in real time; in virtual time the
+    /// [`VIRTUAL_EPOCH`] plus the virtual clock.
+    pub fn wall_time(&self) -> (i64, u32) {
+        match self.0.clock {
+            Clock::Virtual(_) => {
+                let nanos = self.now().as_nanos();
+                let seconds = VIRTUAL_EPOCH + (nanos / 1_000_000_000).cast_signed();
+                (seconds, (nanos % 1_000_000_000) as u32)
+            }
+            Clock::Real(_) => {
+                let since = std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap_or_default();
+                (since.as_secs().cast_signed(), since.subsec_nanos())
+            }
+        }
+    }
+}

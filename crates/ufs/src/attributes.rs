@@ -1,0 +1,129 @@
+//! Attributes: looking at them, changing them.
+
+use ordo_format::ufs2::Dinode;
+use ordo_ordering::{OpKind, What};
+use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
+
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::{LayoutOp, Ufs, io_error};
+
+pub(crate) fn set_atime(d: &mut Dinode, t: Timestamp) {
+    (d.atime, d.atimensec) = (t.seconds, t.nanos.cast_signed());
+}
+
+pub(crate) fn set_mtime(d: &mut Dinode, t: Timestamp) {
+    (d.mtime, d.mtimensec) = (t.seconds, t.nanos.cast_signed());
+}
+
+pub(crate) fn set_ctime(d: &mut Dinode, t: Timestamp) {
+    (d.ctime, d.ctimensec) = (t.seconds, t.nanos.cast_signed());
+}
+
+pub(crate) fn set_birthtime(d: &mut Dinode, t: Timestamp) {
+    (d.birthtime, d.birthnsec) = (t.seconds, t.nanos.cast_signed());
+}
+
+impl<L: Layout> Ufs<L> {
+    /// Changes an inode's fields and stores it, as the change `what`.
+    pub(crate) async fn update_inode(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Inode,
+        what: What<'_>,
+        change: impl FnOnce(&mut Dinode),
+    ) -> FsResult<()> {
+        let block = self.layout().inode_block(ip.ino()).await?;
+        op.admit(&what).await.map_err(io_error)?;
+        change(&mut ip.dinode_mut());
+        self.layout().store_inode(op, &block, ip, what);
+        Ok(())
+    }
+
+    pub(crate) fn attr_of(&self, ip: &Inode) -> Attr {
+        ip.attr(self.limits().block as u32)
+    }
+
+    /// Waits until nobody writes the inode, and checks that it is still there.
+    pub(crate) fn still_there(&self, ip: &Inode) -> FsResult<()> {
+        if ip.gone.get() { Err(Errno::Stale.into()) } else { Ok(()) }
+    }
+
+    pub(crate) async fn get_attributes(&self, ino: Ino) -> FsResult<Attr> {
+        let ip = self.inode_of(ino).await?;
+        Ok(self.attr_of(&ip))
+    }
+
+    pub(crate) async fn set_attributes(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
+        check_times(set)?;
+        let ip = self.inode_of(ino).await?;
+        let _guard = ip.lock.write().await;
+        self.still_there(&ip)?;
+        if set.size.is_some() {
+            match ip.file_type() {
+                FileType::Regular => {}
+                FileType::Directory => return Err(Errno::IsDir.into()),
+                _ => return Err(Errno::Invalid.into()),
+            }
+        }
+        let only_flags = SetAttr { flags: None, ..*set } == SetAttr::default();
+        if !only_flags && flags::attributes_fixed(ip.dinode().flags) {
+            return Err(Errno::NotPermitted.into());
+        }
+        if set.size.is_some_and(|size| size > self.limits().file_max) {
+            return Err(Errno::TooBig.into());
+        }
+        if *set == SetAttr::default() {
+            self.writable()?;
+            return Ok(self.attr_of(&ip));
+        }
+        let kind = if set.size.is_some() { OpKind::Truncate } else { OpKind::Attributes };
+        let mut op = self.begin(kind).await?;
+        if let Some(size) = set.size {
+            self.layout().truncate(&mut op, &ip, size).await?;
+            ip.writing.set((0, 0));
+        }
+        let now = self.now();
+        let what = What::SetAttributes { ino: ip.ino() };
+        self.update_inode(&mut op, &ip, what, |d| apply(d, set, now)).await?;
+        op.end().await.map_err(io_error)?;
+        Ok(self.attr_of(&ip))
+    }
+}
+
+fn check_times(set: &SetAttr) -> FsResult<()> {
+    let given = [set.atime, set.mtime].into_iter().flatten().filter_map(|t| match t {
+        SetTime::To(t) => Some(t),
+        SetTime::Now => None,
+    });
+    if given.chain(set.birthtime).any(|t| t.nanos >= 1_000_000_000) {
+        return Err(Errno::Invalid.into());
+    }
+    Ok(())
+}
+
+fn apply(d: &mut Dinode, set: &SetAttr, now: Timestamp) {
+    let at = |t: SetTime| match t {
+        SetTime::Now => now,
+        SetTime::To(t) => t,
+    };
+    if set.size.is_some() {
+        set_mtime(d, now);
+    }
+    if let Some(permissions) = set.permissions {
+        d.mode = d.mode & 0o170_000 | permissions & 0o7777;
+    }
+    d.uid = set.uid.unwrap_or(d.uid);
+    d.gid = set.gid.unwrap_or(d.gid);
+    d.flags = set.flags.unwrap_or(d.flags);
+    if let Some(t) = set.atime {
+        set_atime(d, at(t));
+    }
+    if let Some(t) = set.mtime {
+        set_mtime(d, at(t));
+    }
+    if let Some(t) = set.birthtime {
+        set_birthtime(d, t);
+    }
+    set_ctime(d, now);
+}

@@ -1,0 +1,383 @@
+//! Entries in directories.
+//!
+//! Source of the format: `docs/formats/ufs2.md`, "Directories". An entry, once made, stays where it is
+//! until it is removed: free space is never gathered by moving entries, so a place in a directory can
+//! be given to users as a cookie, and an ordering can name an entry by its place.
+
+pub(crate) mod index;
+
+use ordo_cache::{BufKey, BufRef};
+use ordo_format::ufs2::dir::{self, CHUNK, Entry, entries};
+use ordo_ordering::What;
+use ordo_vfs::{Cookie, DirEntry, Errno, FileType, FsError, FsResult, Ino};
+
+use crate::inode::Inode;
+use crate::layout::{Fill, Layout};
+use crate::{LayoutOp, Ufs, io_error};
+use index::DirIndex;
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What it stands for.
+    pub ino: u64,
+    /// Its first byte in the directory.
+    pub place: u64,
+}
+
+/// Where a new entry will go.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    /// The chunk's first byte in the directory.
+    chunk: u64,
+    /// Whether the directory grows by that chunk.
+    grows: bool,
+}
+
+const CHUNK_BYTES: u64 = CHUNK as u64;
+
+impl<L: Layout> Ufs<L> {
+    fn corrupt_entry(dir: &Inode, at: u64, what: impl std::fmt::Display) -> FsError {
+        FsError::corrupt(format_args!(
+            "directory inode {}, byte {at}: {what}; run a check (fsck)",
+            dir.ino()
+        ))
+    }
+
+    /// The block of a directory that holds byte `place`, and the byte within it. A hole in a directory
+    /// is damage.
+    async fn dir_block(&self, dir: &Inode, place: u64) -> FsResult<(BufRef, usize)> {
+        let block = self.limits().block as u64;
+        let lbn = place / block;
+        let key = BufKey::file(dir.ino(), lbn.cast_signed());
+        let within = (place % block) as usize;
+        if let Some(buf) = self.cache().peek(key) {
+            return Ok((buf, within));
+        }
+        match self.layout().read_block(dir, lbn, 0).await? {
+            Some(buf) => Ok((buf, within)),
+            None => Err(Self::corrupt_entry(dir, place, "a hole")),
+        }
+    }
+
+    /// Builds the index of a directory if it has none. The directory's lock is held.
+    async fn index(&self, dir: &Inode) -> FsResult<()> {
+        if dir.index.borrow().is_some() {
+            return Ok(());
+        }
+        let mut index = DirIndex::default();
+        let size = dir.size();
+        if !size.is_multiple_of(CHUNK_BYTES) {
+            return Err(Self::corrupt_entry(dir, size, "its size is not a multiple of 512"));
+        }
+        let mut at = 0;
+        while at < size {
+            let (buf, within) = self.dir_block(dir, at).await?;
+            let end = buf.len().min(within + usize::try_from(size - at).unwrap_or(usize::MAX));
+            let bytes = buf.read();
+            for chunk in (within..end).step_by(CHUNK) {
+                let base = at + (chunk - within) as u64;
+                self.index_chunk(dir, &mut index, base, &bytes[chunk..end.min(chunk + CHUNK)])?;
+            }
+            at += (end - within) as u64;
+        }
+        let count = index.len();
+        *dir.index.borrow_mut() = Some(index);
+        self.note_indexed(count);
+        Ok(())
+    }
+
+    fn index_chunk(
+        &self,
+        dir: &Inode,
+        index: &mut DirIndex,
+        base: u64,
+        chunk: &[u8],
+    ) -> FsResult<()> {
+        let endian = self.limits().endian;
+        for entry in entries(chunk, endian) {
+            let entry = entry.map_err(|e| Self::corrupt_entry(dir, base + e.at as u64, e.fault))?;
+            if !entry.is_free() {
+                index.insert(index::hash(entry.name), base + entry.at as u64);
+            }
+        }
+        index.note_chunk(base / CHUNK_BYTES, entries(chunk, endian).flatten());
+        Ok(())
+    }
+
+    /// Counts entries that came into the index, and drops the indexes of idle directories when there
+    /// are too many.
+    fn note_indexed(&self, count: usize) {
+        let total = &self.shared.indexed_entries;
+        total.set(total.get() + count);
+        if total.get() > self.shared.config.indexed_entries_max {
+            for dir in self.table().idle_indexes() {
+                self.forget_index(&dir);
+                if total.get() <= self.shared.config.indexed_entries_max / 2 {
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn forget_index(&self, dir: &Inode) {
+        if let Some(index) = dir.index.borrow_mut().take() {
+            let total = &self.shared.indexed_entries;
+            total.set(total.get().saturating_sub(index.len()));
+        }
+    }
+
+    /// Finds `name` in a directory whose lock is held.
+    pub(crate) async fn find_entry(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Found>> {
+        if dir.index.borrow().is_none() {
+            self.index(dir).await?;
+        }
+        let hash = index::hash(name);
+        let mut nth = 0;
+        loop {
+            let place = {
+                let index = dir.index.borrow();
+                let Some(index) = index.as_ref() else { return Err(Errno::Again.into()) };
+                index.candidates(hash).nth(nth)
+            };
+            let Some(place) = place else { return Ok(None) };
+            let (buf, within) = self.dir_block(dir, place).await?;
+            let bytes = buf.read();
+            let entry = self.entry_at(dir, &bytes, within, place)?;
+            if entry.name == name {
+                return Ok(Some(Found { ino: u64::from(entry.ino), place }));
+            }
+            nth += 1;
+        }
+    }
+
+    fn entry_at<'b>(
+        &self,
+        dir: &Inode,
+        bytes: &'b [u8],
+        within: usize,
+        place: u64,
+    ) -> FsResult<Entry<'b>> {
+        // Up to the end of its chunk, so that the entry's length is checked against it.
+        let chunk_end = (within / CHUNK + 1) * CHUNK;
+        let rest = bytes.get(within..chunk_end.min(bytes.len())).unwrap_or(&[]);
+        match dir::first_entry(rest, self.limits().endian) {
+            Ok(entry) => Ok(entry),
+            Err(fault) => Err(Self::corrupt_entry(dir, place, fault)),
+        }
+    }
+
+    /// Where an entry for `name` would go. The directory's lock is held to write, and no such entry
+    /// is there.
+    pub(crate) async fn find_slot(&self, dir: &Inode, name: &[u8]) -> FsResult<Slot> {
+        self.index(dir).await?;
+        let need = dir::entry_size(name.len());
+        let chunk = dir.index.borrow_mut().as_mut().and_then(|i| i.chunk_with_room(need));
+        Ok(match chunk {
+            Some(chunk) => Slot { chunk: chunk * CHUNK_BYTES, grows: false },
+            None => Slot { chunk: dir.size(), grows: true },
+        })
+    }
+
+    /// Makes an entry in the slot found for it, growing the directory if need be, and stores the
+    /// directory's inode with new times. The directory's lock is held to write.
+    pub(crate) async fn add_entry(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Inode,
+        slot: &Slot,
+        name: &[u8],
+        child: u64,
+        file_type: FileType,
+    ) -> FsResult<()> {
+        let (buf, within) = if slot.grows {
+            let block = self.limits().block as u64;
+            let within = (slot.chunk % block) as usize;
+            let lbn = slot.chunk / block;
+            let buf = self.layout().make_block(op, dir, lbn, within + CHUNK, Fill::Keep).await?;
+            (buf, within)
+        } else {
+            self.dir_block(dir, slot.chunk).await?
+        };
+        let inode = self.layout().inode_block(child).await?;
+        let what = What::AddEntry { dir: dir.ino(), child, inode: &inode };
+        op.admit(&what).await.map_err(io_error)?;
+        let endian = self.limits().endian;
+        let kind = dir::type_of_mode(file_type.mode_bits());
+        let range = within..within + CHUNK;
+        let at = op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+            let chunk = &mut bytes[range.clone()];
+            if slot.grows {
+                dir::write_free_chunk(chunk, endian);
+            }
+            insert_in_chunk(chunk, endian, child as u32, kind, name)
+        });
+        {
+            let mut index = dir.index.borrow_mut();
+            let index = index.as_mut().expect("built by find_slot, under the same lock");
+            index.insert(index::hash(name), slot.chunk + at as u64);
+            let bytes = buf.read();
+            index.note_chunk(slot.chunk / CHUNK_BYTES, entries(&bytes[range], endian).flatten());
+        }
+        self.note_indexed(1);
+        let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { dir.size() };
+        self.directory_changed(op, dir, size).await
+    }
+
+    /// Stores a directory's inode after a change of its entries.
+    async fn directory_changed(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Inode,
+        size: u64,
+    ) -> FsResult<()> {
+        let now = self.now();
+        let old = dir.size();
+        let what = if size == old {
+            What::SetAttributes { ino: dir.ino() }
+        } else {
+            What::SetSize { ino: dir.ino(), old, new: size, directory: true }
+        };
+        self.update_inode(op, dir, what, |d| {
+            d.size = size;
+            crate::attributes::set_mtime(d, now);
+            crate::attributes::set_ctime(d, now);
+        })
+        .await
+    }
+
+    /// Takes an entry away, and stores the directory's inode with new times. The directory's lock is
+    /// held to write.
+    pub(crate) async fn remove_entry(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Inode,
+        name: &[u8],
+        found: Found,
+    ) -> FsResult<()> {
+        let (buf, within) = self.dir_block(dir, found.place).await?;
+        let what = What::RemoveEntry { dir: dir.ino(), child: found.ino };
+        op.admit(&what).await.map_err(io_error)?;
+        let start = within / CHUNK * CHUNK;
+        let range = start..start + CHUNK;
+        let endian = self.limits().endian;
+        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+            remove_from_chunk(&mut bytes[range.clone()], endian, within - start);
+        });
+        if let Some(index) = dir.index.borrow_mut().as_mut() {
+            index.remove(index::hash(name), found.place);
+            let bytes = buf.read();
+            index.note_chunk(found.place / CHUNK_BYTES, entries(&bytes[range], endian).flatten());
+            let total = &self.shared.indexed_entries;
+            total.set(total.get().saturating_sub(1));
+        }
+        self.directory_changed(op, dir, dir.size()).await
+    }
+
+    /// Makes an entry stand for another inode, and stores the directory's inode with new times.
+    pub(crate) async fn change_entry(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Inode,
+        found: Found,
+        child: u64,
+        file_type: FileType,
+    ) -> FsResult<()> {
+        let (buf, within) = self.dir_block(dir, found.place).await?;
+        let inode = self.layout().inode_block(child).await?;
+        let what =
+            What::ChangeEntry { dir: dir.ino(), old: found.ino, new: child, inode: &inode };
+        op.admit(&what).await.map_err(io_error)?;
+        let endian = self.limits().endian;
+        let number = within + dir::INO_OFFSET..within + dir::INO_OFFSET + 4;
+        let kind = within + dir::TYPE_OFFSET..within + dir::TYPE_OFFSET + 1;
+        op.apply(&buf, &[number, kind], what, |bytes| {
+            endian.put_u32(bytes, within + dir::INO_OFFSET, child as u32);
+            bytes[within + dir::TYPE_OFFSET] = dir::type_of_mode(file_type.mode_bits());
+        });
+        self.directory_changed(op, dir, dir.size()).await
+    }
+
+    /// Whether a directory has no entries but `.` and `..`. Its lock is held.
+    pub(crate) async fn is_empty(&self, dir: &Inode) -> FsResult<bool> {
+        let mut empty = true;
+        self.each_entry(dir, Cookie::START, &mut |entry| {
+            empty = entry.name == b"." || entry.name == b"..";
+            empty
+        })
+        .await?;
+        Ok(empty)
+    }
+
+    /// Calls `each` for the entries from `cookie` on, until it returns false. The lock is held.
+    pub(crate) async fn each_entry(
+        &self,
+        dir: &Inode,
+        cookie: Cookie,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> FsResult<()> {
+        // Entries may have been merged with what was at the cookie: start where entries must start.
+        let mut chunk = cookie.0 / CHUNK_BYTES * CHUNK_BYTES;
+        let size = dir.size();
+        while chunk < size {
+            let (buf, within) = self.dir_block(dir, chunk).await?;
+            let bytes = buf.read();
+            let end = (within + CHUNK).min(bytes.len());
+            for entry in entries(&bytes[within..end], self.limits().endian) {
+                let entry = entry
+                    .map_err(|e| Self::corrupt_entry(dir, chunk + e.at as u64, e.fault))?;
+                let place = chunk + entry.at as u64;
+                if entry.is_free() || place < cookie.0 {
+                    continue;
+                }
+                let go_on = each(DirEntry {
+                    ino: Ino(u64::from(entry.ino)),
+                    file_type: FileType::from_mode(u16::from(entry.kind) << 12),
+                    name: entry.name,
+                    next: Cookie(place + u64::from(entry.reclen).min(entry.needs() as u64)),
+                });
+                if !go_on {
+                    return Ok(());
+                }
+            }
+            chunk += CHUNK_BYTES;
+        }
+        Ok(())
+    }
+}
+
+/// Puts an entry into the first free piece of a chunk that is large enough; the byte it starts at.
+/// The index has said that there is one.
+fn insert_in_chunk(
+    chunk: &mut [u8],
+    endian: ordo_format::Endian,
+    ino: u32,
+    kind: u8,
+    name: &[u8],
+) -> usize {
+    let need = dir::entry_size(name.len());
+    let (at, used, reclen) = entries(chunk, endian)
+        .flatten()
+        .find(|e| e.spare() >= need)
+        .map(|e| (e.at, e.needs(), usize::from(e.reclen)))
+        .expect("the index knows a free piece in this chunk");
+    if used > 0 {
+        endian.put_u16(chunk, at + dir::RECLEN_OFFSET, used as u16);
+    }
+    let start = at + used;
+    dir::write_entry(&mut chunk[start..], endian, ino, (reclen - used) as u16, kind, name);
+    start
+}
+
+/// Frees the entry at byte `at` of a chunk: the entry before it takes its space, or it becomes free
+/// space where it is the first.
+fn remove_from_chunk(chunk: &mut [u8], endian: ordo_format::Endian, at: usize) {
+    let before = entries(chunk, endian).flatten().take_while(|e| e.at < at).last();
+    match before.map(|e| (e.at, e.reclen)) {
+        Some((prev, reclen)) => {
+            let freed = endian.get_u16(chunk, at + dir::RECLEN_OFFSET);
+            endian.put_u16(chunk, prev + dir::RECLEN_OFFSET, reclen + freed);
+        }
+        None => endian.put_u32(chunk, at + dir::INO_OFFSET, 0),
+    }
+}

@@ -1,0 +1,14 @@
+//! Device errors as a user of the file system sees them.
+
+use ordo_block::{BlockError, Fault};
+use ordo_vfs::{Errno, FsError};
+
+/// The error an operation returns when the device failed it.
+pub fn io_error(error: BlockError) -> FsError {
+    let errno = match error.fault {
+        Fault::Io(raw) => Errno::from_raw(raw).unwrap_or(Errno::Io),
+        Fault::ReadOnly => Errno::ReadOnly,
+        Fault::Misaligned | Fault::OutOfRange => Errno::Io,
+    };
+    FsError::with_detail(errno, error)
+}

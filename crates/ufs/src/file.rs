@@ -1,0 +1,264 @@
+//! Contents of files: reading with read-ahead, writing in clusters.
+
+use std::rc::Rc;
+
+use ordo_cache::BufKey;
+use ordo_ordering::{OpKind, What};
+use ordo_vfs::{Errno, FileType, FsResult, Ino, flags};
+
+use crate::attributes::{set_atime, set_ctime, set_mtime};
+use crate::inode::Inode;
+use crate::layout::{Fill, Layout};
+use crate::names::require;
+use crate::{LayoutOp, Ufs, io_error};
+
+/// Read-ahead keeps this many clusters under way beyond what is being read.
+const AHEAD_CLUSTERS: u64 = 3;
+
+impl<L: Layout> Ufs<L> {
+    /// A regular file, to read or write.
+    async fn regular(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+        let ip = self.inode_of(ino).await?;
+        match ip.file_type() {
+            FileType::Regular => Ok(ip),
+            FileType::Directory => Err(Errno::IsDir.into()),
+            _ => Err(Errno::Invalid.into()),
+        }
+    }
+
+    pub(crate) async fn read_file(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
+        let ip = self.regular(ino).await?;
+        let read = {
+            let _guard = ip.lock.read().await;
+            self.still_there(&ip)?;
+            self.read_at(&ip, offset, buf).await?
+        };
+        if self.shared.config.update_atime && !buf.is_empty() && !self.is_read_only() {
+            let _guard = ip.lock.write().await;
+            self.still_there(&ip)?;
+            let mut op = self.begin(OpKind::Attributes).await?;
+            let now = self.now();
+            let what = What::SetAttributes { ino: ip.ino() };
+            self.update_inode(&mut op, &ip, what, |d| set_atime(d, now)).await?;
+            op.end().await.map_err(io_error)?;
+        }
+        Ok(read)
+    }
+
+    /// Reads the contents of an inode whose lock is held.
+    pub(crate) async fn read_at(
+        &self,
+        ip: &Rc<Inode>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> FsResult<usize> {
+        let block = self.limits().block as u64;
+        let end = ip.size().min(offset.saturating_add(buf.len() as u64));
+        let mut at = offset;
+        while at < end {
+            let lbn = at / block;
+            let within = (at % block) as usize;
+            let n = ((block - at % block).min(end - at)) as usize;
+            let done = (at - offset) as usize;
+            let out = &mut buf[done..done + n];
+            let key = BufKey::file(ip.ino(), lbn.cast_signed());
+            let found = match self.cache().peek(key) {
+                Some(buf) => Some(buf),
+                None => {
+                    let sequential = lbn == ip.next_read.get() || lbn == 0;
+                    let wanted = if sequential { self.cluster() } else { (end - at) as usize };
+                    self.layout().read_block(ip, lbn, wanted.min(self.cluster())).await?
+                }
+            };
+            match found {
+                Some(buf) => {
+                    let bytes = buf.read();
+                    // What was never allocated of the last block reads as zero.
+                    let have = bytes.len().saturating_sub(within).min(n);
+                    out[..have].copy_from_slice(&bytes[within..within + have]);
+                    out[have..].fill(0);
+                }
+                None => out.fill(0),
+            }
+            self.cache().runtime().cpu().bytes(n);
+            at += n as u64;
+            self.read_ahead(ip, lbn);
+        }
+        Ok((end.max(offset) - offset) as usize)
+    }
+
+    fn cluster(&self) -> usize {
+        self.cache().config().cluster.max(self.limits().block)
+    }
+
+    /// Keeps reading ahead of a reader that goes from block to block.
+    fn read_ahead(&self, ip: &Rc<Inode>, lbn: u64) {
+        let sequential = lbn == ip.next_read.get();
+        ip.next_read.set(lbn + 1);
+        if !sequential || lbn == 0 {
+            if !sequential {
+                ip.ahead_until.set(lbn + 1);
+            }
+            return;
+        }
+        let blocks = (self.cluster() / self.limits().block) as u64;
+        let last = ip.size().div_ceil(self.limits().block as u64);
+        let goal = (lbn + 1 + AHEAD_CLUSTERS * blocks).min(last);
+        let from = ip.ahead_until.get().max(lbn + 1);
+        // A whole cluster at a time, but for the end of the file.
+        if from + blocks > goal && !(goal == last && from < last) {
+            return;
+        }
+        let to = (from + blocks).min(last);
+        ip.ahead_until.set(to);
+        let (fs, ip) = (self.clone(), ip.clone());
+        drop(self.cache().runtime().spawn("read-ahead", async move {
+            // Truncation waits for the lock, so nothing is read that is being freed. An error shows
+            // itself when the block is really read.
+            let _guard = ip.lock.read().await;
+            let mut at = from;
+            while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
+                let key = BufKey::file(ip.ino(), at.cast_signed());
+                if fs.cache().peek(key).is_none() {
+                    let _ = fs.layout().read_block(&ip, at, fs.cluster()).await;
+                }
+                at += 1;
+            }
+        }));
+    }
+
+    pub(crate) async fn write_file(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let ip = self.regular(ino).await?;
+        let _guard = ip.lock.write().await;
+        self.still_there(&ip)?;
+        let appends = offset == ip.size();
+        let file_flags = ip.dinode().flags;
+        let allowed =
+            !flags::immutable(file_flags) && (!flags::append_only(file_flags) || appends);
+        require(allowed, Errno::NotPermitted)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset.checked_add(data.len() as u64);
+        require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
+        let mut op = self.begin(OpKind::Write).await?;
+        if offset > ip.size() {
+            self.fill_gap(&mut op, &ip, offset).await?;
+        }
+        let (written, failure) = self.write_blocks(&mut op, &ip, offset, data).await;
+        if written > 0 {
+            let size = ip.size().max(offset + written as u64);
+            self.store_size(&mut op, &ip, size).await?;
+        }
+        op.end().await.map_err(io_error)?;
+        match failure {
+            Some(error) if written == 0 => Err(error),
+            _ => Ok(written),
+        }
+    }
+
+    /// Before writing beyond the end: the last block must be whole, and zero up to its end, since it
+    /// will lie inside of the file.
+    async fn fill_gap(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Rc<Inode>,
+        offset: u64,
+    ) -> FsResult<()> {
+        let block = self.limits().block as u64;
+        let size = ip.size();
+        let last = size.saturating_sub(1) / block;
+        if size == 0 || size.is_multiple_of(block) || last == offset / block {
+            return Ok(());
+        }
+        let buf = self.layout().make_block(op, ip, last, block as usize, Fill::Keep).await?;
+        buf.write(|bytes| bytes[(size % block) as usize..].fill(0));
+        self.cache().mark_dirty(&buf);
+        Ok(())
+    }
+
+    /// Writes block after block; how much was written, and what stopped it.
+    async fn write_blocks(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Rc<Inode>,
+        offset: u64,
+        data: &[u8],
+    ) -> (usize, Option<ordo_vfs::FsError>) {
+        let block = self.limits().block;
+        let mut written = 0;
+        while written < data.len() {
+            let at = offset + written as u64;
+            let lbn = at / block as u64;
+            let within = (at % block as u64) as usize;
+            let n = (block - within).min(data.len() - written);
+            let piece = &data[written..written + n];
+            let old_size = ip.size();
+            // What lies beyond the end of the file is not worth reading.
+            let covers = within == 0 && at + n as u64 >= old_size || n == block;
+            let fill = if covers { Fill::Overwritten } else { Fill::Keep };
+            let buf = match self.layout().make_block(op, ip, lbn, within + n, fill).await {
+                Ok(buf) => buf,
+                Err(error) => return (written, Some(error)),
+            };
+            buf.write(|bytes| {
+                bytes[within..within + n].copy_from_slice(piece);
+                let used = (old_size.saturating_sub(lbn * block as u64)).min(bytes.len() as u64);
+                let tail = (within + n).max(used as usize);
+                // A reused or enlarged block may hold an older file's bytes beyond the end.
+                bytes[tail..].fill(0);
+            });
+            self.cache().mark_dirty(&buf);
+            self.cache().runtime().cpu().bytes(n);
+            written += n;
+            if within + n == block {
+                if let Err(error) = self.block_written(op, ip, lbn).await {
+                    return (written, Some(error));
+                }
+            }
+        }
+        (written, None)
+    }
+
+    /// A block was written to its end: when it completes a cluster of blocks written one after
+    /// another, the cluster goes to the device without anybody waiting for it.
+    async fn block_written(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Rc<Inode>,
+        lbn: u64,
+    ) -> FsResult<()> {
+        let (mut first, next) = ip.writing.get();
+        if lbn != next {
+            first = lbn;
+        }
+        ip.writing.set((first, lbn + 1));
+        let count = lbn + 1 - first;
+        if count as usize * self.limits().block >= self.cluster() {
+            ip.writing.set((lbn + 1, lbn + 1));
+            self.layout().cluster_complete(op, ip, first, count).await?;
+        }
+        Ok(())
+    }
+
+    async fn store_size(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Inode,
+        size: u64,
+    ) -> FsResult<()> {
+        let now = self.now();
+        let what = What::SetSize { ino: ip.ino(), old: ip.size(), new: size, directory: false };
+        self.update_inode(op, ip, what, |d| {
+            d.size = size;
+            set_mtime(d, now);
+            set_ctime(d, now);
+        })
+        .await
+    }
+}

@@ -1,0 +1,318 @@
+//! Operations on names: look up, make, link, unlink, rmdir.
+//!
+//! Errors come in the order that `ordo_vfs::model` gives: arguments, kinds of the directories, `.` and
+//! `..`, the names, kinds of what they stand for, flags, limits.
+
+use std::rc::Rc;
+
+use ordo_format::ufs2::dir::{CHUNK, write_first_chunk};
+use ordo_ordering::{OpKind, What};
+use ordo_vfs::{Attr, Errno, FileType, FsError, FsResult, Ino, NewNode, Timestamp, flags, name};
+
+use crate::attributes::{set_atime, set_birthtime, set_ctime, set_mtime};
+use crate::dir::Found;
+use crate::inode::Inode;
+use crate::layout::{Fill, Layout};
+use crate::{LayoutOp, Ufs, io_error};
+
+/// A link count and the time it was changed, to go back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    links: u32,
+    changed: Timestamp,
+}
+
+impl Names {
+    pub(crate) fn of(ip: &Inode) -> Names {
+        let d = ip.dinode();
+        let changed = Timestamp { seconds: d.ctime, nanos: d.ctimensec.cast_unsigned() };
+        Names { links: u32::from(d.nlink.cast_unsigned()), changed }
+    }
+}
+
+/// The longest target of a symbolic link, in bytes: FreeBSD's path limit, less its NUL.
+const LINK_TARGET_MAX: usize = 1023;
+
+pub(crate) fn require(condition: bool, errno: Errno) -> FsResult<()> {
+    if condition { Ok(()) } else { Err(errno.into()) }
+}
+
+impl<L: Layout> Ufs<L> {
+    pub(crate) async fn look_up(&self, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        name::check(name)?;
+        let dp = self.directory(dir).await?;
+        let guard = dp.lock.read().await;
+        self.still_there(&dp)?;
+        let found = self.find_entry(&dp, name).await?.ok_or(Errno::NotFound)?;
+        let ip = self.child(&dp, found).await?;
+        drop(guard);
+        Ok(self.attr_of(&ip))
+    }
+
+    /// The inode an entry stands for. An entry for an inode that is not in use is damage.
+    pub(crate) async fn child(&self, dp: &Inode, found: Found) -> FsResult<Rc<Inode>> {
+        self.inode(found.ino).await.map_err(|e| match e.errno {
+            Errno::NotFound => FsError::corrupt(format_args!(
+                "directory inode {}, byte {}: the entry stands for inode {}, which is not in use; \
+                 run a check (fsck)",
+                dp.ino(),
+                found.place,
+                found.ino
+            )),
+            _ => e,
+        })
+    }
+
+    /// Checks that `name` can be added to a directory whose lock is held.
+    pub(crate) async fn may_add(&self, dp: &Inode, name: &[u8]) -> FsResult<()> {
+        self.still_named(dp)?;
+        require(!name::is_dot(name), Errno::Exists)?;
+        require(self.find_entry(dp, name).await?.is_none(), Errno::Exists)
+    }
+
+    /// Checks that a directory whose lock is held has not been removed.
+    pub(crate) fn still_named(&self, dp: &Inode) -> FsResult<()> {
+        self.still_there(dp)?;
+        require(dp.links() > 0, Errno::NotFound)
+    }
+
+    pub(crate) async fn make_node(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> FsResult<Attr> {
+        match new.file_type {
+            FileType::Whiteout => return Err(Errno::Invalid.into()),
+            FileType::Symlink => {
+                let sound = !new.target.is_empty() && !new.target.contains(&0);
+                require(sound, Errno::Invalid)?;
+                require(new.target.len() <= LINK_TARGET_MAX, Errno::NameTooLong)?;
+            }
+            _ => {}
+        }
+        name::check(name)?;
+        let dp = self.directory(dir).await?;
+        let _guard = dp.lock.write().await;
+        self.may_add(&dp, name).await?;
+        require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
+        let is_directory = new.file_type == FileType::Directory;
+        require(!is_directory || dp.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        let before = Names::of(&dp);
+        let mut op = self.begin(OpKind::Make).await?;
+        let slot = self.find_slot(&dp, name).await?;
+        let ip = self.make_inode(&mut op, &dp, new).await?;
+        let made = match self.fill_node(&mut op, &dp, &ip, new).await {
+            Ok(()) => self.add_entry(&mut op, &dp, &slot, name, ip.ino(), new.file_type).await,
+            Err(e) => Err(e),
+        };
+        if let Err(error) = made {
+            self.unmake(op, (&dp, before), &ip).await?;
+            return Err(error);
+        }
+        op.end().await.map_err(io_error)?;
+        Ok(self.attr_of(&ip))
+    }
+
+    /// Allocates an inode and gives it its first contents.
+    async fn make_inode(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dp: &Inode,
+        new: &NewNode<'_>,
+    ) -> FsResult<Rc<Inode>> {
+        let mode = new.file_type.mode_bits() | new.permissions & 0o7777;
+        let (ino, mut d) = self.layout().new_inode(op, dp, mode).await?;
+        let now = self.now();
+        d.mode = mode;
+        d.nlink = if new.file_type == FileType::Directory { 2 } else { 1 };
+        (d.uid, d.gid) = (new.uid, new.gid);
+        set_atime(&mut d, now);
+        set_mtime(&mut d, now);
+        set_ctime(&mut d, now);
+        set_birthtime(&mut d, now);
+        match new.file_type {
+            FileType::CharDevice | FileType::BlockDevice => d.db[0] = new.rdev.cast_signed(),
+            FileType::Symlink if new.target.len() < self.limits().short_link => {
+                d.set_short_link(new.target, self.limits().endian);
+                d.size = new.target.len() as u64;
+            }
+            _ => {}
+        }
+        let ip = self.table().insert(Inode::new(ino, d));
+        let block = self.layout().inode_block(ino).await?;
+        let what = What::InitInode { ino };
+        op.admit(&what).await.map_err(io_error)?;
+        self.layout().store_inode(op, &block, &ip, what);
+        Ok(ip)
+    }
+
+    /// What a new inode needs besides itself: a directory's first block and its parent's count, the
+    /// block of a long target.
+    async fn fill_node(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dp: &Inode,
+        ip: &Inode,
+        new: &NewNode<'_>,
+    ) -> FsResult<()> {
+        let mut chunk = [0; CHUNK];
+        let contents: &[u8] = match new.file_type {
+            FileType::Directory => {
+                let (own, parent) = (ip.ino() as u32, dp.ino() as u32);
+                write_first_chunk(&mut chunk, self.limits().endian, own, parent);
+                &chunk
+            }
+            FileType::Symlink if new.target.len() >= self.limits().short_link => new.target,
+            _ => return Ok(()),
+        };
+        let len = contents.len();
+        self.layout().make_block(op, ip, 0, len, Fill::With(contents)).await?;
+        let directory = new.file_type == FileType::Directory;
+        let what = What::SetSize { ino: ip.ino(), old: 0, new: len as u64, directory };
+        self.update_inode(op, ip, what, |d| d.size = len as u64).await?;
+        if directory {
+            self.set_links(op, dp, dp.links() + 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a node whose entry could not be made. The directory's lock is held.
+    async fn unmake(
+        &self,
+        mut op: LayoutOp<'_, L>,
+        (dp, before): (&Inode, Names),
+        ip: &Rc<Inode>,
+    ) -> FsResult<()> {
+        if self.writable().is_err() {
+            return Ok(());
+        }
+        self.restore_names(&mut op, dp, before).await?;
+        self.set_links(&mut op, ip, 0).await?;
+        op.end().await.map_err(io_error)?;
+        self.release(ip).await
+    }
+
+    /// Gives an inode back the link count it had; does nothing where it still has it.
+    pub(crate) async fn restore_names(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Inode,
+        before: Names,
+    ) -> FsResult<()> {
+        if ip.links() == before.links {
+            return Ok(());
+        }
+        let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: before.links };
+        self.update_inode(op, ip, what, |d| {
+            d.nlink = (before.links as u16).cast_signed();
+            set_ctime(d, before.changed);
+        })
+        .await
+    }
+
+    pub(crate) async fn add_link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        name::check(name)?;
+        let ip = self.inode_of(ino).await?;
+        let dp = self.directory(dir).await?;
+        let _dir_guard = dp.lock.write().await;
+        self.may_add(&dp, name).await?;
+        require(!ip.is_directory(), Errno::NotPermitted)?;
+        let _guard = ip.lock.write().await;
+        self.still_there(&ip)?;
+        require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
+        require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
+        require(ip.links() > 0, Errno::NotFound)?;
+        require(ip.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        let mut op = self.begin(OpKind::Link).await?;
+        let slot = self.find_slot(&dp, name).await?;
+        let before = Names::of(&ip);
+        self.set_links(&mut op, &ip, ip.links() + 1).await?;
+        let added =
+            self.add_entry(&mut op, &dp, &slot, name, ip.ino(), ip.file_type()).await;
+        if let Err(error) = added {
+            if self.writable().is_ok() {
+                self.restore_names(&mut op, &ip, before).await?;
+                op.end().await.map_err(io_error)?;
+            }
+            return Err(error);
+        }
+        op.end().await.map_err(io_error)?;
+        Ok(self.attr_of(&ip))
+    }
+
+    /// Whether the flags let the entry of `ip` in `dp` go.
+    pub(crate) fn may_remove(&self, dp: &Inode, ip: &Inode) -> FsResult<()> {
+        let fixed = flags::attributes_fixed(dp.dinode().flags)
+            || flags::names_fixed(ip.dinode().flags);
+        require(!fixed, Errno::NotPermitted)
+    }
+
+    pub(crate) async fn remove_name(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        name::check(name)?;
+        let dp = self.directory(dir).await?;
+        let dir_guard = dp.lock.write().await;
+        self.still_there(&dp)?;
+        require(!name::is_dot(name), Errno::IsDir)?;
+        let found = self.find_entry(&dp, name).await?.ok_or(Errno::NotFound)?;
+        let ip = self.child(&dp, found).await?;
+        require(!ip.is_directory(), Errno::IsDir)?;
+        let guard = ip.lock.write().await;
+        self.may_remove(&dp, &ip)?;
+        let mut op = self.begin(OpKind::Remove).await?;
+        self.remove_entry(&mut op, &dp, name, found).await?;
+        self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
+        op.end().await.map_err(io_error)?;
+        drop((guard, dir_guard));
+        if ip.links() == 0 { self.release(&ip).await } else { Ok(()) }
+    }
+
+    pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        name::check(name)?;
+        let dp = self.directory(dir).await?;
+        let dir_guard = dp.lock.write().await;
+        self.still_there(&dp)?;
+        require(!name::is_dot(name), Errno::Invalid)?;
+        let found = self.find_entry(&dp, name).await?.ok_or(Errno::NotFound)?;
+        let ip = self.child(&dp, found).await?;
+        require(ip.is_directory(), Errno::NotDir)?;
+        let guard = ip.lock.write().await;
+        self.may_remove(&dp, &ip)?;
+        require(self.is_empty(&ip).await?, Errno::NotEmpty)?;
+        let mut op = self.begin(OpKind::Remove).await?;
+        self.remove_entry(&mut op, &dp, name, found).await?;
+        self.set_links(&mut op, &dp, dp.links().saturating_sub(1)).await?;
+        self.set_links(&mut op, &ip, 0).await?;
+        op.end().await.map_err(io_error)?;
+        drop((guard, dir_guard));
+        self.release(&ip).await
+    }
+
+    pub(crate) async fn read_link(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        let ip = self.inode_of(ino).await?;
+        require(ip.file_type() == FileType::Symlink, Errno::Invalid)?;
+        let _guard = ip.lock.read().await;
+        self.still_there(&ip)?;
+        let size = ip.size();
+        if size < self.limits().short_link as u64 || ip.dinode().blocks == 0 {
+            let d = ip.dinode();
+            let len = usize::try_from(size).unwrap_or(usize::MAX);
+            let target = d.short_link(self.limits().endian);
+            return target.get(..len).map(<[u8]>::to_vec).ok_or_else(|| {
+                FsError::corrupt(format_args!(
+                    "inode {}: a link of {size} bytes without a block; run a check (fsck)",
+                    ip.ino()
+                ))
+            });
+        }
+        if size > self.limits().block as u64 {
+            return Err(FsError::corrupt(format_args!(
+                "inode {}: a symbolic link of {size} bytes; run a check (fsck)",
+                ip.ino()
+            )));
+        }
+        let mut target = vec![0; size as usize];
+        self.read_at(&ip, 0, &mut target).await?;
+        Ok(target)
+    }
+}

@@ -1,0 +1,59 @@
+//! Giving up names, and inodes that have none left.
+
+use std::rc::Rc;
+
+use ordo_ordering::{OpKind, What};
+use ordo_vfs::FsResult;
+
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::{LayoutOp, Ufs, io_error};
+
+impl<L: Layout> Ufs<L> {
+    /// Sets a link count, with the time of change.
+    pub(crate) async fn set_links(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Inode,
+        links: u32,
+    ) -> FsResult<()> {
+        let now = self.now();
+        let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: links };
+        self.update_inode(op, ip, what, |d| {
+            d.nlink = (links as u16).cast_signed();
+            crate::attributes::set_ctime(d, now);
+        })
+        .await
+    }
+
+    /// Frees an inode that has no names and that nobody has open; does nothing to any other. Takes
+    /// the inode's lock.
+    pub(crate) async fn release(&self, ip: &Rc<Inode>) -> FsResult<()> {
+        let _guard = ip.lock.write().await;
+        if ip.links() > 0 || ip.opens.get() > 0 || ip.gone.get() {
+            return Ok(());
+        }
+        let mut op = self.begin(OpKind::Free).await?;
+        self.free_contents(&mut op, ip).await?;
+        op.end().await.map_err(io_error)
+    }
+
+    /// Frees everything an inode has, then the inode.
+    async fn free_contents(&self, op: &mut LayoutOp<'_, L>, ip: &Rc<Inode>) -> FsResult<()> {
+        let layout = self.layout();
+        if ip.dinode().extsize > 0 || ip.dinode().extb != [0; 2] {
+            layout.write_attributes(op, ip, &[]).await?;
+        }
+        layout.truncate(op, ip, 0).await?;
+        self.forget_index(ip);
+        let was_directory = ip.is_directory();
+        let ino = ip.ino();
+        self.table().remove(ip);
+        let block = layout.inode_block(ino).await?;
+        let what = What::ClearInode { ino };
+        op.admit(&what).await.map_err(io_error)?;
+        ip.dinode_mut().mode = 0;
+        layout.store_inode(op, &block, ip, what);
+        layout.free_inode(op, ino, was_directory).await
+    }
+}

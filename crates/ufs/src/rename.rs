@@ -1,0 +1,294 @@
+//! Rename: replacing, exchanging, across directories, of directories.
+//!
+//! A rename that replaces nothing first counts the new name, makes it, and only then takes the old one
+//! away (rule 3 of soft-updates-2000, section 2): at no time is the last pointer to something live
+//! reset before the new one is set.
+
+use std::rc::Rc;
+
+use ordo_ordering::OpKind;
+use ordo_runtime::sync::WriteGuard;
+use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
+
+use crate::dir::Found;
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::names::{Names, require};
+use crate::{LayoutOp, Ufs, io_error};
+
+/// The deepest tree a walk to the root believes in: deeper is a loop on disk.
+const DEPTH_MAX: usize = 100_000;
+
+/// One end of a rename: a directory, a name in it, and what is there.
+struct End<'a> {
+    dir: &'a Rc<Inode>,
+    name: &'a [u8],
+    entry: Option<(Found, Rc<Inode>)>,
+}
+
+impl End<'_> {
+    fn inode(&self) -> Option<&Rc<Inode>> {
+        self.entry.as_ref().map(|(_, ip)| ip)
+    }
+}
+
+impl<L: Layout> Ufs<L> {
+    pub(crate) async fn rename_entry(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        name::check(from.1)?;
+        name::check(to.1)?;
+        let from_dir = self.directory(from.0).await?;
+        let to_dir = self.directory(to.0).await?;
+        let dots = name::is_dot(from.1) || name::is_dot(to.1);
+        require(!dots, Errno::Invalid)?;
+        let across = from_dir.ino() != to_dir.ino();
+        // Only moves across directories change the shape of the tree.
+        let _shape = if across { Some(self.shared.rename.write().await) } else { None };
+        let _dirs = self.lock_directories(&from_dir, &to_dir).await?;
+        self.still_named(&from_dir)?;
+        self.still_named(&to_dir)?;
+        let from = self.rename_end(&from_dir, from.1).await?;
+        let to = self.rename_end(&to_dir, to.1).await?;
+        let source = from.inode().ok_or(Errno::NotFound)?.clone();
+        match mode {
+            RenameMode::Exchange => require(to.entry.is_some(), Errno::NotFound)?,
+            RenameMode::NoReplace => require(to.entry.is_none(), Errno::Exists)?,
+            RenameMode::Replace => {}
+        }
+        if source.is_directory() && self.is_within(&to_dir, source.ino()).await? {
+            return Err(Errno::Invalid.into());
+        }
+        let target = to.inode().cloned();
+        if target.as_ref().is_some_and(|t| Rc::ptr_eq(t, &source)) {
+            return Ok(());
+        }
+        let guards = lock_pair(&source, target.as_ref()).await;
+        match (&target, mode) {
+            (Some(target), RenameMode::Exchange) => {
+                self.exchange(&from, &source, &to, target).await?;
+            }
+            _ => self.replace(&from, &source, &to).await?,
+        }
+        drop((guards, _dirs, _shape));
+        match target {
+            Some(target) if target.links() == 0 => self.release(&target).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn rename_end<'a>(&self, dir: &'a Rc<Inode>, name: &'a [u8]) -> FsResult<End<'a>> {
+        let entry = match self.find_entry(dir, name).await? {
+            Some(found) => Some((found, self.child(dir, found).await?)),
+            None => None,
+        };
+        Ok(End { dir, name, entry })
+    }
+
+    /// Locks two directories: an ancestor before its descendant, else the lower number first.
+    async fn lock_directories<'a>(
+        &self,
+        a: &'a Rc<Inode>,
+        b: &'a Rc<Inode>,
+    ) -> FsResult<(WriteGuard<'a>, Option<WriteGuard<'a>>)> {
+        if a.ino() == b.ino() {
+            return Ok((a.lock.write().await, None));
+        }
+        let a_first = if self.is_within(b, a.ino()).await? {
+            true
+        } else if self.is_within(a, b.ino()).await? {
+            false
+        } else {
+            a.ino() < b.ino()
+        };
+        let (first, second) = if a_first { (a, b) } else { (b, a) };
+        let first = first.lock.write().await;
+        Ok((first, Some(second.lock.write().await)))
+    }
+
+    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, or where
+    /// `ancestor` is locked, the answer stays true.
+    async fn is_within(&self, dir: &Rc<Inode>, ancestor: u64) -> FsResult<bool> {
+        let root = ordo_format::ufs2::ROOT_INO;
+        let mut at = dir.clone();
+        for _ in 0..DEPTH_MAX {
+            if at.ino() == ancestor {
+                return Ok(true);
+            }
+            if at.ino() == root {
+                return Ok(false);
+            }
+            // A directory that was removed meanwhile has no `..` any more, and no descendants.
+            let Some(up) = self.find_entry(&at, b"..").await? else { return Ok(false) };
+            at = self.child(&at, up).await?;
+        }
+        Err(FsError::corrupt(format_args!(
+            "directory inode {} does not lead to the root; run a check (fsck)",
+            dir.ino()
+        )))
+    }
+
+    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
+        let is_dir = source.is_directory();
+        let target = to.inode();
+        if let Some(target) = target {
+            match (is_dir, target.is_directory()) {
+                (true, false) => return Err(Errno::NotDir.into()),
+                (false, true) => return Err(Errno::IsDir.into()),
+                _ => self.may_remove(to.dir, target)?,
+            }
+        }
+        self.may_remove(from.dir, source)?;
+        require(!flags::immutable(to.dir.dinode().flags), Errno::NotPermitted)?;
+        let across = from.dir.ino() != to.dir.ino();
+        let adds_link = is_dir && across && target.is_none();
+        let full = to.dir.links() >= self.limits().links_max;
+        require(!adds_link || !full, Errno::TooManyLinks)?;
+        require(is_dir || source.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        if let Some(target) = target.filter(|_| is_dir) {
+            require(self.is_empty(target).await?, Errno::NotEmpty)?;
+        }
+        let mut op = self.begin(OpKind::Rename).await?;
+        let before = Names::of(source);
+        self.set_links(&mut op, source, source.links() + 1).await?;
+        if let Err(error) = self.set_name(&mut op, from, source, to).await {
+            if self.writable().is_ok() {
+                self.restore_names(&mut op, source, before).await?;
+                op.end().await.map_err(io_error)?;
+            }
+            return Err(error);
+        }
+        if is_dir && across {
+            self.hang_below(&mut op, source, from.dir, to.dir).await?;
+        }
+        self.take_old_name(&mut op, from, source).await?;
+        if let Some(target) = target {
+            if is_dir {
+                self.set_links(&mut op, to.dir, to.dir.links() - 1).await?;
+                self.set_links(&mut op, target, 0).await?;
+            } else {
+                self.set_links(&mut op, target, target.links().saturating_sub(1)).await?;
+            }
+        }
+        self.set_links(&mut op, source, source.links() - 1).await?;
+        op.end().await.map_err(io_error)
+    }
+
+    /// Makes the new name stand for the source.
+    async fn set_name(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        from: &End<'_>,
+        source: &Rc<Inode>,
+        to: &End<'_>,
+    ) -> FsResult<()> {
+        debug_assert!(from.entry.is_some());
+        let (ino, file_type) = (source.ino(), source.file_type());
+        match &to.entry {
+            Some((found, _)) => self.change_entry(op, to.dir, *found, ino, file_type).await,
+            None => {
+                let slot = self.find_slot(to.dir, to.name).await?;
+                self.add_entry(op, to.dir, &slot, to.name, ino, file_type).await
+            }
+        }
+    }
+
+    async fn take_old_name(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        from: &End<'_>,
+        source: &Rc<Inode>,
+    ) -> FsResult<()> {
+        let (found, _) = from.entry.as_ref().expect("looked up before");
+        debug_assert_eq!(found.ino, source.ino());
+        self.remove_entry(op, from.dir, from.name, *found).await
+    }
+
+    /// A directory goes from one parent to another: its `..`, and the counts of both.
+    async fn hang_below(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Rc<Inode>,
+        old_parent: &Inode,
+        new_parent: &Inode,
+    ) -> FsResult<()> {
+        self.set_links(op, new_parent, new_parent.links() + 1).await?;
+        let times = *dir.dinode();
+        let up = self.find_entry(dir, b"..").await?.ok_or_else(|| {
+            FsError::corrupt(format_args!(
+                "directory inode {} has no `..`; run a check (fsck)",
+                dir.ino()
+            ))
+        })?;
+        let file_type = ordo_vfs::FileType::Directory;
+        self.change_entry(op, dir, up, new_parent.ino(), file_type).await?;
+        // Moving a directory does not count as changing its contents.
+        let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
+        self.update_inode(op, dir, what, |d| {
+            (d.mtime, d.mtimensec) = (times.mtime, times.mtimensec);
+        })
+        .await?;
+        self.set_links(op, old_parent, old_parent.links() - 1).await
+    }
+
+    async fn exchange(
+        &self,
+        from: &End<'_>,
+        source: &Rc<Inode>,
+        to: &End<'_>,
+        target: &Rc<Inode>,
+    ) -> FsResult<()> {
+        if target.is_directory() && self.is_within(from.dir, target.ino()).await? {
+            return Err(Errno::Invalid.into());
+        }
+        self.may_remove(from.dir, source)?;
+        self.may_remove(to.dir, target)?;
+        let across = from.dir.ino() != to.dir.ino();
+        if across && source.is_directory() != target.is_directory() {
+            let gains = if source.is_directory() { to.dir } else { from.dir };
+            require(gains.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        }
+        let mut op = self.begin(OpKind::Rename).await?;
+        // Each is counted once more while both entries are in flux.
+        for ip in [source, target] {
+            self.set_links(&mut op, ip, ip.links() + 1).await?;
+        }
+        let ends = [(from, target), (to, source)];
+        for (end, ip) in ends {
+            let (found, _) = end.entry.as_ref().expect("looked up before");
+            self.change_entry(&mut op, end.dir, *found, ip.ino(), ip.file_type()).await?;
+        }
+        if across {
+            for (ip, old, new) in [(source, from.dir, to.dir), (target, to.dir, from.dir)] {
+                if ip.is_directory() {
+                    self.hang_below(&mut op, ip, old, new).await?;
+                }
+            }
+        }
+        for ip in [source, target] {
+            self.set_links(&mut op, ip, ip.links() - 1).await?;
+        }
+        op.end().await.map_err(io_error)
+    }
+}
+
+/// Locks what is renamed and what it replaces, the lower number first.
+async fn lock_pair<'a>(
+    source: &'a Rc<Inode>,
+    target: Option<&'a Rc<Inode>>,
+) -> (WriteGuard<'a>, Option<WriteGuard<'a>>) {
+    match target {
+        Some(target) if target.ino() < source.ino() => {
+            let first = target.lock.write().await;
+            (first, Some(source.lock.write().await))
+        }
+        Some(target) => {
+            let first = source.lock.write().await;
+            (first, Some(target.lock.write().await))
+        }
+        None => (source.lock.write().await, None),
+    }
+}

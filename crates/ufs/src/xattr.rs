@@ -1,0 +1,125 @@
+//! Extended attributes: get, set, list, remove, over the area the layout keeps.
+
+use ordo_format::ufs2::extattr;
+use ordo_ordering::{OpKind, What};
+use ordo_vfs::{Errno, FsError, FsResult, Ino, XattrMode, flags, name};
+
+use crate::attributes::set_ctime;
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::names::require;
+use crate::{Ufs, io_error};
+
+/// The prefixes of names, and the name space each stands for.
+const SPACES: [(&[u8], u8); 2] =
+    [(b"user.", extattr::NAMESPACE_USER), (b"system.", extattr::NAMESPACE_SYSTEM)];
+
+fn split(full: &[u8]) -> FsResult<(u8, &[u8])> {
+    let prefix = name::check_xattr(full)?;
+    let space = SPACES.iter().find(|(p, _)| *p == &full[..prefix]);
+    let (_, space) = space.ok_or(Errno::NotSupported)?;
+    Ok((*space, &full[prefix..]))
+}
+
+fn corrupt(ip: &Inode, error: impl std::fmt::Display) -> FsError {
+    FsError::corrupt(format_args!(
+        "extended attributes of inode {}: {error}; run a check (fsck)",
+        ip.ino()
+    ))
+}
+
+impl<L: Layout> Ufs<L> {
+    pub(crate) async fn get_xattr(&self, ino: Ino, full: &[u8]) -> FsResult<Vec<u8>> {
+        let (space, short) = split(full)?;
+        let ip = self.inode_of(ino).await?;
+        let _guard = ip.lock.read().await;
+        self.still_there(&ip)?;
+        let area = self.layout().read_attributes(&ip).await?;
+        for attribute in extattr::attributes(&area, self.limits().endian) {
+            let a = attribute.map_err(|e| corrupt(&ip, e))?;
+            if a.namespace == space && a.name == short {
+                return Ok(a.content.to_vec());
+            }
+        }
+        Err(Errno::NoAttribute.into())
+    }
+
+    pub(crate) async fn list_xattrs(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        let ip = self.inode_of(ino).await?;
+        let _guard = ip.lock.read().await;
+        self.still_there(&ip)?;
+        let area = self.layout().read_attributes(&ip).await?;
+        let mut names = Vec::new();
+        for attribute in extattr::attributes(&area, self.limits().endian) {
+            let a = attribute.map_err(|e| corrupt(&ip, e))?;
+            // Name spaces that have no prefix here are kept, but not shown.
+            if let Some((prefix, _)) = SPACES.iter().find(|(_, s)| *s == a.namespace) {
+                names.push([prefix, a.name].concat());
+            }
+        }
+        Ok(names)
+    }
+
+    pub(crate) async fn set_xattr(
+        &self,
+        ino: Ino,
+        full: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        let (space, short) = split(full)?;
+        self.edit_xattrs(ino, |there, endian, area| {
+            match mode {
+                XattrMode::Create => require(!there(space, short)?, Errno::Exists)?,
+                XattrMode::Replace => require(there(space, short)?, Errno::NoAttribute)?,
+                XattrMode::Set => {}
+            }
+            Ok(extattr::with_attribute(area, endian, space, short, Some(value)))
+        })
+        .await
+    }
+
+    pub(crate) async fn remove_xattr(&self, ino: Ino, full: &[u8]) -> FsResult<()> {
+        let (space, short) = split(full)?;
+        self.edit_xattrs(ino, |there, endian, area| {
+            require(there(space, short)?, Errno::NoAttribute)?;
+            Ok(extattr::with_attribute(area, endian, space, short, None))
+        })
+        .await
+    }
+
+    /// Replaces an inode's area by what `edit` makes of it.
+    async fn edit_xattrs(
+        &self,
+        ino: Ino,
+        edit: impl FnOnce(
+            &dyn Fn(u8, &[u8]) -> FsResult<bool>,
+            ordo_format::Endian,
+            &[u8],
+        ) -> FsResult<Result<Vec<u8>, extattr::ExtAttrError>>,
+    ) -> FsResult<()> {
+        let ip = self.inode_of(ino).await?;
+        let _guard = ip.lock.write().await;
+        self.still_there(&ip)?;
+        let area = self.layout().read_attributes(&ip).await?;
+        let endian = self.limits().endian;
+        let there = |space: u8, short: &[u8]| {
+            for attribute in extattr::attributes(&area, endian) {
+                let a = attribute.map_err(|e| corrupt(&ip, e))?;
+                if a.namespace == space && a.name == short {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        let new = edit(&there, endian, &area)?.map_err(|e| corrupt(&ip, e))?;
+        require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
+        require(new.len() <= self.limits().attributes_max, Errno::NoSpace)?;
+        let mut op = self.begin(OpKind::Attributes).await?;
+        self.layout().write_attributes(&mut op, &ip, &new).await?;
+        let now = self.now();
+        let what = What::SetAttributes { ino: ip.ino() };
+        self.update_inode(&mut op, &ip, what, |d| set_ctime(d, now)).await?;
+        op.end().await.map_err(io_error)
+    }
+}
