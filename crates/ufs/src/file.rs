@@ -26,12 +26,7 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    pub(crate) async fn read_file(
-        &self,
-        ino: Ino,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> FsResult<usize> {
+    pub(crate) async fn read_file(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
         let ip = self.regular(ino).await?;
         let read = {
             let _guard = ip.lock.read().await;
@@ -138,8 +133,7 @@ impl<L: Layout> Ufs<L> {
         self.still_there(&ip)?;
         let appends = offset == ip.size();
         let file_flags = ip.dinode().flags;
-        let allowed =
-            !flags::immutable(file_flags) && (!flags::append_only(file_flags) || appends);
+        let allowed = !flags::immutable(file_flags) && (!flags::append_only(file_flags) || appends);
         require(allowed, Errno::NotPermitted)?;
         if data.is_empty() {
             return Ok(0);
@@ -147,10 +141,14 @@ impl<L: Layout> Ufs<L> {
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
         let mut op = self.begin(OpKind::Write).await?;
-        if offset > ip.size() {
+        let before = ip.size();
+        if offset > before {
             self.fill_gap(&mut op, &ip, offset).await?;
         }
         let (written, failure) = self.write_blocks(&mut op, &ip, offset, data).await;
+        if written == 0 && ip.size() != before {
+            self.layout().truncate(&mut op, &ip, before).await?;
+        }
         if written > 0 {
             let size = ip.size().max(offset + written as u64);
             self.store_size(&mut op, &ip, size).await?;
@@ -173,13 +171,16 @@ impl<L: Layout> Ufs<L> {
         let block = self.limits().block as u64;
         let size = ip.size();
         let last = size.saturating_sub(1) / block;
-        if size == 0 || size.is_multiple_of(block) || last == offset / block {
+        if size.is_multiple_of(block) || last == offset / block {
             return Ok(());
         }
         let buf = self.layout().make_block(op, ip, last, block as usize, Fill::Keep).await?;
         buf.write(|bytes| bytes[(size % block) as usize..].fill(0));
         self.cache().mark_dirty(&buf);
-        Ok(())
+        // The size says how many fragments the last block has.
+        let whole = (last + 1) * block;
+        let what = What::SetSize { ino: ip.ino(), old: size, new: whole, directory: false };
+        self.update_inode(op, ip, what, |d| d.size = whole).await
     }
 
     /// Writes block after block; how much was written, and what stopped it.
@@ -216,10 +217,10 @@ impl<L: Layout> Ufs<L> {
             self.cache().mark_dirty(&buf);
             self.cache().runtime().cpu().bytes(n);
             written += n;
-            if within + n == block {
-                if let Err(error) = self.block_written(op, ip, lbn).await {
-                    return (written, Some(error));
-                }
+            if within + n == block
+                && let Err(error) = self.block_written(op, ip, lbn).await
+            {
+                return (written, Some(error));
             }
         }
         (written, None)
@@ -246,12 +247,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    async fn store_size(
-        &self,
-        op: &mut LayoutOp<'_, L>,
-        ip: &Inode,
-        size: u64,
-    ) -> FsResult<()> {
+    async fn store_size(&self, op: &mut LayoutOp<'_, L>, ip: &Inode, size: u64) -> FsResult<()> {
         let now = self.now();
         let what = What::SetSize { ino: ip.ino(), old: ip.size(), new: size, directory: false };
         self.update_inode(op, ip, what, |d| {

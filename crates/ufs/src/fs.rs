@@ -108,13 +108,7 @@ impl<L: Layout> FileSystem for Ufs<L> {
         self.get_xattr(ino, name).await
     }
 
-    async fn setxattr(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        mode: XattrMode,
-    ) -> FsResult<()> {
+    async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
         self.set_xattr(ino, name, value, mode).await
     }
 

@@ -9,8 +9,8 @@ use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_vfs::{FsResult, StatFs};
 
-use crate::inode::Inode;
 use crate::LayoutOp;
+use crate::inode::Inode;
 
 /// What a layout's files can be like. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +69,7 @@ pub trait Layout: Sized + 'static {
     async fn inode_block(&self, ino: u64) -> FsResult<BufRef>;
 
     /// Stores an inode in its block, as the change `what`.
-    fn store_inode(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        block: &BufRef,
-        ip: &Inode,
-        what: What<'_>,
-    );
+    fn store_inode(&self, op: &mut LayoutOp<'_, Self>, block: &BufRef, ip: &Inode, what: What<'_>);
 
     /// Finds a free inode for something of type and permissions `mode` in the directory `parent`,
     /// and marks it used. Returns its number, and its first contents but for what the caller sets.
@@ -126,12 +120,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// `NoSpace` where the last block has to be made; the device failed.
-    async fn truncate(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &Inode,
-        size: u64,
-    ) -> FsResult<()>;
+    async fn truncate(&self, op: &mut LayoutOp<'_, Self>, ip: &Inode, size: u64) -> FsResult<()>;
 
     /// A run of blocks that was just written one after another is complete: a chance to place them
     /// better, and to start writing them.

@@ -148,7 +148,9 @@ impl<L: Layout> Ufs<L> {
         if let Some(failure) = self.cache().failure() {
             return Err(FsError::with_detail(
                 Errno::ReadOnly,
-                format_args!("read-only since a write failed ({failure}); unmount, mend the device, check"),
+                format_args!(
+                    "read-only since a write failed ({failure}); unmount, mend the device, check"
+                ),
             ));
         }
         if self.shared.read_only.get() {

@@ -228,8 +228,7 @@ impl<L: Layout> Ufs<L> {
         let slot = self.find_slot(&dp, name).await?;
         let before = Names::of(&ip);
         self.set_links(&mut op, &ip, ip.links() + 1).await?;
-        let added =
-            self.add_entry(&mut op, &dp, &slot, name, ip.ino(), ip.file_type()).await;
+        let added = self.add_entry(&mut op, &dp, &slot, name, ip.ino(), ip.file_type()).await;
         if let Err(error) = added {
             if self.writable().is_ok() {
                 self.restore_names(&mut op, &ip, before).await?;
@@ -243,8 +242,8 @@ impl<L: Layout> Ufs<L> {
 
     /// Whether the flags let the entry of `ip` in `dp` go.
     pub(crate) fn may_remove(&self, dp: &Inode, ip: &Inode) -> FsResult<()> {
-        let fixed = flags::attributes_fixed(dp.dinode().flags)
-            || flags::names_fixed(ip.dinode().flags);
+        let fixed =
+            flags::attributes_fixed(dp.dinode().flags) || flags::names_fixed(ip.dinode().flags);
         require(!fixed, Errno::NotPermitted)
     }
 

@@ -216,7 +216,7 @@ impl<L: Layout> Ufs<L> {
         new_parent: &Inode,
     ) -> FsResult<()> {
         self.set_links(op, new_parent, new_parent.links() + 1).await?;
-        let times = *dir.dinode();
+        let times = dir.dinode().clone();
         let up = self.find_entry(dir, b"..").await?.ok_or_else(|| {
             FsError::corrupt(format_args!(
                 "directory inode {} has no `..`; run a check (fsck)",

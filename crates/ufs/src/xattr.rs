@@ -1,5 +1,6 @@
 //! Extended attributes: get, set, list, remove, over the area the layout keeps.
 
+use ordo_format::Endian;
 use ordo_format::ufs2::extattr;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Errno, FsError, FsResult, Ino, XattrMode, flags, name};
@@ -28,6 +29,30 @@ fn corrupt(ip: &Inode, error: impl std::fmt::Display) -> FsError {
     ))
 }
 
+/// The area with one attribute set to `value`, in its old place where it has one, or without it.
+fn with_attribute(
+    area: &[u8],
+    endian: Endian,
+    space: u8,
+    short: &[u8],
+    value: Option<&[u8]>,
+) -> Result<Vec<u8>, extattr::AttrError> {
+    let mut new = Vec::with_capacity(area.len() + 64);
+    let mut value = value;
+    for attribute in extattr::attrs(area, endian) {
+        let a = attribute?;
+        if a.namespace != space || a.name != short {
+            new.extend_from_slice(&area[a.at..a.at + a.length]);
+        } else if let Some(value) = value.take() {
+            extattr::append(&mut new, endian, space, short, value);
+        }
+    }
+    if let Some(value) = value {
+        extattr::append(&mut new, endian, space, short, value);
+    }
+    Ok(new)
+}
+
 impl<L: Layout> Ufs<L> {
     pub(crate) async fn get_xattr(&self, ino: Ino, full: &[u8]) -> FsResult<Vec<u8>> {
         let (space, short) = split(full)?;
@@ -35,7 +60,7 @@ impl<L: Layout> Ufs<L> {
         let _guard = ip.lock.read().await;
         self.still_there(&ip)?;
         let area = self.layout().read_attributes(&ip).await?;
-        for attribute in extattr::attributes(&area, self.limits().endian) {
+        for attribute in extattr::attrs(&area, self.limits().endian) {
             let a = attribute.map_err(|e| corrupt(&ip, e))?;
             if a.namespace == space && a.name == short {
                 return Ok(a.content.to_vec());
@@ -50,7 +75,7 @@ impl<L: Layout> Ufs<L> {
         self.still_there(&ip)?;
         let area = self.layout().read_attributes(&ip).await?;
         let mut names = Vec::new();
-        for attribute in extattr::attributes(&area, self.limits().endian) {
+        for attribute in extattr::attrs(&area, self.limits().endian) {
             let a = attribute.map_err(|e| corrupt(&ip, e))?;
             // Name spaces that have no prefix here are kept, but not shown.
             if let Some((prefix, _)) = SPACES.iter().find(|(_, s)| *s == a.namespace) {
@@ -74,7 +99,7 @@ impl<L: Layout> Ufs<L> {
                 XattrMode::Replace => require(there(space, short)?, Errno::NoAttribute)?,
                 XattrMode::Set => {}
             }
-            Ok(extattr::with_attribute(area, endian, space, short, Some(value)))
+            Ok(with_attribute(area, endian, space, short, Some(value)))
         })
         .await
     }
@@ -83,7 +108,7 @@ impl<L: Layout> Ufs<L> {
         let (space, short) = split(full)?;
         self.edit_xattrs(ino, |there, endian, area| {
             require(there(space, short)?, Errno::NoAttribute)?;
-            Ok(extattr::with_attribute(area, endian, space, short, None))
+            Ok(with_attribute(area, endian, space, short, None))
         })
         .await
     }
@@ -94,9 +119,9 @@ impl<L: Layout> Ufs<L> {
         ino: Ino,
         edit: impl FnOnce(
             &dyn Fn(u8, &[u8]) -> FsResult<bool>,
-            ordo_format::Endian,
+            Endian,
             &[u8],
-        ) -> FsResult<Result<Vec<u8>, extattr::ExtAttrError>>,
+        ) -> FsResult<Result<Vec<u8>, extattr::AttrError>>,
     ) -> FsResult<()> {
         let ip = self.inode_of(ino).await?;
         let _guard = ip.lock.write().await;
@@ -104,7 +129,7 @@ impl<L: Layout> Ufs<L> {
         let area = self.layout().read_attributes(&ip).await?;
         let endian = self.limits().endian;
         let there = |space: u8, short: &[u8]| {
-            for attribute in extattr::attributes(&area, endian) {
+            for attribute in extattr::attrs(&area, endian) {
                 let a = attribute.map_err(|e| corrupt(&ip, e))?;
                 if a.namespace == space && a.name == short {
                     return Ok(true);

@@ -69,11 +69,7 @@ impl DirIndex {
     }
 
     /// Notes the room in a chunk, given its entries.
-    pub(crate) fn note_chunk<'a>(
-        &mut self,
-        chunk: u64,
-        entries: impl Iterator<Item = Entry<'a>>,
-    ) {
+    pub(crate) fn note_chunk<'a>(&mut self, chunk: u64, entries: impl Iterator<Item = Entry<'a>>) {
         let largest = entries.map(|e| e.spare()).max().unwrap_or(0) / UNIT;
         let chunk = usize::try_from(chunk).expect("a directory's chunks fit in memory");
         if self.room.len() <= chunk {

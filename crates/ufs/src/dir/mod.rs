@@ -81,6 +81,10 @@ impl<L: Layout> Ufs<L> {
             }
             at += (end - within) as u64;
         }
+        if dir.index.borrow().is_some() {
+            // Another reader has built it meanwhile.
+            return Ok(());
+        }
         let count = index.len();
         *dir.index.borrow_mut() = Some(index);
         self.note_indexed(count);
@@ -285,8 +289,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
         let inode = self.layout().inode_block(child).await?;
-        let what =
-            What::ChangeEntry { dir: dir.ino(), old: found.ino, new: child, inode: &inode };
+        let what = What::ChangeEntry { dir: dir.ino(), old: found.ino, new: child, inode: &inode };
         op.admit(&what).await.map_err(io_error)?;
         let endian = self.limits().endian;
         let number = within + dir::INO_OFFSET..within + dir::INO_OFFSET + 4;
@@ -324,8 +327,8 @@ impl<L: Layout> Ufs<L> {
             let bytes = buf.read();
             let end = (within + CHUNK).min(bytes.len());
             for entry in entries(&bytes[within..end], self.limits().endian) {
-                let entry = entry
-                    .map_err(|e| Self::corrupt_entry(dir, chunk + e.at as u64, e.fault))?;
+                let entry =
+                    entry.map_err(|e| Self::corrupt_entry(dir, chunk + e.at as u64, e.fault))?;
                 let place = chunk + entry.at as u64;
                 if entry.is_free() || place < cookie.0 {
                     continue;
