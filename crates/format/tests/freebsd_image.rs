@@ -103,3 +103,19 @@ fn the_root_directory_and_the_attributes_are_listed() {
     }
     assert_eq!(most, 2297);
 }
+
+#[test]
+fn the_dump_shows_what_dumpfs_shows() {
+    use ordo_format::ufs2::dump;
+    let Some(image) = support::freebsd_image() else { return };
+    let (sb, endian) = Superblock::read(&image[65536..65536 + SBLOCK_SIZE], 65536).unwrap();
+    let text = dump::superblock(&sb, endian);
+    for part in ["19540119 (UFS2", "2024-08-04 15:39:59", "soft-updates check-hashes", "ncg 4"] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    let bytes = &image[sb.byte_of(sb.cg_header(3)) as usize..];
+    let group = Group::read(bytes, endian, &sb, 3).unwrap();
+    let text = dump::group(&sb, &group, bytes, endian);
+    assert!(text.contains("nbfree 24  ndir 1  nifree 255  nffree 7"), "{text}");
+    assert!(text.contains("inodes used: 0\n"), "{text}");
+}

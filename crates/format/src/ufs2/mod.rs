@@ -11,6 +11,7 @@
 pub mod bitmap;
 pub mod csum;
 pub mod dir;
+pub mod dump;
 pub mod extattr;
 pub mod group;
 pub mod inode;

@@ -1,0 +1,74 @@
+//! The tables of `docs/formats/ufs2.md` are the codecs' field lists, and the lists cover each structure
+//! without overlap. Catches an offset that was changed in one place only, and a field over another.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ordo_format::Field;
+use ordo_format::ufs2::csum::CsTotal;
+use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
+
+const STRUCTURES: [(&str, usize, &[Field]); 5] = [
+    ("Superblock", Superblock::SIZE, Superblock::FIELDS),
+    ("CsTotal", CsTotal::SIZE, CsTotal::FIELDS),
+    ("Csum", Csum::SIZE, Csum::FIELDS),
+    ("Group", Group::SIZE, Group::FIELDS),
+    ("Dinode", Dinode::SIZE, Dinode::FIELDS),
+];
+
+fn table(fields: &[Field]) -> String {
+    let mut text = String::from("| byte | bytes | field | type | |\n|---:|---:|---|---|---|\n");
+    for field in fields {
+        let Field { offset, bytes, name, type_name, doc } = field;
+        writeln!(text, "| {offset} | {bytes} | {name} | `{type_name}` | {doc} |").unwrap();
+    }
+    text
+}
+
+/// The document with every marked table replaced by the one that the codecs give.
+fn with_tables(document: &str) -> String {
+    let mut out = document.to_owned();
+    for (name, _, fields) in STRUCTURES {
+        let mark = format!("<!-- table: {name} -->\n");
+        let start = out.find(&mark).unwrap_or_else(|| panic!("no mark {mark}")) + mark.len();
+        let end = start + out[start..].find("<!-- end -->").expect("an end mark");
+        out.replace_range(start..end, &table(fields));
+    }
+    out
+}
+
+#[test]
+fn the_document_shows_the_codecs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/ufs2.md");
+    let document = std::fs::read_to_string(&path).unwrap();
+    let right = with_tables(&document);
+    if std::env::var_os("ORDO_BLESS").is_some() {
+        std::fs::write(&path, right).unwrap();
+    } else {
+        assert!(
+            document == right,
+            "docs/formats/ufs2.md is out of date: ORDO_BLESS=1 cargo test -p ordo-format --test tables"
+        );
+    }
+}
+
+#[test]
+fn fields_cover_each_structure_once() {
+    for (name, size, fields) in STRUCTURES {
+        let mut end = 0;
+        for field in fields {
+            assert_eq!(field.offset, end, "{name}.{}", field.name);
+            assert!(!field.doc.is_empty());
+            end += field.bytes;
+        }
+        assert_eq!(end, size, "{name}");
+    }
+}
+
+#[test]
+fn errors_name_bytes_that_exist() {
+    let error = SuperblockError::Place { value: 3 };
+    let field = Field::find(Superblock::FIELDS, error.field().unwrap()).unwrap();
+    assert_eq!(field.offset, error.byte());
+    assert!(error.to_string().contains("byte 1000: sblockloc is 3"), "{error}");
+}
