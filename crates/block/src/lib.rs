@@ -22,6 +22,7 @@
 //! ```
 
 mod error;
+pub mod model;
 pub mod ram;
 
 use std::rc::Rc;

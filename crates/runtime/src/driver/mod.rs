@@ -207,7 +207,7 @@ impl Completion {
 
 enum Carrier {
     Inline,
-    Ring(ring::Ring),
+    Ring(Box<ring::Ring>),
     Pool(pool::Pool),
 }
 
@@ -223,7 +223,7 @@ impl Driver {
             Backend::Inline => Carrier::Inline,
             Backend::Threads => Carrier::Pool(pool::Pool::new()),
             Backend::Auto => match ring::Ring::new() {
-                Ok(ring) => Carrier::Ring(ring),
+                Ok(ring) => Carrier::Ring(Box::new(ring)),
                 Err(_) => Carrier::Pool(pool::Pool::new()),
             },
         };

@@ -1,0 +1,283 @@
+//! The disks that can be chosen, and where their figures are from.
+//!
+//! Hard disks: capacity, speed, seek times and cache sizes are the makers' figures, or the papers'
+//! where they give them. Sectors per track are measured ones for the Cheetah; for the others they are
+//! chosen so that the outermost and innermost zones give the sustained rates in [`Sequential`], which
+//! are the makers' or, where a sheet gives only the rate at the head, estimated from it. Command
+//! overheads and switch times are estimates of the usual size for their time. Solid-state disks:
+//! latencies follow from the makers' rates at queue depth 1, the command time from those at depth 32
+//! and more; flush and FUA costs are typical of measurements, as no sheet gives them.
+//!
+//! A test holds every model to the figures that [`Expected`] lists.
+
+use super::spec::{HddSpec, NetworkSpec, SsdSpec, Zones};
+use super::{Kind, Model};
+
+/// Every model, in the order in which they are listed to a user.
+pub static ALL: &[Model] = &[
+    Model {
+        name: "cheetah",
+        description: "Seagate Cheetah 9LP ST39102, 9.1 GB, 10,025 rpm, SCSI (1998)",
+        kind: Kind::Hdd(CHEETAH_9LP),
+    },
+    Model {
+        name: "viking",
+        description: "Quantum Viking, 4.5 GB, 7,200 rpm, SCSI (1997)",
+        kind: Kind::Hdd(VIKING),
+    },
+    Model {
+        name: "ibm-9lzx",
+        description: "IBM Ultrastar 9LZX, 9.1 GB, 10,020 rpm, SCSI (1999)",
+        kind: Kind::Hdd(ULTRASTAR_9LZX),
+    },
+    Model {
+        name: "st34310a",
+        description: "Seagate ST-34310A, 4.3 GB, 5,400 rpm, ATA (1999)",
+        kind: Kind::Hdd(ST34310A),
+    },
+    Model {
+        name: "hdd-4tb",
+        description: "a 4 TB 7,200 rpm SATA disk of today, write cache on",
+        kind: Kind::Hdd(HDD_4TB),
+    },
+    Model {
+        name: "sata-ssd",
+        description: "a 1 TB SATA solid-state disk without power-loss protection",
+        kind: Kind::Ssd(SATA_SSD),
+    },
+    Model {
+        name: "nvme",
+        description: "a 1 TB NVMe solid-state disk (PCIe 4) without power-loss protection",
+        kind: Kind::Ssd(NVME),
+    },
+    Model {
+        name: "network-volume",
+        description: "a cloud's block volume: 3,000 requests a second, 125 MB/s, durable when acknowledged",
+        kind: Kind::Network(NETWORK_VOLUME),
+    },
+    Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram },
+];
+
+/// The disk of "Journaling versus Soft Updates" (2000), Table 3.
+///
+/// Zones, single-track and full-stroke seek and write settling as extracted from a ST39102LW by the
+/// DIXtrac tool, whose results come with the DiskSim simulator; average seek and speed from the product
+/// manual (Seagate 83329240). Switch times are set for 18.5 MB/s at the outside, as reviewers measured.
+pub const CHEETAH_9LP: HddSpec = HddSpec {
+    sectors: 17_783_240,
+    rpm: 10_025.0,
+    heads: 12,
+    zones: Zones::Measured(&[
+        (848, 254),
+        (797, 245),
+        (749, 238),
+        (704, 227),
+        (661, 217),
+        (622, 209),
+        (585, 201),
+        (550, 189),
+        (516, 181),
+        (486, 174),
+        (444, 167),
+    ]),
+    seek_single_ms: 0.83,
+    seek_average_ms: 5.4,
+    seek_full_ms: 10.63,
+    write_settle_ms: 0.46,
+    head_switch_ms: 1.0,
+    cylinder_switch_ms: 1.5,
+    overhead_us: 300.0,
+    overlaps_commands: false,
+    interface_mb_s: 40.0,
+    segments: 3,
+    segment_bytes: 287_232,
+    write_cache_bytes: 0,
+    queue_depth: 64,
+};
+
+/// The disk of "Soft Updates" (2000), section 4.1, which gives interface, speed and average seek.
+pub const VIKING: HddSpec = HddSpec {
+    sectors: 8_910_423,
+    rpm: 7_200.0,
+    heads: 8,
+    zones: Zones::Even(238, 140),
+    seek_single_ms: 1.2,
+    seek_average_ms: 8.0,
+    seek_full_ms: 16.0,
+    write_settle_ms: 1.0,
+    head_switch_ms: 1.2,
+    cylinder_switch_ms: 1.8,
+    overhead_us: 500.0,
+    overlaps_commands: false,
+    interface_mb_s: 20.0,
+    segments: 4,
+    segment_bytes: 128 << 10,
+    write_cache_bytes: 0,
+    queue_depth: 64,
+};
+
+/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2.
+pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
+    sectors: 17_916_240,
+    rpm: 10_020.0,
+    heads: 10,
+    zones: Zones::Even(312, 224),
+    seek_single_ms: 0.7,
+    seek_average_ms: 5.3,
+    seek_full_ms: 10.5,
+    write_settle_ms: 0.6,
+    head_switch_ms: 0.9,
+    cylinder_switch_ms: 1.3,
+    overhead_us: 250.0,
+    overlaps_commands: false,
+    interface_mb_s: 80.0,
+    segments: 8,
+    segment_bytes: 512 << 10,
+    write_cache_bytes: 0,
+    queue_depth: 64,
+};
+
+/// The first disk of "DualFS" (2007), section 5.
+pub const ST34310A: HddSpec = HddSpec {
+    sectors: 8_404_830,
+    rpm: 5_400.0,
+    heads: 2,
+    zones: Zones::Even(376, 226),
+    seek_single_ms: 1.5,
+    seek_average_ms: 9.0,
+    seek_full_ms: 18.0,
+    write_settle_ms: 1.0,
+    head_switch_ms: 1.6,
+    cylinder_switch_ms: 2.0,
+    overhead_us: 400.0,
+    overlaps_commands: false,
+    interface_mb_s: 33.0,
+    segments: 4,
+    segment_bytes: 128 << 10,
+    write_cache_bytes: 0,
+    queue_depth: 128,
+};
+
+/// Figures of the Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read, 9.5 to write, 215 MB/s
+/// sustained at the outside, 256 MB of cache, of which part holds writes.
+pub const HDD_4TB: HddSpec = HddSpec {
+    sectors: 7_814_037_168,
+    rpm: 7_200.0,
+    heads: 8,
+    zones: Zones::Even(3_880, 1_800),
+    seek_single_ms: 0.7,
+    seek_average_ms: 8.5,
+    seek_full_ms: 17.0,
+    write_settle_ms: 1.0,
+    head_switch_ms: 0.9,
+    cylinder_switch_ms: 1.2,
+    overhead_us: 100.0,
+    overlaps_commands: true,
+    interface_mb_s: 550.0,
+    segments: 32,
+    segment_bytes: 4 << 20,
+    write_cache_bytes: 64 << 20,
+    queue_depth: 32,
+};
+
+/// Figures of the Samsung 870 EVO 1 TB: 560 and 530 MB/s; 13,000 random 4 KB reads and 36,000 writes a
+/// second at depth 1, 98,000 and 88,000 at depth 32.
+pub const SATA_SSD: SsdSpec = SsdSpec {
+    bytes: 1_000_204_886_016,
+    channels: 16,
+    stripe_bytes: 16 << 10,
+    read_us: 59.4,
+    program_us: 900.0,
+    cached_write_us: 9.8,
+    flush_us: 1_000.0,
+    command_us: 10.2,
+    read_mb_s: 560.0,
+    write_mb_s: 530.0,
+    drain_mb_s: 530.0,
+    cache_bytes: 16 << 20,
+};
+
+/// Figures of the Samsung 980 PRO 1 TB: 7,000 and 5,000 MB/s; 22,000 random 4 KB reads and 60,000
+/// writes a second at depth 1, a million of either at great depth.
+pub const NVME: SsdSpec = SsdSpec {
+    bytes: 1_000_204_886_016,
+    channels: 64,
+    stripe_bytes: 16 << 10,
+    read_us: 43.8,
+    program_us: 400.0,
+    cached_write_us: 14.9,
+    flush_us: 500.0,
+    command_us: 1.0,
+    read_mb_s: 7_000.0,
+    write_mb_s: 5_000.0,
+    drain_mb_s: 5_000.0,
+    cache_bytes: 64 << 20,
+};
+
+/// The base performance of an Amazon EBS gp3 volume (3,000 requests of up to 256 KiB a second, 125 MB/s);
+/// the latency is a typical one, below the "single-digit milliseconds" that are promised.
+pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
+    bytes: 1 << 40,
+    read_us: 600.0,
+    write_us: 700.0,
+    iops: 3_000.0,
+    burst: 32.0,
+    io_unit_bytes: 256 << 10,
+    mb_s: 125.0,
+};
+
+/// The figures a hard disk's model is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// The model's name.
+    pub name: &'static str,
+    /// Mean seek of random reads, in milliseconds.
+    pub seek_average_ms: f64,
+    /// Mean wait for the platter, in milliseconds.
+    pub latency_ms: f64,
+    /// Sustained rates.
+    pub sequential: Sequential,
+}
+
+/// Sustained rates of sequential reads, in 10^6 bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sequential {
+    /// In the outermost zone.
+    pub outer: f64,
+    /// In the innermost zone.
+    pub inner: f64,
+}
+
+/// What the hard disks are held to.
+pub const EXPECTED: &[Expected] = &[
+    Expected {
+        name: "cheetah",
+        seek_average_ms: 5.4,
+        latency_ms: 2.99,
+        sequential: Sequential { outer: 18.5, inner: 12.2 },
+    },
+    Expected {
+        name: "viking",
+        seek_average_ms: 8.0,
+        latency_ms: 4.17,
+        sequential: Sequential { outer: 12.7, inner: 7.5 },
+    },
+    Expected {
+        name: "ibm-9lzx",
+        seek_average_ms: 5.3,
+        latency_ms: 2.99,
+        sequential: Sequential { outer: 23.0, inner: 16.5 },
+    },
+    Expected {
+        name: "st34310a",
+        seek_average_ms: 9.0,
+        latency_ms: 5.56,
+        sequential: Sequential { outer: 15.0, inner: 9.0 },
+    },
+    Expected {
+        name: "hdd-4tb",
+        seek_average_ms: 8.5,
+        latency_ms: 4.16,
+        sequential: Sequential { outer: 215.0, inner: 100.0 },
+    },
+];
