@@ -8,6 +8,7 @@
 //! |---|---|
 //! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it |
 //! | a pointer to a directory block or a block of pointers is set | that block's contents |
+//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free |
 //! | a directory's size grows | the block with the entry in the new space |
 //! | an entry is taken away | the other entry that a rename has made |
 //! | a link count falls, an inode is cleared | the directory block without the entry |
@@ -91,6 +92,7 @@ impl OrderingPolicy for SyncOrder {
             What::SetLinkCount { old, new, .. } if new < old => op.write(cache).await,
             What::SetSize { directory: true, .. }
             | What::RemoveEntry { .. }
+            | What::AllocateInode { .. }
             | What::ClearInode { .. }
             | What::FreeBlock { .. } => op.write(cache).await,
             _ => Ok(()),
@@ -100,7 +102,8 @@ impl OrderingPolicy for SyncOrder {
     fn record(&self, op: &mut Pending, change: &Change<'_>) {
         let ordered = match change.what {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
-            What::ClearPointers { .. } => true,
+            What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
+            What::SetPointer { to: PointerTo::Attributes, old, .. } => old.1 > 0,
             What::SetLinkCount { old, new, .. } => new > old,
             What::SetSize { directory, .. } => directory,
             _ => false,

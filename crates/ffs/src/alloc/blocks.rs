@@ -1,0 +1,287 @@
+//! Blocks and fragments.
+
+use ordo_block::BlockDevice;
+use ordo_format::ufs2::Group;
+use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
+use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
+use ordo_ordering::{OrderingPolicy, What};
+use ordo_ufs::{Inode, io_error};
+use ordo_vfs::{Errno, FsError, FsResult};
+
+use super::group_order;
+use crate::books::Books;
+use crate::{DIRECT, Ffs, FfsOp};
+
+/// A run of fragments that was chosen in a group.
+struct Choice {
+    /// The first, counted in the group.
+    first: u32,
+    /// Whether it starts a whole free block.
+    block: bool,
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// Where a file's block would best go: after the one before it, or, for a first block and after
+    /// every `maxbpg` blocks, in a new place. An address; only a wish.
+    pub(crate) fn preference(&self, ip: &Inode, lbn: u64, previous: Option<u64>) -> u64 {
+        let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
+        if let Some(previous) = previous
+            && !lbn.is_multiple_of(per_group)
+        {
+            return previous + u64::from(self.frag());
+        }
+        let own = self.sb.ino_group(ip.ino());
+        if lbn < DIRECT + self.sb.addresses_per_block() {
+            return self.sb.cg_data(own);
+        }
+        // A large file moves on to a group with more free blocks than most.
+        let start = match previous {
+            Some(previous) => self.sb.frag_group(previous) + 1,
+            None => own.wrapping_add((lbn / per_group) as u32),
+        };
+        let books = self.books.borrow();
+        let average = books.total.nbfree / i64::from(self.sb.ncg);
+        let cg = (0..self.sb.ncg)
+            .map(|i| (u64::from(start) + u64::from(i)) % u64::from(self.sb.ncg))
+            .find(|cg| i64::from(books.groups[*cg as usize].nbfree) >= average);
+        cg.map_or(0, |cg| self.sb.cg_data(cg as u32))
+    }
+
+    /// Whether `frags` more fragments may be used without touching the reserve.
+    fn may_use(&self, frags: u32) -> bool {
+        let books = self.books.borrow();
+        let free = books.free_frags(&self.sb);
+        let kept = if self.use_reserve { 0 } else { Books::reserve(&self.sb) };
+        free >= kept + u64::from(frags)
+    }
+
+    /// Marks `frags` fragments, of one block, used; their address.
+    pub(crate) async fn allocate(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        wish: u64,
+        frags: u32,
+    ) -> FsResult<u64> {
+        let no_space = || FsError::with_detail(Errno::NoSpace, "no free blocks");
+        if !self.may_use(frags) {
+            return Err(no_space());
+        }
+        let wish = if self.sb.has_frags(wish, 1) { wish } else { 0 };
+        let start = if wish == 0 { self.sb.ino_group(ip.ino()) } else { self.sb.frag_group(wish) };
+        for cg in group_order(start, self.sb.ncg) {
+            if !self.group_has(cg, frags) {
+                continue;
+            }
+            let within = (cg == start && wish != 0).then(|| self.sb.frag_in_group(wish));
+            if let Some(address) = self.allocate_in(op, cg, within, frags).await? {
+                return Ok(address);
+            }
+        }
+        Err(no_space())
+    }
+
+    /// Whether the summary says that a group may have room.
+    fn group_has(&self, cg: u32, frags: u32) -> bool {
+        let counts = &self.books.borrow().groups[cg as usize];
+        counts.nbfree > 0 || (frags < self.frag() && counts.nffree >= frags.cast_signed())
+    }
+
+    async fn allocate_in(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        cg: u32,
+        wish: Option<u32>,
+        frags: u32,
+    ) -> FsResult<Option<u64>> {
+        let buf = self.group(cg).await?;
+        let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
+        let address = self.sb.cg_base(cg) + u64::from(choice.first);
+        if self.sb.is_own(address, frags.into()) {
+            return Err(self.group_corrupt(cg, "metadata is marked as free"));
+        }
+        let what = What::AllocateBlock { address, frags };
+        op.admit(&what).await.map_err(io_error)?;
+        // Waiting may have let others in: choose again on what is there now.
+        let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
+        let address = self.sb.cg_base(cg) + u64::from(choice.first);
+        let what = What::AllocateBlock { address, frags };
+        let map = self.map_bytes(&buf.read(), choice.first);
+        let changed = self.edit_group(op, &buf, map, what, |group| {
+            if choice.block && frags == self.frag() {
+                group.header.rotor = choice.first;
+            } else {
+                group.header.frotor = choice.first;
+            }
+            group.change_frags(choice.first, frags, false)
+        });
+        changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;
+        Ok(Some(address))
+    }
+
+    /// The byte of the fragment bitmap that holds a block, as a range in the group's bytes.
+    fn map_bytes(&self, bytes: &[u8], first: u32) -> std::ops::Range<usize> {
+        let header = Group::decode(bytes, self.endian);
+        let start = header.freeoff as usize + (first / 8) as usize;
+        start..start + 1
+    }
+
+    /// Chooses fragments in a group; nothing is changed.
+    fn choose(
+        &self,
+        cg: u32,
+        bytes: &[u8],
+        wish: Option<u32>,
+        frags: u32,
+    ) -> FsResult<Option<Choice>> {
+        let header = Group::decode(bytes, self.endian);
+        let layout = header.layout(&self.sb);
+        let map = &bytes[layout.frags];
+        let frag = self.frag();
+        let blocks = header.ndblk / frag;
+        if frags < frag {
+            // The smallest run that will do, so that larger ones stay whole.
+            let size = (frags..frag).find(|n| header.frsum[*n as usize] > 0);
+            if let Some(size) = size {
+                let from = wish.unwrap_or(header.frotor) / frag;
+                let found = find_run(map, from, header.ndblk, frag, size);
+                return match found {
+                    Some(first) => Ok(Some(Choice { first, block: false })),
+                    None => Err(self.group_corrupt(
+                        cg,
+                        format_args!("no run of {size} free fragments where frsum counts one"),
+                    )),
+                };
+            }
+        }
+        if header.cs.nbfree <= 0 {
+            return Ok(None);
+        }
+        let from = wish.unwrap_or(header.rotor) / frag;
+        match find_block(map, from, blocks, frag) {
+            Some(blk) => Ok(Some(Choice { first: blk * frag, block: true })),
+            None => Err(self.group_corrupt(cg, "no free block where nbfree counts one")),
+        }
+    }
+
+    /// Marks fragments free. Whatever was in memory of them has been forgotten.
+    pub(crate) async fn free(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        address: u64,
+        frags: u32,
+    ) -> FsResult<()> {
+        if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
+            return Err(FsError::corrupt(format_args!(
+                "fragment {address} is to be freed, but is not a file's; run a check (fsck)"
+            )));
+        }
+        let cg = self.sb.frag_group(address);
+        let first = self.sb.frag_in_group(address);
+        let buf = self.group(cg).await?;
+        let what = What::FreeBlock { address, frags };
+        op.admit(&what).await.map_err(io_error)?;
+        let map = self.map_bytes(&buf.read(), first);
+        let changed =
+            self.edit_group(op, &buf, map, what, |group| group.change_frags(first, frags, true));
+        changed.map_err(|_| {
+            self.group_corrupt(cg, format_args!("fragment {address} is freed, but free already"))
+        })
+    }
+
+    /// Takes the fragments that follow `address` so that the run grows from `old` to `new` where it
+    /// is. False where they are not free.
+    pub(crate) async fn extend(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        address: u64,
+        old: u32,
+        new: u32,
+    ) -> FsResult<bool> {
+        let frag = self.frag();
+        let first = self.sb.frag_in_group(address);
+        if first % frag + new > frag || !self.may_use(new - old) {
+            return Ok(false);
+        }
+        let cg = self.sb.frag_group(address);
+        let buf = self.group(cg).await?;
+        let what = What::AllocateBlock { address: address + u64::from(old), frags: new - old };
+        op.admit(&what).await.map_err(io_error)?;
+        let map = self.map_bytes(&buf.read(), first);
+        let run = first + old..first + new;
+        let free = {
+            let bytes = buf.read();
+            let header = Group::decode(&bytes, self.endian);
+            let map = &bytes[header.layout(&self.sb).frags];
+            run.end <= header.ndblk && next_clear(map, run.start, run.end).is_none()
+        };
+        if !free {
+            return Ok(false);
+        }
+        let changed = self.edit_group(op, &buf, map, what, |group| {
+            group.change_frags(run.start, new - old, false)
+        });
+        changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;
+        Ok(true)
+    }
+
+    /// How many fragments to ask for when a run of fragments has to move: what is needed, or, while
+    /// free space is whole, a block, whose rest is given back so that the run can grow there.
+    pub(crate) fn fragments_to_ask(&self, needed: u32) -> u32 {
+        let mut books = self.books.borrow_mut();
+        let broken = books.total.nffree.max(0).cast_unsigned();
+        let size = self.sb.dsize.max(0).cast_unsigned();
+        let minfree = self.sb.minfree.max(0).cast_unsigned() as u64;
+        if books.optim == OPT_TIME {
+            if broken >= size * minfree.saturating_sub(2) / 100 && minfree >= 2 {
+                books.optim = OPT_SPACE;
+            }
+            self.frag()
+        } else {
+            if minfree >= 5 && broken <= size * minfree / 200 {
+                books.optim = OPT_TIME;
+            }
+            needed
+        }
+    }
+}
+
+/// The first wholly free block from `from` on, round to before it.
+fn find_block(map: &[u8], from: u32, blocks: u32, frag: u32) -> Option<u32> {
+    let from = if from < blocks { from } else { 0 };
+    search_block(map, from, blocks, frag).or_else(|| search_block(map, 0, from, frag))
+}
+
+fn search_block(map: &[u8], from: u32, to: u32, frag: u32) -> Option<u32> {
+    let mut blk = from;
+    while blk < to {
+        // Skips what is in use at the speed of the bitmap's bytes.
+        blk = next_set(map, blk * frag, to * frag)? / frag;
+        if block_is_free(map, blk, frag) {
+            return Some(blk);
+        }
+        blk += 1;
+    }
+    None
+}
+
+/// The first run of exactly `size` free fragments from block `from` on, round to before it.
+fn find_run(map: &[u8], from: u32, frags: u32, frag: u32, size: u32) -> Option<u32> {
+    let blocks = frags.div_ceil(frag);
+    let from = if from < blocks { from } else { 0 };
+    let search = |from: u32, to: u32| {
+        let mut blk = from;
+        while blk < to {
+            blk = next_set(map, blk * frag, (to * frag).min(map.len() as u32 * 8))? / frag;
+            let bits = block_bits(map, blk, frag);
+            if !block_is_free(map, blk, frag)
+                && let Some(at) = find_exact_run(bits, frag, size)
+            {
+                return Some(blk * frag + at);
+            }
+            blk += 1;
+        }
+        None
+    };
+    search(from, blocks).or_else(|| search(0, from))
+}

@@ -1,0 +1,204 @@
+//! Inodes: files near their directory, directories spread over the groups.
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Class};
+use ordo_format::ufs2::bitmap::next_clear;
+use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
+use ordo_ordering::{OrderingPolicy, What};
+use ordo_ufs::{Inode, io_error};
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
+
+use super::group_order;
+use crate::{Ffs, FfsOp};
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// Finds a free inode and marks it used; its number.
+    pub(crate) async fn allocate_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        parent: &Inode,
+        mode: u16,
+    ) -> FsResult<u64> {
+        let is_directory = FileType::from_mode(mode) == Some(FileType::Directory);
+        let start = if is_directory {
+            self.directory_group(parent)
+        } else {
+            self.sb.ino_group(parent.ino())
+        };
+        for cg in group_order(start, self.sb.ncg) {
+            if self.books.borrow().groups[cg as usize].nifree <= 0 {
+                continue;
+            }
+            if let Some(ino) = self.allocate_inode_in(op, cg, is_directory).await? {
+                let mut books = self.books.borrow_mut();
+                let row = &mut books.directories_in_a_row[cg as usize];
+                *row = if is_directory { row.saturating_add(1) } else { row.saturating_sub(1) };
+                return Ok(ino);
+            }
+        }
+        Err(FsError::with_detail(Errno::NoSpace, "no free inodes"))
+    }
+
+    async fn allocate_inode_in(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        cg: u32,
+        is_directory: bool,
+    ) -> FsResult<Option<u64>> {
+        let buf = self.group(cg).await?;
+        let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+        self.initialise_inodes(op, cg, &buf, index).await?;
+        let ino = self.sb.cg_first_inode(cg) + u64::from(index);
+        op.admit(&What::AllocateInode { ino }).await.map_err(io_error)?;
+        // Waiting may have let others in: choose again, among those initialised by now.
+        let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+        let header = Group::decode(&buf.read(), self.endian);
+        if index >= header.initediblk {
+            return Err(Errno::Again.into());
+        }
+        let ino = self.sb.cg_first_inode(cg) + u64::from(index);
+        let at = header.iusedoff as usize + (index / 8) as usize;
+        let what = What::AllocateInode { ino };
+        let changed = self.edit_group(op, &buf, at..at + 1, what, |group| {
+            group.change_inode(index, false, is_directory)
+        });
+        changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;
+        Ok(Some(ino))
+    }
+
+    /// The next free inode of a group, by its number in the group.
+    fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<u32>> {
+        let bytes = buf.read();
+        let header = Group::decode(&bytes, self.endian);
+        if header.cs.nifree <= 0 {
+            return Ok(None);
+        }
+        let map = &bytes[header.layout(&self.sb).inodes];
+        let found = next_clear(map, header.irotor, self.sb.ipg)
+            .or_else(|| next_clear(map, 0, header.irotor));
+        // Inodes 0 and 1 are never used, and marked so.
+        let reserved = found.is_some_and(|i| cg == 0 && u64::from(i) < ROOT_INO);
+        match found {
+            Some(index) if !reserved => Ok(Some(index)),
+            _ => Err(self.group_corrupt(cg, "no free inode where nifree counts one")),
+        }
+    }
+
+    /// Makes sure that the block of inodes around `index` holds inodes: a group's inode blocks are
+    /// filled with free inodes only when they are first needed. One more block than asked is kept
+    /// ready, so that whoever counts the blocks of a crashed image finds nothing half made.
+    async fn initialise_inodes(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        cg: u32,
+        group: &BufRef,
+        index: u32,
+    ) -> FsResult<()> {
+        loop {
+            let header = Group::decode(&group.read(), self.endian);
+            let ready = header.initediblk;
+            if index + self.sb.inopb < ready || ready >= self.sb.ipg {
+                return Ok(());
+            }
+            let first = self.sb.cg_first_inode(cg) + u64::from(ready);
+            let (address, _) = self.sb.inode_block(first);
+            let byte = self.sb.byte_of(address);
+            let (key, len) = (BufKey::device(byte), self.sb.block_size());
+            let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
+            let what = What::InitInodeBlock { first };
+            op.admit(&what).await.map_err(io_error)?;
+            if Group::decode(&group.read(), self.endian).initediblk != ready {
+                continue;
+            }
+            op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
+                bytes.fill(0);
+                for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
+                    let mut d = Dinode::zeroed();
+                    d.generation = self.new_generation();
+                    d.encode(inode, self.endian);
+                }
+            });
+            let count = self.sb.inopb.min(self.sb.ipg - ready);
+            let ino = first;
+            op.admit(&What::AllocateInode { ino }).await.map_err(io_error)?;
+            self.edit_group(op, group, 0..0, What::AllocateInode { ino }, |group| {
+                group.header.initediblk = (ready + count).max(group.header.initediblk);
+            });
+        }
+    }
+
+    pub(crate) fn new_generation(&self) -> u32 {
+        (self.cache.runtime().random_u64() as u32).max(1)
+    }
+
+    /// Marks an inode free.
+    pub(crate) async fn release_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ino: u64,
+        is_directory: bool,
+    ) -> FsResult<()> {
+        let cg = self.sb.ino_group(ino);
+        let index = (ino - self.sb.cg_first_inode(cg)) as u32;
+        let buf = self.group(cg).await?;
+        let what = What::ReleaseInode { ino };
+        op.admit(&what).await.map_err(io_error)?;
+        let at = Group::decode(&buf.read(), self.endian).iusedoff as usize + (index / 8) as usize;
+        let changed = self.edit_group(op, &buf, at..at + 1, what, |group| {
+            group.change_inode(index, true, is_directory)
+        });
+        changed.map_err(|_| {
+            self.group_corrupt(cg, format_args!("inode {ino} is freed, but free already"))
+        })
+    }
+
+    /// The group for a new directory: those below the root are spread at random over groups with more
+    /// room than most; others go near their parent unless that is crowded.
+    fn directory_group(&self, parent: &Inode) -> u32 {
+        let sb = &self.sb;
+        let books = self.books.borrow();
+        let ncg = i64::from(sb.ncg);
+        let average = |total: i64| total / ncg;
+        let (inodes, blocks, directories) =
+            (average(books.total.nifree), average(books.total.nbfree), average(books.total.ndir));
+        let around = |start: u32| {
+            (0..sb.ncg).map(move |i| ((u64::from(start) + u64::from(i)) % ncg as u64) as u32)
+        };
+        let own = sb.ino_group(parent.ino());
+        let roomy = |cg: &u32| {
+            let g = &books.groups[*cg as usize];
+            i64::from(g.nifree) >= inodes && i64::from(g.nbfree) >= blocks
+        };
+        if parent.ino() == ROOT_INO {
+            let start = self.cache.runtime().random_below(u64::from(sb.ncg)) as u32;
+            // Of those with room, one with the fewest directories.
+            let best = around(start).filter(roomy).min_by_key(|cg| books.groups[*cg as usize].ndir);
+            return best.unwrap_or(own);
+        }
+        let most_directories = (directories + i64::from(sb.ipg) / 16).min(i64::from(sb.ipg));
+        let row_max = self.directories_in_a_row_max(directories, blocks);
+        let fits = |cg: &u32| {
+            let g = &books.groups[*cg as usize];
+            i64::from(g.ndir) < most_directories
+                && i64::from(g.nifree) >= inodes - inodes / 4
+                && i64::from(g.nbfree) >= blocks - blocks / 4
+                && i64::from(books.directories_in_a_row[*cg as usize]) < row_max
+        };
+        let enough_inodes = |cg: &u32| i64::from(books.groups[*cg as usize].nifree) >= inodes;
+        around(own).find(fits).or_else(|| around(own).find(enough_inodes)).unwrap_or(own)
+    }
+
+    /// How many directories a group takes in a row before the files that are expected in them would
+    /// no longer fit.
+    fn directories_in_a_row_max(&self, directories: i64, free_blocks: i64) -> i64 {
+        let sb = &self.sb;
+        let expected = i64::from(sb.avgfilesize) * i64::from(sb.avgfpdir);
+        let group = i64::from(sb.fsize) * i64::from(sb.fpg);
+        let used = group - free_blocks * i64::from(sb.bsize);
+        let current = if directories > 0 { used / directories } else { 0 };
+        let size = expected.max(current).max(1);
+        let by_space = (free_blocks * i64::from(sb.bsize) / size).min(255);
+        let per_directory = i64::from(sb.avgfpdir).max(1);
+        by_space.min(i64::from(sb.ipg) / per_directory).max(1)
+    }
+}

@@ -1,0 +1,141 @@
+//! The extended-attribute area: at most two blocks that hang from the inode.
+//!
+//! A changed area is written to new blocks, which replace the old ones in one store of the inode.
+
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, Class};
+use ordo_ordering::{OrderingPolicy, PointerTo, What};
+use ordo_ufs::{Inode, io_error};
+use ordo_vfs::{Errno, FsError, FsResult};
+
+use crate::{Ffs, FfsOp};
+
+/// What the cache calls the n-th block of the area.
+fn key(ip: &Inode, n: usize) -> BufKey {
+    BufKey::file(ip.ino(), -1 - n as i64)
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// The blocks of an area of `len` bytes: address and fragments of each.
+    fn area_blocks(&self, ip: &Inode) -> FsResult<Vec<(u64, u32)>> {
+        let d = ip.dinode();
+        let (len, bsize) = (d.extsize as usize, self.sb.block_size());
+        if len > 2 * bsize {
+            return Err(FsError::corrupt(format_args!(
+                "inode {}: {len} bytes of extended attributes; run a check (fsck)",
+                ip.ino()
+            )));
+        }
+        let pieces = (0..len.div_ceil(bsize)).map(|n| {
+            let bytes = (len - n * bsize).min(bsize);
+            let frags = self.sb.frags_for(bytes as u64) as u32;
+            let address = self.check_address(ip, -1 - n as i64, d.extb[n], frags)?;
+            Ok((address, frags))
+        });
+        pieces.collect()
+    }
+
+    pub(crate) async fn read_area(&self, ip: &Inode) -> FsResult<Rc<[u8]>> {
+        let blocks = self.area_blocks(ip)?;
+        let len = ip.dinode().extsize as usize;
+        let mut area = Vec::with_capacity(len);
+        for (n, (address, frags)) in blocks.into_iter().enumerate() {
+            let (byte, size) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
+            let buf = self.cache.get(key(ip, n), byte, size, Class::Metadata).await;
+            area.extend_from_slice(&buf.map_err(io_error)?.read());
+        }
+        area.truncate(len);
+        Ok(area.into())
+    }
+
+    pub(crate) async fn write_area(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        area: &[u8],
+    ) -> FsResult<()> {
+        let old = self.area_blocks(ip)?;
+        let bsize = self.sb.block_size();
+        if area.len() > 2 * bsize {
+            return Err(Errno::NoSpace.into());
+        }
+        let pieces: Vec<&[u8]> = area.chunks(bsize).collect();
+        let mut new: Vec<(u64, u32)> = Vec::with_capacity(2);
+        for piece in &pieces {
+            let frags = self.sb.frags_for(piece.len() as u64) as u32;
+            let wish = self.preference(ip, 0, None);
+            match self.allocate(op, ip, wish, frags).await {
+                Ok(address) => new.push((address, frags)),
+                Err(error) => {
+                    for (address, frags) in new {
+                        self.free(op, address, frags).await?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        for n in 0..old.len() {
+            self.cache.forget(key(ip, n)).await;
+        }
+        let mut buffers = Vec::with_capacity(2);
+        for (n, (piece, (address, frags))) in pieces.iter().zip(&new).enumerate() {
+            let (byte, len) = (self.sb.byte_of(*address), *frags as usize * self.sb.frag_size());
+            let buf = self.cache.get_new(key(ip, n), Some(byte), len, Class::Metadata).await;
+            buf.write(|bytes| bytes[..piece.len()].copy_from_slice(piece));
+            self.cache.mark_dirty(&buf);
+            buffers.push(buf);
+        }
+        self.hang_area(op, ip, area.len(), &old, &new, &buffers).await?;
+        for (address, frags) in old {
+            self.free(op, address, frags).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores the inode with the new blocks instead of the old ones.
+    async fn hang_area(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        len: usize,
+        old: &[(u64, u32)],
+        new: &[(u64, u32)],
+        buffers: &[ordo_cache::BufRef],
+    ) -> FsResult<()> {
+        let inode = self.inode_buffer(ip.ino()).await?;
+        let frags = |blocks: &[(u64, u32)]| blocks.iter().map(|(_, frags)| frags).sum::<u32>();
+        let set = |ip: &Inode| {
+            let mut d = ip.dinode_mut();
+            d.extb = [0; 2];
+            for (pointer, (address, _)) in d.extb.iter_mut().zip(new) {
+                *pointer = address.cast_signed();
+            }
+            d.extsize = len as u32;
+            d.blocks =
+                (d.blocks + self.sectors(frags(new))).saturating_sub(self.sectors(frags(old)));
+        };
+        let whats: Vec<What<'_>> = buffers
+            .iter()
+            .enumerate()
+            .map(|(n, init)| What::SetPointer {
+                ino: ip.ino(),
+                block: -1 - n as i64,
+                old: old.get(n).copied().unwrap_or((0, 0)),
+                new: new[n],
+                to: PointerTo::Attributes,
+                init,
+            })
+            .chain((new.len() < old.len()).then_some(What::ClearPointers { ino: ip.ino() }))
+            .collect();
+        for what in &whats {
+            op.admit(what).await.map_err(io_error)?;
+        }
+        set(ip);
+        for what in whats {
+            self.put_inode(op, &inode, ip, what);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! What is free in each group, in memory, and the superblock that says it on disk.
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Class};
+use ordo_format::ufs2::csum::CsTotal;
+use ordo_format::ufs2::{Csum, Superblock};
+use ordo_ordering::{Op, OpKind, OrderingPolicy, What};
+use ordo_ufs::io_error;
+use ordo_vfs::FsResult;
+
+use crate::Ffs;
+
+/// Counts per group and in all, and what changes in the superblock.
+pub(crate) struct Books {
+    /// Per group, as in the summary area.
+    pub groups: Vec<Csum>,
+    /// The sum of `groups`.
+    pub total: CsTotal,
+    /// Directories made in a group without files in between: keeps trees from crowding one group.
+    pub directories_in_a_row: Vec<u8>,
+    /// Whether blocks are placed for time or, as free space breaks up, for space.
+    pub optim: i32,
+    /// Whether anything here is not on disk.
+    pub dirty: bool,
+}
+
+impl Books {
+    pub(crate) fn new(sb: &Superblock, groups: Vec<Csum>) -> Books {
+        let mut total = CsTotal::zeroed();
+        groups.iter().for_each(|group| total.add(group));
+        let directories_in_a_row = vec![0; groups.len()];
+        Books { groups, total, directories_in_a_row, optim: sb.optim, dirty: false }
+    }
+
+    /// A group's counts have changed from `old` to `new`.
+    pub(crate) fn changed(&mut self, cg: u32, old: Csum, new: Csum) {
+        let mine = &mut self.groups[cg as usize];
+        let delta = |new: i32, old: i32| new.wrapping_sub(old);
+        let change = Csum {
+            ndir: delta(new.ndir, old.ndir),
+            nbfree: delta(new.nbfree, old.nbfree),
+            nifree: delta(new.nifree, old.nifree),
+            nffree: delta(new.nffree, old.nffree),
+        };
+        mine.ndir = mine.ndir.saturating_add(change.ndir);
+        mine.nbfree = mine.nbfree.saturating_add(change.nbfree);
+        mine.nifree = mine.nifree.saturating_add(change.nifree);
+        mine.nffree = mine.nffree.saturating_add(change.nffree);
+        self.total.add(&change);
+        self.dirty = true;
+    }
+
+    /// Free fragments in all.
+    pub(crate) fn free_frags(&self, sb: &Superblock) -> u64 {
+        let blocks = self.total.nbfree.max(0).cast_unsigned();
+        sb.blocks_to_frags(blocks) + self.total.nffree.max(0).cast_unsigned()
+    }
+
+    /// Fragments that are kept free.
+    pub(crate) fn reserve(sb: &Superblock) -> u64 {
+        sb.dsize.max(0).cast_unsigned() * sb.minfree.max(0).cast_unsigned() as u64 / 100
+    }
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// The buffer of the superblock.
+    pub(crate) async fn superblock_block(&self) -> FsResult<BufRef> {
+        let len = (self.sb.sbsize as usize).next_multiple_of(512);
+        let key = BufKey::device(self.sb_at);
+        self.cache.get(key, self.sb_at, len, Class::Metadata).await.map_err(io_error)
+    }
+
+    /// Brings the superblock and the summary area in the cache up to date. `clean` is the flag that
+    /// says whether the image can be used without a check.
+    pub(crate) async fn store_books(&self, clean: bool) -> FsResult<()> {
+        let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
+        self.store_summary(&mut op).await?;
+        let buf = self.superblock_block().await?;
+        op.admit(&What::Summary).await.map_err(io_error)?;
+        let (seconds, _) = self.cache.runtime().wall_time();
+        let range = 0..Superblock::SIZE;
+        op.apply(&buf, std::slice::from_ref(&range), What::Summary, |bytes| {
+            let mut sb = Superblock::decode(bytes, self.endian);
+            let books = self.books.borrow();
+            sb.cstotal = books.total.clone();
+            sb.optim = books.optim;
+            sb.time = seconds;
+            sb.clean = i8::from(clean);
+            sb.fmod = 0;
+            sb.encode(bytes, self.endian);
+        });
+        self.books.borrow_mut().dirty = false;
+        op.end().await.map_err(io_error)
+    }
+
+    /// Copies the counts of all groups into the summary area's buffers.
+    async fn store_summary(&self, op: &mut crate::FfsOp<'_, D, P>) -> FsResult<()> {
+        let count = self.books.borrow().groups.len();
+        let per_block = self.bsize() as usize / Csum::SIZE;
+        let mut first = 0;
+        while first < count {
+            let buf = self.summary_block(first / per_block).await?;
+            let n = per_block.min(count - first).min(buf.len() / Csum::SIZE);
+            op.admit(&What::Summary).await.map_err(io_error)?;
+            let mut fresh = vec![0; n * Csum::SIZE];
+            for (i, group) in self.books.borrow().groups[first..first + n].iter().enumerate() {
+                group.encode(&mut fresh[i * Csum::SIZE..], self.endian);
+            }
+            if buf.read()[..fresh.len()] != fresh[..] {
+                let range = 0..fresh.len();
+                op.apply(&buf, std::slice::from_ref(&range), What::Summary, |bytes| {
+                    bytes[..fresh.len()].copy_from_slice(&fresh);
+                });
+            }
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// The buffer of the n-th block of the summary area.
+    pub(crate) async fn summary_block(&self, n: usize) -> FsResult<BufRef> {
+        summary_block(&self.cache, &self.sb, n).await
+    }
+}
+
+/// The buffer of the n-th block of the summary area; the last one is as long as there is summary.
+pub(crate) async fn summary_block<D: BlockDevice, P: OrderingPolicy>(
+    cache: &ordo_cache::Cache<D, P>,
+    sb: &Superblock,
+    n: usize,
+) -> FsResult<BufRef> {
+    let (bsize, fsize) = (sb.block_size(), sb.frag_size());
+    let left = (sb.cssize as usize).saturating_sub(n * bsize);
+    let len = left.min(bsize).next_multiple_of(fsize);
+    let at = sb.byte_of(sb.csaddr.cast_unsigned()) + (n * bsize) as u64;
+    cache.get(BufKey::device(at), at, len, Class::Metadata).await.map_err(io_error)
+}

@@ -1,0 +1,162 @@
+//! One cylinder group: its header and bitmaps in the cache, and every change of them.
+
+use std::ops::Range;
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Class};
+use ordo_format::Endian;
+use ordo_format::ufs2::bitmap::{
+    block_bits, block_mask, clear, cluster_account, frag_sum, is_set, set,
+};
+use ordo_format::ufs2::group::GroupLayout;
+use ordo_format::ufs2::{Group, Superblock};
+use ordo_ordering::{OrderingPolicy, What};
+use ordo_ufs::io_error;
+use ordo_vfs::{FsError, FsResult};
+
+use crate::{Ffs, FfsOp};
+
+/// A group being changed: the decoded header, stored when the change is done, and the bitmaps.
+pub(crate) struct GroupEdit<'a> {
+    pub header: Group,
+    pub bytes: &'a mut [u8],
+    pub layout: GroupLayout,
+    endian: Endian,
+    frag: u32,
+}
+
+/// Fragments were to be freed that are free, or to be used that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongState;
+
+impl GroupEdit<'_> {
+    /// Marks `count` fragments from `first` (in the group, inside one block) free or used, with every
+    /// count that follows from it.
+    pub(crate) fn change_frags(
+        &mut self,
+        first: u32,
+        count: u32,
+        free: bool,
+    ) -> Result<(), WrongState> {
+        let map = self.layout.frags.clone();
+        let blk = first / self.frag;
+        let whole = block_mask(self.frag);
+        let before = block_bits(&self.bytes[map.clone()], blk, self.frag);
+        for bit in first..first + count {
+            let map = &mut self.bytes[map.clone()];
+            if is_set(map, bit) == free {
+                // Nothing has been counted yet: put back what was changed.
+                (first..bit).for_each(|b| if free { clear(map, b) } else { set(map, b) });
+                return Err(WrongState);
+            }
+            if free {
+                set(map, bit);
+            } else {
+                clear(map, bit);
+            }
+        }
+        let after = block_bits(&self.bytes[map], blk, self.frag);
+        frag_sum(before, self.frag, &mut self.header.frsum, -1);
+        frag_sum(after, self.frag, &mut self.header.frsum, 1);
+        let loose = |bits: u8| if bits == whole { 0 } else { bits.count_ones() as i32 };
+        let cs = &mut self.header.cs;
+        cs.nffree += loose(after) - loose(before);
+        if (before == whole) != (after == whole) {
+            cs.nbfree += if after == whole { 1 } else { -1 };
+            let freed = after == whole;
+            cluster_account(self.bytes, self.endian, &self.layout, blk, freed);
+        }
+        Ok(())
+    }
+
+    /// Marks an inode (by its number in the group) free or used.
+    pub(crate) fn change_inode(
+        &mut self,
+        index: u32,
+        free: bool,
+        is_directory: bool,
+    ) -> Result<(), WrongState> {
+        let map = &mut self.bytes[self.layout.inodes.clone()];
+        if is_set(map, index) != free {
+            return Err(WrongState);
+        }
+        let by = if free { 1 } else { -1 };
+        if free {
+            clear(map, index);
+            self.header.irotor = self.header.irotor.min(index);
+        } else {
+            set(map, index);
+            self.header.irotor = index;
+        }
+        self.header.cs.nifree += by;
+        if is_directory {
+            self.header.cs.ndir -= by;
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// The buffer of a group's header and bitmaps, checked when it was read.
+    pub(crate) async fn group(&self, cg: u32) -> FsResult<BufRef> {
+        let at = self.sb.byte_of(self.sb.cg_header(cg));
+        let len = (self.sb.cgsize as usize).next_multiple_of(512);
+        let key = BufKey::device(at);
+        let buf = self.cache.get(key, at, len, Class::Metadata).await.map_err(io_error)?;
+        if !buf.is_verified() {
+            Group::read(&buf.read(), self.endian, &self.sb, cg).map_err(|e| {
+                FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
+            })?;
+            buf.set_verified();
+        }
+        Ok(buf)
+    }
+
+    /// Changes a group as the change `what`: `edit` works on the header and the bitmaps, of which it
+    /// changes nothing outside of `maps` (byte ranges in the group) and the cluster maps.
+    pub(crate) fn edit_group<R>(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        buf: &BufRef,
+        map: Range<usize>,
+        what: What<'_>,
+        edit: impl FnOnce(&mut GroupEdit<'_>) -> R,
+    ) -> R {
+        let header = Group::decode(&buf.read(), self.endian);
+        let layout = header.layout(&self.sb);
+        let clusters = layout.cluster_sum.start..layout.clusters.end;
+        let ranges = [0..Group::SIZE, map, clusters];
+        let (seconds, _) = self.cache.runtime().wall_time();
+        op.apply(buf, &ranges, what, |bytes| {
+            let (cg, old) = (header.cgx, header.cs);
+            let frag = self.frag();
+            let mut group = GroupEdit { header, bytes, layout, endian: self.endian, frag };
+            let out = edit(&mut group);
+            group.header.time = seconds;
+            let GroupEdit { header, bytes, .. } = group;
+            header.encode(bytes, self.endian);
+            self.books.borrow_mut().changed(cg, old, header.cs);
+            out
+        })
+    }
+
+    /// The error for a group whose bitmaps contradict its counts or a file's pointers.
+    pub(crate) fn group_corrupt(&self, cg: u32, what: impl std::fmt::Display) -> FsError {
+        FsError::corrupt(format_args!(
+            "cylinder group {cg} (block at byte {}): {what}; run a check (fsck)",
+            self.sb.byte_of(self.sb.cg_header(cg))
+        ))
+    }
+}
+
+/// Finishes a block's image before it is written: the check-hashes that are over a whole block.
+pub(crate) fn seal(sb: &Superblock, sb_at: u64, endian: Endian, byte: u64, image: &mut [u8]) {
+    if byte == sb_at {
+        sb.seal(image, endian);
+        return;
+    }
+    let frag = byte >> sb.fshift;
+    if sb.byte_of(frag) == byte && frag == sb.cg_header(sb.frag_group(frag)) {
+        Group::seal(image, endian, sb);
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Layout`] for [`Ffs`], and inodes in their blocks.
+
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Cache, Class};
+use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
+use ordo_format::ufs2::superblock::CK_INODE;
+use ordo_format::ufs2::{Dinode, ROOT_INO};
+use ordo_ordering::{OrderingPolicy, What};
+use ordo_ufs::{Fill, Inode, Layout, LayoutOp, Limits, io_error};
+use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
+
+use crate::books::Books;
+use crate::{Ffs, FfsOp};
+
+/// The most names an inode can have: FreeBSD's UFS limit.
+const LINKS_MAX: u32 = 65_500;
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    /// The block that holds an inode.
+    pub(crate) async fn inode_buffer(&self, ino: u64) -> FsResult<BufRef> {
+        let (address, _) = self.sb.inode_block(ino);
+        let byte = self.sb.byte_of(address);
+        let (key, len) = (BufKey::device(byte), self.sb.block_size());
+        self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
+    }
+
+    /// Stores an inode in its block, with its check-hash.
+    pub(crate) fn put_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        block: &BufRef,
+        ip: &Inode,
+        what: What<'_>,
+    ) {
+        let (_, at) = self.sb.inode_block(ip.ino());
+        let range = at..at + Dinode::SIZE;
+        let hashed = self.sb.keeps_hash(CK_INODE);
+        op.apply(block, std::slice::from_ref(&range), what, |bytes| {
+            let bytes = &mut bytes[range.clone()];
+            ip.dinode().encode(bytes, self.endian);
+            if hashed {
+                Dinode::seal(bytes, self.endian);
+            }
+        });
+        self.cache.runtime().cpu().touch();
+    }
+
+    /// Stores an inode as the change `what`.
+    pub(crate) async fn store(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        what: What<'_>,
+    ) -> FsResult<()> {
+        let buf = self.inode_buffer(ip.ino()).await?;
+        op.admit(&what).await.map_err(io_error)?;
+        self.put_inode(op, &buf, ip, what);
+        Ok(())
+    }
+
+    async fn read_dinode(&self, ino: u64) -> FsResult<Dinode> {
+        let buf = self.inode_buffer(ino).await?;
+        let (_, at) = self.sb.inode_block(ino);
+        let bytes = buf.read();
+        let raw = &bytes[at..at + Dinode::SIZE];
+        let dinode = Dinode::decode(raw, self.endian);
+        if self.sb.keeps_hash(CK_INODE) {
+            Dinode::verify_hash(raw, self.endian).map_err(|e| {
+                FsError::corrupt(format_args!("inode {ino}: {e}; run a check (fsck)"))
+            })?;
+        }
+        Ok(dinode)
+    }
+
+    /// Whether a group's inode block with this inode was ever filled.
+    async fn is_initialised(&self, ino: u64) -> FsResult<bool> {
+        let cg = self.sb.ino_group(ino);
+        let buf = self.group(cg).await?;
+        let header = ordo_format::ufs2::Group::decode(&buf.read(), self.endian);
+        Ok(ino - self.sb.cg_first_inode(cg) < u64::from(header.initediblk))
+    }
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
+    type Device = D;
+    type Policy = P;
+
+    fn cache(&self) -> &Cache<D, P> {
+        &self.cache
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            endian: self.endian,
+            block: self.sb.block_size(),
+            fragment: self.sb.frag_size(),
+            file_max: self.sb.max_file_size(),
+            short_link: (self.sb.maxsymlinklen.max(0) as usize).min(SHORT_LINK_SIZE),
+            links_max: LINKS_MAX,
+            attributes_max: 2 * self.sb.block_size(),
+        }
+    }
+
+    async fn load_inode(&self, ino: u64) -> FsResult<Dinode> {
+        if !self.sb.has_inode(ino) || !self.is_initialised(ino).await? {
+            return Err(Errno::NotFound.into());
+        }
+        let dinode = self.read_dinode(ino).await?;
+        if dinode.mode == 0 {
+            return Err(Errno::NotFound.into());
+        }
+        let known = FileType::from_mode(dinode.mode).is_some();
+        let sound = known && dinode.size <= self.sb.max_file_size();
+        if !sound {
+            return Err(FsError::corrupt(format_args!(
+                "inode {ino}: mode {:#o}, size {}; run a check (fsck)",
+                dinode.mode, dinode.size
+            )));
+        }
+        Ok(dinode)
+    }
+
+    async fn inode_block(&self, ino: u64) -> FsResult<BufRef> {
+        self.inode_buffer(ino).await
+    }
+
+    fn store_inode(&self, op: &mut LayoutOp<'_, Self>, block: &BufRef, ip: &Inode, what: What<'_>) {
+        self.put_inode(op, block, ip, what);
+    }
+
+    async fn new_inode(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        parent: &Inode,
+        mode: u16,
+    ) -> FsResult<(u64, Dinode)> {
+        let ino = self.allocate_inode(op, parent, mode).await?;
+        let found = self.read_dinode(ino).await;
+        let old = match found {
+            Ok(old) if old.mode == 0 => old,
+            Ok(old) => {
+                return Err(FsError::corrupt(format_args!(
+                    "inode {ino} is marked free, but has mode {:#o}; run a check (fsck)",
+                    old.mode
+                )));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut new = Dinode::zeroed();
+        new.generation = match old.generation.wrapping_add(1) {
+            0 | 1 => self.new_generation(),
+            next => next,
+        };
+        Ok((ino, new))
+    }
+
+    async fn free_inode(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ino: u64,
+        was_directory: bool,
+    ) -> FsResult<()> {
+        self.release_inode(op, ino, was_directory).await
+    }
+
+    async fn read_block(&self, ip: &Inode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
+        self.read_file_block(ip, lbn, ahead).await
+    }
+
+    async fn make_block(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &Inode,
+        lbn: u64,
+        len: usize,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        self.make_file_block(op, ip, lbn, len, fill).await
+    }
+
+    async fn truncate(&self, op: &mut LayoutOp<'_, Self>, ip: &Inode, size: u64) -> FsResult<()> {
+        self.set_size(op, ip, size).await
+    }
+
+    async fn cluster_complete(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &Inode,
+        first: u64,
+        count: u64,
+    ) -> FsResult<()> {
+        self.place_cluster(op, ip, first, count).await
+    }
+
+    async fn read_attributes(&self, ip: &Inode) -> FsResult<Rc<[u8]>> {
+        self.read_area(ip).await
+    }
+
+    async fn write_attributes(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &Inode,
+        area: &[u8],
+    ) -> FsResult<()> {
+        self.write_area(op, ip, area).await
+    }
+
+    fn statfs(&self) -> StatFs {
+        let books = self.books.borrow();
+        let free = books.free_frags(&self.sb);
+        StatFs {
+            fragment_size: self.sb.fsize as u32,
+            block_size: self.sb.bsize as u32,
+            blocks: self.sb.dsize.max(0).cast_unsigned(),
+            blocks_free: free,
+            blocks_available: free.saturating_sub(Books::reserve(&self.sb)),
+            inodes: self.sb.inodes() - ROOT_INO,
+            inodes_free: books.total.nifree.max(0).cast_unsigned(),
+            name_max: 255,
+        }
+    }
+
+    async fn fsync(&self, ip: &Inode) -> FsResult<()> {
+        self.cache.flush_file(ip.ino()).await.map_err(io_error)?;
+        let inode = self.inode_buffer(ip.ino()).await?;
+        self.cache.write_now(std::slice::from_ref(&inode)).await.map_err(io_error)?;
+        P::fsync(&self.cache, ip.ino()).await.map_err(io_error)?;
+        self.cache.barrier().await.map_err(io_error)?;
+        // What failed earlier may be what this file needs to be found again.
+        self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
+    }
+
+    async fn sync(&self) -> FsResult<()> {
+        if self.books.borrow().dirty {
+            self.store_books(false).await?;
+        }
+        self.cache.flush_all().await.map_err(io_error)
+    }
+
+    async fn unmount(&self, read_only: bool) -> FsResult<()> {
+        if read_only {
+            return Ok(());
+        }
+        if let Some(failure) = self.cache.failure() {
+            return Err(io_error(failure));
+        }
+        self.store_books(false).await?;
+        self.cache.flush_all().await.map_err(io_error)?;
+        // Only now is it true, and only then is it said.
+        self.store_books(true).await?;
+        self.cache.flush_all().await.map_err(io_error)
+    }
+}

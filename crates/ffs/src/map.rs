@@ -1,0 +1,544 @@
+//! From logical blocks to addresses, and making blocks.
+//!
+//! Blocks 0 to 11 hang from the inode; the rest from trees of blocks of pointers, one, two and three
+//! levels deep. In the cache a block of pointers has the negated number of the first block below it,
+//! less its height minus one: -12 for the single indirect block, so that all of a file's blocks share
+//! one name space (the extended-attribute area has -1 and -2).
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Class};
+use ordo_ordering::{OrderingPolicy, PointerTo, What};
+use ordo_ufs::{Fill, Inode, io_error};
+use ordo_vfs::{Errno, FsError, FsResult};
+
+use crate::{DIRECT, Ffs, FfsOp};
+
+/// One step down a tree of pointers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// Its height: 1 where it points to data.
+    pub height: u32,
+    /// The first logical block below it.
+    pub first: u64,
+    /// The pointer to follow.
+    pub index: usize,
+}
+
+impl Hop {
+    /// What the cache calls the block of pointers.
+    pub(crate) fn key(&self) -> i64 {
+        -self.first.cast_signed() - i64::from(self.height - 1)
+    }
+}
+
+/// The way to a block: which root in the inode, then hops from the top.
+pub(crate) struct Way {
+    pub root: usize,
+    hops: [Hop; 3],
+}
+
+impl Way {
+    pub(crate) fn hops(&self) -> &[Hop] {
+        &self.hops[..=self.root]
+    }
+}
+
+/// The blocks below one pointer of a block of pointers of this height.
+pub(crate) fn span(per_block: u64, height: u32) -> u64 {
+    per_block.pow(height - 1)
+}
+
+/// The way to block `lbn`, which is not direct, with `per_block` pointers in a block.
+pub(crate) fn way(per_block: u64, lbn: u64) -> Option<Way> {
+    let mut first = DIRECT;
+    for root in 0..3 {
+        let height = root as u32 + 1;
+        let below = span(per_block, height) * per_block;
+        if lbn - first < below {
+            let mut hops = [Hop::default(); 3];
+            let mut at = first;
+            for (i, hop) in hops.iter_mut().take(root + 1).enumerate() {
+                let height = height - i as u32;
+                let span = span(per_block, height);
+                let index = (lbn - at) / span;
+                *hop = Hop { height, first: at, index: index as usize };
+                at += index * span;
+            }
+            return Some(Way { root, hops });
+        }
+        first += below;
+    }
+    None
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    pub(crate) fn way(&self, lbn: u64) -> FsResult<Way> {
+        way(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
+    }
+
+    pub(crate) fn class_of(ip: &Inode) -> Class {
+        if ip.is_directory() { Class::Directory } else { Class::Data }
+    }
+
+    fn points_to(ip: &Inode) -> PointerTo {
+        if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data }
+    }
+
+    /// Checks an address that was read from disk: `frags` fragments of one block, outside of the file
+    /// system's own structures.
+    pub(crate) fn check_address(
+        &self,
+        ip: &Inode,
+        block: i64,
+        address: i64,
+        frags: u32,
+    ) -> FsResult<u64> {
+        let unsigned = address.cast_unsigned();
+        let within = unsigned % u64::from(self.frag());
+        let sound = address > 0
+            && self.sb.has_frags(unsigned, u64::from(frags))
+            && !self.sb.is_own(unsigned, u64::from(frags))
+            && within + u64::from(frags) <= u64::from(self.frag());
+        if sound {
+            return Ok(unsigned);
+        }
+        Err(FsError::corrupt(format_args!(
+            "inode {}, block {block}: fragment {address} cannot be a file's; run a check (fsck)",
+            ip.ino()
+        )))
+    }
+
+    /// The buffer of a block of pointers at `address`.
+    pub(crate) async fn pointers(&self, ip: &Inode, hop: &Hop, address: i64) -> FsResult<BufRef> {
+        let address = self.check_address(ip, hop.key(), address, self.frag())?;
+        let key = BufKey::file(ip.ino(), hop.key());
+        let byte = self.sb.byte_of(address);
+        let len = self.sb.block_size();
+        self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
+    }
+
+    /// How many fragments block `lbn` of a file of this size has.
+    pub(crate) fn frags_at(&self, size: u64, lbn: u64) -> u32 {
+        (self.sb.file_block_size(size, lbn) >> self.sb.fshift) as u32
+    }
+
+    /// The address of a file's block; 0 for a hole.
+    pub(crate) async fn lookup(&self, ip: &Inode, lbn: u64) -> FsResult<u64> {
+        let address = if lbn < DIRECT {
+            ip.dinode().db[lbn as usize]
+        } else {
+            let way = self.way(lbn)?;
+            let mut address = ip.dinode().ib[way.root];
+            for hop in way.hops() {
+                if address == 0 {
+                    return Ok(0);
+                }
+                let buf = self.pointers(ip, hop, address).await?;
+                address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            }
+            address
+        };
+        if address == 0 {
+            return Ok(0);
+        }
+        let frags = self.frags_at(ip.size(), lbn).max(1);
+        self.check_address(ip, lbn.cast_signed(), address, frags)
+    }
+
+    /// As [`lookup`](Self::lookup), but only from what is in memory.
+    fn peek_address(&self, ip: &Inode, lbn: u64) -> Option<u64> {
+        let address = if lbn < DIRECT {
+            ip.dinode().db[lbn as usize]
+        } else {
+            let way = self.way(lbn).ok()?;
+            let lowest = way.hops().last()?;
+            let buf = self.cache.peek(BufKey::file(ip.ino(), lowest.key()))?;
+            self.endian.get_i64(&buf.read(), lowest.index * 8)
+        };
+        let frags = self.frags_at(ip.size(), lbn).max(1);
+        self.check_address(ip, lbn.cast_signed(), address, frags).ok()
+    }
+
+    /// Reads a block of a file, with what follows it on disk and in the file, up to `ahead` bytes.
+    pub(crate) async fn read_file_block(
+        &self,
+        ip: &Inode,
+        lbn: u64,
+        ahead: usize,
+    ) -> FsResult<Option<BufRef>> {
+        let address = self.lookup(ip, lbn).await?;
+        if address == 0 {
+            return Ok(None);
+        }
+        let (size, class) = (ip.size(), Self::class_of(ip));
+        let len = self.sb.file_block_size(size, lbn);
+        if len == 0 {
+            return Err(FsError::corrupt(format_args!(
+                "inode {}, block {lbn}: beyond the end of the file; run a check (fsck)",
+                ip.ino()
+            )));
+        }
+        let byte = self.sb.byte_of(address);
+        let key = |lbn: u64| BufKey::file(ip.ino(), lbn.cast_signed());
+        let mut run = vec![(key(lbn), len)];
+        let mut total = len;
+        let blocks = size.div_ceil(self.bsize());
+        for next in lbn + 1..blocks {
+            let len = self.sb.file_block_size(size, next);
+            let follows = self.peek_address(ip, next).map(|a| self.sb.byte_of(a))
+                == Some(byte + total as u64);
+            if total + len > ahead || !follows || self.cache.peek(key(next)).is_some() {
+                break;
+            }
+            run.push((key(next), len));
+            total += len;
+        }
+        if run.len() > 1 && self.cache.peek(key(lbn)).is_none() {
+            self.cache.read_run(&run, byte, class).await.map_err(io_error)?;
+        }
+        self.cache.get(key(lbn), byte, len, class).await.map(Some).map_err(io_error)
+    }
+
+    /// Sets the pointer of block `lbn`, which has a place to be set in, and stores the inode where the
+    /// pointer is in it. The block count is the caller's.
+    pub(crate) async fn set_pointer(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        old: (u64, u32),
+        new: (u64, u32),
+        init: &BufRef,
+    ) -> FsResult<()> {
+        let (ino, block) = (ip.ino(), lbn.cast_signed());
+        let what = What::SetPointer { ino, block, old, new, to: Self::points_to(ip), init };
+        if lbn < DIRECT {
+            let inode = self.inode_buffer(ino).await?;
+            op.admit(&what).await.map_err(io_error)?;
+            ip.dinode_mut().db[lbn as usize] = new.0.cast_signed();
+            self.put_inode(op, &inode, ip, what);
+            return Ok(());
+        }
+        let way = self.way(lbn)?;
+        let hop = way.hops().last().expect("a way has a hop");
+        let mut address = ip.dinode().ib[way.root];
+        for above in &way.hops()[..way.root] {
+            let buf = self.pointers(ip, above, address).await?;
+            address = self.endian.get_i64(&buf.read(), above.index * 8);
+        }
+        let buf = self.pointers(ip, hop, address).await?;
+        op.admit(&what).await.map_err(io_error)?;
+        self.put_pointer(op, &buf, hop.index, new.0, what);
+        Ok(())
+    }
+
+    fn put_pointer(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        buf: &BufRef,
+        index: usize,
+        address: u64,
+        what: What<'_>,
+    ) {
+        let range = index * 8..index * 8 + 8;
+        op.apply(buf, std::slice::from_ref(&range), what, |bytes| {
+            self.endian.put_i64(bytes, index * 8, address.cast_signed());
+        });
+    }
+
+    pub(crate) async fn make_file_block(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        len: usize,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        if lbn >= DIRECT {
+            return self.make_indirect(op, ip, lbn, fill).await;
+        }
+        let size = ip.size();
+        let whole = size >= (lbn + 1) * self.bsize();
+        let needed = if whole { self.frag() } else { self.sb.frags_for(len as u64) as u32 };
+        let address = ip.dinode().db[lbn as usize];
+        if address == 0 {
+            return self.make_direct(op, ip, lbn, needed, fill).await;
+        }
+        let have = self.frags_at(size, lbn);
+        let address = self.check_address(ip, lbn.cast_signed(), address, have.max(1))?;
+        if have == 0 {
+            return Err(FsError::corrupt(format_args!(
+                "inode {}, block {lbn}: beyond the end of the file; run a check (fsck)",
+                ip.ino()
+            )));
+        }
+        let buf = self.existing(ip, lbn, address, have, fill).await?;
+        if needed > have {
+            self.grow_fragments(op, ip, lbn, &buf, (address, have), needed).await?;
+        }
+        Ok(buf)
+    }
+
+    /// The buffer of a block that is there, read only where its contents matter.
+    async fn existing(
+        &self,
+        ip: &Inode,
+        lbn: u64,
+        address: u64,
+        frags: u32,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        let key = BufKey::file(ip.ino(), lbn.cast_signed());
+        let (byte, len) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
+        let class = Self::class_of(ip);
+        match fill {
+            Fill::Overwritten => Ok(self.cache.get_new(key, Some(byte), len, class).await),
+            _ => self.cache.get(key, byte, len, class).await.map_err(io_error),
+        }
+    }
+
+    /// A buffer for a block that was just allocated, with its first contents.
+    async fn fresh(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        address: u64,
+        frags: u32,
+        fill: Fill<'_>,
+    ) -> BufRef {
+        let key = BufKey::file(ip.ino(), lbn.cast_signed());
+        let (byte, len) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
+        let class = Self::class_of(ip);
+        let buf = self.cache.get_new(key, Some(byte), len, class).await;
+        assert_eq!(buf.address(), Some(byte), "a hole has no buffer");
+        let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
+        if class == Class::Directory {
+            let what = What::InitDirectory { dir: ip.ino() };
+            op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
+                bytes[..contents.len()].copy_from_slice(contents);
+            });
+        } else {
+            buf.write(|bytes| bytes[..contents.len()].copy_from_slice(contents));
+            self.cache.mark_dirty(&buf);
+        }
+        buf
+    }
+
+    async fn make_direct(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        frags: u32,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
+        let address = self.allocate(op, ip, wish, frags).await?;
+        let buf = self.fresh(op, ip, lbn, address, frags, fill).await;
+        ip.dinode_mut().blocks += self.sectors(frags);
+        self.set_pointer(op, ip, lbn, (0, 0), (address, frags), &buf).await?;
+        Ok(buf)
+    }
+
+    fn previous_direct(&self, ip: &Inode, lbn: u64) -> Option<u64> {
+        let previous = ip.dinode().db[(lbn as usize).checked_sub(1)?];
+        (previous > 0).then_some(previous.cast_unsigned())
+    }
+
+    /// Makes the run of fragments of a file's last block longer: where it is, else elsewhere.
+    async fn grow_fragments(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        buf: &BufRef,
+        (address, have): (u64, u32),
+        needed: u32,
+    ) -> FsResult<()> {
+        let len = needed as usize * self.sb.frag_size();
+        let old = (address, have);
+        if self.extend(op, address, have, needed).await? {
+            self.cache.resize(buf, len);
+            self.cache.mark_dirty(buf);
+            ip.dinode_mut().blocks += self.sectors(needed - have);
+            return self.set_pointer(op, ip, lbn, old, (address, needed), buf).await;
+        }
+        let asked = self.fragments_to_ask(needed);
+        let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
+        let new = match self.allocate(op, ip, wish, asked).await {
+            Err(e) if e.errno == Errno::NoSpace && asked > needed => {
+                self.allocate(op, ip, wish, needed).await?
+            }
+            Ok(new) => {
+                if asked > needed {
+                    self.free(op, new + u64::from(needed), asked - needed).await?;
+                }
+                new
+            }
+            Err(e) => return Err(e),
+        };
+        // A write to the old place may be under way: the old place is given up after this.
+        buf.written().await;
+        buf.set_address(Some(self.sb.byte_of(new)));
+        self.cache.resize(buf, len);
+        self.cache.mark_dirty(buf);
+        ip.dinode_mut().blocks += self.sectors(needed - have);
+        self.set_pointer(op, ip, lbn, old, (new, needed), buf).await?;
+        self.free(op, address, have).await
+    }
+
+    async fn make_indirect(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        let way = self.way(lbn)?;
+        let mut address = ip.dinode().ib[way.root];
+        let mut above = Vec::with_capacity(3);
+        for hop in way.hops() {
+            if address == 0 {
+                break;
+            }
+            let buf = self.pointers(ip, hop, address).await?;
+            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            above.push(buf);
+        }
+        if address != 0 {
+            let address = self.check_address(ip, lbn.cast_signed(), address, self.frag())?;
+            return self.existing(ip, lbn, address, self.frag(), fill).await;
+        }
+        let missing = &way.hops()[above.len()..];
+        let mut new = self.allocate_tree(op, ip, lbn, above.last(), &way, missing.len()).await?;
+        let frags = self.frag();
+        let data = new.pop().expect("one for the data");
+        for (hop, address) in missing.iter().zip(new) {
+            let buf = self.hang_pointers(op, ip, &way, above.last(), hop, address).await?;
+            above.push(buf);
+        }
+        let buf = self.fresh(op, ip, lbn, data, frags, fill).await;
+        self.set_pointer(op, ip, lbn, (0, 0), (data, frags), &buf).await?;
+        ip.dinode_mut().blocks += self.sectors(frags);
+        self.store(op, ip, What::SetAttributes { ino: ip.ino() }).await?;
+        Ok(buf)
+    }
+
+    /// Allocates `pointers` blocks of pointers and a block of data, or nothing: addresses from the top.
+    async fn allocate_tree(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        lbn: u64,
+        lowest: Option<&BufRef>,
+        way: &Way,
+        pointers: usize,
+    ) -> FsResult<Vec<u64>> {
+        let frags = self.frag();
+        let mut new: Vec<u64> = Vec::with_capacity(pointers + 1);
+        for i in 0..=pointers {
+            // Only data follow the block before them; blocks of pointers start a new place.
+            let index = way.hops().last().expect("a way has a hop").index;
+            let previous = match lowest {
+                Some(buf) if pointers == 0 && index > 0 => {
+                    Some(self.endian.get_i64(&buf.read(), (index - 1) * 8))
+                        .filter(|address| *address > 0)
+                        .map(i64::cast_unsigned)
+                }
+                _ => None,
+            };
+            let wish = self.preference(ip, lbn, previous);
+            match self.allocate(op, ip, wish, frags).await {
+                Ok(address) => new.push(address),
+                Err(error) => {
+                    for address in new.into_iter().take(i) {
+                        self.free(op, address, frags).await?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    /// Hangs an empty block of pointers into the tree.
+    async fn hang_pointers(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        way: &Way,
+        above: Option<&BufRef>,
+        hop: &Hop,
+        address: u64,
+    ) -> FsResult<BufRef> {
+        let key = BufKey::file(ip.ino(), hop.key());
+        let byte = self.sb.byte_of(address);
+        let len = self.sb.block_size();
+        let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
+        assert_eq!(
+            buf.address(),
+            Some(byte),
+            "a block of pointers that is not there has no buffer"
+        );
+        self.cache.mark_dirty(&buf);
+        let what = What::SetPointer {
+            ino: ip.ino(),
+            block: hop.key(),
+            old: (0, 0),
+            new: (address, self.frag()),
+            to: PointerTo::Indirect,
+            init: &buf,
+        };
+        let sectors = self.sectors(self.frag());
+        match above {
+            None => {
+                let inode = self.inode_buffer(ip.ino()).await?;
+                op.admit(&what).await.map_err(io_error)?;
+                ip.dinode_mut().blocks += sectors;
+                ip.dinode_mut().ib[way.root] = address.cast_signed();
+                self.put_inode(op, &inode, ip, what);
+            }
+            Some(above) => {
+                op.admit(&what).await.map_err(io_error)?;
+                ip.dinode_mut().blocks += sectors;
+                let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
+                let upper = upper.expect("a block of pointers hangs from a higher one");
+                self.put_pointer(op, above, upper.index, address, what);
+            }
+        }
+        Ok(buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The edges of each height, where an off-by-one would send two blocks to one pointer.
+    #[test]
+    fn ways_at_the_edges() {
+        let n = 16;
+        let hops = |lbn| way(n, lbn).unwrap().hops().to_vec();
+        let hop = |height, first, index| Hop { height, first, index };
+        assert_eq!(hops(12), [hop(1, 12, 0)]);
+        assert_eq!(hops(27), [hop(1, 12, 15)]);
+        assert_eq!(hops(28), [hop(2, 28, 0), hop(1, 28, 0)]);
+        assert_eq!(hops(28 + 255), [hop(2, 28, 15), hop(1, 28 + 240, 15)]);
+        assert_eq!(hops(284), [hop(3, 284, 0), hop(2, 284, 0), hop(1, 284, 0)]);
+        assert!(way(n, 284 + 4096).is_none());
+    }
+
+    /// No two blocks of pointers of a file share a name in the cache, nor one with the attributes.
+    #[test]
+    fn keys_of_pointer_blocks_are_distinct() {
+        let mut seen = std::collections::BTreeMap::new();
+        for lbn in 12..12 + 16 + 256 + 4096 {
+            for hop in way(16, lbn).unwrap().hops() {
+                let of = (hop.height, hop.first);
+                assert_eq!(*seen.entry(hop.key()).or_insert(of), of);
+                assert!(hop.key() < -2);
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Mounting: finding the superblock, refusing what must not be touched, reading the summaries.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{Cache, CacheConfig};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{
+    FS_GJOURNAL, FS_NEEDSFSCK, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError,
+};
+use ordo_format::ufs2::{Csum, Superblock};
+use ordo_ordering::OrderingPolicy;
+use ordo_runtime::Runtime;
+use ordo_ufs::{Layout, Ufs, UfsConfig};
+use ordo_vfs::FsError;
+
+use crate::books::{Books, summary_block};
+use crate::group::seal;
+use crate::{FastFs, Ffs};
+
+/// How to mount.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// What the names and files are like to use.
+    pub ufs: UfsConfig,
+    /// The cache.
+    pub cache: CacheConfig,
+    /// Whether the reserve (`minfree`) may be used, as by root.
+    pub use_reserve: bool,
+    /// Mount even what was not unmounted, under an ordering that needs a check first.
+    pub force: bool,
+}
+
+/// Why a device cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The device failed.
+    #[error("{0}")]
+    Device(#[from] BlockError),
+    /// No superblock where one can be.
+    #[error(
+        "no UFS2 superblock at byte 65536, 8192, 262144 or 0; a check can look for copies of it \
+         (ordo fsck)"
+    )]
+    NoSuperblock,
+    /// A superblock that cannot be right.
+    #[error("superblock at byte {at}: {error}; a check can use a copy of it (ordo fsck)")]
+    Superblock {
+        /// Where it is.
+        at: u64,
+        /// What is wrong.
+        error: SuperblockError,
+    },
+    /// It was not unmounted.
+    #[error("not unmounted cleanly; check it first (ordo fsck), or mount it read-only")]
+    Unclean,
+    /// Another system keeps something in it that would be broken by writing.
+    #[error("{0}; it can be mounted read-only")]
+    Unsupported(&'static str),
+    /// The device takes no writes.
+    #[error("the device is read-only; mount it read-only")]
+    ReadOnlyDevice,
+    /// The file system is larger than its device.
+    #[error("the file system has {want} bytes, but the device only {have}: cut short?")]
+    DeviceTooSmall {
+        /// The file system's size.
+        want: u64,
+        /// The device's size.
+        have: u64,
+    },
+    /// What is on disk cannot be used.
+    #[error("{0}")]
+    FileSystem(#[from] FsError),
+}
+
+/// A superblock, where it was found, and its byte order.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The superblock.
+    pub sb: Superblock,
+    /// The byte order of the image.
+    pub endian: Endian,
+    /// Where it is, in bytes.
+    pub at: u64,
+}
+
+/// Finds the superblock of a device.
+///
+/// # Errors
+/// None is there, or it is damaged, or the device failed.
+pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountError> {
+    let geometry = device.geometry();
+    let sector = u64::from(geometry.sector);
+    let mut damaged = None;
+    for at in SEARCH {
+        let len = (SBLOCK_SIZE as u64).min(geometry.bytes.saturating_sub(at)) / sector * sector;
+        if len < Superblock::SIZE as u64 {
+            continue;
+        }
+        let bytes = device.read(at, len as usize).await?;
+        match Superblock::read(&bytes, at) {
+            Ok((sb, endian)) => return Ok(Found { sb, endian, at }),
+            Err(SuperblockError::Magic { .. }) => {}
+            Err(error) => {
+                damaged.get_or_insert(MountError::Superblock { at, error });
+            }
+        }
+    }
+    Err(damaged.unwrap_or(MountError::NoSuperblock))
+}
+
+/// What forbids writing to an image, as far as its superblock says.
+fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
+    if sb.flags & FS_SUJ != 0 {
+        Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
+    } else if sb.flags & FS_GJOURNAL != 0 {
+        Some("it lies in a gjournal")
+    } else if sb.snapinum.iter().any(|ino| *ino != 0) {
+        Some("it has snapshots, which every write would have to be copied for")
+    } else {
+        None
+    }
+}
+
+/// Mounts a UFS2 file system under an ordering.
+///
+/// # Errors
+/// [`MountError`]; nothing has been written then.
+pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
+    runtime: &Runtime,
+    device: D,
+    policy: P,
+    options: &MountOptions,
+) -> Result<FastFs<D, P>, MountError> {
+    let Found { sb, endian, at: sb_at } = find_superblock(&device).await?;
+    let geometry = device.geometry();
+    let want = sb.byte_of(sb.size.max(0).cast_unsigned());
+    if want > geometry.bytes {
+        return Err(MountError::DeviceTooSmall { want, have: geometry.bytes });
+    }
+    let read_only = options.ufs.read_only;
+    if !read_only {
+        if geometry.read_only {
+            return Err(MountError::ReadOnlyDevice);
+        }
+        if let Some(reason) = forbids_writing(&sb) {
+            return Err(MountError::Unsupported(reason));
+        }
+        let unclean = sb.clean != 1 || sb.flags & FS_NEEDSFSCK != 0;
+        if unclean && P::NEEDS_CHECK && !options.force {
+            return Err(MountError::Unclean);
+        }
+    }
+    let cache = Cache::new(runtime, device, policy, options.cache.clone());
+    let sealed = sb.clone();
+    cache.set_seal(Box::new(move |block, image| {
+        if block.key().file == 0
+            && let Some(byte) = block.address()
+        {
+            seal(&sealed, sb_at, endian, byte, image);
+        }
+    }));
+    let groups = read_summary(&cache, &sb, endian).await?;
+    let books = Books::new(&sb, groups);
+    let ffs =
+        Ffs { cache, endian, sb_at, use_reserve: options.use_reserve, books: books.into(), sb };
+    if !read_only {
+        ffs.store_books(false).await?;
+        let buf = ffs.superblock_block().await?;
+        ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
+    }
+    let fs = Ufs::new(ffs, options.ufs.clone());
+    fs.layout().load_inode(ordo_format::ufs2::ROOT_INO).await?;
+    Ok(fs)
+}
+
+async fn read_summary<D: BlockDevice, P: OrderingPolicy>(
+    cache: &Cache<D, P>,
+    sb: &Superblock,
+    endian: Endian,
+) -> Result<Vec<Csum>, MountError> {
+    let per_block = sb.block_size() / Csum::SIZE;
+    let count = sb.ncg as usize;
+    let mut groups = Vec::new();
+    while groups.len() < count {
+        let buf = summary_block(cache, sb, groups.len() / per_block).await?;
+        let bytes = buf.read();
+        let n = (count - groups.len()).min(per_block).min(bytes.len() / Csum::SIZE);
+        if n == 0 {
+            let what = "the summary area is too short for the number of groups";
+            return Err(FsError::corrupt(what).into());
+        }
+        groups.extend((0..n).map(|i| Csum::decode(&bytes[i * Csum::SIZE..], endian)));
+    }
+    Ok(groups)
+}

@@ -1,0 +1,326 @@
+//! Setting a file's size, and freeing what lies beyond it.
+//!
+//! The inode, without its pointers, is stored before any block is marked free: an ordering that cares
+//! is asked before each. Blocks of pointers that are freed whole are not changed.
+
+use ordo_block::BlockDevice;
+use ordo_cache::BufKey;
+use ordo_ordering::{OrderingPolicy, What};
+use ordo_ufs::{Fill, Inode, io_error};
+use ordo_vfs::{FsError, FsResult};
+
+use crate::map::{Hop, span};
+use crate::{DIRECT, Ffs, FfsOp};
+
+/// What a pointer that was reset led to.
+#[derive(Clone, Copy, Debug)]
+enum Loose {
+    /// Fragments of a block of data.
+    Data { lbn: u64, address: i64, frags: u32 },
+    /// A block of pointers and everything below it.
+    Tree { height: u32, first: u64, address: i64 },
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+    pub(crate) async fn set_size(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        size: u64,
+    ) -> FsResult<()> {
+        let old = ip.size();
+        if !has_blocks(ip) {
+            // Nothing, or a short link's target where pointers would be.
+            return if size > old {
+                self.extend_to(op, ip, size).await
+            } else {
+                self.note_size(op, ip, size).await
+            };
+        }
+        if size > old {
+            self.extend_to(op, ip, size).await
+        } else if size < old || size == 0 {
+            self.cut_to(op, ip, size).await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn note_size(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+        let old = ip.size();
+        if size == old {
+            return Ok(());
+        }
+        let directory = ip.is_directory();
+        let what = What::SetSize { ino: ip.ino(), old, new: size, directory };
+        let buf = self.inode_buffer(ip.ino()).await?;
+        op.admit(&what).await.map_err(io_error)?;
+        ip.dinode_mut().size = size;
+        self.put_inode(op, &buf, ip, what);
+        Ok(())
+    }
+
+    /// A longer file: its old last block becomes whole, its new last block is there.
+    async fn extend_to(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+        let (old, bsize) = (ip.size(), self.bsize());
+        let last = (size - 1) / bsize;
+        let old_last = old.saturating_sub(1) / bsize;
+        if !old.is_multiple_of(bsize) && old_last < last {
+            let buf = self.make_file_block(op, ip, old_last, bsize as usize, Fill::Keep).await?;
+            buf.write(|bytes| bytes[(old % bsize) as usize..].fill(0));
+            self.cache.mark_dirty(&buf);
+            self.note_size(op, ip, (old_last + 1) * bsize).await?;
+        }
+        let len = (size - last * bsize) as usize;
+        match self.make_file_block(op, ip, last, len, Fill::Keep).await {
+            Ok(buf) => {
+                if old > last * bsize {
+                    buf.write(|bytes| bytes[(old % bsize) as usize..].fill(0));
+                }
+                self.cache.mark_dirty(&buf);
+                self.note_size(op, ip, size).await
+            }
+            Err(error) => {
+                if ip.size() != old {
+                    self.cut_to(op, ip, old).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn cut_to(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+        let bsize = self.bsize();
+        if size > 0 {
+            let last = (size - 1) / bsize;
+            let len = (size - last * bsize) as usize;
+            // A file never ends in a hole.
+            let buf = self.make_file_block(op, ip, last, len, Fill::Keep).await?;
+            if len < buf.len() {
+                buf.write(|bytes| bytes[len..].fill(0));
+                self.cache.mark_dirty(&buf);
+            }
+        }
+        let mut loose = Vec::new();
+        let keep = size.div_ceil(bsize);
+        self.cut_trees(op, ip, keep, &mut loose).await?;
+        self.cut_inode(op, ip, size, &mut loose).await?;
+        let mut damage = None;
+        for piece in loose {
+            let freed = self.free_loose(op, ip, piece, &mut damage).await?;
+            let mut d = ip.dinode_mut();
+            d.blocks = d.blocks.saturating_sub(if size > 0 { freed } else { 0 });
+        }
+        if size > 0 {
+            self.store(op, ip, What::SetAttributes { ino: ip.ino() }).await?;
+        }
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// Resets the inode's own pointers beyond the end, and stores it with its new size.
+    async fn cut_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        size: u64,
+        loose: &mut Vec<Loose>,
+    ) -> FsResult<()> {
+        let (old, keep) = (ip.size(), size.div_ceil(self.bsize()));
+        let buf = self.inode_buffer(ip.ino()).await?;
+        let mut d = ip.dinode().clone();
+        for lbn in 0..DIRECT {
+            let pointer = &mut d.db[lbn as usize];
+            let had = self.frags_at(old, lbn).max(1);
+            let left = if lbn < keep { self.frags_at(size, lbn) } else { 0 };
+            if *pointer == 0 || left >= had {
+                continue;
+            }
+            let address = *pointer + i64::from(left);
+            loose.push(Loose::Data { lbn, address, frags: had - left });
+            if left == 0 {
+                *pointer = 0;
+            }
+        }
+        let mut first = DIRECT;
+        for (root, pointer) in d.ib.iter_mut().enumerate() {
+            let height = root as u32 + 1;
+            if *pointer != 0 && first >= keep {
+                loose.push(Loose::Tree { height, first, address: *pointer });
+                *pointer = 0;
+            }
+            first += span(self.sb.addresses_per_block(), height + 1);
+        }
+        d.size = size;
+        if size == 0 {
+            // All that is left belongs to the extended attributes.
+            let attributes = self.sb.frags_for(u64::from(d.extsize)) as u32;
+            d.blocks = self.sectors(attributes);
+        }
+        let what = What::ClearPointers { ino: ip.ino() };
+        op.admit(&what).await.map_err(io_error)?;
+        *ip.dinode_mut() = d;
+        self.put_inode(op, &buf, ip, what);
+        Ok(())
+    }
+
+    /// Resets the pointers beyond `keep` blocks in those trees that are cut in the middle.
+    async fn cut_trees(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        keep: u64,
+        loose: &mut Vec<Loose>,
+    ) -> FsResult<()> {
+        if keep <= DIRECT {
+            return Ok(());
+        }
+        let way = self.way(keep - 1)?;
+        let mut address = ip.dinode().ib[way.root];
+        // Down the way to the last block that stays: everything to its right goes.
+        for hop in way.hops() {
+            if address == 0 {
+                break;
+            }
+            let buf = self.pointers(ip, hop, address).await?;
+            let width = span(self.sb.addresses_per_block(), hop.height);
+            let from = hop.index + 1;
+            let before = loose.len();
+            {
+                let bytes = buf.read();
+                for index in from..self.sb.addresses_per_block() as usize {
+                    let address = self.endian.get_i64(&bytes, index * 8);
+                    let first = hop.first + index as u64 * width;
+                    match (address, hop.height) {
+                        (0, _) => {}
+                        (_, 1) => {
+                            let frags = self.frag();
+                            loose.push(Loose::Data { lbn: first, address, frags });
+                        }
+                        (_, height) => {
+                            loose.push(Loose::Tree { height: height - 1, first, address });
+                        }
+                    }
+                }
+            }
+            if loose.len() > before {
+                let what = What::ClearPointers { ino: ip.ino() };
+                op.admit(&what).await.map_err(io_error)?;
+                let range = from * 8..buf.len();
+                op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+                    bytes[range.clone()].fill(0);
+                });
+            }
+            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+        }
+        Ok(())
+    }
+
+    /// Frees what a pointer led to; how many sectors that were. Pointers that cannot be right are
+    /// passed over and reported through `damage`; only a failed device stops it.
+    async fn free_loose(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        loose: Loose,
+        damage: &mut Option<FsError>,
+    ) -> FsResult<u64> {
+        match loose {
+            Loose::Data { lbn, address, frags } => {
+                let key = BufKey::file(ip.ino(), lbn.cast_signed());
+                let cut = self.cache.peek(key).filter(|buf| {
+                    // Only the end of the block goes: the buffer stays, shorter.
+                    buf.address() != Some(self.sb.byte_of(address.cast_unsigned()))
+                });
+                match cut {
+                    Some(buf) if self.frags_at(ip.size(), lbn) > 0 => {
+                        buf.written().await;
+                        self.cache.resize(&buf, self.sb.file_block_size(ip.size(), lbn));
+                    }
+                    _ => self.cache.forget(key).await,
+                }
+                self.free_checked(op, ip, lbn.cast_signed(), address, frags, damage).await
+            }
+            Loose::Tree { height, first, address } => {
+                self.free_tree(op, ip, height, first, address, damage).await
+            }
+        }
+    }
+
+    async fn free_checked(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        block: i64,
+        address: i64,
+        frags: u32,
+        damage: &mut Option<FsError>,
+    ) -> FsResult<u64> {
+        let freed = match self.check_address(ip, block, address, frags) {
+            Ok(address) => self.free(op, address, frags).await,
+            Err(error) => Err(error),
+        };
+        match freed {
+            Ok(()) => Ok(self.sectors(frags)),
+            Err(error) if error.errno == ordo_vfs::Errno::Corrupt => {
+                damage.get_or_insert(error);
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn free_tree(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        height: u32,
+        first: u64,
+        address: i64,
+        damage: &mut Option<FsError>,
+    ) -> FsResult<u64> {
+        let hop = Hop { height, first, index: 0 };
+        let buf = match self.pointers(ip, &hop, address).await {
+            Ok(buf) => buf,
+            Err(error) if error.errno == ordo_vfs::Errno::Corrupt => {
+                damage.get_or_insert(error);
+                return Ok(0);
+            }
+            Err(error) => return Err(error),
+        };
+        let children: Vec<(u64, i64)> = {
+            let bytes = buf.read();
+            let width = span(self.sb.addresses_per_block(), height);
+            (0..self.sb.addresses_per_block())
+                .map(|i| (first + i * width, self.endian.get_i64(&bytes, i as usize * 8)))
+                .filter(|(_, address)| *address != 0)
+                .collect()
+        };
+        drop(buf);
+        let mut freed = 0;
+        for (first, address) in children {
+            freed += if height == 1 {
+                self.cache.forget(BufKey::file(ip.ino(), first.cast_signed())).await;
+                let (block, frags) = (first.cast_signed(), self.frag());
+                self.free_checked(op, ip, block, address, frags, damage).await?
+            } else {
+                // Three levels at most.
+                Box::pin(self.free_tree(op, ip, height - 1, first, address, damage)).await?
+            };
+        }
+        self.cache.forget(BufKey::file(ip.ino(), hop.key())).await;
+        freed += self.free_checked(op, ip, hop.key(), address, self.frag(), damage).await?;
+        Ok(freed)
+    }
+}
+
+/// Whether the pointers of an inode are pointers, and any is set.
+fn has_blocks(ip: &Inode) -> bool {
+    use ordo_vfs::FileType::{Directory, Regular, Symlink};
+    let d = ip.dinode();
+    match ip.file_type() {
+        Regular | Directory => d.db.iter().chain(&d.ib).any(|address| *address != 0),
+        // A target in the inode takes no blocks; one in a block does.
+        Symlink => d.blocks > 0 && d.size >= ordo_format::ufs2::inode::SHORT_LINK_SIZE as u64,
+        _ => false,
+    }
+}
