@@ -22,8 +22,12 @@
 //! ```
 
 mod error;
+pub mod fault;
+pub mod file;
 pub mod model;
 pub mod ram;
+pub mod tap;
+pub mod volatile;
 
 use std::rc::Rc;
 
@@ -73,6 +77,17 @@ impl Geometry {
             return Ok(());
         };
         Err(BlockError { op, offset, len, fault })
+    }
+
+    /// Checks the same, and that the device may be changed.
+    ///
+    /// # Errors
+    /// [`Fault::ReadOnly`], [`Fault::Misaligned`] or [`Fault::OutOfRange`].
+    pub fn check_write(&self, op: Operation, offset: u64, len: usize) -> Result<(), BlockError> {
+        if self.read_only {
+            return Err(BlockError { op, offset, len, fault: Fault::ReadOnly });
+        }
+        self.check(op, offset, len)
     }
 }
 

@@ -29,7 +29,7 @@ use std::cell::RefCell;
 
 use ordo_runtime::{Runtime, Time};
 
-use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 use hdd::{Hdd, Service};
 use queue::{Arm, Ask};
 pub use spec::{HddSpec, NetworkSpec, SsdSpec, Zones};
@@ -240,11 +240,8 @@ impl<D: BlockDevice> BlockDevice for Modeled<D> {
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        let (geometry, len) = (self.inner.geometry(), data.len());
-        geometry.check(Operation::Write, offset, len)?;
-        if geometry.read_only {
-            return Err(BlockError { op: Operation::Write, offset, len, fault: Fault::ReadOnly });
-        }
+        let len = data.len();
+        self.inner.geometry().check_write(Operation::Write, offset, len)?;
         if len > 0 {
             let (first, count) = (offset / 512, len as u64 / 512);
             self.pass_time(Ask::Write { first, count, through: flags.contains(WriteFlags::FUA) })

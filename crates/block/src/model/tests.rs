@@ -8,6 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use super::catalog::EXPECTED;
 use super::hdd::Hdd;
 use super::*;
+use crate::Fault;
 use crate::ram::RamDisk;
 
 fn hdd_spec(name: &str) -> HddSpec {

@@ -1,0 +1,513 @@
+//! A disk image in a file, or a block device.
+//!
+//! O_DIRECT is used where the file takes it, at whatever alignment it asks for; requests that are not
+//! aligned so read, change and write the blocks around them, alone. Two processes cannot have the same
+//! image open if one of them writes: the file is locked (`flock`) as long as the disk lives.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ordo_runtime::Runtime;
+use ordo_runtime::sync::RwLock;
+
+use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+
+/// The unit of every disk's requests, in bytes.
+const SECTOR: u64 = 512;
+
+/// The largest request, in bytes.
+const MAX_REQUEST: usize = 1 << 20;
+
+/// Why a file cannot be used as a disk.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error("{path}: cannot {action}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another process has it open, and one of the two writes.
+    #[error("{path}: another process is using this image")]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel is using the device.
+    #[error("{path}: the device is mounted or otherwise in use; unmount it first")]
+    Busy {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{path}: not a regular file or a block device")]
+    NotADisk {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not even one sector.
+    #[error("{path}: {bytes} bytes are not even one sector of 512")]
+    TooSmall {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+}
+
+/// Whether a disk is opened to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only; several processes may do so at once.
+    ReadOnly,
+    /// Reads and writes, alone.
+    ReadWrite,
+}
+
+/// A disk in a file or on a block device.
+pub struct FileDisk {
+    runtime: Runtime,
+    file: Arc<File>,
+    geometry: Geometry,
+    /// What offsets and lengths given to the file must be multiples of, in bytes.
+    unit: u64,
+    direct: bool,
+    /// Held to write by requests that read, change and write blocks.
+    blocks: RwLock,
+}
+
+impl std::fmt::Debug for FileDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileDisk")
+            .field("file", &self.file)
+            .field("geometry", &self.geometry)
+            .field("unit", &self.unit)
+            .field("direct", &self.direct)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FileDisk {
+    /// Opens an image or a device. A last part of less than a sector is left alone.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+        let fail = |action| move |source| OpenError::Io { path: path.into(), action, source };
+        let metadata = std::fs::metadata(path).map_err(fail("open it"))?;
+        let device = metadata.file_type().is_block_device();
+        if !device && !metadata.is_file() {
+            return Err(OpenError::NotADisk { path: path.into() });
+        }
+        let (mut file, mut direct) = match open_file(path, access, device, true) {
+            Ok(file) => (file, true),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                (open_file(path, access, device, false).map_err(fail("open it"))?, false)
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(OpenError::Busy { path: path.into() });
+            }
+            Err(e) => return Err(fail("open it")(e)),
+        };
+        let bytes = size_of(&file, device).map_err(fail("find its size"))?;
+        if bytes < SECTOR {
+            return Err(OpenError::TooSmall { path: path.into(), bytes });
+        }
+        let mut unit = SECTOR;
+        if direct {
+            match direct_unit(&file, device, bytes) {
+                Some(found) => unit = found,
+                None => {
+                    file = open_file(path, access, device, false).map_err(fail("open it"))?;
+                    direct = false;
+                }
+            }
+        }
+        lock(&file, access).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => OpenError::Locked { path: path.into() },
+            _ => fail("lock it")(e),
+        })?;
+        let geometry = Geometry {
+            bytes: bytes / SECTOR * SECTOR,
+            sector: SECTOR as u32,
+            max_request: MAX_REQUEST,
+            volatile_cache: true,
+            read_only: access == Access::ReadOnly,
+        };
+        let blocks = RwLock::new("blocks of a file", 0);
+        let runtime = runtime.clone();
+        Ok(FileDisk { runtime, file: Arc::new(file), geometry, unit, direct, blocks })
+    }
+
+    /// Makes an image of `bytes` bytes, all zero, that takes up no space yet. A regular file that is
+    /// there is emptied first, if no other process uses it.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn create(runtime: &Runtime, path: &Path, bytes: u64) -> Result<FileDisk, OpenError> {
+        let fail = |action| move |source| OpenError::Io { path: path.into(), action, source };
+        if bytes < SECTOR {
+            return Err(OpenError::TooSmall { path: path.into(), bytes });
+        }
+        if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+            return Err(OpenError::NotADisk { path: path.into() });
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(fail("make it"))?;
+        lock(&file, Access::ReadWrite).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => OpenError::Locked { path: path.into() },
+            _ => fail("lock it")(e),
+        })?;
+        file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(fail("set its size"))?;
+        drop(file);
+        FileDisk::open(runtime, path, Access::ReadWrite)
+    }
+
+    /// Whether requests go past the host's cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn aligned(&self, offset: u64, len: usize) -> bool {
+        offset.is_multiple_of(self.unit) && (len as u64).is_multiple_of(self.unit)
+    }
+
+    /// The blocks that hold a range: their offset and length, and where the range begins in them.
+    fn around(&self, offset: u64, len: usize) -> (u64, usize, usize) {
+        let start = offset / self.unit * self.unit;
+        let end = (offset + len as u64).next_multiple_of(self.unit);
+        (start, (end - start) as usize, (offset - start) as usize)
+    }
+
+    async fn change(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        let runtime = &self.runtime;
+        let (start, len, within) = self.around(offset, data.len());
+        let mut blocks = runtime.read_at(&self.file, start, len).await?;
+        blocks[within..within + data.len()].copy_from_slice(data);
+        runtime.write_at(&self.file, start, blocks, durable).await
+    }
+}
+
+fn open_file(path: &Path, access: Access, device: bool, direct: bool) -> io::Result<File> {
+    let write = access == Access::ReadWrite;
+    let mut flags = 0;
+    if direct {
+        flags |= libc::O_DIRECT;
+    }
+    if device && write {
+        // Refused while the device is mounted.
+        flags |= libc::O_EXCL;
+    }
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+}
+
+#[allow(unsafe_code)]
+fn lock(file: &File, access: Access) -> io::Result<()> {
+    let how = if access == Access::ReadWrite { libc::LOCK_EX } else { libc::LOCK_SH };
+    // SAFETY: a system call on an open descriptor; it takes no pointers.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+
+#[allow(unsafe_code)]
+fn size_of(file: &File, device: bool) -> io::Result<u64> {
+    if !device {
+        return Ok(file.metadata()?.len());
+    }
+    let mut bytes = 0u64;
+    // SAFETY: this request writes one u64 to where it is told.
+    if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) } == 0 {
+        Ok(bytes)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[allow(unsafe_code)]
+fn logical_block(file: &File) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request writes one int to where it is told.
+    let code = unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET, &raw mut bytes) };
+    if code == 0 { u64::try_from(bytes).unwrap_or(SECTOR).max(SECTOR) } else { SECTOR }
+}
+
+/// The alignment that direct I/O on the file works with, found by trying; none where it does not work
+/// for all of the file.
+fn direct_unit(file: &File, device: bool, bytes: u64) -> Option<u64> {
+    let mut unit = if device { logical_block(file) } else { SECTOR };
+    while unit <= 4096 && bytes >= 2 * unit {
+        let mut buf = IoBuf::scratch(unit as usize);
+        match file.read_at(&mut buf, unit) {
+            Ok(_) => return bytes.is_multiple_of(unit).then_some(unit),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => unit *= 2,
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn failed(op: Operation, offset: u64, len: usize) -> impl FnOnce(io::Error) -> BlockError {
+    move |e| {
+        let fault = Fault::Io(e.raw_os_error().unwrap_or(libc::EIO));
+        BlockError { op, offset, len, fault }
+    }
+}
+
+impl BlockDevice for FileDisk {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.geometry.check(Operation::Read, offset, len)?;
+        let error = failed(Operation::Read, offset, len);
+        let runtime = &self.runtime;
+        if len == 0 || self.aligned(offset, len) {
+            return runtime.read_at(&self.file, offset, len).await.map_err(error);
+        }
+        let (start, whole, within) = self.around(offset, len);
+        let blocks = runtime.read_at(&self.file, start, whole).await.map_err(error)?;
+        Ok(IoBuf::from_slice(&blocks[within..within + len]))
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        let len = data.len();
+        self.geometry.check_write(Operation::Write, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let durable = flags.contains(WriteFlags::FUA);
+        let result = if self.aligned(offset, len) {
+            let _shared = self.blocks.read().await;
+            self.runtime.write_at(&self.file, offset, data, durable).await
+        } else {
+            let _alone = self.blocks.write().await;
+            self.change(offset, &data, durable).await
+        };
+        result.map_err(failed(Operation::Write, offset, len))
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        if self.geometry.read_only {
+            return Ok(());
+        }
+        let done = self.runtime.sync_file(&self.file).await;
+        done.map_err(failed(Operation::Flush, 0, 0))
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        let host_len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.geometry.check_write(Operation::Discard, offset, host_len)?;
+        // Whole blocks only: what is around them is not part of the range.
+        let start = offset.next_multiple_of(self.unit);
+        let end = (offset + len) / self.unit * self.unit;
+        if start >= end {
+            return Ok(());
+        }
+        let _shared = self.blocks.read().await;
+        match self.runtime.punch_hole(&self.file, start, end - start).await {
+            // A hint: a file that cannot have holes keeps its contents.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) => Ok(()),
+            done => done.map_err(failed(Operation::Discard, offset, host_len)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use ordo_runtime::{Backend, Executor};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BYTES: usize = 64 * 512;
+
+    fn executors() -> [Executor; 3] {
+        [
+            Executor::simulated(1),
+            Executor::real_on(Backend::Auto, 1),
+            Executor::real_on(Backend::Threads, 1),
+        ]
+    }
+
+    /// A write, read or discard of a number of sectors.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Write(usize, usize, u8, bool),
+        Read(usize, usize),
+        Discard(usize, usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let range = || (0usize..64).prop_flat_map(|a| (Just(a), 0..=64 - a));
+        prop_oneof![
+            (range(), any::<u8>(), any::<bool>()).prop_map(|((a, n), b, f)| Op::Write(a, n, b, f)),
+            range().prop_map(|(a, n)| Op::Read(a, n)),
+            range().prop_map(|(a, n)| Op::Discard(a, n)),
+        ]
+    }
+
+    async fn run(disk: &FileDisk, ops: &[Op]) {
+        let mut model = vec![0u8; BYTES];
+        for op in ops {
+            match *op {
+                Op::Write(at, n, byte, fua) => {
+                    let (at, len) = (at * 512, n * 512);
+                    let flags = if fua { WriteFlags::FUA } else { WriteFlags::empty() };
+                    model[at..at + len].fill(byte);
+                    let data = IoBuf::from_slice(&vec![byte; len]);
+                    disk.write(at as u64, data, flags).await.unwrap();
+                }
+                Op::Read(at, n) => {
+                    let (at, len) = (at * 512, n * 512);
+                    let data = disk.read(at as u64, len).await.unwrap();
+                    assert!(data[..] == model[at..at + len], "sectors {at} to {}", at + len);
+                }
+                Op::Discard(at, n) => {
+                    let (at, len) = (at as u64 * 512, n as u64 * 512);
+                    disk.discard(at, len).await.unwrap();
+                    // What it reads as is the device's choice, but only within the range.
+                    let now = disk.read(at, len as usize).await.unwrap();
+                    model[at as usize..(at + len) as usize].copy_from_slice(&now);
+                }
+            }
+        }
+        disk.flush().await.unwrap();
+        assert!(disk.read(0, BYTES).await.unwrap()[..] == model[..]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// Any sequence of requests, on every way to do I/O and with every alignment that a file may
+        /// ask for, must leave what a plain vector holds.
+        #[test]
+        fn a_file_is_a_vector_of_bytes(ops in prop::collection::vec(op(), 1..24), unit in 0u32..4) {
+            let dir = tempfile::tempdir().unwrap();
+            for executor in executors() {
+                let path = dir.path().join("image");
+                let mut disk =
+                    FileDisk::create(&executor.runtime(), &path, BYTES as u64).unwrap();
+                disk.unit = disk.unit.max(512 << unit);
+                executor.block_on(run(&disk, &ops)).unwrap();
+            }
+        }
+    }
+
+    /// Two neighbours in one block written at once: neither may undo the other.
+    #[test]
+    fn neighbours_in_a_block_do_not_undo_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        for executor in executors() {
+            let runtime = executor.runtime();
+            let path = dir.path().join("image");
+            let mut disk = FileDisk::create(&runtime, &path, BYTES as u64).unwrap();
+            disk.unit = 4096;
+            let disk = Rc::new(disk);
+            for i in 0..64u8 {
+                let disk = disk.clone();
+                runtime.spawn("writer", async move {
+                    let data = IoBuf::from_slice(&[i; 512]);
+                    disk.write(u64::from(i) * 512, data, WriteFlags::empty()).await.unwrap();
+                });
+            }
+            executor.run_until_idle().unwrap();
+            let all = executor.block_on(disk.read(0, BYTES)).unwrap().unwrap();
+            for (i, sector) in all.chunks(512).enumerate() {
+                assert!(sector.iter().all(|b| *b == i as u8), "sector {i} was lost");
+            }
+        }
+    }
+
+    /// One writer, or readers: the second process must be told why it may not open the image.
+    #[test]
+    fn an_image_is_locked() {
+        let executor = Executor::simulated(1);
+        let runtime = executor.runtime();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let open = |access| FileDisk::open(&runtime, &path, access);
+        let writer = FileDisk::create(&runtime, &path, 1 << 20).unwrap();
+        assert!(matches!(open(Access::ReadOnly), Err(OpenError::Locked { .. })));
+        assert!(matches!(FileDisk::create(&runtime, &path, 4096), Err(OpenError::Locked { .. })));
+        drop(writer);
+        let reader = open(Access::ReadOnly).unwrap();
+        let second = open(Access::ReadOnly).unwrap();
+        assert!(matches!(open(Access::ReadWrite), Err(OpenError::Locked { .. })));
+        drop((reader, second));
+        assert_eq!(open(Access::ReadWrite).unwrap().geometry().bytes, 1 << 20);
+    }
+
+    /// A read-only disk takes no writes; requests outside it fail; an odd tail is left alone.
+    #[test]
+    fn limits_are_kept() {
+        let executor = Executor::simulated(1);
+        let runtime = executor.runtime();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, vec![7; 1000]).unwrap();
+        let disk = FileDisk::open(&runtime, &path, Access::ReadOnly).unwrap();
+        assert_eq!((disk.geometry().bytes, disk.geometry().read_only), (512, true));
+        executor
+            .block_on(async {
+                let data = IoBuf::zeroed(512);
+                let e = disk.write(0, data, WriteFlags::empty()).await.unwrap_err();
+                assert_eq!(e.fault, Fault::ReadOnly);
+                assert_eq!(disk.discard(0, 512).await.unwrap_err().fault, Fault::ReadOnly);
+                assert_eq!(disk.read(512, 512).await.unwrap_err().fault, Fault::OutOfRange);
+                assert_eq!(disk.read(0, 100).await.unwrap_err().fault, Fault::Misaligned);
+                assert!(disk.read(0, 512).await.unwrap().iter().all(|b| *b == 7));
+            })
+            .unwrap();
+        std::fs::write(&path, b"tiny").unwrap();
+        drop(disk);
+        let open = |p: &Path| FileDisk::open(&runtime, p, Access::ReadOnly);
+        assert!(matches!(open(&path), Err(OpenError::TooSmall { bytes: 4, .. })));
+        assert!(matches!(open(dir.path()), Err(OpenError::NotADisk { .. })));
+        assert!(matches!(open(Path::new("/dev/null")), Err(OpenError::NotADisk { .. })));
+        let missing = open(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(missing.contains("cannot open it: No such file"), "{missing}");
+    }
+
+    /// A new image is sparse, and a discard gives its space back.
+    #[test]
+    fn images_are_sparse() {
+        use std::os::unix::fs::MetadataExt;
+        let executor = Executor::simulated(1);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let disk = FileDisk::create(&executor.runtime(), &path, 1 << 30).unwrap();
+        let used = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(used() < 1 << 20);
+        executor
+            .block_on(async {
+                disk.write(0, IoBuf::zeroed(1 << 20), WriteFlags::empty()).await.unwrap();
+                disk.flush().await.unwrap();
+                let full = used();
+                disk.discard(0, 1 << 20).await.unwrap();
+                disk.flush().await.unwrap();
+                assert!(full >= 1 << 20 && used() < full, "{full} bytes, then {}", used());
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,388 @@
+//! Shows every request, with its contents, to whoever watches.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_runtime::{Runtime, Time};
+
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+
+/// A request as it is sent to the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Issued<'a> {
+    /// Its number, in order of issue, from 0.
+    pub id: u64,
+    /// What is asked.
+    pub op: Operation,
+    /// Its offset in bytes; 0 of a flush.
+    pub offset: u64,
+    /// Its length in bytes; 0 of a flush.
+    pub len: u64,
+    /// How a write is to be carried out.
+    pub flags: WriteFlags,
+    /// What is written.
+    pub data: Option<&'a [u8]>,
+    /// When.
+    pub at: Time,
+    /// How many flushes had been issued before. A flush carries its own number.
+    pub epoch: u64,
+}
+
+/// A request as it comes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed<'a> {
+    /// Its number, in order of issue.
+    pub id: u64,
+    /// Its number in order of completion, from 0.
+    pub order: u64,
+    /// What was asked.
+    pub op: Operation,
+    /// Its offset in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// How a write was to be carried out.
+    pub flags: WriteFlags,
+    /// What was read.
+    pub data: Option<&'a [u8]>,
+    /// When it was issued.
+    pub issued: Time,
+    /// When it completed.
+    pub at: Time,
+    /// How many flushes had been issued by then. A write that completed in epoch `e` is durable once
+    /// flush number `e`, or any later one, has completed.
+    pub epoch: u64,
+    /// How it went.
+    pub result: Result<(), BlockError>,
+}
+
+/// Who watches a device. A request whose task goes away, or that a crash cuts off, is issued and never
+/// completed.
+pub trait TapSink {
+    /// A request is about to be sent.
+    fn issued(&self, request: &Issued<'_>);
+    /// A request came back.
+    fn completed(&self, request: &Completed<'_>);
+}
+
+impl<S: TapSink + ?Sized> TapSink for Rc<S> {
+    fn issued(&self, request: &Issued<'_>) {
+        (**self).issued(request);
+    }
+    fn completed(&self, request: &Completed<'_>) {
+        (**self).completed(request);
+    }
+}
+
+/// A device that shows its requests to any number of sinks.
+pub struct Tap<D> {
+    inner: D,
+    runtime: Runtime,
+    sinks: RefCell<Vec<Rc<dyn TapSink>>>,
+    next_id: Cell<u64>,
+    next_order: Cell<u64>,
+    epoch: Cell<u64>,
+}
+
+/// What is the same in a request's two messages.
+struct Ticket {
+    id: u64,
+    op: Operation,
+    offset: u64,
+    len: u64,
+    flags: WriteFlags,
+    issued: Time,
+}
+
+impl<D: BlockDevice> Tap<D> {
+    /// `inner`, watched by nobody yet.
+    pub fn new(runtime: &Runtime, inner: D) -> Tap<D> {
+        Tap {
+            inner,
+            runtime: runtime.clone(),
+            sinks: RefCell::default(),
+            next_id: Cell::new(0),
+            next_order: Cell::new(0),
+            epoch: Cell::new(0),
+        }
+    }
+
+    /// Shows every request from now on to `sink` too.
+    pub fn attach(&self, sink: Rc<dyn TapSink>) {
+        self.sinks.borrow_mut().push(sink);
+    }
+
+    /// Shows nothing to anybody any more.
+    pub fn detach_all(&self) {
+        self.sinks.take();
+    }
+
+    /// The device beneath.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    fn each_sink(&self, show: impl Fn(&dyn TapSink)) {
+        // A sink may attach another.
+        let count = self.sinks.borrow().len();
+        for i in 0..count {
+            let sink = self.sinks.borrow().get(i).cloned();
+            if let Some(sink) = sink {
+                show(&*sink);
+            }
+        }
+    }
+
+    fn issue(
+        &self,
+        op: Operation,
+        offset: u64,
+        len: u64,
+        flags: WriteFlags,
+        data: Option<&[u8]>,
+    ) -> Ticket {
+        let id = self.next_id.replace(self.next_id.get() + 1);
+        let (at, epoch) = (self.runtime.now(), self.epoch.get());
+        let request = Issued { id, op, offset, len, flags, data, at, epoch };
+        self.each_sink(|sink| sink.issued(&request));
+        if op == Operation::Flush {
+            self.epoch.set(epoch + 1);
+        }
+        Ticket { id, op, offset, len, flags, issued: at }
+    }
+
+    fn complete(&self, ticket: &Ticket, data: Option<&[u8]>, result: Result<(), BlockError>) {
+        let request = Completed {
+            id: ticket.id,
+            order: self.next_order.replace(self.next_order.get() + 1),
+            op: ticket.op,
+            offset: ticket.offset,
+            len: ticket.len,
+            flags: ticket.flags,
+            data,
+            issued: ticket.issued,
+            at: self.runtime.now(),
+            epoch: self.epoch.get(),
+            result,
+        };
+        self.each_sink(|sink| sink.completed(&request));
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Tap<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        let flags = WriteFlags::empty();
+        let ticket = self.issue(Operation::Read, offset, len as u64, flags, None);
+        let result = self.inner.read(offset, len).await;
+        let (data, status) = match &result {
+            Ok(data) => (Some(&data[..]), Ok(())),
+            Err(e) => (None, Err(*e)),
+        };
+        self.complete(&ticket, data, status);
+        result
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        let len = data.len() as u64;
+        let ticket = self.issue(Operation::Write, offset, len, flags, Some(&data));
+        let result = self.inner.write(offset, data, flags).await;
+        self.complete(&ticket, None, result);
+        result
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        let ticket = self.issue(Operation::Flush, 0, 0, WriteFlags::empty(), None);
+        let result = self.inner.flush().await;
+        self.complete(&ticket, None, result);
+        result
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        let ticket = self.issue(Operation::Discard, offset, len, WriteFlags::empty(), None);
+        let result = self.inner.discard(offset, len).await;
+        self.complete(&ticket, None, result);
+        result
+    }
+}
+
+/// A request as a [`Recorder`] keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its number, in order of issue.
+    pub id: u64,
+    /// What was asked.
+    pub op: Operation,
+    /// Its offset in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// How a write was to be carried out.
+    pub flags: WriteFlags,
+    /// What was written or read, where contents are kept.
+    pub data: Option<Rc<[u8]>>,
+    /// When it was issued.
+    pub issued: Time,
+    /// In which epoch it was issued.
+    pub issue_epoch: u64,
+    /// How it ended, unless it was cut off.
+    pub end: Option<RecordEnd>,
+}
+
+/// How a recorded request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordEnd {
+    /// Its number in order of completion.
+    pub order: u64,
+    /// When.
+    pub at: Time,
+    /// In which epoch: see [`Completed::epoch`].
+    pub epoch: u64,
+    /// How it went.
+    pub result: Result<(), BlockError>,
+}
+
+/// A sink that keeps every request, in order of issue.
+pub struct Recorder {
+    contents: bool,
+    records: RefCell<Vec<Record>>,
+    /// The id of the first record.
+    first: Cell<u64>,
+}
+
+impl Recorder {
+    /// A recorder that keeps contents too, or not.
+    pub fn new(contents: bool) -> Rc<Recorder> {
+        Rc::new(Recorder { contents, records: RefCell::default(), first: Cell::new(0) })
+    }
+
+    /// Takes what was recorded so far. Requests still under way appear as cut off.
+    pub fn take(&self) -> Vec<Record> {
+        self.records.take()
+    }
+
+    /// Looks at what was recorded so far.
+    pub fn with<T>(&self, look: impl FnOnce(&[Record]) -> T) -> T {
+        look(&self.records.borrow())
+    }
+
+    fn keep(&self, data: Option<&[u8]>) -> Option<Rc<[u8]>> {
+        data.filter(|_| self.contents).map(Rc::from)
+    }
+}
+
+impl TapSink for Recorder {
+    fn issued(&self, r: &Issued<'_>) {
+        let mut records = self.records.borrow_mut();
+        if records.is_empty() {
+            self.first.set(r.id);
+        }
+        records.push(Record {
+            id: r.id,
+            op: r.op,
+            offset: r.offset,
+            len: r.len,
+            flags: r.flags,
+            data: self.keep(r.data),
+            issued: r.at,
+            issue_epoch: r.epoch,
+            end: None,
+        });
+    }
+
+    fn completed(&self, r: &Completed<'_>) {
+        let mut records = self.records.borrow_mut();
+        let index = r.id.checked_sub(self.first.get()).and_then(|i| usize::try_from(i).ok());
+        let Some(record) = index.and_then(|i| records.get_mut(i)).filter(|x| x.id == r.id) else {
+            return;
+        };
+        record.end = Some(RecordEnd { order: r.order, at: r.at, epoch: r.epoch, result: r.result });
+        if r.data.is_some() {
+            record.data = self.keep(r.data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_runtime::Executor;
+
+    use super::*;
+    use crate::model::{Model, Modeled};
+    use crate::ram::RamDisk;
+
+    /// A read, two writes at once and a flush on a disk with an arm: the sink must see contents, issue
+    /// and completion order, times and epochs as they were.
+    #[test]
+    fn every_request_is_shown_as_it_happened() {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let model = Model::by_name("viking").unwrap();
+        let disk = Rc::new(Tap::new(&rt, Modeled::new(&rt, model, RamDisk::new(1 << 30))));
+        let recorder = Recorder::new(true);
+        disk.attach(recorder.clone());
+        // The arm starts at the outside: the nearer write, issued last, completes first.
+        for at in [900u64 << 20, 1 << 20] {
+            let disk = disk.clone();
+            rt.spawn("writer", async move {
+                let data = IoBuf::from_slice(&[(at >> 20) as u8; 512]);
+                disk.write(at, data, WriteFlags::SYNC).await.unwrap();
+            });
+        }
+        executor.run_until_idle().unwrap();
+        executor
+            .block_on(async {
+                disk.flush().await.unwrap();
+                disk.read(1 << 20, 512).await.unwrap();
+                disk.read(1, 512).await.unwrap_err();
+                disk.discard(0, 4096).await.unwrap();
+            })
+            .unwrap();
+        let records = recorder.take();
+        let ends: Vec<_> = records.iter().map(|r| r.end.unwrap()).collect();
+        let ops: Vec<_> = records.iter().map(|r| (r.id, r.op, r.issue_epoch)).collect();
+        assert_eq!(
+            ops,
+            [
+                (0, Operation::Write, 0),
+                (1, Operation::Write, 0),
+                (2, Operation::Flush, 0),
+                (3, Operation::Read, 1),
+                (4, Operation::Read, 1),
+                (5, Operation::Discard, 1),
+            ]
+        );
+        let orders: Vec<_> = ends.iter().map(|e| (e.order, e.epoch)).collect();
+        assert_eq!(orders, [(1, 0), (0, 0), (2, 1), (3, 1), (4, 1), (5, 1)]);
+        assert!(ends[0].at > ends[1].at && ends[1].at > records[0].issued);
+        assert_eq!(records[1].flags, WriteFlags::SYNC);
+        assert_eq!(records[1].data.as_deref(), Some(&[1; 512][..]));
+        assert_eq!(records[3].data.as_deref(), Some(&[1; 512][..]));
+        assert!(ends[4].result.is_err() && records[4].data.is_none());
+    }
+
+    /// A crash cuts a request off: issued, never completed; and its data is not on the device.
+    #[test]
+    fn a_crash_cuts_requests_off() {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let ram = Rc::new(RamDisk::new(1 << 20));
+        let model = Model::by_name("viking").unwrap();
+        let disk = Rc::new(Tap::new(&rt, Modeled::new(&rt, model, ram.clone())));
+        let recorder = Recorder::new(false);
+        disk.attach(recorder.clone());
+        let writer = disk.clone();
+        rt.spawn("writer", async move {
+            let data = IoBuf::from_slice(&[1; 512]);
+            writer.write(0, data, WriteFlags::FUA).await.unwrap();
+        });
+        executor.block_on(rt.yield_now()).unwrap();
+        drop(executor);
+        let records = recorder.take();
+        assert_eq!((records.len(), records[0].end, &records[0].data), (1, None, &None));
+        assert!(ram.to_vec().iter().all(|b| *b == 0));
+    }
+}

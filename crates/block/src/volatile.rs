@@ -1,0 +1,507 @@
+//! A write cache that loses what was not flushed.
+//!
+//! A completed write stays here until a flush, or until the cache is full and the oldest go to the
+//! device beneath. Reads see the newest data. At a crash the caller decides what becomes of each write
+//! that is still here: [`VolatileCache::crash_image`] builds the disk as it is found afterwards. What
+//! disks may do is in `docs/crash-model.md`.
+//!
+//! ```
+//! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
+//! use ordo_block::volatile::{Keep, VolatileCache};
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let disk = VolatileCache::new(RamDisk::new(1 << 20));
+//! executor.block_on(async {
+//!     disk.write(0, IoBuf::from_slice(&[1; 1024]), WriteFlags::empty()).await.unwrap();
+//!     assert_eq!(disk.read(0, 512).await.unwrap()[0], 1);
+//! }).unwrap();
+//! let torn = disk.crash_image(|_| Keep::Sectors(vec![false, true]));
+//! assert_eq!(torn.to_vec()[511..513], [0, 1]);
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use ordo_runtime::sync::Mutex;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::ram::{RamDisk, Snapshot};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+
+/// The unit that a crash writes wholly or not at all, in bytes.
+pub const TEAR: usize = 512;
+
+/// A completed write that a crash may lose.
+#[derive(Debug)]
+pub struct PendingWrite {
+    /// Its number, in order of completion, from 0.
+    pub id: u64,
+    /// How many flushes had completed before it, lies included.
+    pub epoch: u64,
+    /// Where it goes, in bytes.
+    pub offset: u64,
+    /// Its data.
+    pub data: IoBuf,
+    /// It was written through: it survives, and lies over what was written before it.
+    pub durable: bool,
+}
+
+/// What a crash leaves of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All of it.
+    All,
+    /// Nothing.
+    Nothing,
+    /// The sectors of 512 bytes that are marked; those beyond the list are lost.
+    Sectors(Vec<bool>),
+}
+
+/// What a kind of disk may lose at a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Any subset of the un-flushed writes survives, each torn anywhere.
+    Subset,
+    /// The writes survive up to a point, in order of completion; the next may be torn.
+    Prefix,
+    /// Every completed write survives.
+    Nothing,
+}
+
+/// The newest data of a range.
+struct Piece {
+    end: u64,
+    write: Rc<PendingWrite>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In order of completion.
+    pending: VecDeque<Rc<PendingWrite>>,
+    bytes: usize,
+    /// By start; they do not overlap.
+    newest: BTreeMap<u64, Piece>,
+    next_id: u64,
+    epoch: u64,
+}
+
+/// A device whose completed writes are lost in a crash unless they were flushed.
+pub struct VolatileCache<D> {
+    inner: D,
+    state: RefCell<State>,
+    capacity: usize,
+    lies: Cell<bool>,
+    /// Held while writes move to the device beneath: they must arrive in order.
+    moving: Mutex<()>,
+}
+
+impl<D: BlockDevice> VolatileCache<D> {
+    /// A cache of 64 MiB in front of `inner`.
+    pub fn new(inner: D) -> VolatileCache<D> {
+        VolatileCache::with_capacity(inner, 64 << 20)
+    }
+
+    /// A cache of `capacity` bytes in front of `inner`.
+    pub fn with_capacity(inner: D, capacity: usize) -> VolatileCache<D> {
+        VolatileCache {
+            inner,
+            state: RefCell::default(),
+            capacity,
+            lies: Cell::new(false),
+            moving: Mutex::new((), "write cache", 0),
+        }
+    }
+
+    /// Makes flushes and FUA say that they are done without doing anything, or makes them honest again.
+    pub fn set_lying(&self, lies: bool) {
+        self.lies.set(lies);
+    }
+
+    /// The device beneath: what is durable.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The writes that a crash now may lose, oldest first.
+    pub fn pending(&self) -> Vec<Rc<PendingWrite>> {
+        self.state.borrow().pending.iter().cloned().collect()
+    }
+
+    fn accept(&self, offset: u64, data: IoBuf, durable: bool) -> Rc<PendingWrite> {
+        let mut state = self.state.borrow_mut();
+        let id = state.next_id;
+        state.next_id += 1;
+        let write = Rc::new(PendingWrite { id, epoch: state.epoch, offset, data, durable });
+        state.bytes += write.data.len();
+        state.pending.push_back(write.clone());
+        state.cover(&write);
+        write
+    }
+
+    /// Moves the oldest writes to the device beneath as long as `more` says so.
+    async fn move_out(&self, more: impl Fn(&State) -> bool) -> Result<(), BlockError> {
+        let _moving = self.moving.lock().await;
+        loop {
+            let oldest = {
+                let state = self.state.borrow();
+                if !more(&state) {
+                    return Ok(());
+                }
+                state.pending.front().cloned()
+            };
+            let Some(write) = oldest else { return Ok(()) };
+            if !write.durable {
+                let data = write.data.clone();
+                self.inner.write(write.offset, data, WriteFlags::empty()).await?;
+            } else {
+                // It is there already, but an older write has just gone over it.
+                self.inner.write(write.offset, write.data.clone(), WriteFlags::FUA).await?;
+            }
+            self.state.borrow_mut().remove_oldest();
+        }
+    }
+}
+
+impl State {
+    /// Makes `write` the newest data of its range.
+    fn cover(&mut self, write: &Rc<PendingWrite>) {
+        let (start, end) = (write.offset, write.offset + write.data.len() as u64);
+        if start == end {
+            return;
+        }
+        let before = self.newest.range(..start).next_back().map(|(s, p)| (*s, p.end));
+        if let Some((s, old_end)) = before.filter(|(_, e)| *e > start) {
+            let piece = self.newest.get_mut(&s).expect("just found");
+            piece.end = start;
+            let rest = Piece { end: old_end, write: piece.write.clone() };
+            if old_end > end {
+                self.newest.insert(end, rest);
+            }
+        }
+        while let Some((s, p)) = self.newest.range(start..end).next() {
+            let (s, old_end) = (*s, p.end);
+            let piece = self.newest.remove(&s).expect("just found");
+            if old_end > end {
+                self.newest.insert(end, piece);
+            }
+        }
+        self.newest.insert(start, Piece { end, write: write.clone() });
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some(write) = self.pending.pop_front() else { return };
+        self.bytes -= write.data.len();
+        if self.pending.is_empty() {
+            self.newest.clear();
+            return;
+        }
+        let (mut at, end) = (write.offset, write.offset + write.data.len() as u64);
+        while let Some((s, p)) = self.newest.range(at..end).next() {
+            let (s, mine) = (*s, p.write.id == write.id);
+            if mine {
+                self.newest.remove(&s);
+            }
+            at = s + 1;
+        }
+    }
+
+    /// The pieces that overlap a range: where, and whose.
+    fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Rc<PendingWrite>)> {
+        let first = self.newest.range(..=start).next_back().map_or(start, |(s, _)| *s);
+        let found = self.newest.range(first..end).filter(|(_, p)| p.end > start);
+        found.map(|(s, p)| ((*s).max(start), p.end.min(end), p.write.clone())).collect()
+    }
+}
+
+/// Copies pieces over what was read at `offset`.
+fn patch(buf: &mut [u8], offset: u64, pieces: &[(u64, u64, Rc<PendingWrite>)]) {
+    for (start, end, write) in pieces {
+        let to = (start - offset) as usize..(end - offset) as usize;
+        let from = (start - write.offset) as usize..(end - write.offset) as usize;
+        buf[to].copy_from_slice(&write.data[from]);
+    }
+}
+
+impl<D: BlockDevice + Snapshot> VolatileCache<D> {
+    /// The disk after a crash now: `keep` decides on each write that was not flushed, oldest first.
+    /// Those written through survive and are not asked about.
+    pub fn crash_image(&self, mut keep: impl FnMut(&PendingWrite) -> Keep) -> RamDisk {
+        let image = self.inner.snapshot();
+        for write in &self.state.borrow().pending {
+            let kept = if write.durable { Keep::All } else { keep(write) };
+            match kept {
+                Keep::All => image.store(write.offset, &write.data),
+                Keep::Nothing => {}
+                Keep::Sectors(marks) => {
+                    for (i, sector) in write.data.chunks(TEAR).enumerate() {
+                        if marks.get(i).copied().unwrap_or(false) {
+                            image.store(write.offset + (i * TEAR) as u64, sector);
+                        }
+                    }
+                }
+            }
+        }
+        image
+    }
+
+    /// The disk after a crash now that loses what `loss` allows, chosen by `seed`.
+    pub fn crash_image_seeded(&self, loss: Loss, seed: u64) -> RamDisk {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let losable = self.state.borrow().pending.iter().filter(|w| !w.durable).count();
+        let whole = rng.random_range(0..=losable);
+        let mut index = 0;
+        self.crash_image(|write| {
+            index += 1;
+            let sectors = write.data.len().div_ceil(TEAR);
+            match loss {
+                Loss::Nothing => Keep::All,
+                Loss::Prefix if index <= whole => Keep::All,
+                Loss::Prefix if index > whole + 1 => Keep::Nothing,
+                Loss::Prefix => {
+                    let kept = rng.random_range(0..=sectors);
+                    Keep::Sectors((0..sectors).map(|i| i < kept).collect())
+                }
+                Loss::Subset => match rng.random_range(0..3) {
+                    0 => Keep::Nothing,
+                    1 => Keep::All,
+                    _ => Keep::Sectors((0..sectors).map(|_| rng.random()).collect()),
+                },
+            }
+        })
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: true, ..self.inner.geometry() }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.inner.geometry().check(Operation::Read, offset, len)?;
+        let end = offset + len as u64;
+        let before = self.state.borrow().pieces(offset, end);
+        let covered: u64 = before.iter().map(|(s, e, _)| e - s).sum();
+        let mut buf = if covered == len as u64 {
+            IoBuf::scratch(len)
+        } else {
+            self.inner.read(offset, len).await?
+        };
+        patch(&mut buf, offset, &before);
+        // What was written while the device beneath was read.
+        let after = self.state.borrow().pieces(offset, end);
+        patch(&mut buf, offset, &after);
+        Ok(buf)
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        self.inner.geometry().check_write(Operation::Write, offset, data.len())?;
+        let end = offset + data.len() as u64;
+        let honest = !self.lies.get();
+        if honest && flags.contains(WriteFlags::FUA) {
+            let _moving = self.moving.lock().await;
+            if self.state.borrow().pieces(offset, end).is_empty() {
+                return self.inner.write(offset, data, flags).await;
+            }
+            self.inner.write(offset, data.clone(), flags).await?;
+            self.accept(offset, data, true);
+        } else {
+            self.accept(offset, data, false);
+        }
+        if self.state.borrow().bytes > self.capacity {
+            self.move_out(|state| state.bytes > self.capacity).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        let last = {
+            let mut state = self.state.borrow_mut();
+            state.epoch += 1;
+            state.next_id
+        };
+        if self.lies.get() {
+            return Ok(());
+        }
+        self.move_out(|state| state.pending.front().is_some_and(|w| w.id < last)).await?;
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        // A hint that may be left alone: dropping pending writes would have to survive a crash too.
+        let host_len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.inner.geometry().check_write(Operation::Discard, offset, host_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_runtime::Executor;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECTORS: usize = 16;
+
+    fn run<T>(f: impl Future<Output = T>) -> T {
+        Executor::simulated(1).block_on(f).unwrap()
+    }
+
+    fn small() -> VolatileCache<RamDisk> {
+        VolatileCache::new(RamDisk::new((SECTORS * TEAR) as u64))
+    }
+
+    async fn put(
+        disk: &impl BlockDevice,
+        sector: usize,
+        count: usize,
+        byte: u8,
+        flags: WriteFlags,
+    ) {
+        let data = IoBuf::from_slice(&vec![byte; count * TEAR]);
+        disk.write((sector * TEAR) as u64, data, flags).await.unwrap();
+    }
+
+    /// The first byte of each sector.
+    fn firsts(image: &RamDisk) -> Vec<u8> {
+        image.to_vec().chunks(TEAR).map(|s| s[0]).collect()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Write(usize, usize, u8, bool),
+        Read(usize, usize),
+        Flush,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let range = || (0..SECTORS).prop_flat_map(|a| (Just(a), 1..=SECTORS - a));
+        prop_oneof![
+            4 => (range(), 1u8.., prop::bool::weighted(0.2))
+                .prop_map(|((a, n), b, f)| Op::Write(a, n, b, f)),
+            2 => range().prop_map(|(a, n)| Op::Read(a, n)),
+            1 => Just(Op::Flush),
+        ]
+    }
+
+    proptest! {
+        /// Whatever was written, flushed and written through, and however small the cache: reads see
+        /// the newest data, and after a crash every sector holds something it held at or after the
+        /// point that was made durable; with nothing lost, the newest.
+        #[test]
+        fn a_crash_loses_only_what_it_may(
+            ops in prop::collection::vec(op(), 1..40),
+            capacity in 0usize..8,
+            seed: u64,
+        ) {
+            let disk = VolatileCache::with_capacity(
+                RamDisk::new((SECTORS * TEAR) as u64), capacity * TEAR);
+            // For each sector, what it may hold after a crash: durable first, newest last.
+            let mut may: Vec<Vec<u8>> = vec![vec![0]; SECTORS];
+            run(async {
+                for op in &ops {
+                    match *op {
+                        Op::Write(at, n, byte, fua) => {
+                            let flags = if fua { WriteFlags::FUA } else { WriteFlags::empty() };
+                            put(&disk, at, n, byte, flags).await;
+                            for m in &mut may[at..at + n] {
+                                if fua { m.clear(); }
+                                m.push(byte);
+                            }
+                        }
+                        Op::Read(at, n) => {
+                            let data = disk.read((at * TEAR) as u64, n * TEAR).await.unwrap();
+                            for (i, s) in data.chunks(TEAR).enumerate() {
+                                let newest = *may[at + i].last().unwrap();
+                                prop_assert!(s.iter().all(|b| *b == newest), "sector {}", at + i);
+                            }
+                        }
+                        Op::Flush => {
+                            disk.flush().await.unwrap();
+                            for m in &mut may { m.drain(..m.len() - 1); }
+                            prop_assert!(disk.pending().is_empty());
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            for loss in [Loss::Subset, Loss::Prefix, Loss::Nothing] {
+                let image = firsts(&disk.crash_image_seeded(loss, seed));
+                prop_assert_eq!(&image, &firsts(&disk.crash_image_seeded(loss, seed)));
+                for (i, byte) in image.iter().enumerate() {
+                    prop_assert!(may[i].contains(byte), "{:?}: sector {}", loss, i);
+                    if loss == Loss::Nothing {
+                        prop_assert_eq!(byte, may[i].last().unwrap());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Two un-flushed writes: all four subsets must be reachable, the newer without the older too.
+    #[test]
+    fn any_subset_can_survive() {
+        let disk = small();
+        run(async {
+            put(&disk, 0, 1, 1, WriteFlags::empty()).await;
+            put(&disk, 1, 1, 2, WriteFlags::empty()).await;
+        });
+        let mut seen: Vec<Vec<u8>> = (0..200)
+            .map(|seed| firsts(&disk.crash_image_seeded(Loss::Subset, seed))[..2].to_vec())
+            .collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen, [[0, 0], [0, 2], [1, 0], [1, 2]]);
+        let only_second = disk.crash_image(|w| if w.id == 1 { Keep::All } else { Keep::Nothing });
+        assert_eq!(firsts(&only_second)[..2], [0, 2]);
+    }
+
+    /// In-order disks lose a suffix: never the older of two writes alone.
+    #[test]
+    fn a_prefix_keeps_order() {
+        let disk = small();
+        run(async {
+            for i in 0..8 {
+                put(&disk, i, 1, i as u8 + 1, WriteFlags::empty()).await;
+            }
+        });
+        for seed in 0..100 {
+            let image = firsts(&disk.crash_image_seeded(Loss::Prefix, seed));
+            let kept = image.iter().take_while(|b| **b != 0).count();
+            assert!(image[kept..].iter().all(|b| *b == 0), "seed {seed}: {image:?}");
+        }
+    }
+
+    /// A lying disk says that it flushed: what it was told to keep is lost all the same.
+    #[test]
+    fn a_lying_disk_loses_what_was_flushed() {
+        let disk = small();
+        disk.set_lying(true);
+        run(async {
+            put(&disk, 0, 1, 1, WriteFlags::FUA).await;
+            disk.flush().await.unwrap();
+            put(&disk, 1, 1, 2, WriteFlags::empty()).await;
+        });
+        let epochs: Vec<_> = disk.pending().iter().map(|w| w.epoch).collect();
+        assert_eq!(epochs, [0, 1]);
+        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing)), [0; SECTORS]);
+        disk.set_lying(false);
+        run(disk.flush()).unwrap();
+        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing))[..2], [1, 2]);
+    }
+
+    /// A write-through over an un-flushed write: the older one must not come back over it, neither in
+    /// a crash nor when the cache moves out.
+    #[test]
+    fn an_older_write_does_not_come_back_over_fua() {
+        let disk = small();
+        run(async {
+            put(&disk, 0, 2, 1, WriteFlags::empty()).await;
+            put(&disk, 1, 1, 9, WriteFlags::FUA).await;
+        });
+        assert_eq!(firsts(&disk.crash_image(|_| Keep::All))[..2], [1, 9]);
+        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing))[..2], [0, 9]);
+        run(disk.flush()).unwrap();
+        assert_eq!(firsts(disk.inner())[..2], [1, 9]);
+    }
+}
