@@ -37,6 +37,21 @@ pub trait WriteGate: 'static {
     fn independent(&self, block: &Buffer) -> bool;
 }
 
+impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
+    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
+        (**self).before_write(block, image)
+    }
+    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>) {
+        (**self).write_done(block, result);
+    }
+    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
+        (**self).wait_for(lsn).await
+    }
+    fn independent(&self, block: &Buffer) -> bool {
+        (**self).independent(block)
+    }
+}
+
 /// Lets everything pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGate;

@@ -1,13 +1,12 @@
 //! File systems that mkfs makes: every legal shape validates structure by structure, illegal ones are
 //! refused, FreeBSD's own image has the same geometry, and readers that others wrote accept them.
 
-use std::process::Command;
-
 use ordo_block::{BlockDevice, ram::RamDisk};
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs, plan};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock, SuperblockError};
 use ordo_format::ufs2::{Csum, Dinode, Group, ROOT_INO, bitmap, dir};
+use ordo_testkit::{dissect, judge};
 
 fn make(disk: &RamDisk, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
     let executor = ordo_runtime::Executor::simulated(1);
@@ -220,35 +219,8 @@ fn an_interrupted_run_is_recognised() {
     assert_eq!(error, SuperblockError::Incomplete { endian: Endian::Little });
 }
 
-/// Runs a judge; `None`, said aloud, where it is not installed.
-fn judge(program: &str, args: &[&str]) -> Option<String> {
-    match Command::new(program).args(args).output() {
-        Err(_) => {
-            eprintln!("SKIPPED: {program} is not installed");
-            None
-        }
-        Ok(out) => {
-            let text = String::from_utf8_lossy(&out.stdout).into_owned();
-            let errors = String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.success(), "{program}: {text}{errors}");
-            Some(text)
-        }
-    }
-}
-
-/// The names in the root directory as dissect.ffs reads them; `ORDO_PYTHON` names an interpreter that
-/// has it.
-fn dissect(path: &str) -> Option<String> {
-    let python = std::env::var("ORDO_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = Command::new(&python).args(["-c", "import dissect.ffs"]).output();
-    if !has.is_ok_and(|out| out.status.success()) {
-        eprintln!("SKIPPED: {python} has no dissect.ffs");
-        return None;
-    }
-    let script = "import sys; from dissect.ffs import FFS; \
-                  print(*FFS(open(sys.argv[1], 'rb')).get('/').listdir())";
-    judge(&python, &["-c", script, path])
-}
+const LIST_ROOT: &str = "import sys; from dissect.ffs import FFS; \
+                         print(*FFS(open(sys.argv[1], 'rb')).get('/').listdir())";
 
 #[test]
 fn other_readers_accept_it() {
@@ -271,7 +243,7 @@ fn other_readers_accept_it() {
             }
             if endian == Endian::Little {
                 judge("grub-fstest", &[path, "ls", "--", "-l"]);
-                if let Some(text) = dissect(path) {
+                if let Some(text) = dissect(LIST_ROOT, &[path]) {
                     assert_eq!(text.trim(), ". .. .snap");
                 }
             }

@@ -6,104 +6,124 @@ use super::superblock::{self as s, Superblock};
 use super::{Csum, Group, bitmap};
 use crate::Endian;
 
-/// The superblock, a dozen lines.
+/// Names and values that share a line.
+type Row = Vec<(&'static str, String)>;
+
+fn n(value: impl Into<i64>) -> String {
+    value.into().to_string()
+}
+
+/// The superblock, two dozen lines.
 pub fn superblock(sb: &Superblock, endian: Endian) -> String {
-    let order = match endian {
-        Endian::Little => "little",
-        Endian::Big => "big",
-    };
-    let total = &sb.cstotal;
-    let optim = if sb.optim == s::OPT_TIME { "time" } else { "space" };
     let mut out = String::new();
-    let mut line = |items: &[(&str, String)]| {
+    for row in [identity(sb, endian), sizes(sb), places(sb)].concat() {
         let mut text = String::new();
-        for (name, value) in items {
+        for (name, value) in row {
             let item = format!("{name} {value}");
             let _ = write!(text, "{item:<26}");
         }
         out.push_str(text.trim_end());
         out.push('\n');
-    };
-    let n = |value: i64| value.to_string();
-    line(&[("magic", format!("{:x} (UFS2, {order}-endian)", sb.magic)), ("", time(sb.time))]);
-    line(&[
-        ("location", n(sb.sblockloc)),
-        ("id", format!("{:08x} {:08x}", sb.id[0], sb.id[1])),
-        ("swuid", sb.swuid.to_string()),
-    ]);
-    line(&[("ncg", n(sb.ncg.into())), ("size", n(sb.size)), ("blocks", n(sb.dsize))]);
-    line(&[
-        ("bsize", n(sb.bsize.into())),
-        ("shift", n(sb.bshift.into())),
-        ("mask", format!("{:#010x}", sb.bmask)),
-    ]);
-    line(&[
-        ("fsize", n(sb.fsize.into())),
-        ("shift", n(sb.fshift.into())),
-        ("mask", format!("{:#010x}", sb.fmask)),
-    ]);
-    line(&[
-        ("frag", n(sb.frag.into())),
-        ("shift", n(sb.fragshift.into())),
-        ("fsbtodb", n(sb.fsbtodb.into())),
-    ]);
-    line(&[
-        ("minfree", format!("{}%", sb.minfree)),
-        ("optim", optim.into()),
-        ("symlinklen", n(sb.maxsymlinklen.into())),
-    ]);
-    line(&[
-        ("maxbsize", n(sb.maxbsize.into())),
-        ("maxbpg", n(sb.maxbpg.into())),
-        ("maxcontig", n(sb.maxcontig.into())),
-        ("contigsumsize", n(sb.contigsumsize.into())),
-    ]);
-    line(&[
-        ("nbfree", n(total.nbfree)),
-        ("ndir", n(total.ndir)),
-        ("nifree", n(total.nifree)),
-        ("nffree", n(total.nffree)),
-    ]);
-    line(&[
-        ("bpg", n((sb.fpg >> sb.fragshift).into())),
-        ("fpg", n(sb.fpg.into())),
-        ("ipg", n(sb.ipg.into())),
-        ("unrefs", n(sb.unrefs)),
-    ]);
-    line(&[
-        ("nindir", n(sb.nindir.into())),
-        ("inopb", n(sb.inopb.into())),
-        ("maxfilesize", sb.maxfilesize.to_string()),
-    ]);
-    line(&[
-        ("sbsize", n(sb.sbsize.into())),
-        ("cgsize", n(sb.cgsize.into())),
-        ("csaddr", n(sb.csaddr)),
-        ("cssize", n(sb.cssize.into())),
-    ]);
-    line(&[
-        ("sblkno", n(sb.sblkno.into())),
-        ("cblkno", n(sb.cblkno.into())),
-        ("iblkno", n(sb.iblkno.into())),
-        ("dblkno", n(sb.dblkno.into())),
-    ]);
-    line(&[
-        ("cgrotor", n(sb.cgrotor.into())),
-        ("fmod", n(sb.fmod.into())),
-        ("ronly", n(sb.ronly.into())),
-        ("clean", n(sb.clean.into())),
-    ]);
-    line(&[
-        ("metaspace", n(sb.metaspace)),
-        ("avgfpdir", n(sb.avgfpdir.into())),
-        ("avgfilesize", n(sb.avgfilesize.into())),
-    ]);
-    line(&[("pendingblocks", n(sb.pendingblocks)), ("pendinginodes", n(sb.pendinginodes.into()))]);
-    line(&[("flags", flags(sb))]);
-    line(&[("check hashes", hashes(sb))]);
-    line(&[("volname", text(&sb.volname)), ("fsmnt", text(&sb.fsmnt))]);
-    line(&[("providersize", n(sb.providersize))]);
+    }
     out
+}
+
+/// What file system this is.
+fn identity(sb: &Superblock, endian: Endian) -> Vec<Row> {
+    let order = match endian {
+        Endian::Little => "little",
+        Endian::Big => "big",
+    };
+    vec![
+        vec![("magic", format!("{:x} (UFS2, {order}-endian)", sb.magic)), ("", time(sb.time))],
+        vec![
+            ("location", n(sb.sblockloc)),
+            ("id", format!("{:08x} {:08x}", sb.id[0], sb.id[1])),
+            ("swuid", sb.swuid.to_string()),
+        ],
+        vec![("ncg", n(sb.ncg)), ("size", n(sb.size)), ("blocks", n(sb.dsize))],
+    ]
+}
+
+/// Sizes, and what is free.
+fn sizes(sb: &Superblock) -> Vec<Row> {
+    let optim = if sb.optim == s::OPT_TIME { "time" } else { "space" };
+    let total = &sb.cstotal;
+    vec![
+        vec![
+            ("bsize", n(sb.bsize)),
+            ("shift", n(sb.bshift)),
+            ("mask", format!("{:#010x}", sb.bmask)),
+        ],
+        vec![
+            ("fsize", n(sb.fsize)),
+            ("shift", n(sb.fshift)),
+            ("mask", format!("{:#010x}", sb.fmask)),
+        ],
+        vec![("frag", n(sb.frag)), ("shift", n(sb.fragshift)), ("fsbtodb", n(sb.fsbtodb))],
+        vec![
+            ("minfree", format!("{}%", sb.minfree)),
+            ("optim", optim.into()),
+            ("symlinklen", n(sb.maxsymlinklen)),
+        ],
+        vec![
+            ("maxbsize", n(sb.maxbsize)),
+            ("maxbpg", n(sb.maxbpg)),
+            ("maxcontig", n(sb.maxcontig)),
+            ("contigsumsize", n(sb.contigsumsize)),
+        ],
+        vec![
+            ("nbfree", n(total.nbfree)),
+            ("ndir", n(total.ndir)),
+            ("nifree", n(total.nifree)),
+            ("nffree", n(total.nffree)),
+        ],
+        vec![
+            ("bpg", n(sb.fpg >> sb.fragshift)),
+            ("fpg", n(sb.fpg)),
+            ("ipg", n(sb.ipg)),
+            ("unrefs", n(sb.unrefs)),
+        ],
+    ]
+}
+
+/// Where things are, and in what state.
+fn places(sb: &Superblock) -> Vec<Row> {
+    vec![
+        vec![
+            ("nindir", n(sb.nindir)),
+            ("inopb", n(sb.inopb)),
+            ("maxfilesize", sb.maxfilesize.to_string()),
+        ],
+        vec![
+            ("sbsize", n(sb.sbsize)),
+            ("cgsize", n(sb.cgsize)),
+            ("csaddr", n(sb.csaddr)),
+            ("cssize", n(sb.cssize)),
+        ],
+        vec![
+            ("sblkno", n(sb.sblkno)),
+            ("cblkno", n(sb.cblkno)),
+            ("iblkno", n(sb.iblkno)),
+            ("dblkno", n(sb.dblkno)),
+        ],
+        vec![
+            ("cgrotor", n(sb.cgrotor)),
+            ("fmod", n(sb.fmod)),
+            ("ronly", n(sb.ronly)),
+            ("clean", n(sb.clean)),
+        ],
+        vec![
+            ("metaspace", n(sb.metaspace)),
+            ("avgfpdir", n(sb.avgfpdir)),
+            ("avgfilesize", n(sb.avgfilesize)),
+        ],
+        vec![("pendingblocks", n(sb.pendingblocks)), ("pendinginodes", n(sb.pendinginodes))],
+        vec![("flags", flags(sb))],
+        vec![("check hashes", hashes(sb))],
+        vec![("volname", text(&sb.volname)), ("fsmnt", text(&sb.fsmnt))],
+        vec![("providersize", n(sb.providersize))],
+    ]
 }
 
 /// The summary area: one entry per group.

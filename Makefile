@@ -1,0 +1,41 @@
+# What a person or CI runs. `make help` lists it.
+
+CARGO ?= cargo
+# Judges that others wrote: packages on Debian, and a Python package in a folder of its own.
+JUDGES = sleuthkit makefs grub-common zstd e2fsprogs
+VENV = target/judges
+
+.PHONY: help test lint bench judges fuzz tidy docs
+
+help:
+	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
+	@echo 'make lint    formatting, lints as errors, style'
+	@echo 'make bench   the figures, written to docs/results/'
+	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
+
+test: judges
+	ORDO_PYTHON=$$(test -x $(VENV)/bin/python && echo $(CURDIR)/$(VENV)/bin/python || echo python3) \
+	$(CARGO) test --workspace
+
+# As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
+judges:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  for p in $(JUDGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq $$missing >/dev/null || echo "SKIPPED: could not install$$missing"; fi; \
+	fi
+	@if [ ! -x $(VENV)/bin/python ]; then \
+	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q dissect.ffs) \
+	    || { rm -rf $(VENV); echo "SKIPPED: dissect.ffs could not be installed"; }; \
+	fi
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) xtask tidy
+
+bench:
+	$(CARGO) run --release --quiet --package ordo-bench --bin figures
+
+fuzz:
+	cd fuzz && for t in mount check; do $(CARGO) +nightly fuzz run $$t -- -max_total_time=60 || exit 1; done

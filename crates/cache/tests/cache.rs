@@ -1,0 +1,322 @@
+//! The cache's invariants, one story each, on small disks in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_block::{
+    BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags, ram::RamDisk,
+};
+use ordo_cache::{BufKey, BufRef, Buffer, Cache, CacheConfig, Class, NoGate, Verdict, WriteGate};
+use ordo_runtime::{Duration, Executor, Runtime};
+
+const BLOCK: usize = 4096;
+
+/// A disk that takes a millisecond a write, notes each write, and fails when told to.
+struct Slow {
+    runtime: Runtime,
+    disk: RamDisk,
+    writes: RefCell<Vec<(u64, usize)>>,
+    in_flight: Cell<usize>,
+    overlaps: Cell<bool>,
+    fail_writes: Cell<bool>,
+    fail_reads: Cell<bool>,
+    volatile: bool,
+    flushes: Cell<u64>,
+}
+
+impl Slow {
+    fn new(runtime: &Runtime) -> Slow {
+        Slow {
+            runtime: runtime.clone(),
+            disk: RamDisk::new(16 << 20),
+            writes: RefCell::default(),
+            in_flight: Cell::new(0),
+            overlaps: Cell::new(false),
+            fail_writes: Cell::new(false),
+            fail_reads: Cell::new(false),
+            volatile: false,
+            flushes: Cell::new(0),
+        }
+    }
+}
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        Geometry { volatile_cache: self.volatile, ..self.disk.geometry() }
+    }
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.runtime.sleep(Duration::from_millis(1)).await;
+        if self.fail_reads.get() {
+            return Err(BlockError { op: Operation::Read, offset, len, fault: Fault::Io(5) });
+        }
+        self.disk.read(offset, len).await
+    }
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.overlaps.set(self.overlaps.get() || self.in_flight.get() > 1);
+        self.writes.borrow_mut().push((offset, data.len()));
+        self.runtime.sleep(Duration::from_millis(1)).await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.fail_writes.get() {
+            let len = data.len();
+            return Err(BlockError { op: Operation::Write, offset, len, fault: Fault::Io(5) });
+        }
+        self.disk.write(offset, data, flags).await
+    }
+    async fn flush(&self) -> Result<(), BlockError> {
+        self.flushes.set(self.flushes.get() + 1);
+        Ok(())
+    }
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        self.disk.discard(offset, len).await
+    }
+}
+
+type TestCache<G> = Cache<Rc<Slow>, G>;
+
+fn with_cache<G: WriteGate, F: AsyncFnOnce(TestCache<G>, Rc<Slow>)>(
+    gate: G,
+    config: CacheConfig,
+    story: F,
+) {
+    let executor = Executor::simulated(7);
+    let rt = executor.runtime();
+    let disk = Rc::new(Slow::new(&rt));
+    let cache = Cache::new(&rt, disk.clone(), gate, config);
+    executor.block_on(story(cache, disk)).unwrap();
+}
+
+async fn new_block<G: WriteGate>(cache: &TestCache<G>, n: u64, byte: u8) -> BufRef {
+    let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
+    let buf = cache.get_new(key, Some(at), BLOCK, Class::Data).await;
+    buf.write(|b| b.fill(byte));
+    cache.mark_dirty(&buf);
+    buf
+}
+
+fn on_disk(disk: &Slow, n: u64) -> u8 {
+    let mut byte = [0];
+    disk.disk.load(n * BLOCK as u64, &mut byte);
+    byte[0]
+}
+
+/// Adjacent dirty blocks of a file go out in one request, up to a cluster; metadata goes alone.
+#[test]
+fn contiguous_data_is_gathered_into_clusters() {
+    let config = CacheConfig { cluster: 4 * BLOCK, ..CacheConfig::default() };
+    with_cache(NoGate, config, async |cache, disk| {
+        for n in 0..10 {
+            new_block(&cache, n, 1).await;
+        }
+        let meta = cache.get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, Class::Metadata);
+        cache.mark_dirty(&meta.await);
+        cache.flush_all().await.unwrap();
+        let mut sizes: Vec<usize> = disk.writes.borrow().iter().map(|w| w.1 / BLOCK).collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [1, 2, 4, 4]);
+    });
+}
+
+/// A block that is changed while it is being written stays dirty, and its last contents reach the
+/// disk. Would catch a cache that takes the end of a write for the end of the change.
+#[test]
+fn a_change_during_a_write_is_not_lost() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 1).await;
+        cache.write_soon(&buf);
+        cache.runtime().sleep(Duration::from_micros(500)).await;
+        assert!(buf.is_writing());
+        buf.write(|b| b.fill(2));
+        cache.mark_dirty(&buf);
+        buf.written().await;
+        assert!(buf.is_dirty());
+        assert_eq!(on_disk(&disk, 3), 1);
+        cache.flush_all().await.unwrap();
+        assert_eq!(on_disk(&disk, 3), 2);
+    });
+}
+
+/// `forget` returns only when no write of the block is under way: its address can be given away. Would
+/// catch the old block's late write landing on top of the new owner's.
+#[test]
+fn forgetting_waits_for_a_write_under_way() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 1).await;
+        cache.write_soon(&buf);
+        cache.runtime().sleep(Duration::from_micros(500)).await;
+        cache.forget(buf.key()).await;
+        assert_eq!(disk.in_flight.get(), 0);
+        assert!(cache.peek(buf.key()).is_none());
+        // One that was only claimed is never sent.
+        let buf = new_block(&cache, 5, 9).await;
+        cache.write_soon(&buf);
+        cache.forget(buf.key()).await;
+        cache.flush_all().await.unwrap();
+        assert_eq!(on_disk(&disk, 5), 0);
+    });
+}
+
+/// Memory stays within its bound while many times as much is written and read back, and nothing is
+/// lost on the way.
+#[test]
+fn memory_is_bounded_and_eviction_loses_nothing() {
+    let config = CacheConfig::with_capacity(16 * BLOCK);
+    with_cache(NoGate, config, async |cache, _| {
+        for n in 0..300 {
+            cache.throttle().await.unwrap();
+            new_block(&cache, n, n as u8).await;
+            assert!(cache.stats().bytes <= 16 * BLOCK, "{}", cache.stats().bytes);
+        }
+        for n in 0..300u64 {
+            let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
+            let buf = cache.get(key, at, BLOCK, Class::Data).await.unwrap();
+            assert_eq!(buf.read()[100], n as u8);
+            assert!(cache.stats().bytes <= 16 * BLOCK);
+        }
+        assert!(cache.stats().evicted > 250);
+    });
+}
+
+/// What is dirty is written when it is as old as its class allows, metadata before data, and not
+/// before.
+#[test]
+fn the_syncer_writes_by_age() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let data = new_block(&cache, 3, 1).await;
+        let meta =
+            cache.get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, Class::Metadata).await;
+        cache.mark_dirty(&meta);
+        cache.runtime().sleep(Duration::from_secs(27)).await;
+        assert!(disk.writes.borrow().is_empty());
+        cache.runtime().sleep(Duration::from_millis(2500)).await;
+        assert!(!meta.is_dirty() && data.is_dirty());
+        cache.runtime().sleep(Duration::from_secs(2)).await;
+        assert!(!data.is_dirty());
+    });
+}
+
+/// A failed write leaves the block dirty and the cache failed for good: nobody is told that anything
+/// is durable afterwards.
+#[test]
+fn a_failed_write_is_never_forgotten() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 1).await;
+        disk.fail_writes.set(true);
+        assert!(cache.write_now(std::slice::from_ref(&buf)).await.is_err());
+        assert!(buf.is_dirty());
+        disk.fail_writes.set(false);
+        assert!(cache.failure().is_some());
+        assert!(cache.flush_all().await.is_err());
+    });
+}
+
+/// A failed read leaves nothing behind: the next reader asks the device again.
+#[test]
+fn a_failed_read_leaves_no_buffer() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        disk.disk.store(0, &[5; BLOCK]);
+        disk.fail_reads.set(true);
+        let key = BufKey::file(9, 0);
+        assert!(cache.get(key, 0, BLOCK, Class::Data).await.is_err());
+        disk.fail_reads.set(false);
+        let buf = cache.get(key, 0, BLOCK, Class::Data).await.unwrap();
+        assert_eq!(buf.read()[0], 5);
+        assert_eq!(cache.stats().bytes, BLOCK);
+    });
+}
+
+/// Undoes the first byte until it is let go; asks for the log once.
+#[derive(Default)]
+struct Undo {
+    hold: Cell<bool>,
+    log_at: Cell<u64>,
+    done: RefCell<Vec<bool>>,
+}
+
+impl WriteGate for Undo {
+    fn before_write(&self, _block: &Buffer, image: &mut [u8]) -> Verdict {
+        if self.log_at.get() < 7 {
+            return Verdict::WaitFor(7);
+        }
+        if self.hold.get() {
+            image[0] = 0;
+            return Verdict::WriteRolledBack;
+        }
+        Verdict::Write
+    }
+    fn write_done(&self, _block: &Buffer, result: Result<(), BlockError>) {
+        self.done.borrow_mut().push(result.is_ok());
+    }
+    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
+        self.log_at.set(lsn);
+        Ok(())
+    }
+    fn independent(&self, _block: &Buffer) -> bool {
+        !self.hold.get()
+    }
+}
+
+/// Undo happens on the copy: the disk gets the old byte, the reader the new one, and the block stays
+/// dirty until it was written whole. The log is waited for first.
+#[test]
+fn the_gate_rolls_back_the_image_and_not_the_buffer() {
+    let gate = Rc::new(Undo::default());
+    gate.hold.set(true);
+    with_cache(gate.clone(), CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 8).await;
+        cache.write_now(std::slice::from_ref(&buf)).await.unwrap();
+        assert_eq!((on_disk(&disk, 3), buf.read()[0], buf.is_dirty()), (0, 8, true));
+        assert_eq!((gate.log_at.get(), cache.stats().rolled_back), (7, 1));
+        gate.hold.set(false);
+        cache.flush_all().await.unwrap();
+        assert_eq!((on_disk(&disk, 3), buf.is_dirty()), (8, false));
+        assert_eq!(*gate.done.borrow(), [true, true]);
+    });
+}
+
+/// On a device with a volatile cache a delayed write counts as done only after a flush; a write that
+/// is waited for is sent so that it is durable by itself.
+#[test]
+fn durable_means_flushed() {
+    let executor = Executor::simulated(7);
+    let rt = executor.runtime();
+    let disk = Rc::new(Slow { volatile: true, ..Slow::new(&rt) });
+    let gate = Rc::new(Undo::default());
+    let cache = Cache::new(&rt, disk.clone(), gate.clone(), CacheConfig::default());
+    executor
+        .block_on(async {
+            let buf = new_block(&cache, 3, 8).await;
+            cache.write_all(vec![buf.clone()], false).await.unwrap();
+            assert!(!buf.is_dirty() && gate.done.borrow().is_empty());
+            cache.barrier().await.unwrap();
+            assert_eq!((gate.done.borrow().len(), disk.flushes.get()), (1, 1));
+            let buf = new_block(&cache, 4, 8).await;
+            cache.write_now(std::slice::from_ref(&buf)).await.unwrap();
+            assert_eq!((gate.done.borrow().len(), disk.flushes.get()), (2, 1));
+        })
+        .unwrap();
+}
+
+/// Two writes of one block never overlap, whoever asks for them.
+#[test]
+fn writes_of_one_block_do_not_overlap() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 1).await;
+        let mut tasks = Vec::new();
+        for i in 0..20u8 {
+            let (cache, buf) = (cache.clone(), buf.clone());
+            let rt = cache.runtime().clone();
+            tasks.push(cache.runtime().clone().spawn("writer", async move {
+                rt.sleep(Duration::from_micros(u64::from(i) * 300)).await;
+                buf.write(|b| b.fill(i));
+                cache.mark_dirty(&buf);
+                cache.write_now(std::slice::from_ref(&buf)).await.unwrap();
+            }));
+        }
+        for task in tasks {
+            task.await;
+        }
+        assert!(!disk.overlaps.get());
+        assert_eq!(on_disk(&disk, 3), 19);
+    });
+}

@@ -1,0 +1,182 @@
+//! Style as a test: sizes, layers, words. `docs/style.md` gives the reasons.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines in a file at most.
+const FILE_MAX: usize = 700;
+/// Lines in a function at most.
+const FUNCTION_MAX: usize = 70;
+
+/// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
+/// with what they judge, and lower layers know nothing of higher ones.
+const LAYERS: [(&str, &[&str]); 8] = [
+    ("format", &["ordo-"]),
+    ("runtime", &["ordo-"]),
+    ("block", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
+    ("cache", &["ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
+    ("ordering", &["ordo-ufs", "ordo-ffs", "ordo-format", "ordo-vfs"]),
+    ("check", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
+    ("sba", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-vfs"]),
+    ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
+];
+
+/// Names of orderings, which no layout and no name space may know.
+const ORDERINGS: [&str; 4] = ["SyncOrder", "NoOrder", "ordering::sync", "ordering::none"];
+
+/// Words that mean that something is not finished.
+const UNFINISHED: [&str; 5] = ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+/// Everything that is wrong, a line each.
+pub fn check(root: &Path) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut files = Vec::new();
+    for top in ["crates", "xtask", "fuzz"] {
+        collect(&root.join(top), &mut files);
+    }
+    files.sort();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        if name.ends_with(".rs") {
+            sizes(&name, &text, &mut faults);
+            words(&name, &text, &mut faults);
+        } else if name.ends_with("Cargo.toml") {
+            layers(&name, &text, &mut faults);
+        }
+    }
+    faults
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() && name != "target" && name != "corpus" {
+            collect(&path, files);
+        } else if name == "Cargo.toml" || path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn sizes(name: &str, text: &str, faults: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() > FILE_MAX {
+        faults.push(format!("{name}: {} lines, more than {FILE_MAX}", lines.len()));
+    }
+    if name.ends_with("lib.rs") && !text.starts_with("//!") {
+        faults.push(format!("{name}: does not open with what the crate is"));
+    }
+    let mut start = None;
+    for (i, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        if is_function(line) && !line.trim_end().ends_with(';') && start.is_none() {
+            start = Some((i, indent));
+        }
+        let Some((first, depth)) = start else { continue };
+        // Formatted code: a function ends with a brace at its own depth.
+        if indent == depth && (*line).trim_end() == format!("{}}}", " ".repeat(depth)) {
+            if i + 1 - first > FUNCTION_MAX {
+                let length = i + 1 - first;
+                faults.push(format!("{name}:{}: a function of {length} lines", first + 1));
+            }
+            start = None;
+            continue;
+        }
+        let declaration = indent == depth && line.trim_end().ends_with(';');
+        let one_line = i == first && line.trim_end().ends_with('}');
+        if declaration || one_line {
+            start = None;
+        }
+    }
+}
+
+fn is_function(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let first = words.by_ref().find(|w| {
+        !matches!(*w, "pub" | "async" | "const" | "unsafe" | "extern" | "\"C\"")
+            && !w.starts_with("pub(")
+    });
+    first == Some("fn")
+}
+
+fn words(name: &str, text: &str, faults: &mut Vec<String>) {
+    if name.starts_with("xtask") {
+        return;
+    }
+    for (i, line) in text.lines().enumerate() {
+        for word in UNFINISHED {
+            if line.contains(word) {
+                faults.push(format!("{name}:{}: {word}", i + 1));
+            }
+        }
+        let layout = ["crates/ufs/src", "crates/ffs/src"].iter().any(|p| name.starts_with(p));
+        let code = line.split("//").next().unwrap_or_default();
+        let tests = name.contains("/tests") || name.ends_with("tests.rs");
+        if layout && !tests && ORDERINGS.iter().any(|o| code.contains(o)) {
+            faults.push(format!("{name}:{}: names an ordering", i + 1));
+        }
+    }
+}
+
+fn layers(name: &str, text: &str, faults: &mut Vec<String>) {
+    let Some((_, forbidden)) =
+        LAYERS.iter().find(|(c, _)| name == format!("crates/{c}/Cargo.toml"))
+    else {
+        return;
+    };
+    let own = name.split('/').nth(1).unwrap_or_default();
+    let dependencies = text
+        .lines()
+        .skip_while(|l| *l != "[dependencies]")
+        .skip(1)
+        .take_while(|l| !l.starts_with('['));
+    for line in dependencies {
+        let wrong = forbidden.iter().any(|f| line.starts_with(f));
+        if wrong && !line.starts_with(&format!("ordo-{own}")) {
+            faults.push(format!("{name}: {own} must not depend on {line}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole repository is tidy.
+    #[test]
+    fn the_repository_is_tidy() {
+        let faults = check(&root());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    /// Each rule fires on what it is against.
+    #[test]
+    fn rules_fire() {
+        let faults = |name: &str, text: &str| {
+            let mut out = Vec::new();
+            sizes(name, text, &mut out);
+            words(name, text, &mut out);
+            layers(name, text, &mut out);
+            out.len()
+        };
+        let long = format!("fn f() {{\n{}}}\n", "    x();\n".repeat(FUNCTION_MAX));
+        assert_eq!(faults("crates/a/src/b.rs", &long), 1);
+        assert_eq!(faults("crates/a/src/b.rs", "fn f() {\n}\n"), 0);
+        assert_eq!(faults("crates/a/src/lib.rs", "fn f() {}\n"), 1);
+        assert_eq!(faults("crates/a/src/b.rs", &"\n".repeat(FILE_MAX + 1)), 1);
+        assert_eq!(faults("crates/ffs/src/b.rs", "use ordo_ordering::NoOrder;\n"), 1);
+        assert_eq!(faults("crates/a/src/b.rs", "    dbg!(1);\n"), 1);
+        let manifest = "[dependencies]\nordo-ordering.workspace = true\n";
+        assert_eq!(faults("crates/check/Cargo.toml", manifest), 1);
+        let tests_only = "[dependencies]\n[dev-dependencies]\nordo-ffs.workspace = true\n";
+        assert_eq!(faults("crates/check/Cargo.toml", tests_only), 0);
+    }
+}
