@@ -5,7 +5,8 @@
 //! Objects are named by inode number; a path is the caller's business ([`path`] helps).
 //!
 //! Layers: the trait and its words; [`name`] and [`flags`], rules that every implementation shares;
-//! [`model`], what every operation must answer; [`path`] and [`tree`], which work on any file system; [`charged`], the price of processor work around one.
+//! [`model`], what every operation must answer; [`host`], a directory of the host; [`path`] and
+//! [`tree`], which work on any file system; [`charged`], the price of processor work around one.
 //!
 //! Invariants:
 //! - [`FileSystem::open`] keeps an inode alive after its last name is gone, until the matching
@@ -36,6 +37,7 @@ pub mod charged;
 mod delegate;
 mod error;
 pub mod flags;
+pub mod host;
 
 pub mod model;
 pub mod name;

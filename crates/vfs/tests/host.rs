@@ -1,0 +1,98 @@
+//! A directory of the host as a file system.
+//!
+//! Fault model: descriptors are few, so inodes are met again after theirs was given up; names change
+//! under them; a copy to the kernel's file system and back must lose nothing.
+
+use ordo_runtime::Executor;
+use ordo_vfs::host::HostDir;
+use ordo_vfs::model::{ModelConfig, ModelFs};
+use ordo_vfs::tree::{self, CompareOptions, CopyOptions};
+use ordo_vfs::{
+    Errno, FileSystem, FsResult, NewNode, RenameMode, SetAttr, SetTime, Timestamp, XattrMode, path,
+};
+
+fn run<T>(test: impl AsyncFnOnce(HostDir) -> FsResult<T>) -> T {
+    let temp = tempfile::tempdir().unwrap();
+    let host = HostDir::open(temp.path()).unwrap();
+    Executor::simulated(1).block_on(test(host)).unwrap().unwrap()
+}
+
+#[test]
+fn more_inodes_than_descriptors_are_found_again_even_after_renames() {
+    run(async |fs| {
+        let root = fs.root();
+        let a = fs.make(root, b"a", &NewNode::directory(0o755)).await?.ino;
+        let mut inodes = Vec::new();
+        for i in 0..600 {
+            let f = fs.make(a, format!("{i}").as_bytes(), &NewNode::file(0o644)).await?;
+            fs.write(f.ino, 0, format!("{i}").as_bytes()).await?;
+            inodes.push(f.ino);
+        }
+        fs.rename(root, b"a", root, b"b", RenameMode::Replace).await?;
+        fs.rename(a, b"7", root, b"seven", RenameMode::Replace).await?;
+        for (i, ino) in inodes.iter().enumerate() {
+            let mut buf = [0; 8];
+            let n = fs.read(*ino, 0, &mut buf).await?;
+            assert_eq!(&buf[..n], format!("{i}").as_bytes());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_open_file_outlives_its_names_and_a_closed_one_does_not() {
+    run(async |fs| {
+        let root = fs.root();
+        let f = fs.make(root, b"f", &NewNode::file(0o644)).await?.ino;
+        fs.open(f).await?;
+        fs.unlink(root, b"f").await?;
+        fs.write(f, 0, b"still").await?;
+        assert_eq!(fs.getattr(f).await?.links, 0);
+        fs.close(f).await?;
+        assert_eq!(fs.getattr(f).await.unwrap_err().errno, Errno::Stale);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_tree_comes_back_from_the_host_as_it_went() {
+    run(async |fs| {
+        let model = || ModelFs::new(ModelConfig::default(), || Timestamp { seconds: 99, nanos: 1 });
+        let (before, after) = (model(), model());
+        let deep = path::make_directories(&before, b"/x/y", 0o711).await?.ino;
+        let f = before.make(deep, b"f", &NewNode::file(0o640)).await?.ino;
+        before.write(f, 100_000, &[1; 100]).await?;
+        before.link(f, before.root(), b"l").await?;
+        before.make(deep, b"s", &NewNode::symlink(&[b't'; 300])).await?;
+        let time = SetTime::To(Timestamp { seconds: 1_000_000_007, nanos: 987_654_321 });
+        before.setattr(f, &SetAttr { mtime: Some(time), ..SetAttr::default() }).await?;
+        before.setxattr(f, b"user.k", b"v", XattrMode::Set).await?;
+        let xattrs = {
+            let probe = fs.make(fs.root(), b"probe", &NewNode::file(0o600)).await?.ino;
+            let can = fs.setxattr(probe, b"user.k", b"v", XattrMode::Set).await.is_ok();
+            fs.unlink(fs.root(), b"probe").await?;
+            can
+        };
+        // Owners can be given away by root alone; what is lost without it is said, not compared.
+        let owners = fs.getattr(fs.root()).await?.uid == 0;
+        let options = CopyOptions { owners, xattrs, ..CopyOptions::default() };
+        tree::copy(&before, before.root(), &fs, fs.root(), &options, &mut |_| {}).await?;
+        tree::copy(&fs, fs.root(), &after, after.root(), &options, &mut |_| {}).await?;
+        let check = CompareOptions { owners, xattrs, ..CompareOptions::default() };
+        for other in [
+            tree::compare((&before, before.root()), (&fs, fs.root()), &check, &mut |_| {}).await?,
+            tree::compare((&before, before.root()), (&after, after.root()), &check, &mut |_| {})
+                .await?,
+        ] {
+            assert_eq!(other.differences, []);
+            assert_eq!(other.entries, 5);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_path_that_is_not_there_is_named() {
+    let err = HostDir::open("/no/such/place").err().unwrap();
+    assert_eq!(err.to_string(), "no such file or directory: /no/such/place");
+}
