@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Workloads, and the comparison of file systems with the reference model.
+//!
+//! Everything here works on any [`FileSystem`](ordo_vfs::FileSystem), and follows from a seed.
+pub mod oracle;

@@ -207,6 +207,10 @@ impl FileSystem for HostDir {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
         self.live_directory(dir)?;
+        if cookie == Cookie::START {
+            // ext4 may list nothing on a descriptor that was read to its end and rewound.
+            self.table.borrow_mut().forget_data(dir);
+        }
         let fd = self.data(dir, false)?;
         seek(&fd, SeekFrom::Start(cookie.0)).map_err(host_error)?;
         let mut buffer = vec![MaybeUninit::uninit(); ENTRIES_LEN];

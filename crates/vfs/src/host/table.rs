@@ -91,6 +91,12 @@ impl Table {
         }
     }
 
+    pub(super) fn forget_data(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.data = None;
+        }
+    }
+
     pub(super) fn file_type(&self, ino: Ino) -> Option<FileType> {
         Some(self.nodes.get(&ino)?.file_type)
     }

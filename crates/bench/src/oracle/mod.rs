@@ -1,0 +1,334 @@
+//! Random operations on a file system and on the reference model, every answer compared.
+//!
+//! [`check`] makes a fresh [`Subject`], carries out a seeded sequence of operations on it and on
+//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents,
+//! listings (whole, and with pauses while entries come and go) and extended attributes. Now and then,
+//! and at the end, everything there is is compared. A difference is made small: operations are left
+//! out as long as it stays, and what is left is printed with the seed and the step.
+//!
+//! Not compared: numbers of inodes (which object an inode is, is), block counts, sizes of directories,
+//! and what [`Rules`] leave out. A subject that says it has no room must have changed nothing, and must
+//! not say so where another error applies; a write may then be short.
+
+mod generate;
+mod op;
+mod run;
+mod shrink;
+mod world;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use ordo_runtime::{Executor, Runtime};
+use ordo_vfs::model::ModelConfig;
+use ordo_vfs::{Errno, FileSystem, FileType, FsResult, Timestamp};
+
+use generate::Generator;
+pub use op::{Name, Object, Op};
+use run::Runner;
+
+/// A file system under test, freshly made and empty.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait Subject {
+    /// Its type.
+    type Fs: FileSystem;
+
+    /// The mounted file system.
+    fn fs(&self) -> &Self::Fs;
+
+    /// The time now on the clock that its timestamps come from; none leaves times uncompared, but for
+    /// those that are set.
+    fn now(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// Unmounts and mounts again; nothing is open. By default, makes everything durable.
+    ///
+    /// # Errors
+    /// What the file system says.
+    async fn remount(&mut self) -> FsResult<()> {
+        self.fs().sync().await
+    }
+
+    /// Looks for damage that no operation shows: a check of the disk, of memory.
+    ///
+    /// # Errors
+    /// What is wrong.
+    async fn audit(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What a subject can do that is to be tried, and what of it is to be compared.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Special files to make.
+    pub special_types: Vec<FileType>,
+    /// Whether owners can be set.
+    pub owners: bool,
+    /// The longest target of a symbolic link, in bytes; one more is tried.
+    pub symlink_max: usize,
+    /// Whether symbolic links have modes.
+    pub link_modes: bool,
+    /// Whether there are BSD file flags.
+    pub flags: bool,
+    /// What can have extended attributes.
+    pub xattr_types: Vec<FileType>,
+    /// Their name spaces, with the dot.
+    pub xattr_spaces: Vec<&'static str>,
+    /// The largest value to set, in bytes.
+    pub xattr_value_max: usize,
+    /// Whether times of last access are compared.
+    pub atimes: bool,
+    /// Whether times of birth are compared.
+    pub birthtimes: bool,
+    /// How far a timestamp may lie outside its operation, in nanoseconds.
+    pub time_slack_ns: i128,
+    /// Whether the subject may run out of space.
+    pub may_fill: bool,
+}
+
+impl Rules {
+    /// All that UFS2 has.
+    pub fn ufs2() -> Rules {
+        Rules {
+            special_types: vec![
+                FileType::Fifo,
+                FileType::Socket,
+                FileType::CharDevice,
+                FileType::BlockDevice,
+            ],
+            owners: true,
+            symlink_max: 1023,
+            link_modes: true,
+            flags: true,
+            xattr_types: vec![
+                FileType::Regular,
+                FileType::Directory,
+                FileType::Symlink,
+                FileType::Fifo,
+            ],
+            xattr_spaces: vec!["user.", "system.", "user.", "odd."],
+            xattr_value_max: 3000,
+            atimes: true,
+            birthtimes: true,
+            time_slack_ns: 0,
+            may_fill: true,
+        }
+    }
+
+    /// What a directory of a Linux host has: see [`HostDir`](ordo_vfs::host::HostDir). Its clock ticks,
+    /// so timestamps lie up to 20 ms before their operation.
+    pub fn linux(privileged: bool) -> Rules {
+        Rules {
+            special_types: vec![FileType::Fifo, FileType::Socket],
+            owners: privileged,
+            symlink_max: 4095,
+            link_modes: false,
+            flags: false,
+            xattr_types: vec![FileType::Regular, FileType::Directory],
+            xattr_spaces: vec!["user."],
+            xattr_value_max: 1500,
+            atimes: false,
+            birthtimes: true,
+            time_slack_ns: 20_000_000,
+            may_fill: true,
+        }
+    }
+}
+
+/// One run of the comparison.
+#[derive(Clone, Debug)]
+pub struct OracleConfig {
+    /// Fixes every choice.
+    pub seed: u64,
+    /// How many operations.
+    pub steps: usize,
+    /// How many names are in play: few, so that they collide.
+    pub names: usize,
+    /// The largest write, in bytes.
+    pub write_max: usize,
+    /// The subject's block size, in bytes: sizes near its multiples are preferred.
+    pub block_size: u32,
+    /// Its fragment size, in bytes.
+    pub fragment_size: u32,
+    /// Whether to use offsets and sizes at the edges of double and triple indirection.
+    pub large_offsets: bool,
+    /// Everything is compared after this many operations, and at the end.
+    pub verify_every: usize,
+    /// The most runs spent on making a failure small.
+    pub shrink_runs: usize,
+    /// What the model is to answer by.
+    pub model: ModelConfig,
+    /// What is tried and compared.
+    pub rules: Rules,
+}
+
+impl OracleConfig {
+    /// A run of `steps` operations on UFS2 with these sizes, in bytes.
+    pub fn ufs2(seed: u64, steps: usize, block_size: u32, fragment_size: u32) -> OracleConfig {
+        OracleConfig {
+            seed,
+            steps,
+            names: 18,
+            write_max: 3 * block_size as usize,
+            block_size,
+            fragment_size,
+            large_offsets: true,
+            verify_every: 500,
+            shrink_runs: 400,
+            model: ModelConfig::ufs2(block_size),
+            rules: Rules::ufs2(),
+        }
+    }
+}
+
+/// What a run without a difference did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Operations carried out.
+    pub steps: usize,
+    /// Those that succeeded.
+    pub succeeded: usize,
+    /// Those that failed as they had to, by error.
+    pub errors: BTreeMap<Errno, usize>,
+    /// Writes that were short for want of room.
+    pub short_writes: usize,
+    /// Listings with pauses that were followed to their end.
+    pub listings: usize,
+}
+
+/// A difference, made small.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The run's seed.
+    pub seed: u64,
+    /// The step of the original run at which it showed.
+    pub step: usize,
+    /// What it was there.
+    pub original: String,
+    /// What it is after the operations that are left.
+    pub what: String,
+    /// The operations that still show it, each with its step.
+    pub ops: Vec<(usize, Op)>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, step {}: {}", self.seed, self.step, self.original)?;
+        writeln!(f, "{} operations show: {}", self.ops.len(), self.what)?;
+        for (step, op) in &self.ops {
+            writeln!(f, "  {step}: {op:?}")?;
+        }
+        write!(f, "to repeat: the same configuration with seed {}", self.seed)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where a run went wrong.
+struct Stopped {
+    step: usize,
+    what: String,
+}
+
+/// Compares a subject with the model over one seeded sequence. `fresh` makes the subject, on an
+/// executor with a virtual clock.
+///
+/// # Errors
+/// The first difference, made small. A panic or a deadlock of the subject counts as one.
+pub fn check<S: Subject>(
+    config: &OracleConfig,
+    fresh: impl AsyncFn(Runtime) -> FsResult<S>,
+) -> Result<Report, Box<Failure>> {
+    let ops: Rc<RefCell<Vec<(usize, Op)>>> = Rc::default();
+    let recorded = ops.clone();
+    let stopped = match attempt(config, async |rt: Runtime| {
+        let mut runner = start(config, &fresh, rt).await?;
+        let mut generator = Generator::new(config);
+        for step in 1..=config.steps {
+            let op = generator.next(&runner.world);
+            recorded.borrow_mut().push((step, op.clone()));
+            let verify = step % config.verify_every == 0 || step == config.steps;
+            one_step(&mut runner, step, &op, verify).await?;
+        }
+        Ok(runner.report)
+    }) {
+        Ok(report) => return Ok(report),
+        Err(stopped) => stopped,
+    };
+    let all = ops.take();
+    let mut what = stopped.what.clone();
+    let still_fails = |ops: &[(usize, Op)]| {
+        attempt(config, async |rt: Runtime| replay(config, &fresh, rt, ops).await)
+            .err()
+            .map(|stopped| what = stopped.what)
+            .is_some()
+    };
+    let ops = shrink::minimise(all, config.shrink_runs, still_fails);
+    // The last try may have been one that passed: say what the operations that are left show.
+    let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
+    let what = last.err().map_or(what, |stopped| stopped.what);
+    let Stopped { step, what: original } = stopped;
+    Err(Box::new(Failure { seed: config.seed, step, original, what, ops }))
+}
+
+async fn start<'c, S: Subject>(
+    config: &'c OracleConfig,
+    fresh: &impl AsyncFn(Runtime) -> FsResult<S>,
+    rt: Runtime,
+) -> Result<Runner<'c, S>, Stopped> {
+    let made = fresh(rt).await;
+    let subject =
+        made.map_err(|e| Stopped { step: 0, what: format!("making the subject: {e}") })?;
+    Ok(Runner::new(subject, config))
+}
+
+async fn one_step<S: Subject>(
+    runner: &mut Runner<'_, S>,
+    step: usize,
+    op: &Op,
+    verify: bool,
+) -> Result<(), Stopped> {
+    let mut result = runner.step(step, op).await.map_err(|what| format!("{op:?}: {what}"));
+    if verify && result.is_ok() {
+        result = runner.verify().await;
+    }
+    result.map_err(|what| Stopped { step, what })
+}
+
+async fn replay<S: Subject>(
+    config: &OracleConfig,
+    fresh: &impl AsyncFn(Runtime) -> FsResult<S>,
+    rt: Runtime,
+    ops: &[(usize, Op)],
+) -> Result<Report, Stopped> {
+    let mut runner = start(config, fresh, rt).await?;
+    for (i, (step, op)) in ops.iter().enumerate() {
+        let verify = (i + 1) % config.verify_every == 0 || i + 1 == ops.len();
+        one_step(&mut runner, *step, op, verify).await?;
+    }
+    Ok(runner.report)
+}
+
+/// Runs on a fresh executor; a panic or a deadlock is an error like any other.
+fn attempt(
+    config: &OracleConfig,
+    run: impl AsyncFnOnce(Runtime) -> Result<Report, Stopped>,
+) -> Result<Report, Stopped> {
+    let executor = Executor::simulated(config.seed);
+    let runtime = executor.runtime();
+    let outcome = catch_unwind(AssertUnwindSafe(|| executor.block_on(run(runtime))));
+    match outcome {
+        Ok(Ok(result)) => result,
+        Ok(Err(deadlock)) => Err(Stopped { step: 0, what: deadlock.to_string() }),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("");
+            Err(Stopped { step: 0, what: format!("panic: {text}") })
+        }
+    }
+}

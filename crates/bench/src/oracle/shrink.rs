@@ -1,0 +1,57 @@
+//! Making a failing sequence small.
+
+/// Leaves out as many items as it can while `fails` holds, in at most `runs` calls of it: halves
+/// first, then ever smaller pieces down to single items.
+pub(super) fn minimise<T: Clone>(
+    mut items: Vec<T>,
+    mut runs: usize,
+    mut fails: impl FnMut(&[T]) -> bool,
+) -> Vec<T> {
+    let mut size = items.len().div_ceil(2);
+    while size > 0 {
+        let mut removed = false;
+        let mut at = 0;
+        while at < items.len() {
+            if runs == 0 {
+                return items;
+            }
+            runs -= 1;
+            let end = (at + size).min(items.len());
+            let rest = [&items[..at], &items[end..]].concat();
+            if fails(&rest) {
+                items = rest;
+                removed = true;
+            } else {
+                at = end;
+            }
+        }
+        // Single items are tried again as long as that helps.
+        if size > 1 || !removed {
+            size /= 2;
+        }
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_what_it_takes() {
+        let left = minimise((0..1000).collect(), 10_000, |items| {
+            items.contains(&3) && items.contains(&777) && items.contains(&778)
+        });
+        assert_eq!(left, [3, 777, 778]);
+    }
+
+    #[test]
+    fn it_stops_when_the_runs_are_used_up() {
+        let mut calls = 0;
+        let left = minimise((0..100).collect::<Vec<_>>(), 5, |_| {
+            calls += 1;
+            false
+        });
+        assert_eq!((left.len(), calls), (100, 5));
+    }
+}
