@@ -66,7 +66,10 @@ impl<L: Layout> Ufs<L> {
         if target.as_ref().is_some_and(|t| Rc::ptr_eq(t, &source)) {
             return Ok(());
         }
-        let guards = lock_pair(&source, target.as_ref()).await;
+        // What would be replaced may be the very directory that holds the source: locked already, and
+        // refused below for what it holds.
+        let unlocked = target.as_ref().filter(|t| !Rc::ptr_eq(t, &from_dir));
+        let guards = lock_pair(&source, unlocked).await;
         match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;

@@ -354,10 +354,15 @@ impl<'c, S: Subject> Runner<'c, S> {
         self.subject.audit().await
     }
 
-    async fn same_answer(&self, object: Object, op: &Op) -> Result<(), String> {
+    async fn same_answer(&mut self, object: Object, op: &Op) -> Result<(), String> {
         let t = self.world.get(object).expect("listed");
         let expected = ready(apply(&self.world.model, op, &|_| t.model));
         let given = apply(self.subject.fs(), op, &|_| t.subject).await;
+        // Looking may set times of access: these looks belong to the step before them.
+        if let Some(now) = self.subject.now() {
+            let window = self.windows.entry(self.world.step()).or_insert((now, now));
+            window.1 = now;
+        }
         self.same_result(op, &expected, &given).map_err(|e| format!("{op:?}: {e}"))
     }
 

@@ -78,6 +78,11 @@ impl World {
         self.step.set(step);
     }
 
+    /// The step under way.
+    pub(super) fn step(&self) -> usize {
+        self.step.get()
+    }
+
     /// A model in the same state, to try what an operation would have given.
     pub(super) fn fork(&self) -> ModelFs {
         let now = at_step(self.step.get());
