@@ -272,6 +272,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 ip.ino()
             )));
         }
+        // Growing can fail: the old contents are then still wanted.
+        let fill = if needed > have { Fill::Keep } else { fill };
         let buf = self.existing(ip, lbn, address, have, fill).await?;
         if needed > have {
             self.grow_fragments(op, ip, lbn, &buf, (address, have), needed).await?;

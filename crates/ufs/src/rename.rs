@@ -66,10 +66,16 @@ impl<L: Layout> Ufs<L> {
         if target.as_ref().is_some_and(|t| Rc::ptr_eq(t, &source)) {
             return Ok(());
         }
-        // What would be replaced may be the very directory that holds the source: locked already, and
-        // refused below for what it holds.
-        let unlocked = target.as_ref().filter(|t| !Rc::ptr_eq(t, &from_dir));
-        let guards = lock_pair(&source, unlocked).await;
+        if let Some(target) = target.as_ref().filter(|t| t.is_directory())
+            && self.is_within(&from_dir, target.ino()).await?
+        {
+            // What would be replaced holds what is to be renamed. It is not locked: it may be locked
+            // already, or come before what is.
+            require(mode != RenameMode::Exchange, Errno::Invalid)?;
+            self.may_replace(&from, &source, &to)?;
+            return Err(Errno::NotEmpty.into());
+        }
+        let guards = lock_pair(&source, target.as_ref()).await;
         match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;
@@ -134,7 +140,8 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
+    /// Checks kinds, flags and limits; what is replaced may still turn out not to be empty.
+    fn may_replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
         let is_dir = source.is_directory();
         let target = to.inode();
         if let Some(target) = target {
@@ -149,8 +156,14 @@ impl<L: Layout> Ufs<L> {
         let across = from.dir.ino() != to.dir.ino();
         let adds_link = is_dir && across && target.is_none();
         let full = to.dir.links() >= self.limits().links_max;
-        require(!adds_link || !full, Errno::TooManyLinks)?;
-        require(is_dir || source.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        require(!adds_link || !full, Errno::TooManyLinks)
+    }
+
+    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
+        self.may_replace(from, source, to)?;
+        let is_dir = source.is_directory();
+        let across = from.dir.ino() != to.dir.ino();
+        let target = to.inode();
         if let Some(target) = target.filter(|_| is_dir) {
             require(self.is_empty(target).await?, Errno::NotEmpty)?;
         }
@@ -244,9 +257,6 @@ impl<L: Layout> Ufs<L> {
         to: &End<'_>,
         target: &Rc<Inode>,
     ) -> FsResult<()> {
-        if target.is_directory() && self.is_within(from.dir, target.ino()).await? {
-            return Err(Errno::Invalid.into());
-        }
         self.may_remove(from.dir, source)?;
         self.may_remove(to.dir, target)?;
         let across = from.dir.ino() != to.dir.ino();
