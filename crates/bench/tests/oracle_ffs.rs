@@ -84,7 +84,12 @@ impl<P: OrderingPolicy> Subject for OnFfs<P> {
     }
 }
 
-fn agree<P: OrderingPolicy>(shape: Shape, policy: fn() -> P, seeds: std::ops::Range<u64>, steps: usize) {
+fn agree<P: OrderingPolicy>(
+    shape: Shape,
+    policy: fn() -> P,
+    seeds: std::ops::Range<u64>,
+    steps: usize,
+) {
     for seed in seeds {
         let config = OracleConfig::ufs2(seed, steps, shape.block, shape.frag);
         let result = check(&config, async |rt| OnFfs::new(rt, shape, policy).await);
