@@ -1,14 +1,17 @@
 //! FFS under each ordering against the reference model.
 //!
 //! Fault model: any mistake that an operation's result, a later look at the tree or a remount shows: on
-//! disks with room, and on disks so small that space and inodes run out all the time.
+//! disks with room, and on disks so small that space and inodes run out all the time; with caches from
+//! ample to so small that nearly every block is read and written anew; in both byte orders.
 
 use std::rc::Rc;
 
 use ordo_bench::oracle::{OracleConfig, Subject, check};
 use ordo_block::ram::RamDisk;
+use ordo_cache::CacheConfig;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
+use ordo_format::Endian;
 use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::UfsConfig;
@@ -31,11 +34,13 @@ impl<P: OrderingPolicy> OnFfs<P> {
         let made = MkfsOptions {
             block_size: size.block,
             frag_size: size.fragment,
+            endian: size.endian,
             ..MkfsOptions::default()
         };
         mkfs(&disk, &made, runtime.wall_time().0).await.expect("legal sizes");
         let ufs = UfsConfig { update_atime: size.atime, ..UfsConfig::default() };
-        let options = MountOptions { ufs, use_reserve: true, ..MountOptions::default() };
+        let cache = CacheConfig::with_capacity(size.cache);
+        let options = MountOptions { ufs, cache, use_reserve: true, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), policy(), &options).await.expect("just made");
         let fs = Charged::new(fs, runtime.clone());
         Ok(OnFfs { runtime, disk, fs, policy, options })
@@ -66,6 +71,8 @@ struct Size {
     block: u32,
     fragment: u32,
     atime: bool,
+    cache: usize,
+    endian: Endian,
 }
 
 /// `ORDO_SEED` puts other sequences in the place of the ones that are always run.
@@ -80,9 +87,18 @@ fn compare<P: OrderingPolicy>(seed: u64, steps: usize, size: Size, policy: fn() 
     }
 }
 
-const ROOMY: Size = Size { bytes: 256 << 20, block: 8192, fragment: 1024, atime: false };
-const FULL: Size = Size { bytes: 2 << 20, block: 8192, fragment: 1024, atime: false };
-const FREEBSD: Size = Size { bytes: 256 << 20, block: 32768, fragment: 4096, atime: true };
+const ROOMY: Size = Size {
+    bytes: 256 << 20,
+    block: 8192,
+    fragment: 1024,
+    atime: false,
+    cache: 32 << 20,
+    endian: Endian::Little,
+};
+const FULL: Size = Size { bytes: 2 << 20, cache: 1 << 20, ..ROOMY };
+const TOASTER: Size = Size { bytes: 1 << 20, block: 4096, fragment: 512, cache: 64 << 10, ..ROOMY };
+const FREEBSD: Size = Size { block: 32768, fragment: 4096, atime: true, ..ROOMY };
+const SPARC: Size = Size { bytes: 8 << 20, cache: 1 << 20, endian: Endian::Big, ..FREEBSD };
 
 #[test]
 fn with_room_and_no_ordering() {
@@ -107,4 +123,16 @@ fn on_a_full_disk_with_synchronous_writes() {
 #[test]
 fn with_freebsd_sizes_and_times_of_access() {
     compare(5, 20_000, FREEBSD, || NoOrder);
+}
+
+#[test]
+fn with_hardly_any_memory() {
+    compare(6, 10_000, TOASTER, || NoOrder);
+    compare(7, 10_000, TOASTER, || SyncOrder);
+}
+
+#[test]
+fn in_the_other_byte_order() {
+    compare(8, 10_000, SPARC, || NoOrder);
+    compare(9, 10_000, SPARC, || SyncOrder);
 }
