@@ -1,0 +1,185 @@
+//! The phases, one after the other, and writing what they repaired.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_format::ufs2::superblock::{FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE, SuperblockError};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::io::Io;
+use crate::names::printable;
+use crate::state::{ROOT, Run};
+use crate::superblock::{Found, Search, encode};
+use crate::{CheckError, Finding, Options, Phase, Progress, Repair, Report};
+
+/// The longest path that is worked out, in directories.
+const DEEPEST_PATH: usize = 256;
+
+/// Checks and repairs the file system on a device.
+pub struct Checker<D> {
+    device: D,
+    options: Options,
+    progress: Option<Progress>,
+}
+
+impl<D: BlockDevice> Checker<D> {
+    /// A checker of `device`, which nothing else may write meanwhile.
+    pub fn new(device: D, options: Options) -> Checker<D> {
+        Checker { device, options, progress: None }
+    }
+
+    /// Calls `progress` as the check goes on.
+    pub fn on_progress(mut self, progress: Progress) -> Checker<D> {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Checks, and repairs as the options say. What is written is durable when it returns; the
+    /// superblock, which calls the file system clean, is written last.
+    ///
+    /// # Errors
+    /// There is no file system to check, or the device failed. (That a file system is inconsistent
+    /// is in the report.)
+    pub async fn run(&self) -> Result<Report, CheckError> {
+        let mut search = Search::new(&self.device);
+        let found = match self.options.superblock {
+            Some(at) => search.chosen(at).await?,
+            None => search.find().await?,
+        };
+        let geometry = self.device.geometry();
+        let size = found.sb.byte_of(found.sb.size as u64);
+        if size > geometry.bytes {
+            return Err(CheckError::Truncated { size, device: geometry.bytes });
+        }
+        if geometry.sector > found.sb.fsize as u32 {
+            let frag = found.sb.fsize as u32;
+            return Err(CheckError::Sector { frag, sector: geometry.sector });
+        }
+        let mut run = self.start(found, search.work);
+        run.report.was_clean = run.sb.clean == 1 && run.sb.flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
+        if self.options.skip_clean && run.report.was_clean && run.report.findings.is_empty() {
+            run.report.skipped = true;
+            run.report.work = run.io.work;
+            return Ok(run.report);
+        }
+        run.check_blocks().await?;
+        run.relocate().await?;
+        run.check_root().await?;
+        run.check_names().await?;
+        run.check_connectivity().await?;
+        run.check_references().await?;
+        run.check_groups().await?;
+        run.work_out_paths();
+        run.write_repairs(&self.device).await?;
+        run.report.work = run.io.work;
+        Ok(run.report)
+    }
+
+    fn start(&self, found: Found, work: crate::Work) -> Run<'_, D> {
+        let Found { sb, endian, from_copy, findings } = found;
+        let mut run = Run {
+            io: Io::new(&self.device, sb.frag_size(), work),
+            options: self.options.clone(),
+            progress: self.progress.clone(),
+            sb,
+            endian,
+            from_copy,
+            report: Report::new(),
+            groups: Vec::new(),
+            dirs: Vec::new(),
+            dir_of: FxHashMap::default(),
+            refused: VecDeque::new(),
+            remeasure: BTreeSet::new(),
+            relinked: FxHashSet::default(),
+            wanted: BTreeMap::new(),
+            rotor: 0,
+            lost: Vec::new(),
+        };
+        findings.into_iter().for_each(|finding| run.finding(finding));
+        run
+    }
+}
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// Paths of the inodes that findings are about.
+    fn work_out_paths(&mut self) {
+        for (ino, place) in std::mem::take(&mut self.wanted) {
+            let mut parts = Vec::new();
+            let mut at = ino;
+            if let Some((parent, name)) = place {
+                parts.push(printable(&name));
+                at = parent;
+            } else if !self.dir_of.contains_key(&ino) {
+                continue;
+            }
+            while at != ROOT && parts.len() < DEEPEST_PATH {
+                let info = &self.dirs[self.dir_of[&at]];
+                let Some(parent) = info.parent else { break };
+                parts.push(printable(&info.name));
+                at = parent;
+            }
+            if at == ROOT {
+                parts.reverse();
+                self.report.paths.insert(ino, format!("/{}", parts.join("/")));
+            }
+        }
+    }
+
+    /// Writes repairs where the options allow all of them.
+    async fn write_repairs(&mut self, device: &D) -> Result<(), CheckError> {
+        let findings = &self.report.findings;
+        let allowed = match self.options.repair {
+            Repair::No => false,
+            Repair::Yes => true,
+            Repair::Preen => {
+                self.report.suppressed == 0 && findings.iter().all(Finding::is_safe_to_repair)
+            }
+        };
+        let is_needed =
+            !self.report.is_consistent() || !self.report.was_clean || self.io.is_changed();
+        if !allowed || !is_needed {
+            return Ok(());
+        }
+        self.tell(Phase::Writing, 0, 1);
+        self.io.write_out().await?;
+        device.flush().await?;
+        self.write_copies(device).await?;
+        self.sb.pendingblocks = 0;
+        self.sb.pendinginodes = 0;
+        if self.report.unrepairable == 0 {
+            self.sb.clean = 1;
+            self.sb.flags &= !(FS_UNCLEAN | FS_NEEDSFSCK);
+        }
+        self.write_superblock(device, self.sb.sblockloc as u64).await?;
+        device.flush().await?;
+        self.report.repaired = !self.report.is_consistent();
+        self.tell(Phase::Writing, 1, 1);
+        Ok(())
+    }
+
+    /// Writes anew the superblock's copies that were found wrong.
+    async fn write_copies(&mut self, device: &D) -> Result<(), CheckError> {
+        let wrong = self.report.findings.iter().filter_map(|finding| match finding {
+            Finding::SuperblockCopy { cg, .. } => Some(*cg),
+            _ => None,
+        });
+        for cg in wrong.collect::<Vec<_>>() {
+            let at = self.sb.byte_of(self.sb.cg_superblock(cg));
+            self.write_superblock(device, at).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_superblock(&mut self, device: &D, at: u64) -> Result<(), CheckError> {
+        let sector = u64::from(device.geometry().sector);
+        if !at.is_multiple_of(sector) || !(SBLOCK_SIZE as u64).is_multiple_of(sector) {
+            let error = SuperblockError::Place { value: at as i64 };
+            return Err(CheckError::Superblock { at, error });
+        }
+        let old = device.read(at, SBLOCK_SIZE).await?;
+        let bytes: IoBuf = encode(&self.sb, self.endian, &old, at);
+        self.io.work.writes += 1;
+        self.io.work.bytes_written += bytes.len() as u64;
+        Ok(device.write(at, bytes, WriteFlags::META).await?)
+    }
+}

@@ -1,0 +1,117 @@
+//! Phase 3: every directory is to be inside of the root.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::ufs2::dir;
+
+use crate::state::{ROOT, Run};
+use crate::{Finding, Phase};
+
+/// How far the way up from a directory is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Unknown,
+    /// On the way that is being followed.
+    Current,
+    /// It ends: at the root, or at a directory that was noted.
+    Ends,
+}
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// Finds directories that are not inside of the root, and moves them to lost+found.
+    pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
+        self.tell(Phase::Connectivity, 0, self.dirs.len());
+        let heads = self.find_heads().await?;
+        for (idx, in_loop) in heads {
+            let ino = self.dirs[idx].ino;
+            let empty = self.dirs[idx].entries == 0;
+            if !in_loop {
+                self.finding(Finding::UnreferencedDirectory { ino, empty });
+            }
+            // Where it was, its parent counted it.
+            self.relinked.insert(self.dirs[idx].dotdot);
+            self.relinked.insert(ino);
+            if empty {
+                self.dirs[idx].alive = false;
+                self.free_file(ino).await?;
+            } else {
+                self.move_to_lost(idx).await?;
+            }
+        }
+        self.fix_parents().await?;
+        self.tell(Phase::Connectivity, self.dirs.len(), self.dirs.len());
+        Ok(())
+    }
+
+    /// The topmost directories of those that are not inside of the root, and whether each was cut out
+    /// of a loop.
+    async fn find_heads(&mut self) -> Result<Vec<(usize, bool)>, BlockError> {
+        let mut ways = vec![Way::Unknown; self.dirs.len()];
+        let mut heads = Vec::new();
+        for start in 0..self.dirs.len() {
+            let mut path = Vec::new();
+            let mut at = start;
+            loop {
+                match ways[at] {
+                    Way::Ends => break,
+                    Way::Current => {
+                        let from = path.iter().position(|idx| *idx == at).expect("on the path");
+                        heads.push((self.break_loop(&path[from..]).await?, true));
+                        break;
+                    }
+                    Way::Unknown => {}
+                }
+                ways[at] = Way::Current;
+                path.push(at);
+                match self.dirs[at].parent {
+                    Some(parent) => at = self.dir_of[&parent],
+                    None if self.dirs[at].ino == ROOT => break,
+                    None => {
+                        heads.push((at, false));
+                        break;
+                    }
+                }
+            }
+            path.iter().for_each(|idx| ways[*idx] = Way::Ends);
+        }
+        heads.sort_by_key(|(idx, _)| self.dirs[*idx].ino);
+        Ok(heads)
+    }
+
+    /// Takes the lowest-numbered directory out of a loop.
+    async fn break_loop(&mut self, path: &[usize]) -> Result<usize, BlockError> {
+        let lowest = |idx: &&usize| self.dirs[**idx].ino;
+        let idx = *path.iter().min_by_key(lowest).expect("a loop has members");
+        let ino = self.dirs[idx].ino;
+        self.finding(Finding::DirectoryLoop { ino });
+        let parent = self.dirs[idx].parent.take().expect("in a loop");
+        self.dirs[self.dir_of[&parent]].entries -= 1;
+        self.relinked.insert(parent);
+        self.remove_entry_at(self.dirs[idx].entry_at).await?;
+        Ok(idx)
+    }
+
+    /// Makes every `..` name the directory that it is in.
+    async fn fix_parents(&mut self) -> Result<(), BlockError> {
+        for idx in 0..self.dirs.len() {
+            let info = &self.dirs[idx];
+            let (ino, stored, moved) = (info.ino, info.dotdot, info.moved);
+            let parent = if ino == ROOT { Some(ROOT) } else { info.parent };
+            // One without any block has no `..` either.
+            let is_wrong = |parent: &u32| *parent != stored && info.dotdot_at != 0;
+            let Some(parent) = parent.filter(|parent| info.alive && is_wrong(parent)) else {
+                continue;
+            };
+            if !moved {
+                self.finding(Finding::DotDotWrong { ino, stored, parent });
+                self.relinked.insert(stored);
+            }
+            let at = self.dirs[idx].dotdot_at;
+            let mut bytes = [0; 4];
+            self.endian.put_u32(&mut bytes, 0, parent);
+            let within = (at & self.sb.qfmask as u64) as usize + dir::INO_OFFSET;
+            self.io.change(at >> self.sb.fshift, within, &bytes).await?;
+            self.dirs[idx].dotdot = parent;
+        }
+        Ok(())
+    }
+}

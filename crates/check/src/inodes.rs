@@ -1,0 +1,413 @@
+//! Phase 1: cylinder groups and their inodes, blocks and sizes.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
+use ordo_format::ufs2::group::Group;
+use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFMT, IFREG, IFSOCK};
+use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE, Superblock};
+use ordo_format::ufs2::{Dinode, NDADDR, NXADDR, bitmap, extattr};
+
+use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
+use crate::walk::{FileWalk, has_blocks};
+use crate::{Finding, Phase, Slot};
+
+/// The largest directory, in bytes.
+const MAX_DIRECTORY: u64 = 1 << 30;
+/// Inode blocks that are read together with a group's header.
+const BLOCKS_AHEAD: u32 = 2;
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// Reads every group and all its inodes, and grants blocks to files.
+    pub async fn check_blocks(&mut self) -> Result<(), BlockError> {
+        let groups = self.sb.ncg as usize;
+        // All maps must exist before the first block is granted.
+        for cg in 0..self.sb.ncg {
+            let free = self.initial_map(cg);
+            self.groups.push(GroupState {
+                header: Vec::new(),
+                parsed: None,
+                hash_ok: true,
+                free,
+                inodes: Vec::new(),
+            });
+        }
+        for cg in 0..self.sb.ncg {
+            self.tell(Phase::Blocks, cg as usize, groups);
+            self.check_group_inodes(cg).await?;
+        }
+        self.tell(Phase::Blocks, groups, groups);
+        Ok(())
+    }
+
+    /// A group's fragments that are not the file system's own.
+    fn initial_map(&self, cg: u32) -> Vec<u8> {
+        let sb = &self.sb;
+        let mut free = vec![0; (sb.fpg as usize).div_ceil(8)];
+        let before = if cg == 0 { 0 } else { sb.sblkno as u32 };
+        (0..before)
+            .chain(sb.dblkno as u32..sb.cg_frags(cg))
+            .for_each(|bit| bitmap::set(&mut free, bit));
+        if sb.frag_group(sb.csaddr as u64) == cg {
+            let first = sb.frag_in_group(sb.csaddr as u64);
+            (first..first + sb.summary_frags() as u32)
+                .for_each(|bit| bitmap::clear(&mut free, bit));
+        }
+        free
+    }
+
+    async fn check_group_inodes(&mut self, cg: u32) -> Result<(), BlockError> {
+        let sb = &self.sb;
+        let (start, inodes_at) = (sb.cg_superblock(cg), sb.cg_inodes(cg));
+        let frag = sb.frag as u64;
+        let ahead = BLOCKS_AHEAD.min(sb.ipg / sb.inopb);
+        let first = self.io.read(start, inodes_at - start + u64::from(ahead) * frag).await?;
+        if self.options.copies {
+            self.check_copy(cg, &first[..SBLOCK_SIZE]);
+        }
+        let header_at = self.sb.byte_of(self.sb.cg_header(cg) - start) as usize;
+        let header = first[header_at..header_at + self.sb.block_size()].to_vec();
+        let inited = self.check_header(cg, header).await?;
+        let inopb = self.sb.inopb;
+        self.groups[cg as usize].inodes = vec![InodeInfo::default(); inited as usize];
+        let ahead_bytes = &first[self.sb.byte_of(inodes_at - start) as usize..];
+        self.check_slots(cg, 0, ahead_bytes).await?;
+        let batch = (self.io.batch() / frag).max(1) as u32;
+        let mut block = ahead;
+        while block * inopb < inited {
+            let count = batch.min((inited - block * inopb).div_ceil(inopb));
+            let addr = inodes_at + u64::from(block) * frag;
+            let bytes = self.io.read(addr, u64::from(count) * frag).await?;
+            self.check_slots(cg, block * inopb, &bytes).await?;
+            block += count;
+        }
+        Ok(())
+    }
+
+    /// The copy of the superblock in a group: usable, and of this file system.
+    fn check_copy(&mut self, cg: u32, bytes: &[u8]) {
+        let error = match Superblock::read_copy(bytes) {
+            Err(error) => error.to_string(),
+            Ok((_, endian)) if endian != self.endian => "of another byte order".into(),
+            Ok((copy, _)) if !same_shape(&copy, &self.sb) => "of another file system".into(),
+            Ok(_) => return,
+        };
+        self.finding(Finding::SuperblockCopy { cg, error });
+    }
+
+    /// Keeps a group's header. Returns how many inodes are to be looked at.
+    async fn check_header(&mut self, cg: u32, header: Vec<u8>) -> Result<u32, BlockError> {
+        let (parsed, hash_ok) = match Group::parse(&header, self.endian, &self.sb, cg) {
+            Ok(group) => {
+                let hash = Group::verify_hash(&header, self.endian, &self.sb, cg);
+                if hash.is_err() {
+                    self.finding(Finding::GroupHash { cg });
+                }
+                (Some(group), hash.is_ok())
+            }
+            Err(error) => {
+                self.finding(Finding::GroupHeader { cg, error: error.to_string() });
+                (None, true)
+            }
+        };
+        let inited = match &parsed {
+            None => self.plausible_inodes(cg, None, 0).await?,
+            Some(group) => {
+                let used = &header[group.layout(&self.sb).inodes];
+                match bitmap::next_set(used, group.initediblk, self.sb.ipg) {
+                    None => group.initediblk,
+                    Some(_) => {
+                        let needed =
+                            self.plausible_inodes(cg, Some(used), group.initediblk).await?;
+                        if needed > group.initediblk {
+                            let stored = group.initediblk;
+                            self.finding(Finding::InitialisedTooLow { cg, stored, needed });
+                        }
+                        needed
+                    }
+                }
+            }
+        };
+        let state = &mut self.groups[cg as usize];
+        (state.header, state.parsed, state.hash_ok) = (header, parsed, hash_ok);
+        Ok(inited)
+    }
+
+    /// Where the header cannot tell: one after the last inode from `least` on that looks like one (and
+    /// is marked in `used`, where that can be trusted), in whole blocks.
+    async fn plausible_inodes(
+        &mut self,
+        cg: u32,
+        used: Option<&[u8]>,
+        least: u32,
+    ) -> Result<u32, BlockError> {
+        let (ipg, inopb, frag) = (self.sb.ipg, self.sb.inopb, self.sb.frag as u64);
+        let mut last = least.max(if used.is_none() { ipg.min(2 * inopb) } else { 0 });
+        let batch = (self.io.batch() / frag).max(1) as u32;
+        let mut block = last / inopb;
+        while block < ipg / inopb {
+            let count = batch.min(ipg / inopb - block);
+            let addr = self.sb.cg_inodes(cg) + u64::from(block) * frag;
+            let bytes = self.io.read(addr, u64::from(count) * frag).await?;
+            for (i, slot) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+                let within = block * inopb + i as u32;
+                if within >= last
+                    && used.is_none_or(|used| bitmap::is_set(used, within))
+                    && self.is_plausible(slot)
+                {
+                    last = (within + 1).next_multiple_of(inopb);
+                }
+            }
+            block += count;
+        }
+        Ok(last.min(ipg))
+    }
+
+    fn is_plausible(&self, slot: &[u8]) -> bool {
+        let node = Dinode::decode(slot, self.endian);
+        is_type(node.mode)
+            && node.size <= self.sb.max_file_size()
+            && node.nlink > 0
+            && (!self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok())
+    }
+
+    /// Looks at a row of inodes, the first of which is number `first` in the group.
+    async fn check_slots(&mut self, cg: u32, first: u32, bytes: &[u8]) -> Result<(), BlockError> {
+        let inited = self.groups[cg as usize].inodes.len();
+        for (i, slot) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+            let within = first as usize + i;
+            let ino = self.sb.cg_first_inode(cg) as u32 + within as u32;
+            if within >= inited {
+                break;
+            }
+            self.io.work.inodes += 1;
+            if ino < ROOT {
+                continue;
+            }
+            if self.endian.get_u16(slot, 0) == 0 {
+                // Size, blocks, attributes and addresses are all zero in a free inode.
+                let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+                if !is_zero(&slot[16..32]) || !is_zero(&slot[92..232]) {
+                    self.finding(Finding::PartlyFreed { ino });
+                    self.clear_inode(ino).await?;
+                }
+            } else {
+                self.check_inode(ino, slot).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_inode(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
+        self.io.work.inodes_used += 1;
+        let before = Dinode::decode(slot, self.endian);
+        let mut node = before.clone();
+        if !self.check_kind(ino, &node) {
+            return self.clear_inode(ino).await;
+        }
+        let hash_ok =
+            !self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok();
+        if !hash_ok {
+            self.finding(Finding::InodeHash { ino });
+        }
+        let is_dir = node.kind() == IFDIR;
+        if is_dir && !node.size.is_multiple_of(CHUNK as u64) {
+            self.finding(Finding::DirectorySize { ino, size: node.size });
+            node.size = node.size.next_multiple_of(CHUNK as u64);
+        }
+        let mut walk = FileWalk::new(ino, &node, self.sb.bsize as u64, is_dir);
+        self.check_attributes(&mut walk, &mut node).await?;
+        if has_blocks(&node, self.sb.maxsymlinklen as u64) {
+            self.walk_file(&mut walk, &mut node).await?;
+        } else {
+            self.check_special(&mut walk, &mut node);
+        }
+        if walk.touched {
+            self.remeasure.insert(ino);
+        } else {
+            self.check_measures(&walk, &mut node);
+        }
+        self.note_inode(ino, &node, walk);
+        if node != before || !hash_ok {
+            self.store_inode(ino, &node).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an inode is one at all.
+    fn check_kind(&mut self, ino: u32, node: &Dinode) -> bool {
+        let (mode, size) = (node.mode, node.size);
+        let finding = if !is_type(mode) {
+            Finding::BadMode { ino, mode }
+        } else if ino == ROOT && node.kind() != IFDIR {
+            Finding::RootNotDirectory { mode }
+        } else if size > self.sb.max_file_size() || (node.kind() == IFDIR && size > MAX_DIRECTORY) {
+            Finding::BadSize { ino, size }
+        } else {
+            return true;
+        };
+        self.finding(finding);
+        false
+    }
+
+    /// A device, pipe, socket or short link: its address fields hold no addresses.
+    fn check_special(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
+        let ino = walk.ino;
+        // A link's target and a device's number lie where addresses would.
+        let skip = match node.kind() {
+            IFLNK => return,
+            IFCHR | IFBLK => 1,
+            _ => 0,
+        };
+        for i in skip..NDADDR {
+            if node.db[i] != 0 {
+                let slot = Slot::Direct(i as u32);
+                self.finding(Finding::SpecialWithBlocks { ino, slot, addr: node.db[i] });
+                walk.touched = true;
+                node.db[i] = 0;
+            }
+        }
+        for (i, addr) in node.ib.iter_mut().enumerate().filter(|(_, addr)| **addr != 0) {
+            let slot = Slot::Indirect(i as u32);
+            self.finding(Finding::SpecialWithBlocks { ino, slot, addr: *addr });
+            walk.touched = true;
+            *addr = 0;
+        }
+    }
+
+    /// Size and block count against what was granted.
+    fn check_measures(&mut self, walk: &FileWalk, node: &mut Dinode) {
+        let ino = walk.ino;
+        if has_blocks(node, self.sb.maxsymlinklen as u64) {
+            let (size, end) = (node.size, self.end_of(walk.last));
+            if size > end {
+                let indirect = size > NDADDR as u64 * self.sb.bsize as u64;
+                self.finding(Finding::EndsInHole { ino, size, end, indirect });
+                node.size = end;
+            }
+        }
+        if node.blocks != walk.sectors {
+            let (stored, found) = (node.blocks, walk.sectors);
+            self.finding(Finding::BlockCount { ino, stored, found });
+            node.blocks = found;
+        }
+    }
+
+    /// The end of a file's last block, in bytes, were the block whole.
+    pub fn end_of(&self, last: Option<u64>) -> u64 {
+        last.map_or(0, |lbn| (lbn + 1) << self.sb.bshift)
+    }
+
+    /// Remembers what later phases need of an inode.
+    fn note_inode(&mut self, ino: u32, node: &Dinode, walk: FileWalk) {
+        let empty = match node.kind() {
+            IFREG => node.size == 0 && node.extsize == 0,
+            IFSOCK => true,
+            _ => false,
+        };
+        let info = InodeInfo { kind: type_of_mode(node.mode), empty, links: node.nlink, found: 0 };
+        *self.info_mut(ino).expect("inside the group's inodes") = info;
+        if node.kind() == IFDIR {
+            self.dir_of.insert(ino, self.dirs.len());
+            self.dirs.push(DirInfo {
+                ino,
+                size: node.size,
+                blocks: walk.dir_blocks,
+                cut: walk.touched,
+                parent: None,
+                name: Box::default(),
+                entry_at: 0,
+                dotdot: 0,
+                dotdot_at: 0,
+                entries: 0,
+                moved: false,
+                alive: true,
+            });
+        }
+    }
+
+    /// The extended attributes: size, blocks, and whether the records can be read.
+    async fn check_attributes(
+        &mut self,
+        walk: &mut FileWalk,
+        node: &mut Dinode,
+    ) -> Result<(), BlockError> {
+        let ino = walk.ino;
+        let most = NXADDR as u64 * self.sb.bsize as u64;
+        if u64::from(node.extsize) > most {
+            self.finding(Finding::AttributesSize { ino, size: node.extsize });
+            walk.touched = true;
+            node.extsize = 0;
+            node.extb = [0; NXADDR];
+        }
+        let block = self.sb.bsize as u32;
+        for i in 0..NXADDR {
+            let slot = Slot::Attributes(i as u32);
+            let addr = node.extb[i];
+            let start = i as u32 * block;
+            if node.extsize > start && addr == 0 {
+                self.finding(Finding::AttributesMissing { ino, slot });
+                walk.touched = true;
+                node.extsize = start;
+            } else if node.extsize <= start && addr != 0 {
+                self.finding(Finding::PointerBeyondEnd { ino, slot, addr });
+                walk.touched = true;
+                node.extb[i] = 0;
+            }
+        }
+        walk.touched |= self.check_records(ino, node).await?;
+        for i in 0..NXADDR {
+            let addr = node.extb[i];
+            if addr != 0 && !self.look_at_attributes(walk, i, addr, node.extsize.into()) {
+                node.extsize = node.extsize.min(i as u32 * block);
+                node.extb[i..].fill(0);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the records of the extended attributes; cuts them off at the first broken one, and says
+    /// whether there was one.
+    async fn check_records(&mut self, ino: u32, node: &mut Dinode) -> Result<bool, BlockError> {
+        let size = u64::from(node.extsize);
+        let mut area = Vec::with_capacity(node.extsize as usize);
+        for (i, addr) in node.extb.into_iter().enumerate().filter(|(_, addr)| *addr != 0) {
+            let frags = self.sb.frags_for(self.sb.file_block_size(size, i as u64) as u64);
+            if addr < 0 || !self.sb.has_frags(addr as u64, frags) {
+                // Reported with the other addresses.
+                return Ok(false);
+            }
+            area.extend_from_slice(&self.io.read(addr as u64, frags).await?);
+        }
+        area.truncate(node.extsize as usize);
+        if let Some(Err(broken)) = extattr::attrs(&area, self.endian).find(Result::is_err) {
+            let at = broken.at as u32;
+            self.finding(Finding::AttributesDamaged { ino, at, error: broken.to_string() });
+            node.extsize = at;
+            for i in 0..NXADDR {
+                if at <= i as u32 * self.sb.bsize as u32 {
+                    node.extb[i] = 0;
+                }
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+fn is_type(mode: u16) -> bool {
+    matches!(mode & IFMT, IFREG | IFDIR | IFLNK | IFCHR | IFBLK | IFIFO | IFSOCK)
+}
+
+/// Whether two superblocks describe the same layout.
+pub(crate) fn same_shape(a: &Superblock, b: &Superblock) -> bool {
+    let shape = |s: &Superblock| {
+        (
+            [s.bsize, s.fsize, s.sblkno, s.cblkno, s.iblkno, s.dblkno, s.fpg, s.cgsize],
+            [s.cssize, s.contigsumsize],
+            [s.ncg, s.ipg],
+            [s.size, s.csaddr, s.sblockloc],
+        )
+    };
+    shape(a) == shape(b)
+}

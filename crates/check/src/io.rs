@@ -1,0 +1,128 @@
+//! Reading, and repairs that are kept in memory until all is known.
+
+use std::collections::BTreeMap;
+
+use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+
+use crate::Work;
+
+/// Access to the device in fragments. Changes are laid over what is read; nothing is written before
+/// [`write_out`](Io::write_out), so that a check without repair sees exactly what one with repair
+/// does.
+pub(crate) struct Io<'d, D> {
+    device: &'d D,
+    frag: usize,
+    request: usize,
+    overlay: BTreeMap<u64, Box<[u8]>>,
+    pub work: Work,
+}
+
+impl<'d, D: BlockDevice> Io<'d, D> {
+    pub fn new(device: &'d D, frag: usize, work: Work) -> Io<'d, D> {
+        let request = device.geometry().max_request / frag * frag;
+        Io { device, frag, request: request.max(frag), overlay: BTreeMap::new(), work }
+    }
+
+    /// The fragments to read at once where there is a choice.
+    pub fn batch(&self) -> u64 {
+        (self.request.min(1 << 20) / self.frag) as u64
+    }
+
+    /// Reads `count` fragments, repairs so far included.
+    pub async fn read(&mut self, addr: u64, count: u64) -> Result<IoBuf, BlockError> {
+        let len = count as usize * self.frag;
+        let at = addr * self.frag as u64;
+        let mut bytes = if len <= self.request {
+            self.work.reads += 1;
+            self.device.read(at, len).await?
+        } else {
+            let mut whole = IoBuf::zeroed(len);
+            for start in (0..len).step_by(self.request) {
+                let piece = self.request.min(len - start);
+                let part = self.device.read(at + start as u64, piece).await?;
+                whole[start..start + piece].copy_from_slice(&part);
+                self.work.reads += 1;
+            }
+            whole
+        };
+        self.work.bytes_read += len as u64;
+        if !self.overlay.is_empty() {
+            for (frag, data) in self.overlay.range(addr..addr + count) {
+                let start = (frag - addr) as usize * self.frag;
+                bytes[start..start + self.frag].copy_from_slice(data);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Changes bytes from byte `offset` of fragment `addr` on; more than one fragment may be touched.
+    pub async fn change(
+        &mut self,
+        addr: u64,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<(), BlockError> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done;
+            let (frag, within) = (addr + (at / self.frag) as u64, at % self.frag);
+            let len = (self.frag - within).min(data.len() - done);
+            if !self.overlay.contains_key(&frag) {
+                let old: Box<[u8]> = if len == self.frag {
+                    vec![0; len].into()
+                } else {
+                    self.read(frag, 1).await?.to_vec().into()
+                };
+                self.overlay.insert(frag, old);
+            }
+            let kept = self.overlay.get_mut(&frag).expect("just made");
+            kept[within..within + len].copy_from_slice(&data[done..done + len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Forgets changes to fragments that are no longer in use.
+    pub fn forget(&mut self, addr: u64, count: u64) {
+        if !self.overlay.is_empty() {
+            (addr..addr + count).for_each(|frag| drop(self.overlay.remove(&frag)));
+        }
+    }
+
+    /// Whether there is anything to write.
+    pub fn is_changed(&self) -> bool {
+        !self.overlay.is_empty()
+    }
+
+    /// Writes fragments now. Only for those that nothing on the device refers to yet.
+    pub async fn write_now(&mut self, addr: u64, data: &[u8]) -> Result<(), BlockError> {
+        for (i, piece) in data.chunks(self.request).enumerate() {
+            let at = addr * self.frag as u64 + (i * self.request) as u64;
+            self.work.writes += 1;
+            self.work.bytes_written += piece.len() as u64;
+            self.device.write(at, IoBuf::from_slice(piece), WriteFlags::META).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all changes, neighbours together. Not flushed.
+    pub async fn write_out(&mut self) -> Result<(), BlockError> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut start = 0;
+        for (addr, data) in std::mem::take(&mut self.overlay) {
+            let next = start + (run.len() / self.frag) as u64;
+            if !run.is_empty() && (addr != next || run.len() + self.frag > self.request) {
+                self.write_now(start, &run).await?;
+                run.clear();
+            }
+            if run.is_empty() {
+                start = addr;
+            }
+            run.extend_from_slice(&data);
+        }
+        if !run.is_empty() {
+            self.write_now(start, &run).await?;
+        }
+        Ok(())
+    }
+}

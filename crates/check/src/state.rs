@@ -1,0 +1,245 @@
+//! What is known while a check goes on.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{CK_INODE, Superblock};
+use ordo_format::ufs2::{Dinode, Group, ROOT_INO, bitmap};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::io::Io;
+use crate::{Finding, Options, Phase, Progress, Report, Slot};
+
+/// The root directory's inode number, as directories store it.
+pub(crate) const ROOT: u32 = ROOT_INO as u32;
+
+/// A name, and the directory that it is in.
+pub(crate) type Place = (u32, Box<[u8]>);
+
+/// What is known of an inode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InodeInfo {
+    /// The type as directory entries have it; 0: not in use.
+    pub kind: u8,
+    /// Whether it holds nothing that would be missed.
+    pub empty: bool,
+    /// The link count it has.
+    pub links: i16,
+    /// The names found.
+    pub found: u32,
+}
+
+/// What is known of a cylinder group.
+pub(crate) struct GroupState {
+    /// The header's block as it was read.
+    pub header: Vec<u8>,
+    /// The header, where it is usable.
+    pub parsed: Option<Group>,
+    /// Whether its check-hash is right.
+    pub hash_ok: bool,
+    /// Fragments that nothing uses, as far as is known: a set bit is free.
+    pub free: Vec<u8>,
+    /// Its inodes, those that were initialised.
+    pub inodes: Vec<InodeInfo>,
+}
+
+/// A run of a directory's fragments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirBlock {
+    pub lbn: u64,
+    pub addr: u64,
+    pub bytes: usize,
+}
+
+/// What is known of a directory.
+#[derive(Debug)]
+pub(crate) struct DirInfo {
+    pub ino: u32,
+    pub size: u64,
+    pub blocks: Vec<DirBlock>,
+    /// Whether the check cut off some of its blocks.
+    pub cut: bool,
+    /// The directory it is in.
+    pub parent: Option<u32>,
+    /// Its name there.
+    pub name: Box<[u8]>,
+    /// Where the entry of that name is, as a byte of the device.
+    pub entry_at: u64,
+    /// What its `..` says, and where that is, as a byte of the device.
+    pub dotdot: u32,
+    pub dotdot_at: u64,
+    /// Entries besides `.` and `..`.
+    pub entries: u64,
+    /// Whether the check moved it, so that its `..` has to change.
+    pub moved: bool,
+    /// Whether it still exists.
+    pub alive: bool,
+}
+
+/// A block address that could not be granted to a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    pub ino: u32,
+    pub slot: Slot,
+    /// 0 for data, else the level of the indirect block.
+    pub level: u32,
+    /// The first block of the file that it leads to.
+    pub lbn: u64,
+    pub addr: u64,
+    pub frags: u32,
+}
+
+/// Everything, while a check goes on.
+pub(crate) struct Run<'d, D> {
+    pub io: Io<'d, D>,
+    pub options: Options,
+    pub progress: Option<Progress>,
+    pub sb: Superblock,
+    pub endian: Endian,
+    /// Whether the superblock came from a copy.
+    pub from_copy: bool,
+    pub report: Report,
+    pub groups: Vec<GroupState>,
+    pub dirs: Vec<DirInfo>,
+    pub dir_of: FxHashMap<u32, usize>,
+    pub refused: VecDeque<Refused>,
+    /// Inodes whose addresses the check changed: size and block count follow.
+    pub remeasure: BTreeSet<u32>,
+    /// Inodes whose names the check changed: link counts follow without a finding.
+    pub relinked: FxHashSet<u32>,
+    /// Inodes whose paths are wanted, and a directory and name for each.
+    pub wanted: BTreeMap<u32, Option<Place>>,
+    /// Where the search for free space goes on.
+    pub rotor: u64,
+    /// Directories for what has no name.
+    pub lost: Vec<usize>,
+}
+
+impl<'d, D: BlockDevice> Run<'d, D> {
+    pub fn finding(&mut self, finding: Finding) {
+        *self.report.counts.entry(finding.severity()).or_default() += 1;
+        self.report.unrepairable += u64::from(!finding.is_repairable());
+        if self.report.findings.len() >= self.options.max_findings {
+            self.report.suppressed += 1;
+            return;
+        }
+        if let Some(ino) = finding.ino() {
+            self.wanted.entry(ino).or_default();
+        }
+        self.report.findings.push(finding);
+    }
+
+    pub fn tell(&self, phase: Phase, done: usize, of: usize) {
+        if let Some(progress) = &self.progress {
+            progress(phase, done as u64, of as u64);
+        }
+    }
+
+    /// What is known of an inode; nothing of one that cannot be in use.
+    pub fn info(&self, ino: u32) -> Option<&InodeInfo> {
+        let (cg, within) = (ino / self.sb.ipg, ino % self.sb.ipg);
+        self.groups.get(cg as usize)?.inodes.get(within as usize)
+    }
+
+    pub fn info_mut(&mut self, ino: u32) -> Option<&mut InodeInfo> {
+        let (cg, within) = (ino / self.sb.ipg, ino % self.sb.ipg);
+        self.groups.get_mut(cg as usize)?.inodes.get_mut(within as usize)
+    }
+
+    pub fn is_used(&self, ino: u32) -> bool {
+        self.info(ino).is_some_and(|info| info.kind != 0)
+    }
+
+    pub async fn load_inode(&mut self, ino: u32) -> Result<Dinode, BlockError> {
+        let (addr, within) = self.sb.inode_block(ino.into());
+        let frag = self.sb.frag_size();
+        let bytes = self.io.read(addr + (within / frag) as u64, 1).await?;
+        Ok(Dinode::decode(&bytes[within % frag..], self.endian))
+    }
+
+    pub async fn store_inode(&mut self, ino: u32, node: &Dinode) -> Result<(), BlockError> {
+        let mut bytes = [0; Dinode::SIZE];
+        node.encode(&mut bytes, self.endian);
+        if self.sb.keeps_hash(CK_INODE) {
+            Dinode::seal(&mut bytes, self.endian);
+        }
+        let (addr, within) = self.sb.inode_block(ino.into());
+        self.io.change(addr, within, &bytes).await
+    }
+
+    /// Makes an inode one that is not in use.
+    pub async fn clear_inode(&mut self, ino: u32) -> Result<(), BlockError> {
+        let old = self.load_inode(ino).await?;
+        let mut node = Dinode::zeroed();
+        node.generation = old.generation;
+        if let Some(info) = self.info_mut(ino) {
+            *info = InodeInfo::default();
+        }
+        self.store_inode(ino, &node).await
+    }
+
+    /// Changes the address that `slot` of an inode holds.
+    pub async fn set_slot(&mut self, ino: u32, slot: Slot, addr: u64) -> Result<(), BlockError> {
+        let addr = addr as i64;
+        if let Slot::Within { block, index } = slot {
+            let mut bytes = [0; 8];
+            self.endian.put_i64(&mut bytes, 0, addr);
+            return self.io.change(block, 8 * index as usize, &bytes).await;
+        }
+        let mut node = self.load_inode(ino).await?;
+        match slot {
+            Slot::Direct(n) => node.db[n as usize] = addr,
+            Slot::Indirect(n) => node.ib[n as usize] = addr,
+            Slot::Attributes(n) => node.extb[n as usize] = addr,
+            Slot::Within { .. } => unreachable!("handled above"),
+        }
+        self.store_inode(ino, &node).await
+    }
+
+    /// Whether all of a run inside one group is free.
+    pub fn is_free(&self, addr: u64, count: u32) -> bool {
+        let bit = self.sb.frag_in_group(addr);
+        let free = &self.groups[self.sb.frag_group(addr) as usize].free;
+        (bit..bit + count).all(|bit| bitmap::is_set(free, bit))
+    }
+
+    /// Marks a run inside one group as used.
+    pub fn take(&mut self, addr: u64, count: u32) {
+        let bit = self.sb.frag_in_group(addr);
+        let free = &mut self.groups[self.sb.frag_group(addr) as usize].free;
+        (bit..bit + count).for_each(|bit| bitmap::clear(free, bit));
+    }
+
+    /// Marks a run inside one group as free.
+    pub fn release(&mut self, addr: u64, count: u32) {
+        let bit = self.sb.frag_in_group(addr);
+        let free = &mut self.groups[self.sb.frag_group(addr) as usize].free;
+        (bit..bit + count).for_each(|bit| bitmap::set(free, bit));
+        self.io.forget(addr, count.into());
+    }
+
+    /// Takes `count` fragments of one block.
+    pub fn allocate(&mut self, count: u32) -> Option<u64> {
+        let frag = self.sb.frag as u32;
+        let groups = u64::from(self.sb.ncg);
+        for step in 0..groups {
+            let cg = ((self.rotor + step) % groups) as u32;
+            let blocks = self.sb.cg_frags(cg).div_ceil(frag);
+            let free = &self.groups[cg as usize].free;
+            let run = |blk| bitmap::find_run(bitmap::block_bits(free, blk, frag), frag, count);
+            if let Some((blk, first)) = (0..blocks).find_map(|blk| Some((blk, run(blk)?))) {
+                self.rotor = u64::from(cg);
+                let addr = self.sb.cg_base(cg) + u64::from(blk * frag + first);
+                self.take(addr, count);
+                return Some(addr);
+            }
+        }
+        None
+    }
+
+    /// Sectors of 512 bytes in a run of fragments.
+    pub fn sectors(&self, frags: u32) -> u64 {
+        u64::from(frags) * u64::from(self.sb.fsize as u32 / 512)
+    }
+}

@@ -1,0 +1,225 @@
+//! Before phase 1: finding a superblock that can be used.
+
+use ordo_block::{BlockDevice, IoBuf};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{
+    CK_SUPERBLOCK, MAGIC, SBLOCK_SIZE, SEARCH, Superblock, SuperblockError,
+};
+use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
+
+use crate::inodes::same_shape;
+use crate::{CheckError, Finding, Work};
+
+/// How far from its start a device is searched for copies that nothing points to, in bytes.
+const SEARCH_LIMIT: u64 = 1 << 30;
+/// Groups whose copies are tried where the recovery record says where they are.
+const GROUPS_TRIED: u32 = 64;
+
+/// A superblock that can be used, and what is wrong with where it was found.
+pub(crate) struct Found {
+    pub sb: Superblock,
+    pub endian: Endian,
+    pub from_copy: bool,
+    pub findings: Vec<Finding>,
+}
+
+/// Reads superblocks.
+pub(crate) struct Search<'d, D> {
+    device: &'d D,
+    pub work: Work,
+}
+
+impl<'d, D: BlockDevice> Search<'d, D> {
+    pub fn new(device: &'d D) -> Search<'d, D> {
+        Search { device, work: Work::default() }
+    }
+
+    /// `len` bytes at `at`, or nothing where the device ends before.
+    async fn load(&mut self, at: u64, len: usize) -> Result<Option<IoBuf>, CheckError> {
+        let sector = u64::from(self.device.geometry().sector);
+        if at + len as u64 > self.device.geometry().bytes || !at.is_multiple_of(512) {
+            return Ok(None);
+        }
+        let start = at / sector * sector;
+        let end = (at + len as u64).next_multiple_of(sector);
+        self.work.reads += 1;
+        self.work.bytes_read += end - start;
+        let bytes = self.device.read(start, (end - start) as usize).await?;
+        let skip = (at - start) as usize;
+        Ok(Some(if skip == 0 { bytes } else { IoBuf::from_slice(&bytes[skip..]) }))
+    }
+
+    /// The superblock at a place that the caller chose.
+    pub async fn chosen(&mut self, at: u64) -> Result<Found, CheckError> {
+        let short = SuperblockError::TooShort { have: 0 };
+        let wrong = |error| CheckError::Superblock { at, error };
+        let bytes = self.load(at, SBLOCK_SIZE).await?.ok_or(wrong(short))?;
+        let (sb, endian) = Superblock::parse(&bytes).map_err(wrong)?;
+        let from_copy = at != sb.sblockloc as u64;
+        if from_copy && !sb.is_copy_at(at) {
+            return Err(wrong(SuperblockError::Place { value: sb.sblockloc }));
+        }
+        let mut findings = Vec::new();
+        if sb.verify_hash(&bytes, endian).is_err() {
+            findings.push(Finding::SuperblockHash { at });
+        }
+        Ok(Found { sb, endian, from_copy, findings })
+    }
+
+    /// The standard superblock, or else a copy.
+    pub async fn find(&mut self) -> Result<Found, CheckError> {
+        // The first error that shows that something was there once.
+        let mut error = SuperblockError::Magic { found: 0 };
+        for at in SEARCH {
+            let Some(bytes) = self.load(at, SBLOCK_SIZE).await? else { continue };
+            let this = match Superblock::read(&bytes, at) {
+                Ok((sb, endian)) if self.fits(&sb) => {
+                    return Ok(Found { sb, endian, from_copy: false, findings: Vec::new() });
+                }
+                Ok((sb, _)) => {
+                    let size = sb.byte_of(sb.size as u64);
+                    let device = self.device.geometry().bytes;
+                    return Err(CheckError::Truncated { size, device });
+                }
+                // A copy can lie where another file system's standard superblock would.
+                Err(SuperblockError::Place { .. }) => continue,
+                Err(this) => this,
+            };
+            if matches!(this, SuperblockError::CheckHash { .. })
+                && let Some(found) = self.with_wrong_hash(at, &bytes).await?
+            {
+                return Ok(found);
+            }
+            if is_absent(error) {
+                error = this;
+            }
+        }
+        if matches!(error, SuperblockError::Ufs1 { .. } | SuperblockError::Incomplete { .. }) {
+            return Err(CheckError::NoSuperblock(error));
+        }
+        match self.find_copy().await? {
+            Some((copy, sb, endian)) => {
+                let at = sb.sblockloc as u64;
+                let error = error.to_string();
+                let finding = Finding::SuperblockDamaged { at, copy, error };
+                Ok(Found { sb, endian, from_copy: true, findings: vec![finding] })
+            }
+            None => Err(CheckError::NoSuperblock(error)),
+        }
+    }
+
+    /// A standard superblock that is sound but for its check-hash: used unless a copy says that the
+    /// file system has another shape.
+    async fn with_wrong_hash(
+        &mut self,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<Option<Found>, CheckError> {
+        let Ok((sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
+        if sb.sblockloc as u64 != at || !self.fits(&sb) {
+            return Ok(None);
+        }
+        if let Some(copy) = self.load(sb.byte_of(sb.cg_superblock(0)), SBLOCK_SIZE).await?
+            && let Ok((copy, _)) = Superblock::read_copy(&copy)
+            && !same_shape(&copy, &sb)
+        {
+            return Ok(None);
+        }
+        let findings = vec![Finding::SuperblockHash { at }];
+        Ok(Some(Found { sb, endian, from_copy: false, findings }))
+    }
+
+    fn fits(&self, sb: &Superblock) -> bool {
+        sb.byte_of(sb.size as u64) <= self.device.geometry().bytes
+    }
+
+    /// The first copy that can be used, where it is.
+    async fn find_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
+        let mut places = self.recorded_copies().await?;
+        for standard in SEARCH {
+            let end = standard + SBLOCK_SIZE as u64;
+            let sizes = (0..).map(|n| u64::from(MIN_BLOCK) << n);
+            for block in sizes.take_while(|size| *size <= MAX_BLOCK.into()) {
+                places.push(end.next_multiple_of(block));
+            }
+        }
+        for at in places {
+            let Some(bytes) = self.load(at, SBLOCK_SIZE).await? else { continue };
+            if let Some((sb, endian)) = self.copy_in(&bytes, at) {
+                return Ok(Some((at, sb, endian)));
+            }
+        }
+        self.scan_for_copy().await
+    }
+
+    fn copy_in(&self, bytes: &[u8], at: u64) -> Option<(Superblock, Endian)> {
+        let (sb, endian) = Superblock::read_copy(bytes).ok()?;
+        (sb.is_copy_at(at) && self.fits(&sb)).then_some((sb, endian))
+    }
+
+    /// Where the record at the end of the boot area says that copies are.
+    async fn recorded_copies(&mut self) -> Result<Vec<u64>, CheckError> {
+        let at = SEARCH[0] - 512;
+        let Some(bytes) = self.load(at, 512).await? else { return Ok(Vec::new()) };
+        let record = &bytes[512 - 20..];
+        let mut places = Vec::new();
+        for endian in [Endian::Little, Endian::Big] {
+            let word = |i: usize| endian.get_i32(record, 4 * i);
+            if word(0) != MAGIC {
+                continue;
+            }
+            let (shift, sblkno, fpg) = (word(1), word(2), word(3));
+            let groups = endian.get_u32(record, 16).min(GROUPS_TRIED);
+            if !(0..8).contains(&shift) || sblkno < 0 || fpg < 0 {
+                continue;
+            }
+            // The shift counts sectors of the device that it was made on.
+            for sector in [512, 4096] {
+                for cg in 0..groups {
+                    let frag = u64::from(cg) * fpg as u64 + sblkno as u64;
+                    places.push((frag << shift) * sector);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Looks at every place where a block can start.
+    async fn scan_for_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
+        let step = u64::from(MIN_BLOCK);
+        let end = self.device.geometry().bytes.min(SEARCH_LIMIT);
+        let piece = (self.device.geometry().max_request as u64 / step).clamp(1, 64) * step;
+        let mut at = 0;
+        while at + step <= end {
+            let len = piece.min((end - at) / step * step);
+            let Some(bytes) = self.load(at, len as usize).await? else { break };
+            for start in (0..len).step_by(step as usize) {
+                if Superblock::parse(&bytes[start as usize..]).is_err() {
+                    continue;
+                }
+                let Some(whole) = self.load(at + start, SBLOCK_SIZE).await? else { continue };
+                if let Some((sb, endian)) = self.copy_in(&whole, at + start) {
+                    return Ok(Some((at + start, sb, endian)));
+                }
+            }
+            at += len;
+        }
+        Ok(None)
+    }
+}
+
+fn is_absent(error: SuperblockError) -> bool {
+    matches!(error, SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })
+}
+
+/// The bytes of a superblock at its standard place.
+pub(crate) fn encode(sb: &Superblock, endian: Endian, old: &[u8], at: u64) -> IoBuf {
+    let mut bytes = IoBuf::from_slice(old);
+    let mut sb = sb.clone();
+    sb.sblockactualloc = at as i64;
+    sb.encode(&mut bytes, endian);
+    if sb.keeps_hash(CK_SUPERBLOCK) {
+        sb.seal(&mut bytes, endian);
+    }
+    bytes
+}

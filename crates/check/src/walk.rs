@@ -1,0 +1,335 @@
+//! The block addresses of a file: which can be granted, which are in the way.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::ufs2::inode::SF_SNAPSHOT;
+use ordo_format::ufs2::{Dinode, NDADDR, NIADDR};
+
+use crate::state::{DirBlock, Refused, Run};
+use crate::{Finding, Slot};
+
+/// What becomes of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The file has the block.
+    Granted,
+    /// The contents may be the file's, but not the block: to be copied later.
+    Refused,
+    /// No file can have it.
+    Impossible,
+}
+
+/// What was seen at an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// A block that the file has from now on.
+    Granted,
+    /// Something that stays for now, but is not to be followed.
+    Kept,
+    /// Something that has to be cleared.
+    Clear,
+}
+
+/// A file while its addresses are looked at.
+pub(crate) struct FileWalk {
+    pub ino: u32,
+    size: u64,
+    blocks: u64,
+    is_dir: bool,
+    snapshot: bool,
+    /// Sectors granted.
+    pub sectors: u64,
+    /// The last block that is there.
+    pub last: Option<u64>,
+    pub dir_blocks: Vec<DirBlock>,
+    /// Whether any address was taken away or refused.
+    pub touched: bool,
+}
+
+impl FileWalk {
+    pub fn new(ino: u32, node: &Dinode, block_size: u64, is_dir: bool) -> FileWalk {
+        FileWalk {
+            ino,
+            size: node.size,
+            blocks: node.size.div_ceil(block_size),
+            is_dir,
+            snapshot: node.flags & SF_SNAPSHOT != 0,
+            sectors: 0,
+            last: None,
+            dir_blocks: Vec::new(),
+            touched: false,
+        }
+    }
+}
+
+/// An indirect block that is being walked.
+struct Frame {
+    addr: u64,
+    bytes: Vec<u8>,
+    level: u32,
+    lbn: u64,
+    index: usize,
+}
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// Looks at all addresses of a file's contents, and clears in `node` those it cannot have.
+    pub async fn walk_file(
+        &mut self,
+        walk: &mut FileWalk,
+        node: &mut Dinode,
+    ) -> Result<(), BlockError> {
+        for i in 0..NDADDR {
+            let slot = Slot::Direct(i as u32);
+            let lbn = i as u64;
+            if node.db[i] != 0 && self.look(walk, slot, lbn, 0, node.db[i]) == Seen::Clear {
+                node.db[i] = 0;
+            }
+        }
+        let mut lbn = NDADDR as u64;
+        for i in 0..NIADDR {
+            let (slot, level) = (Slot::Indirect(i as u32), i as u32 + 1);
+            let addr = node.ib[i];
+            if addr != 0 {
+                match self.look(walk, slot, lbn, level, addr) {
+                    Seen::Clear => node.ib[i] = 0,
+                    Seen::Granted => self.walk_indirect(walk, addr as u64, level, lbn).await?,
+                    Seen::Kept => {}
+                }
+            }
+            lbn += self.reach(level);
+        }
+        Ok(())
+    }
+
+    /// Blocks that an indirect block of a level leads to.
+    fn reach(&self, level: u32) -> u64 {
+        self.sb.addresses_per_block().saturating_pow(level)
+    }
+
+    /// Looks at all that a granted indirect block leads to.
+    pub async fn walk_indirect(
+        &mut self,
+        walk: &mut FileWalk,
+        addr: u64,
+        level: u32,
+        lbn: u64,
+    ) -> Result<(), BlockError> {
+        let mut stack = vec![self.open_indirect(addr, level, lbn).await?];
+        while let Some(frame) = stack.last_mut() {
+            let entries = frame.bytes.len() / 8;
+            while frame.index < entries
+                && frame.bytes[8 * frame.index..8 * frame.index + 8] == [0; 8]
+            {
+                frame.index += 1;
+            }
+            if frame.index == entries {
+                stack.pop();
+                continue;
+            }
+            let index = frame.index;
+            frame.index += 1;
+            let below = frame.level - 1;
+            let (block, first) = (frame.addr, frame.lbn);
+            let target = self.endian.get_i64(&frame.bytes, 8 * index);
+            let lbn = first.saturating_add((index as u64).saturating_mul(self.reach(below)));
+            let slot = Slot::Within { block, index: index as u32 };
+            match self.look(walk, slot, lbn, below, target) {
+                Seen::Clear => self.set_slot(walk.ino, slot, 0).await?,
+                Seen::Granted if below > 0 => {
+                    stack.push(self.open_indirect(target as u64, below, lbn).await?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn open_indirect(
+        &mut self,
+        addr: u64,
+        level: u32,
+        lbn: u64,
+    ) -> Result<Frame, BlockError> {
+        self.io.work.indirect_blocks += 1;
+        let bytes = self.io.read(addr, self.sb.frag as u64).await?.to_vec();
+        Ok(Frame { addr, bytes, level, lbn, index: 0 })
+    }
+
+    /// Looks at one address that is not 0.
+    fn look(&mut self, walk: &mut FileWalk, slot: Slot, lbn: u64, level: u32, addr: i64) -> Seen {
+        if walk.snapshot && matches!(addr, 1 | 2) {
+            // Blocks that a snapshot need not hold are marked so.
+            walk.last = walk.last.max(Some(lbn));
+            return Seen::Kept;
+        }
+        if lbn >= walk.blocks {
+            self.finding(Finding::PointerBeyondEnd { ino: walk.ino, slot, addr });
+            walk.touched = true;
+            return Seen::Clear;
+        }
+        let bytes = match level {
+            0 => self.sb.file_block_size(walk.size, lbn),
+            _ => self.sb.block_size(),
+        };
+        let frags = (bytes >> self.sb.fshift) as u32;
+        let verdict = self.judge(walk.ino, slot, addr, frags);
+        match verdict {
+            Verdict::Granted => walk.sectors += self.sectors(frags),
+            Verdict::Refused => {
+                walk.touched = true;
+                let addr = addr as u64;
+                let refused = Refused { ino: walk.ino, slot, level, lbn, addr, frags };
+                // As many as there are fragments is more than any mistake makes.
+                if self.refused.len() as u64 > self.sb.size as u64 {
+                    return Seen::Clear;
+                }
+                self.refused.push_back(refused);
+            }
+            Verdict::Impossible => {
+                walk.touched = true;
+                return Seen::Clear;
+            }
+        }
+        if level == 0 {
+            walk.last = walk.last.max(Some(lbn));
+            if walk.is_dir && verdict == Verdict::Granted {
+                walk.dir_blocks.push(DirBlock { lbn, addr: addr as u64, bytes });
+            }
+        }
+        if verdict == Verdict::Granted { Seen::Granted } else { Seen::Kept }
+    }
+
+    /// Whether a file can have a run of fragments; marks it used if so.
+    fn judge(&mut self, ino: u32, slot: Slot, raw: i64, count: u32) -> Verdict {
+        let addr = raw as u64;
+        let own = |sb: &ordo_format::ufs2::Superblock| {
+            (addr..addr + u64::from(count)).any(|frag| sb.is_own(frag, 1))
+        };
+        if raw < 0 || !self.sb.has_frags(addr, count.into()) || own(&self.sb) {
+            self.finding(Finding::BadBlock { ino, slot, addr: raw });
+            return Verdict::Impossible;
+        }
+        let frag = self.sb.frag as u32;
+        if (addr % u64::from(frag)) as u32 + count > frag {
+            self.finding(Finding::Misaligned { ino, slot, addr, count });
+            return Verdict::Refused;
+        }
+        if !self.is_free(addr, count) {
+            self.finding(Finding::DuplicateBlock { ino, slot, addr, count });
+            return Verdict::Refused;
+        }
+        self.take(addr, count);
+        Verdict::Granted
+    }
+
+    /// [`look`](Self::look) for the extended attributes, which have no indirect blocks.
+    pub fn look_at_attributes(
+        &mut self,
+        walk: &mut FileWalk,
+        n: usize,
+        addr: i64,
+        size: u64,
+    ) -> bool {
+        let slot = Slot::Attributes(n as u32);
+        let frags = (self.sb.file_block_size(size, n as u64) >> self.sb.fshift) as u32;
+        match self.judge(walk.ino, slot, addr, frags) {
+            Verdict::Granted => walk.sectors += self.sectors(frags),
+            Verdict::Refused => {
+                walk.touched = true;
+                let (ino, addr, lbn) = (walk.ino, addr as u64, n as u64);
+                self.refused.push_back(Refused { ino, slot, level: 0, lbn, addr, frags });
+            }
+            Verdict::Impossible => {
+                walk.touched = true;
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A block that a file holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub slot: Slot,
+    pub level: u32,
+    pub lbn: u64,
+    pub addr: u64,
+    pub frags: u32,
+}
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// All blocks that a file holds, extended attributes included. Only once every address was
+    /// granted or cleared, so that they form a tree.
+    pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
+        let mut all = Vec::new();
+        if !has_blocks(node, self.sb.maxsymlinklen as u64) {
+            self.held_attributes(node, &mut all);
+            return Ok(all);
+        }
+        let snapshot = node.flags & SF_SNAPSHOT != 0;
+        let is_block = |addr: i64| addr != 0 && !(snapshot && matches!(addr, 1 | 2));
+        let frag = self.sb.frag as u32;
+        for (i, addr) in node.db.iter().enumerate().filter(|(_, addr)| is_block(**addr)) {
+            let lbn = i as u64;
+            let frags = (self.sb.file_block_size(node.size, lbn) >> self.sb.fshift) as u32;
+            let slot = Slot::Direct(i as u32);
+            all.push(Held { slot, level: 0, lbn, addr: *addr as u64, frags });
+        }
+        let mut pending = Vec::new();
+        let mut lbn = NDADDR as u64;
+        for (i, addr) in node.ib.iter().enumerate() {
+            let (slot, level) = (Slot::Indirect(i as u32), i as u32 + 1);
+            if is_block(*addr) {
+                pending.push(Held { slot, level, lbn, addr: *addr as u64, frags: frag });
+            }
+            lbn += self.reach(level);
+        }
+        while let Some(held) = pending.pop() {
+            all.push(held);
+            if held.level == 0 {
+                continue;
+            }
+            let bytes = self.io.read(held.addr, self.sb.frag as u64).await?;
+            let (level, step) = (held.level - 1, self.reach(held.level - 1));
+            for index in 0..bytes.len() / 8 {
+                let addr = self.endian.get_i64(&bytes, 8 * index);
+                if is_block(addr) {
+                    let slot = Slot::Within { block: held.addr, index: index as u32 };
+                    let lbn = held.lbn + index as u64 * step;
+                    pending.push(Held { slot, level, lbn, addr: addr as u64, frags: frag });
+                }
+            }
+        }
+        self.held_attributes(node, &mut all);
+        Ok(all)
+    }
+
+    fn held_attributes(&self, node: &Dinode, all: &mut Vec<Held>) {
+        for (i, addr) in node.extb.iter().enumerate().filter(|(_, addr)| **addr != 0) {
+            let lbn = i as u64;
+            let bytes = self.sb.file_block_size(node.extsize.into(), lbn);
+            let frags = (bytes >> self.sb.fshift) as u32;
+            let slot = Slot::Attributes(i as u32);
+            all.push(Held { slot, level: 0, lbn, addr: *addr as u64, frags });
+        }
+    }
+
+    /// Frees all that a file holds, and the inode.
+    pub async fn free_file(&mut self, ino: u32) -> Result<(), BlockError> {
+        let node = self.load_inode(ino).await?;
+        for held in self.held(&node).await? {
+            self.release(held.addr, held.frags);
+        }
+        self.clear_inode(ino).await
+    }
+}
+
+/// Whether a file's address fields hold addresses of blocks.
+pub(crate) fn has_blocks(node: &Dinode, short_link: u64) -> bool {
+    use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFREG};
+    match node.kind() {
+        IFREG | IFDIR => true,
+        IFLNK => node.size >= short_link,
+        _ => false,
+    }
+}

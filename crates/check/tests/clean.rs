@@ -1,0 +1,89 @@
+//! Sound file systems, whoever made them, have nothing to find. Catches a check that is stricter than
+//! the format.
+
+mod support;
+
+use std::process::Command;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_check::{Options, Repair};
+use ordo_ffs::mkfs::MkfsOptions;
+use ordo_format::Endian;
+use support::{assert_clean, check, check_with};
+
+#[test]
+fn freebsds_image_is_consistent() {
+    let Some(image) = support::shared_image("freebsd-ufs2-little-endian.img.zst") else { return };
+    let disk = Rc::new(RamDisk::from_image(&image));
+    let report = check(&disk, Repair::No).unwrap();
+    assert!(report.is_consistent(), "{report}");
+    assert!(report.was_clean);
+    assert_eq!((report.files, report.work.directories), (16, 5));
+}
+
+#[test]
+fn what_makefs_makes_is_consistent() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    std::fs::write(tree.join("a/file"), vec![5; 300_000]).unwrap();
+    std::fs::write(tree.join("a/b/small"), b"x").unwrap();
+    for i in 0..300 {
+        std::fs::write(tree.join(format!("a/b/c/{i}")), vec![1; i]).unwrap();
+    }
+    for (order, sizes) in [("le", "bsize=8192,fsize=1024"), ("be", "bsize=32768,fsize=4096")] {
+        let image = dir.path().join(order);
+        let options = format!("version=2,{sizes}");
+        let made = Command::new("makefs")
+            .args(["-t", "ffs", "-B", order, "-s", "16m", "-o", &options])
+            .args([&image, &tree])
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {}
+            _ => return eprintln!("SKIPPED: makefs is not installed"),
+        }
+        let disk = Rc::new(RamDisk::from_image(&std::fs::read(&image).unwrap()));
+        assert_clean(&disk, order);
+    }
+}
+
+#[test]
+fn what_mkfs_makes_is_consistent() {
+    for (block_size, frag_size) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 65536)] {
+        for endian in [Endian::Little, Endian::Big] {
+            for snapshot_dir in [false, true] {
+                let options = MkfsOptions {
+                    block_size,
+                    frag_size,
+                    endian,
+                    snapshot_dir,
+                    check_hashes: !snapshot_dir,
+                    ..MkfsOptions::default()
+                };
+                let disk = support::empty(&options, (20 << 20) - 512 * 9);
+                assert_clean(&disk, &format!("{options:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_system_with_one_of_everything_is_consistent() {
+    for endian in [Endian::Little, Endian::Big] {
+        let (disk, _) = support::populated(endian);
+        assert_clean(&disk, &format!("{endian:?}"));
+        let before = disk.to_vec();
+        let report = check(&disk, Repair::Yes).unwrap();
+        assert!(!report.repaired && disk.to_vec() == before, "nothing was written");
+        assert_eq!(report.work.writes, 0);
+    }
+}
+
+#[test]
+fn a_clean_mark_can_be_believed() {
+    let (disk, _) = support::populated(Endian::Little);
+    let options = Options { skip_clean: true, ..Options::default() };
+    let report = check_with(&disk, options).unwrap();
+    assert!(report.skipped && report.exit_code() == 0 && report.work.inodes == 0);
+}

@@ -1,0 +1,262 @@
+//! Images to check, and hands to break them with.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_check::{CheckError, Checker, Finding, Options, Repair, Report};
+use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::mount::{self, MountOptions};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE, Superblock};
+use ordo_format::ufs2::{Dinode, Group, dir};
+use ordo_ordering::NoOrder;
+use ordo_vfs::{FileSystem, FileType, NewNode, XattrMode};
+
+/// Checks a disk.
+pub fn check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
+    check_with(disk, Options { repair, ..Options::default() })
+}
+
+/// Checks a disk with other options.
+pub fn check_with(disk: &Rc<RamDisk>, options: Options) -> Result<Report, CheckError> {
+    let executor = ordo_runtime::Executor::simulated(1);
+    executor.block_on(Checker::new(disk.clone(), options).run()).unwrap()
+}
+
+/// The variants that a report names, sorted.
+pub fn kinds(report: &Report) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = report.findings.iter().map(Finding::kind).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+/// Fails unless there is nothing to find.
+pub fn assert_clean(disk: &Rc<RamDisk>, context: &str) {
+    let report = check(disk, Repair::No).unwrap();
+    assert!(report.findings.is_empty(), "{context}:\n{report}");
+    assert_eq!(report.exit_code(), 0);
+}
+
+/// An empty file system.
+pub fn empty(options: &MkfsOptions, bytes: u64) -> Rc<RamDisk> {
+    let disk = Rc::new(RamDisk::new(bytes));
+    let executor = ordo_runtime::Executor::simulated(1);
+    executor.block_on(mkfs(&disk, options, 1_700_000_000)).unwrap().unwrap();
+    disk
+}
+
+/// The inodes of [`populated`].
+#[derive(Clone, Copy, Debug)]
+pub struct Inodes {
+    pub small: u32,
+    pub large: u32,
+    pub huge: u32,
+    pub dir: u32,
+    pub sub: u32,
+    pub inner: u32,
+    pub short: u32,
+    pub long: u32,
+    pub device: u32,
+    pub fifo: u32,
+    pub attrs: u32,
+    pub twice: u32,
+    pub empty: u32,
+}
+
+/// A file system with one of everything: `/small`, `/large` (single indirect), `/huge` (sparse, to
+/// the triple indirect block), `/dir/sub/inner`, links short and long, a device, a pipe, attributes,
+/// a file with two names, an empty one; 8 KiB blocks, 1 KiB fragments.
+pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
+    let options = MkfsOptions {
+        block_size: 8192,
+        frag_size: 1024,
+        endian,
+        max_blocks_per_group: Some(256),
+        ..MkfsOptions::default()
+    };
+    let disk = empty(&options, 8 << 20);
+    let executor = ordo_runtime::Executor::simulated(1);
+    let rt = executor.runtime();
+    let inodes = executor.block_on(async {
+        let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
+        let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
+        let root = fs.root();
+        let file = NewNode::file(0o644);
+        let small = fs.make(root, b"small", &file).await.unwrap().ino;
+        fs.write(small, 0, &[7; 3000]).await.unwrap();
+        let large = fs.make(root, b"large", &file).await.unwrap().ino;
+        fs.write(large, 0, &vec![8; 20 * 8192]).await.unwrap();
+        let huge = fs.make(root, b"huge", &file).await.unwrap().ino;
+        for lbn in [0u64, 12, 12 + 1024, 12 + 1024 + 1024 * 1024 + 5] {
+            fs.write(huge, lbn * 8192, b"here").await.unwrap();
+        }
+        let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+        let sub = fs.make(dir, b"sub", &NewNode::directory(0o755)).await.unwrap().ino;
+        let inner = fs.make(sub, b"inner", &file).await.unwrap().ino;
+        fs.write(inner, 0, b"inner").await.unwrap();
+        let short = fs.make(root, b"short", &NewNode::symlink(b"small")).await.unwrap().ino;
+        let long = fs.make(root, b"long", &NewNode::symlink(&[b'x'; 500])).await.unwrap().ino;
+        let special = |file_type| NewNode { file_type, rdev: 0x105, ..NewNode::file(0o600) };
+        let device = fs.make(root, b"device", &special(FileType::BlockDevice)).await.unwrap().ino;
+        let fifo = fs.make(root, b"fifo", &special(FileType::Fifo)).await.unwrap().ino;
+        let attrs = fs.make(root, b"attrs", &file).await.unwrap().ino;
+        fs.setxattr(attrs, b"user.one", &[1; 100], XattrMode::Create).await.unwrap();
+        fs.setxattr(attrs, b"user.two", &[2; 100], XattrMode::Create).await.unwrap();
+        let twice = fs.make(root, b"twice", &file).await.unwrap().ino;
+        fs.write(twice, 0, b"twice").await.unwrap();
+        fs.link(twice, dir, b"again").await.unwrap();
+        let empty = fs.make(root, b"empty", &file).await.unwrap().ino;
+        fs.unmount().await.unwrap();
+        let n = |ino: ordo_vfs::Ino| ino.0 as u32;
+        Inodes {
+            small: n(small),
+            large: n(large),
+            huge: n(huge),
+            dir: n(dir),
+            sub: n(sub),
+            inner: n(inner),
+            short: n(short),
+            long: n(long),
+            device: n(device),
+            fifo: n(fifo),
+            attrs: n(attrs),
+            twice: n(twice),
+            empty: n(empty),
+        }
+    });
+    (disk, inodes.unwrap())
+}
+
+/// Hands on a disk: changes a structure and makes its check-hash right again.
+pub struct Surgeon {
+    pub disk: Rc<RamDisk>,
+    pub sb: Superblock,
+    pub endian: Endian,
+}
+
+impl Surgeon {
+    pub fn new(disk: &Rc<RamDisk>) -> Surgeon {
+        let mut bytes = vec![0; SBLOCK_SIZE];
+        disk.load(65536, &mut bytes);
+        let (sb, endian) = Superblock::read(&bytes, 65536).unwrap();
+        Surgeon { disk: disk.clone(), sb, endian }
+    }
+
+    pub fn load(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.disk.load(at, &mut bytes);
+        bytes
+    }
+
+    pub fn byte(&self, addr: u64) -> u64 {
+        self.sb.byte_of(addr)
+    }
+
+    /// Where an inode is, as a byte of the device.
+    pub fn inode_at(&self, ino: u32) -> u64 {
+        let (addr, within) = self.sb.inode_block(ino.into());
+        self.byte(addr) + within as u64
+    }
+
+    pub fn inode(&self, ino: u32) -> Dinode {
+        Dinode::decode(&self.load(self.inode_at(ino), Dinode::SIZE), self.endian)
+    }
+
+    pub fn change_inode(&self, ino: u32, change: impl FnOnce(&mut Dinode)) {
+        let mut node = self.inode(ino);
+        change(&mut node);
+        let mut bytes = vec![0; Dinode::SIZE];
+        node.encode(&mut bytes, self.endian);
+        if self.sb.keeps_hash(CK_INODE) {
+            Dinode::seal(&mut bytes, self.endian);
+        }
+        self.disk.store(self.inode_at(ino), &bytes);
+    }
+
+    pub fn header(&self, cg: u32) -> (Group, Vec<u8>) {
+        let bytes = self.load(self.byte(self.sb.cg_header(cg)), self.sb.block_size());
+        (Group::parse(&bytes, self.endian, &self.sb, cg).unwrap(), bytes)
+    }
+
+    /// Changes a group's header and bitmaps.
+    pub fn change_group(&self, cg: u32, change: impl FnOnce(&mut Group, &mut [u8])) {
+        let (mut group, mut bytes) = self.header(cg);
+        change(&mut group, &mut bytes);
+        group.encode(&mut bytes, self.endian);
+        Group::seal(&mut bytes, self.endian, &self.sb);
+        self.disk.store(self.byte(self.sb.cg_header(cg)), &bytes);
+    }
+
+    /// Changes the superblock.
+    pub fn change_superblock(&self, change: impl FnOnce(&mut Superblock)) {
+        let mut bytes = self.load(65536, SBLOCK_SIZE);
+        let mut sb = Superblock::decode(&bytes, self.endian);
+        change(&mut sb);
+        sb.encode(&mut bytes, self.endian);
+        sb.seal(&mut bytes, self.endian);
+        self.disk.store(65536, &bytes);
+    }
+
+    /// Changes the first block of a directory.
+    pub fn change_dir(&self, ino: u32, change: impl FnOnce(&mut [u8])) {
+        let node = self.inode(ino);
+        let at = self.byte(node.db[0] as u64);
+        let mut bytes = self.load(at, node.size as usize);
+        change(&mut bytes);
+        self.disk.store(at, &bytes);
+    }
+
+    /// Where the entry of a name is in a directory's first block, in bytes.
+    pub fn entry_at(&self, ino: u32, name: &str) -> usize {
+        let node = self.inode(ino);
+        let bytes = self.load(self.byte(node.db[0] as u64), node.size as usize);
+        let mut entries = dir::entries(&bytes, self.endian).map(Result::unwrap);
+        entries.find(|entry| entry.name == name.as_bytes()).expect("the name is there").at
+    }
+
+    /// Changes the entry of a name; its bytes are given.
+    pub fn change_entry(&self, ino: u32, name: &str, change: impl FnOnce(&mut [u8])) {
+        let at = self.entry_at(ino, name);
+        self.change_dir(ino, |bytes| change(&mut bytes[at..]));
+    }
+
+    /// Adds an entry in the space after the directory's last one.
+    pub fn add_entry(&self, ino: u32, name: &str, target: u32, kind: u8) {
+        let endian = self.endian;
+        self.change_dir(ino, |bytes| {
+            let needs = dir::entry_size(name.len());
+            let entries = dir::entries(bytes, endian).map(Result::unwrap);
+            let (at, used, reclen) = entries
+                .map(|entry| (entry.at, entry.needs(), usize::from(entry.reclen)))
+                .find(|(_, used, reclen)| reclen - used >= needs)
+                .expect("space is left");
+            endian.put_u16(bytes, at + dir::RECLEN_OFFSET, used as u16);
+            let rest = (reclen - used) as u16;
+            dir::write_entry(&mut bytes[at + used..], endian, target, rest, kind, name.as_bytes());
+        });
+    }
+
+    /// Removes an entry.
+    pub fn remove_entry(&self, ino: u32, name: &str) {
+        self.change_entry(ino, name, |entry| entry[..4].fill(0));
+    }
+}
+
+/// The bytes of an image under `shared/images`, or nothing, said aloud.
+pub fn shared_image(name: &str) -> Option<Vec<u8>> {
+    let shared = std::env::var_os("ORDO_SHARED")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
+    let packed = shared.join("images").join(name);
+    let out = Command::new("zstd").args(["-d", "-c", "-q"]).arg(&packed).output();
+    match out {
+        Ok(out) if out.status.success() => Some(out.stdout),
+        _ => {
+            eprintln!("SKIPPED: cannot unpack {} (set ORDO_SHARED)", packed.display());
+            None
+        }
+    }
+}
