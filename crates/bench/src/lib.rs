@@ -2,3 +2,4 @@
 //!
 //! Everything here works on any [`FileSystem`](ordo_vfs::FileSystem), and follows from a seed.
 pub mod oracle;
+pub mod workload;

@@ -1,0 +1,95 @@
+//! Whole files: made, read, overwritten, appended to, as a program does it.
+
+use ordo_vfs::{Attr, Errno, FileSystem, FsResult, Ino, NewNode};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Bytes without a pattern, from which contents are cut.
+pub(super) struct Bytes(Vec<u8>);
+
+impl Bytes {
+    /// `len` bytes that follow from `seed`.
+    pub(super) fn new(seed: u64, len: usize) -> Bytes {
+        let mut bytes = vec![0; len];
+        Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes);
+        Bytes(bytes)
+    }
+
+    /// The first `len` of them.
+    pub(super) fn get(&self, len: u64) -> &[u8] {
+        &self.0[..usize::try_from(len).expect("cut from memory")]
+    }
+}
+
+/// Writes all of `data` in calls of at most `unit` bytes.
+pub(super) async fn write<F: FileSystem>(
+    fs: &F,
+    ino: Ino,
+    offset: u64,
+    data: &[u8],
+    unit: usize,
+) -> FsResult<()> {
+    let mut done = 0;
+    while done < data.len() {
+        let end = (done + unit).min(data.len());
+        let n = fs.write(ino, offset + done as u64, &data[done..end]).await?;
+        if n == 0 {
+            return Err(Errno::NoSpace.into());
+        }
+        done += n;
+    }
+    Ok(())
+}
+
+/// Makes a file that holds `data`.
+pub(super) async fn create<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    data: &[u8],
+    unit: usize,
+) -> FsResult<Attr> {
+    let file = fs.make(dir, name, &NewNode::file(0o644)).await?;
+    fs.open(file.ino).await?;
+    let written = write(fs, file.ino, 0, data, unit).await;
+    fs.close(file.ino).await?;
+    written.map(|()| file)
+}
+
+/// Reads a file to its end in calls of `unit` bytes, and gives each piece with its offset to `each`.
+pub(super) async fn read<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    unit: usize,
+    each: &mut dyn FnMut(u64, &[u8]),
+) -> FsResult<u64> {
+    let file = fs.lookup(dir, name).await?;
+    fs.open(file.ino).await?;
+    let mut buf = vec![0; unit.max(1)];
+    let mut offset = 0;
+    let result = loop {
+        match fs.read(file.ino, offset, &mut buf).await {
+            Ok(0) => break Ok(offset),
+            Ok(n) => {
+                each(offset, &buf[..n]);
+                offset += n as u64;
+                if offset >= file.size {
+                    break Ok(offset);
+                }
+            }
+            Err(e) => break Err(e),
+        }
+    };
+    fs.close(file.ino).await?;
+    result
+}
+
+/// Bytes as a person reads them: whole KB and MB where they are whole.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MB", b >> 20),
+        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KB", b >> 10),
+        b => format!("{b} bytes"),
+    }
+}

@@ -1,0 +1,262 @@
+//! Workloads: what is done to a file system, in phases that are timed apart.
+//!
+//! A [`Workload`] is parsed from a short text (`postmark:small`, `tree:/usr/include`), runs on any
+//! [`Stage`], and gives its [`Phase`]s. The same seed gives the same operations.
+
+mod create_delete;
+mod files;
+mod micro;
+mod parse;
+mod postmark;
+mod tree;
+
+use std::fmt;
+
+use ordo_runtime::{Runtime, Time};
+use ordo_vfs::{FileSystem, FsError, FsResult};
+
+pub use create_delete::CreateDelete;
+pub use micro::Micro;
+pub use parse::{ParseError, SYNTAX};
+pub use postmark::PostMark;
+pub use tree::Tree;
+
+/// Where a workload runs: a mounted file system, and the clock its phases are timed by.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait Stage {
+    /// The file system's type.
+    type Fs: FileSystem;
+
+    /// The mounted file system; empty at the start.
+    fn fs(&self) -> &Self::Fs;
+
+    /// Whose clock times the phases.
+    fn runtime(&self) -> &Runtime;
+
+    /// Makes everything durable and empties every cache, as unmounting and mounting again does.
+    ///
+    /// # Errors
+    /// What the file system says.
+    async fn drop_caches(&mut self) -> FsResult<()>;
+}
+
+/// A part of a workload, timed.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Phase {
+    /// What was done, such as `create 2 KB`.
+    pub name: String,
+    /// How often: files made, transactions carried out.
+    pub operations: u64,
+    /// Bytes read and written by the application.
+    pub bytes: u64,
+    /// When it began, in seconds on the stage's clock.
+    pub start_seconds: f64,
+    /// When it ended.
+    pub end_seconds: f64,
+}
+
+impl Phase {
+    /// How long it took, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_seconds - self.start_seconds
+    }
+
+    /// Operations a second; none where it took no time.
+    pub fn rate(&self) -> Option<f64> {
+        (self.seconds() > 0.0).then(|| self.operations as f64 / self.seconds())
+    }
+}
+
+/// Who follows a run.
+pub trait Watch {
+    /// `done` of `total` steps of the phase `name` are done.
+    fn progress(&mut self, name: &str, done: u64, total: u64) {
+        let _ = (name, done, total);
+    }
+
+    /// A phase begins.
+    fn begins(&mut self, name: &str) {
+        let _ = name;
+    }
+
+    /// A phase is done.
+    fn ended(&mut self, phase: &Phase) {
+        let _ = phase;
+    }
+}
+
+impl Watch for () {}
+
+/// Why a workload stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The file system under it failed.
+    #[error("{doing}: {error}")]
+    FileSystem {
+        /// What the workload was doing.
+        doing: String,
+        /// What the file system said.
+        error: FsError,
+    },
+    /// The directory to copy cannot be used.
+    #[error("source directory: {0}")]
+    Source(FsError),
+    /// What was read back is not what was written.
+    #[error("what was read back differs in {count} place(s); the first: {first}")]
+    Differs {
+        /// How often.
+        count: u64,
+        /// The first difference.
+        first: String,
+    },
+}
+
+/// Adds what was being done to an error.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, WorkloadError>;
+}
+
+impl<T> Doing<T> for FsResult<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, WorkloadError> {
+        self.map_err(|error| WorkloadError::FileSystem { doing: what(), error })
+    }
+}
+
+/// What to do to a file system.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Empty files made and removed one after another.
+    CreateDelete(CreateDelete),
+    /// Files of many sizes made, read, written and removed.
+    Micro(Micro),
+    /// Katcher's PostMark.
+    PostMark(PostMark),
+    /// A directory of the host copied in, compared and removed.
+    Tree(Tree),
+}
+
+impl Workload {
+    /// One sentence for a person.
+    pub fn describe(&self) -> String {
+        match self {
+            Workload::CreateDelete(w) => w.describe(),
+            Workload::Micro(w) => w.describe(),
+            Workload::PostMark(w) => w.describe(),
+            Workload::Tree(w) => w.describe(),
+        }
+    }
+
+    /// Bytes of contents that are there at once, about: what a disk must have room for.
+    pub fn footprint(&self) -> u64 {
+        match self {
+            Workload::CreateDelete(_) => 0,
+            Workload::Micro(w) => w.footprint(),
+            Workload::PostMark(w) => w.footprint(),
+            Workload::Tree(w) => w.footprint(),
+        }
+    }
+
+    /// Runs it on `stage`, whose file system is empty, and leaves it empty again.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]; the phases that were done are lost.
+    pub async fn run<S: Stage>(
+        &self,
+        stage: &mut S,
+        seed: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<Phase>, WorkloadError> {
+        let log = Log { watch, phases: Vec::new(), open: None };
+        let mut run = Run { stage, log };
+        match self {
+            Workload::CreateDelete(w) => w.run(&mut run).await?,
+            Workload::Micro(w) => w.run(&mut run, seed).await?,
+            Workload::PostMark(w) => w.run(&mut run, seed).await?,
+            Workload::Tree(w) => w.run(&mut run).await?,
+        }
+        Ok(run.log.phases)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Workload::CreateDelete(w) => write!(f, "{w}"),
+            Workload::Micro(w) => write!(f, "{w}"),
+            Workload::PostMark(w) => write!(f, "{w}"),
+            Workload::Tree(w) => write!(f, "{w}"),
+        }
+    }
+}
+
+/// The phase under way.
+struct Open {
+    name: String,
+    start: Time,
+    operations: u64,
+    bytes: u64,
+    total: u64,
+}
+
+/// A run of a workload: its stage, and what is kept of it.
+pub(crate) struct Run<'r, S> {
+    pub(crate) stage: &'r mut S,
+    pub(crate) log: Log<'r>,
+}
+
+/// Who follows a run, and its phases so far.
+pub(crate) struct Log<'r> {
+    watch: &'r mut dyn Watch,
+    phases: Vec<Phase>,
+    open: Option<Open>,
+}
+
+impl Log<'_> {
+    /// The phase under way has come to this many steps and bytes in all.
+    pub(crate) fn reached(&mut self, operations: u64, bytes: u64) {
+        let open = self.open.as_mut().expect("a phase is under way");
+        open.operations = operations;
+        open.bytes = bytes;
+        self.watch.progress(&open.name, open.operations, open.total);
+    }
+}
+
+impl<S: Stage> Run<'_, S> {
+    pub(crate) fn fs(&self) -> &S::Fs {
+        self.stage.fs()
+    }
+
+    /// Begins a phase of `total` steps.
+    pub(crate) fn begin(&mut self, name: impl Into<String>, total: u64) {
+        let name = name.into();
+        self.log.watch.begins(&name);
+        let start = self.stage.runtime().now();
+        self.log.open = Some(Open { name, start, operations: 0, bytes: 0, total });
+    }
+
+    /// One step of the phase is done.
+    pub(crate) fn step(&mut self, bytes: u64) {
+        let open = self.log.open.as_ref().expect("a phase is under way");
+        let (operations, bytes) = (open.operations + 1, open.bytes + bytes);
+        self.log.reached(operations, bytes);
+    }
+
+    /// The phase is done.
+    pub(crate) fn end(&mut self) {
+        let Open { name, start, operations, bytes, .. } =
+            self.log.open.take().expect("a phase is under way");
+        let phase = Phase {
+            name,
+            operations,
+            bytes,
+            start_seconds: start.as_secs_f64(),
+            end_seconds: self.stage.runtime().now().as_secs_f64(),
+        };
+        self.log.watch.ended(&phase);
+        self.log.phases.push(phase);
+    }
+
+    pub(crate) async fn drop_caches(&mut self) -> Result<(), WorkloadError> {
+        self.stage.drop_caches().await.doing(|| "emptying the caches".into())
+    }
+}

@@ -1,0 +1,226 @@
+//! Workloads from text.
+
+use std::str::FromStr;
+
+use super::{CreateDelete, Micro, PostMark, Tree, Workload};
+
+/// What [`Workload::from_str`] takes, for help texts.
+pub const SYNTAX: &str = "\
+create-delete[:files=N]
+    empty files, each made and removed before the next (default 50000)
+micro[:soft-updates|journaling][,total=BYTES][,files-min=N][,per-directory=N][,sizes=A+B+..]
+    files of each size made, read, written and removed, caches emptied in between
+postmark[:soft-updates|small|large][,files=N][,transactions=N][,directories=N][,min=BYTES]
+        [,max=BYTES][,block=BYTES][,buffered=yes|no]
+    Katcher's PostMark
+tree:PATH
+    a directory of the host copied in, read back and compared, removed
+Sizes take k, m or g: 64k, 4m.";
+
+/// Why a text is not a workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// No such workload.
+    #[error("no workload is called '{0}'; there are create-delete, micro, postmark and tree:PATH")]
+    Unknown(String),
+    /// No such parameter.
+    #[error("{workload} has no parameter '{parameter}'; it has {known}")]
+    Parameter {
+        /// The workload.
+        workload: &'static str,
+        /// What was given.
+        parameter: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// Not a value for it.
+    #[error("'{value}' is no value for {parameter}: {expected}")]
+    Value {
+        /// The parameter.
+        parameter: String,
+        /// What was given.
+        value: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A tree without a path, or one that cannot be read.
+    #[error("{0}")]
+    Tree(String),
+}
+
+impl FromStr for Workload {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Workload, ParseError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "create-delete" => create_delete(rest).map(Workload::CreateDelete),
+            "micro" => micro(rest).map(Workload::Micro),
+            "postmark" => postmark(rest).map(Workload::PostMark),
+            "tree" if rest.is_empty() => {
+                Err(ParseError::Tree("tree needs a directory: tree:/usr/include".into()))
+            }
+            "tree" => {
+                Tree::new(rest).map(Workload::Tree).map_err(|e| ParseError::Tree(e.to_string()))
+            }
+            _ => Err(ParseError::Unknown(name.to_string())),
+        }
+    }
+}
+
+fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
+    let mut out = CreateDelete::PAPER;
+    for (key, value) in parameters(rest) {
+        match key {
+            "files" => out.files = number(key, value, 1)?,
+            _ => return Err(unknown("create-delete", key, "files")),
+        }
+    }
+    Ok(out)
+}
+
+fn micro(rest: &str) -> Result<Micro, ParseError> {
+    let mut out = Micro::soft_updates();
+    for (key, value) in parameters(rest) {
+        match key {
+            "soft-updates" if value.is_none() => out = Micro::soft_updates(),
+            "journaling" if value.is_none() => out = Micro::journaling(),
+            "total" => out.total = number(key, value, 1)?,
+            "files-min" => out.files_min = number(key, value, 1)?,
+            "per-directory" => out.files_per_directory = number(key, value, 1)?,
+            "sizes" => {
+                let sizes = value.unwrap_or("").split('+');
+                out.sizes =
+                    sizes.map(|s| number(key, Some(s), 1)).collect::<Result<_, ParseError>>()?;
+            }
+            _ => {
+                let known = "soft-updates, journaling, total, files-min, per-directory, sizes";
+                return Err(unknown("micro", key, known));
+            }
+        }
+    }
+    let largest = out.sizes.iter().max().copied().unwrap_or(0);
+    if largest > 1 << 30 {
+        return Err(bad("sizes", Some(&largest.to_string()), "files of 1 GB at most"));
+    }
+    Ok(out)
+}
+
+fn postmark(rest: &str) -> Result<PostMark, ParseError> {
+    let mut out = PostMark::SOFT_UPDATES;
+    for (key, value) in parameters(rest) {
+        match key {
+            "soft-updates" if value.is_none() => out = PostMark::SOFT_UPDATES,
+            "small" if value.is_none() => out = PostMark::SMALL,
+            "large" if value.is_none() => out = PostMark::LARGE,
+            "files" => out.files = number(key, value, 1)?,
+            "transactions" => out.transactions = number(key, value, 0)?,
+            "directories" => out.directories = number(key, value, 0)?,
+            "min" => out.size_min = number(key, value, 0)?,
+            "max" => out.size_max = number(key, value, 1)?,
+            "block" => out.block = number(key, value, 1)?,
+            "buffered" => {
+                out.buffered = match value {
+                    Some("yes") => true,
+                    Some("no") => false,
+                    _ => return Err(bad(key, value, "yes or no")),
+                }
+            }
+            _ => {
+                let known = "soft-updates, small, large, files, transactions, directories, min, max, \
+                             block, buffered";
+                return Err(unknown("postmark", key, known));
+            }
+        }
+    }
+    if out.size_min > out.size_max || out.size_max > 1 << 30 {
+        return Err(bad("max", Some(&out.size_max.to_string()), "min or more, 1 GB at most"));
+    }
+    if out.files > 100_000_000 {
+        return Err(bad("files", Some(&out.files.to_string()), "100 million at most"));
+    }
+    Ok(out)
+}
+
+/// `a,b=c` as pairs.
+fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    rest.split(',').filter(|p| !p.is_empty()).map(|p| match p.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (p, None),
+    })
+}
+
+fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u64, ParseError> {
+    let expected = "a number, with k, m or g behind it if wanted";
+    let wrong = || bad(parameter, value, expected);
+    let text = value.ok_or_else(wrong)?;
+    let (digits, shift) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
+        Some(digits) => {
+            let shift = match text.as_bytes()[text.len() - 1].to_ascii_lowercase() {
+                b'k' => 10,
+                b'm' => 20,
+                _ => 30,
+            };
+            (digits.to_string(), shift)
+        }
+        None => (text.to_string(), 0),
+    };
+    let n: u64 = digits.parse().map_err(|_| wrong())?;
+    n.checked_mul(1 << shift).filter(|n| *n >= min).ok_or_else(wrong)
+}
+
+fn bad(parameter: &str, value: Option<&str>, expected: &'static str) -> ParseError {
+    let value = value.unwrap_or("").to_string();
+    ParseError::Value { parameter: parameter.to_string(), value, expected }
+}
+
+fn unknown(workload: &'static str, parameter: &str, known: &'static str) -> ParseError {
+    ParseError::Parameter { workload, parameter: parameter.to_string(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(text: &str) -> Workload {
+        text.parse().unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        text.parse::<Workload>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_workload_is_called_makes_it_again() {
+        for text in [
+            "create-delete",
+            "create-delete:files=7",
+            "micro",
+            "micro:journaling",
+            "micro:total=1024,files-min=3,per-directory=9,sizes=1+70000",
+            "postmark",
+            "postmark:small",
+            "postmark:large",
+            "postmark:files=5,transactions=6,directories=0,min=1,max=2,block=3,buffered=no",
+            "tree:/",
+        ] {
+            if text != "tree:/" {
+                assert_eq!(workload(text).to_string(), text);
+            }
+        }
+        assert_eq!(workload("postmark:soft-updates"), workload("postmark"));
+        assert_eq!(workload("micro:total=32M,files-min=1"), workload("micro"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        assert!(refused("postmrk").contains("'postmrk'; there are create-delete, micro"));
+        assert!(refused("micro:size=3").contains("no parameter 'size'; it has soft-updates"));
+        assert!(refused("postmark:files=many").contains("'many' is no value for files: a number"));
+        assert!(refused("postmark:files=99999999999g").contains("no value for files"));
+        assert!(refused("postmark:min=3,max=2").contains("no value for max: min or more"));
+        assert!(refused("create-delete:files=0").contains("no value for files"));
+        assert!(refused("tree").contains("tree needs a directory"));
+        assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
+    }
+}

@@ -1,0 +1,132 @@
+//! The workloads: what they do, that a seed fixes it, and that they notice a file system that lies.
+
+use std::fs;
+
+use ordo_bench::workload::{Phase, Stage, Watch, Workload, WorkloadError};
+use ordo_runtime::{Executor, Runtime, cpu::CpuModel};
+use ordo_vfs::charged::Charged;
+use ordo_vfs::model::{ModelConfig, ModelFs};
+use ordo_vfs::tree::{Limits, measure};
+use ordo_vfs::{FileSystem, FsResult, Timestamp};
+
+/// The model on a processor of the 2020s.
+struct OnModel {
+    runtime: Runtime,
+    fs: Charged<ModelFs>,
+    dropped: u32,
+}
+
+impl OnModel {
+    fn new(runtime: &Runtime) -> OnModel {
+        runtime.cpu().set_model(CpuModel::MODERN);
+        let model = ModelFs::new(ModelConfig::ufs2(8192), || Timestamp { seconds: 1, nanos: 0 });
+        let fs = Charged::new(model, runtime.clone());
+        OnModel { runtime: runtime.clone(), fs, dropped: 0 }
+    }
+}
+
+impl Stage for OnModel {
+    type Fs = Charged<ModelFs>;
+    fn fs(&self) -> &Self::Fs {
+        &self.fs
+    }
+    fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    async fn drop_caches(&mut self) -> FsResult<()> {
+        self.dropped += 1;
+        Ok(())
+    }
+}
+
+/// Runs a workload and demands that it leaves nothing behind.
+fn run(text: &str, seed: u64) -> (Vec<Phase>, u32) {
+    let workload: Workload = text.parse().unwrap();
+    let executor = Executor::simulated(seed);
+    let mut stage = OnModel::new(&executor.runtime());
+    executor
+        .block_on(async {
+            let phases = workload.run(&mut stage, seed, &mut ()).await.unwrap();
+            let left = measure(&stage.fs, stage.fs.root(), Limits::default()).await.unwrap();
+            assert_eq!(left.entries, 0, "{text} left something behind");
+            (phases, stage.dropped)
+        })
+        .unwrap()
+}
+
+fn named<'p>(phases: &'p [Phase], name: &str) -> &'p Phase {
+    phases.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no {name} in {phases:?}"))
+}
+
+#[test]
+fn create_delete_counts_files_and_time_passes() {
+    let (phases, _) = run("create-delete:files=100", 1);
+    assert_eq!((phases.len(), phases[0].operations, phases[0].bytes), (1, 100, 0));
+    assert!(phases[0].seconds() > 0.0 && phases[0].rate().unwrap() > 1000.0);
+}
+
+#[test]
+fn micro_has_four_phases_a_size_each_from_cold_caches() {
+    let (phases, dropped) = run("micro:total=300k,sizes=2k+100k,files-min=4", 1);
+    assert_eq!((phases.len(), dropped), (8, 8));
+    assert_eq!(named(&phases, "create 2 KB").operations, 150);
+    assert_eq!(named(&phases, "read 100 KB").bytes, 4 * 100 * 1024);
+    assert_eq!(named(&phases, "delete 100 KB").bytes, 0);
+}
+
+#[test]
+fn postmark_does_as_many_transactions_as_asked_and_a_seed_fixes_them() {
+    let text = "postmark:files=50,transactions=400,directories=3";
+    let (phases, _) = run(text, 7);
+    let transactions = named(&phases, "transactions");
+    assert_eq!(transactions.operations, 400);
+    assert_eq!(named(&phases, "create").operations, 50);
+    // Read or append every time, create half of the time: some 8 KB each.
+    let per_transaction = transactions.bytes / 400;
+    assert!((6_000..16_000).contains(&per_transaction), "{per_transaction}");
+    assert_eq!(run(text, 7).0, phases);
+    assert_ne!(run(text, 8).0, phases);
+}
+
+#[test]
+fn postmark_without_buffering_writes_its_own_small_blocks() {
+    let base = "postmark:files=20,transactions=0";
+    let buffered = named(&run(base, 1).0, "create").seconds();
+    let plain = named(&run(&format!("{base},buffered=no"), 1).0, "create").seconds();
+    assert!(plain > 1.5 * buffered, "{plain} and {buffered}");
+}
+
+#[test]
+fn a_tree_is_copied_compared_and_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir_all(temp.path().join("a/b")).unwrap();
+    fs::write(temp.path().join("a/b/f"), vec![7; 70_000]).unwrap();
+    fs::hard_link(temp.path().join("a/b/f"), temp.path().join("g")).unwrap();
+    std::os::unix::fs::symlink("a/b", temp.path().join("s")).unwrap();
+    let (phases, dropped) = run(&format!("tree:{}", temp.path().display()), 1);
+    let names: Vec<&str> = phases.iter().map(|p| &p.name[..]).collect();
+    assert_eq!((names, dropped), (vec!["copy in", "read back", "delete"], 2));
+    assert!(phases.iter().all(|p| p.operations == 5), "{phases:?}");
+    assert_eq!((phases[0].bytes, phases[1].bytes), (70_000, 140_000));
+}
+
+#[test]
+fn a_tree_that_changes_under_the_run_is_noticed() {
+    struct Meddle(std::path::PathBuf);
+    impl Watch for Meddle {
+        fn ended(&mut self, phase: &Phase) {
+            if phase.name == "copy in" {
+                fs::write(&self.0, "other").unwrap();
+            }
+        }
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("f");
+    fs::write(&file, "this").unwrap();
+    let workload: Workload = format!("tree:{}", temp.path().display()).parse().unwrap();
+    let executor = Executor::simulated(1);
+    let mut stage = OnModel::new(&executor.runtime());
+    let result = executor.block_on(workload.run(&mut stage, 1, &mut Meddle(file))).unwrap();
+    let Err(WorkloadError::Differs { first, .. }) = result else { panic!("{result:?}") };
+    assert!(first.starts_with("/f: "), "{first}");
+}
