@@ -9,6 +9,7 @@ use std::rc::Rc;
 use ordo_bench::oracle::{OracleConfig, Subject, check};
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
+use ordo_check::Checker;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_format::Endian;
@@ -47,6 +48,18 @@ impl<P: OrderingPolicy> OnFfs<P> {
     }
 }
 
+impl<P: OrderingPolicy> OnFfs<P> {
+    /// The independent checker finds nothing on the unmounted disk.
+    async fn no_findings(&self) -> FsResult<()> {
+        let checker = Checker::new(self.disk.clone(), ordo_check::Options::default());
+        let report = checker.run().await.expect("a RAM disk does not fail");
+        match report.findings.first() {
+            None => Ok(()),
+            Some(_) => Err(FsError::corrupt(format_args!("{:#?}", report.findings))),
+        }
+    }
+}
+
 impl<P: OrderingPolicy> Subject for OnFfs<P> {
     type Fs = Charged<FastFs<Rc<RamDisk>, P>>;
     fn fs(&self) -> &Self::Fs {
@@ -58,6 +71,7 @@ impl<P: OrderingPolicy> Subject for OnFfs<P> {
     }
     async fn remount(&mut self) -> FsResult<()> {
         self.fs.inner().unmount().await?;
+        self.no_findings().await?;
         let fs = mount(&self.runtime, self.disk.clone(), (self.policy)(), &self.options).await;
         let fs = fs.map_err(|e| FsError::corrupt(format_args!("after an unmount: {e}")))?;
         self.fs = Charged::new(fs, self.runtime.clone());

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::FsResult;
 
@@ -52,7 +53,13 @@ impl<L: Layout> Ufs<L> {
         let block = layout.inode_block(ino).await?;
         let what = What::ClearInode { ino };
         op.admit(&what).await.map_err(io_error)?;
-        ip.dinode_mut().mode = 0;
+        {
+            // Nothing but the generation outlives the file: not a link's target, not a device's number.
+            let mut d = ip.dinode_mut();
+            let generation = d.generation;
+            *d = Dinode::zeroed();
+            d.generation = generation;
+        }
         layout.store_inode(op, &block, ip, what);
         layout.free_inode(op, ino, was_directory).await
     }
