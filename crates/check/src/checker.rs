@@ -92,6 +92,8 @@ impl<D: BlockDevice> Checker<D> {
             remeasure: BTreeSet::new(),
             relinked: FxHashSet::default(),
             wanted: BTreeMap::new(),
+            moved_frags: FxHashSet::default(),
+            moved_inodes: FxHashSet::default(),
             rotor: 0,
             lost: Vec::new(),
         };
@@ -135,8 +137,9 @@ impl<D: BlockDevice> Run<'_, D> {
                 self.report.suppressed == 0 && findings.iter().all(Finding::is_safe_to_repair)
             }
         };
-        let is_needed =
-            !self.report.is_consistent() || !self.report.was_clean || self.io.is_changed();
+        let consistent = self.report.is_consistent();
+        debug_assert!(!consistent || !self.io.is_changed(), "a change without a finding");
+        let is_needed = !consistent || !self.report.was_clean || self.from_copy;
         if !allowed || !is_needed {
             return Ok(());
         }

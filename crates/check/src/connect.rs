@@ -77,10 +77,14 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(heads)
     }
 
-    /// Takes the lowest-numbered directory out of a loop.
+    /// Takes a directory out of a loop: one whose `..` says that it was elsewhere, else the one with
+    /// the lowest number.
     async fn break_loop(&mut self, path: &[usize]) -> Result<usize, BlockError> {
-        let lowest = |idx: &&usize| self.dirs[**idx].ino;
-        let idx = *path.iter().min_by_key(lowest).expect("a loop has members");
+        let order = |idx: &&usize| {
+            let info = &self.dirs[**idx];
+            (info.parent == Some(info.dotdot), info.ino)
+        };
+        let idx = *path.iter().min_by_key(order).expect("a loop has members");
         let ino = self.dirs[idx].ino;
         self.finding(Finding::DirectoryLoop { ino });
         let parent = self.dirs[idx].parent.take().expect("in a loop");

@@ -526,7 +526,7 @@ findings! {
 
     /// Directories that are inside of each other, and not of the root.
     DirectoryLoop {
-        /// The one with the lowest number.
+        /// The one that is taken out.
         ino: u32,
     } Damage, "directory {ino} is inside of itself", repair "moved to lost+found";
 

@@ -89,7 +89,7 @@ impl<D: BlockDevice> Run<'_, D> {
         let layout = old.layout(&self.sb);
         if !rebuilt {
             self.compare_maps(cg, &header, &layout, (&inodes, &free));
-            self.compare_counts(cg, &header, &old, &expected, ndir as i32);
+            self.compare_counts(cg, &header, &old, &expected);
         }
         let mut new = if rebuilt { vec![0; self.sb.block_size()] } else { header.clone() };
         let inited = self.groups[cg as usize].inodes.len() as u32;
@@ -159,21 +159,31 @@ impl<D: BlockDevice> Run<'_, D> {
         (inodes, free): (&[u8], &[u8]),
     ) {
         let ndblk = self.sb.cg_frags(cg);
-        let stored = &header[layout.frags.clone()];
         let base = self.sb.cg_base(cg);
-        for_each_difference(stored, free, ndblk, |first, count, is_free| {
+        let mut stored = header[layout.frags.clone()].to_vec();
+        for addr in &self.moved_frags {
+            if self.sb.frag_group(*addr) == cg {
+                copy_bit(&mut stored, free, self.sb.frag_in_group(*addr));
+            }
+        }
+        for_each_difference(&stored, free, ndblk, |first, count, is_free| {
             let addr = base + u64::from(first);
             self.finding(match is_free {
                 true => Finding::BlocksNotMarked { addr, count },
                 false => Finding::BlocksLeaked { addr, count },
             });
         });
-        if let Some(fragment) = bitmap::next_set(stored, ndblk, self.sb.fpg as u32) {
+        if let Some(fragment) = bitmap::next_set(&stored, ndblk, self.sb.fpg as u32) {
             self.finding(Finding::FreeBeyondEnd { cg, fragment });
         }
         let first_ino = self.sb.cg_first_inode(cg) as u32;
-        let stored = &header[layout.inodes.clone()];
-        for_each_difference(stored, inodes, self.sb.ipg, |first, count, is_used| {
+        let mut stored = header[layout.inodes.clone()].to_vec();
+        for ino in &self.moved_inodes {
+            if ino / self.sb.ipg == cg {
+                copy_bit(&mut stored, inodes, ino % self.sb.ipg);
+            }
+        }
+        for_each_difference(&stored, inodes, self.sb.ipg, |first, count, is_used| {
             let ino = first_ino + first;
             self.finding(match is_used {
                 true => Finding::InodesLeaked { ino, count },
@@ -183,16 +193,10 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 
     /// Counts in the header against its own bitmaps and what is right.
-    fn compare_counts(
-        &mut self,
-        cg: u32,
-        header: &[u8],
-        group: &Group,
-        expected: &Derived,
-        ndir: i32,
-    ) {
+    fn compare_counts(&mut self, cg: u32, header: &[u8], group: &Group, expected: &Derived) {
         let layout = group.layout(&self.sb);
         let (inodes, free) = (&header[layout.inodes.clone()], &header[layout.frags.clone()]);
+        let ndir = self.groups[cg as usize].directories;
         let own = self.derive(cg, inodes, free, ndir);
         for (i, (count, stored)) in counts(&group.cs).into_iter().enumerate() {
             let found = counts(&expected.cs)[i].1;
@@ -262,6 +266,14 @@ const ALL_COUNTS: [Count; 4] =
 fn counts(cs: &Csum) -> [(Count, i32); 4] {
     let values = [cs.ndir, cs.nbfree, cs.nifree, cs.nffree];
     std::array::from_fn(|i| (ALL_COUNTS[i], values[i]))
+}
+
+fn copy_bit(to: &mut [u8], from: &[u8], bit: u32) {
+    if bitmap::is_set(from, bit) {
+        bitmap::set(to, bit);
+    } else {
+        bitmap::clear(to, bit);
+    }
 }
 
 /// Calls `each(first, count, bit in a)` for every run of bits that differ in the same way.

@@ -27,6 +27,7 @@ impl<D: BlockDevice> Run<'_, D> {
                 header: Vec::new(),
                 parsed: None,
                 hash_ok: true,
+                directories: 0,
                 free,
                 inodes: Vec::new(),
             });
@@ -282,7 +283,7 @@ impl<D: BlockDevice> Run<'_, D> {
             if size > end {
                 let indirect = size > NDADDR as u64 * self.sb.bsize as u64;
                 self.finding(Finding::EndsInHole { ino, size, end, indirect });
-                node.size = end;
+                self.remeasure.insert(ino);
             }
         }
         if node.blocks != walk.sectors {
@@ -307,6 +308,7 @@ impl<D: BlockDevice> Run<'_, D> {
         let info = InodeInfo { kind: type_of_mode(node.mode), empty, links: node.nlink, found: 0 };
         *self.info_mut(ino).expect("inside the group's inodes") = info;
         if node.kind() == IFDIR {
+            self.groups[(ino / self.sb.ipg) as usize].directories += 1;
             self.dir_of.insert(ino, self.dirs.len());
             self.dirs.push(DirInfo {
                 ino,
@@ -404,7 +406,7 @@ pub(crate) fn same_shape(a: &Superblock, b: &Superblock) -> bool {
     let shape = |s: &Superblock| {
         (
             [s.bsize, s.fsize, s.sblkno, s.cblkno, s.iblkno, s.dblkno, s.fpg, s.cgsize],
-            [s.cssize, s.contigsumsize],
+            [s.cssize, s.contigsumsize, s.maxsymlinklen],
             [s.ncg, s.ipg],
             [s.size, s.csaddr, s.sblockloc],
         )

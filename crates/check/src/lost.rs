@@ -61,6 +61,7 @@ impl<D: BlockDevice> Run<'_, D> {
         let info = InodeInfo { kind: DT_DIR, empty: false, links: 2, found: 0 };
         *self.info_mut(ino).expect("an initialised inode") = info;
         self.relinked.insert(ino);
+        self.moved_inodes.insert(ino);
         self.dir_of.insert(ino, self.dirs.len());
         let block = DirBlock { lbn: 0, addr, bytes: bytes.len() };
         self.dirs.push(DirInfo {

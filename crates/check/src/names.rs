@@ -182,11 +182,13 @@ impl<D: BlockDevice> Run<'_, D> {
             self.finding(Finding::DotDotMissing { ino });
         }
         let (Some(dot), Some(dotdot)) = (dot, dotdot) else {
-            let parent = find_dotdot(chunk, self.endian).unwrap_or(0);
+            // Not 0 where it is not known: that would be free space.
+            let known = find_dotdot(chunk, self.endian);
+            let parent = known.unwrap_or(ino);
             rebuild_first(chunk, self.endian, ino, parent);
             self.dirs[idx].dotdot = parent;
             self.dirs[idx].dotdot_at = device_at + dir::entry_size(1) as u64;
-            self.dirs[idx].moved = parent == 0;
+            self.dirs[idx].moved = known.is_none();
             return true;
         };
         self.dirs[idx].dotdot = dotdot.1;

@@ -2,25 +2,39 @@
 //! are measured again, directories get back the blocks that they lack.
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_format::ufs2::NDADDR;
 use ordo_format::ufs2::dir::{CHUNK, write_free_chunk};
 use ordo_format::ufs2::inode::IFDIR;
+use ordo_format::ufs2::{NDADDR, bitmap};
 
 use rustc_hash::FxHashSet;
 
 use crate::state::{DirBlock, Refused, Run};
-use crate::walk::{FileWalk, has_blocks};
+use crate::walk::{FileWalk, Held, has_blocks};
 use crate::{Finding, Repair, Slot};
 
 impl<D: BlockDevice> Run<'_, D> {
     /// Sorts out every refused address.
     pub async fn relocate(&mut self) -> Result<(), BlockError> {
-        while let Some(refused) = self.refused.pop_front() {
+        // What is still to be copied must not be overwritten by other copies.
+        let mut pinned = Vec::new();
+        let mut seen = 0;
+        loop {
+            while seen < self.refused.len() {
+                let waiting = self.refused[seen];
+                pinned.extend(self.pin(&waiting));
+                seen += 1;
+            }
+            let Some(refused) = self.refused.pop_front() else { break };
             self.remeasure.insert(refused.ino);
             match self.allocate(refused.frags) {
                 Some(to) => self.copy_block(refused, to).await?,
                 None => self.cut_off(refused).await?,
             }
+            seen = (seen - 1).min(self.refused.len());
+        }
+        for addr in pinned {
+            let free = &mut self.groups[self.sb.frag_group(addr) as usize].free;
+            bitmap::set(free, self.sb.frag_in_group(addr));
         }
         while let Some(ino) = self.remeasure.pop_first() {
             self.measure_again(ino).await?;
@@ -29,6 +43,14 @@ impl<D: BlockDevice> Run<'_, D> {
             self.fill_holes(idx).await?;
         }
         Ok(())
+    }
+
+    /// Keeps what a file may not have from being allocated. Returns the fragments that were free.
+    fn pin(&mut self, refused: &Refused) -> Vec<u64> {
+        let frags = refused.addr..refused.addr + u64::from(refused.frags);
+        let free: Vec<_> = frags.filter(|addr| self.is_free(*addr, 1)).collect();
+        free.iter().for_each(|addr| self.take(*addr, 1));
+        free
     }
 
     /// Gives a file a copy of the block that it may not have.
@@ -82,16 +104,22 @@ impl<D: BlockDevice> Run<'_, D> {
     /// Size and block count of a file whose addresses the check changed.
     async fn measure_again(&mut self, ino: u32) -> Result<(), BlockError> {
         let mut node = self.load_inode(ino).await?;
-        let held = self.held(&node).await?;
-        let before = node.clone();
-        node.blocks = held.iter().map(|held| self.sectors(held.frags)).sum();
-        let contents = held.iter().filter(|h| !matches!(h.slot, Slot::Attributes(_)));
-        let last = contents.filter(|held| held.level == 0).map(|held| held.lbn).max();
-        let end = self.end_of(last);
+        let mut held = self.held(&node).await?;
         if has_blocks(&node, self.sb.maxsymlinklen as u64) {
-            node.size = node.size.min(end);
+            let contents = held.iter().filter(|held| held.is_contents() && held.level == 0);
+            let end = self.end_of(contents.map(|held| held.lbn).max());
+            if node.size > end {
+                node.size = end;
+                self.store_inode(ino, &node).await?;
+                // Indirect blocks may be left beyond the end, with nothing in them.
+                self.free_from(ino, &held, end >> self.sb.bshift).await?;
+                node = self.load_inode(ino).await?;
+                held = self.held(&node).await?;
+            }
         }
-        if node != before {
+        let blocks = held.iter().map(|held| self.sectors(held.frags)).sum();
+        if node.blocks != blocks {
+            node.blocks = blocks;
             self.store_inode(ino, &node).await?;
         }
         if node.kind() == IFDIR {
@@ -100,6 +128,22 @@ impl<D: BlockDevice> Run<'_, D> {
         }
         if let Some(info) = self.info_mut(ino) {
             info.empty |= info.kind == ordo_format::ufs2::dir::DT_REG && node.size == 0;
+        }
+        Ok(())
+    }
+
+    /// Frees those of a file's blocks that lead to block `lbn` or later ones only.
+    async fn free_from(&mut self, ino: u32, held: &[Held], lbn: u64) -> Result<(), BlockError> {
+        let mut freed = FxHashSet::default();
+        for held in held.iter().filter(|held| held.is_contents() && held.lbn >= lbn) {
+            // What is in an indirect block goes with it; they are listed before what they hold.
+            if !matches!(held.slot, Slot::Within { block, .. } if freed.contains(&block)) {
+                self.set_slot(ino, held.slot, 0).await?;
+            }
+            if held.level > 0 {
+                freed.insert(held.addr);
+            }
+            self.release(held.addr, held.frags);
         }
         Ok(())
     }
@@ -141,18 +185,7 @@ impl<D: BlockDevice> Run<'_, D> {
         let ino = self.dirs[idx].ino;
         let node = self.load_inode(ino).await?;
         let held = self.held(&node).await?;
-        let contents = held.iter().filter(|h| !matches!(h.slot, Slot::Attributes(_)));
-        let mut freed = FxHashSet::default();
-        for held in contents.filter(|held| held.lbn >= lbn) {
-            // What is in an indirect block goes with it; they are listed before what they hold.
-            if !matches!(held.slot, Slot::Within { block, .. } if freed.contains(&block)) {
-                self.set_slot(ino, held.slot, 0).await?;
-            }
-            if held.level > 0 {
-                freed.insert(held.addr);
-            }
-            self.release(held.addr, held.frags);
-        }
+        self.free_from(ino, &held, lbn).await?;
         let mut node = self.load_inode(ino).await?;
         node.size = lbn << self.sb.bshift;
         self.store_inode(ino, &node).await?;

@@ -40,6 +40,8 @@ pub(crate) struct GroupState {
     pub hash_ok: bool,
     /// Fragments that nothing uses, as far as is known: a set bit is free.
     pub free: Vec<u8>,
+    /// Directories among its inodes, before the check made or removed any.
+    pub directories: i32,
     /// Its inodes, those that were initialised.
     pub inodes: Vec<InodeInfo>,
 }
@@ -110,6 +112,10 @@ pub(crate) struct Run<'d, D> {
     pub relinked: FxHashSet<u32>,
     /// Inodes whose paths are wanted, and a directory and name for each.
     pub wanted: BTreeMap<u32, Option<Place>>,
+    /// Fragments that the check took or freed: bitmaps follow without a finding.
+    pub moved_frags: FxHashSet<u64>,
+    /// Inodes that the check took or freed, likewise.
+    pub moved_inodes: FxHashSet<u32>,
     /// Where the search for free space goes on.
     pub rotor: u64,
     /// Directories for what has no name.
@@ -170,6 +176,7 @@ impl<'d, D: BlockDevice> Run<'d, D> {
 
     /// Makes an inode one that is not in use.
     pub async fn clear_inode(&mut self, ino: u32) -> Result<(), BlockError> {
+        self.moved_inodes.insert(ino);
         let old = self.load_inode(ino).await?;
         let mut node = Dinode::zeroed();
         node.generation = old.generation;
@@ -217,6 +224,7 @@ impl<'d, D: BlockDevice> Run<'d, D> {
         let free = &mut self.groups[self.sb.frag_group(addr) as usize].free;
         (bit..bit + count).for_each(|bit| bitmap::set(free, bit));
         self.io.forget(addr, count.into());
+        self.moved_frags.extend(addr..addr + u64::from(count));
     }
 
     /// Takes `count` fragments of one block.
@@ -232,6 +240,7 @@ impl<'d, D: BlockDevice> Run<'d, D> {
                 self.rotor = u64::from(cg);
                 let addr = self.sb.cg_base(cg) + u64::from(blk * frag + first);
                 self.take(addr, count);
+                self.moved_frags.extend(addr..addr + u64::from(count));
                 return Some(addr);
             }
         }

@@ -257,6 +257,13 @@ pub(crate) struct Held {
     pub frags: u32,
 }
 
+impl Held {
+    /// Whether it is of the file's contents, not of its extended attributes.
+    pub fn is_contents(&self) -> bool {
+        !matches!(self.slot, Slot::Attributes(_))
+    }
+}
+
 impl<D: BlockDevice> Run<'_, D> {
     /// All blocks that a file holds, extended attributes included. Only once every address was
     /// granted or cleared, so that they form a tree.

@@ -64,11 +64,13 @@ pub struct Inodes {
     pub attrs: u32,
     pub twice: u32,
     pub empty: u32,
+    pub wide: u32,
 }
 
 /// A file system with one of everything: `/small`, `/large` (single indirect), `/huge` (sparse, to
 /// the triple indirect block), `/dir/sub/inner`, links short and long, a device, a pipe, attributes,
-/// a file with two names, an empty one; 8 KiB blocks, 1 KiB fragments.
+/// a file with many names (`/twice`, `/dir/again`, 600 in `/wide`, which has several blocks), an
+/// empty one; a short last group; 8 KiB blocks, 1 KiB fragments.
 pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
     let options = MkfsOptions {
         block_size: 8192,
@@ -77,7 +79,14 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
         max_blocks_per_group: Some(256),
         ..MkfsOptions::default()
     };
-    let disk = empty(&options, 8 << 20);
+    populated_with(&options, (8 << 20) - (300 << 10))
+}
+
+/// [`populated`] of another shape.
+pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes) {
+    let disk = empty(options, bytes);
+    let block = u64::from(options.block_size);
+    let pointers = block / 8;
     let executor = ordo_runtime::Executor::simulated(1);
     let rt = executor.runtime();
     let inodes = executor.block_on(async {
@@ -88,10 +97,10 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
         let small = fs.make(root, b"small", &file).await.unwrap().ino;
         fs.write(small, 0, &[7; 3000]).await.unwrap();
         let large = fs.make(root, b"large", &file).await.unwrap().ino;
-        fs.write(large, 0, &vec![8; 20 * 8192]).await.unwrap();
+        fs.write(large, 0, &vec![8; 20 * block as usize]).await.unwrap();
         let huge = fs.make(root, b"huge", &file).await.unwrap().ino;
-        for lbn in [0u64, 12, 12 + 1024, 12 + 1024 + 1024 * 1024 + 5] {
-            fs.write(huge, lbn * 8192, b"here").await.unwrap();
+        for lbn in [0, 12, 12 + pointers, 12 + pointers + pointers * pointers + 5] {
+            fs.write(huge, lbn * block, b"here").await.unwrap();
         }
         let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
         let sub = fs.make(dir, b"sub", &NewNode::directory(0o755)).await.unwrap().ino;
@@ -109,6 +118,10 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
         fs.write(twice, 0, b"twice").await.unwrap();
         fs.link(twice, dir, b"again").await.unwrap();
         let empty = fs.make(root, b"empty", &file).await.unwrap().ino;
+        let wide = fs.make(root, b"wide", &NewNode::directory(0o755)).await.unwrap().ino;
+        for i in 0..600 {
+            fs.link(twice, wide, format!("a-name-of-twenty-{i:04}").as_bytes()).await.unwrap();
+        }
         fs.unmount().await.unwrap();
         let n = |ino: ordo_vfs::Ino| ino.0 as u32;
         Inodes {
@@ -125,6 +138,7 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
             attrs: n(attrs),
             twice: n(twice),
             empty: n(empty),
+            wide: n(wide),
         }
     });
     (disk, inodes.unwrap())

@@ -147,8 +147,8 @@ impl Superblock {
         ((left + self.qfmask as u64) & !(self.qfmask as u64)) as usize
     }
 
-    /// The largest file in bytes: what three levels of indirect blocks reach, and no more than the
-    /// superblock allows.
+    /// The largest file in bytes: what three levels of indirect blocks reach. The superblock's
+    /// `maxfilesize` says the same, but is not validated, so it is not looked at.
     pub fn max_file_size(&self) -> u64 {
         let mut blocks = NDADDR as u64;
         let mut reach = 1u64;
@@ -156,8 +156,7 @@ impl Superblock {
             reach *= self.addresses_per_block();
             blocks += reach;
         }
-        let most = (i64::MAX as u64).min(blocks.saturating_mul(self.bsize as u64) - 1);
-        if self.maxfilesize == 0 { most } else { most.min(self.maxfilesize) }
+        (i64::MAX as u64).min(blocks.saturating_mul(self.bsize as u64) - 1)
     }
 
     /// Whether a copy of the superblock belongs at this byte of the device.

@@ -1,0 +1,212 @@
+//! Findings that need an image of their own, alternate superblocks, and what a caller sees of a run.
+
+mod support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_check::{CheckError, Checker, Finding, Options, Phase, Repair, Severity};
+use ordo_ffs::mkfs::MkfsOptions;
+use ordo_ffs::mount::{self, MountOptions};
+use ordo_format::Endian;
+use ordo_format::ufs2::dir;
+use ordo_format::ufs2::superblock::{FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE};
+use ordo_ordering::NoOrder;
+use ordo_vfs::{FileSystem, NewNode};
+use support::{Surgeon, assert_clean, check, check_with, kinds, populated};
+
+#[test]
+fn more_names_than_a_count_can_hold_are_reported_each_time() {
+    let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
+    let disk = support::empty(&options, 8 << 20);
+    let executor = ordo_runtime::Executor::simulated(1);
+    let rt = executor.runtime();
+    let (file, dir) = executor
+        .block_on(async {
+            let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
+            let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
+            let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
+            let many = fs.make(fs.root(), b"many", &NewNode::directory(0o755)).await.unwrap().ino;
+            for i in 0..32_766 {
+                fs.link(file, many, format!("{i:x}").as_bytes()).await.unwrap();
+            }
+            let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+            fs.unmount().await.unwrap();
+            (file.0 as u32, dir.0 as u32)
+        })
+        .unwrap();
+    assert_clean(&disk, "as many names as there can be");
+    Surgeon::new(&disk).add_entry(dir, "one-more", file, dir::DT_REG);
+    for _ in 0..2 {
+        let report = check(&disk, Repair::Yes).unwrap();
+        let finding = Finding::TooManyLinks { ino: file, found: 32_768 };
+        assert_eq!(report.findings, [finding]);
+        assert_eq!((report.exit_code(), report.unrepairable), (4, 1));
+    }
+}
+
+#[test]
+fn what_finds_no_space_is_left_and_reported_each_time() {
+    let options = MkfsOptions {
+        block_size: 4096,
+        frag_size: 512,
+        min_free: 0,
+        inodes: Some(64),
+        ..MkfsOptions::default()
+    };
+    let disk = support::empty(&options, 512 << 10);
+    let executor = ordo_runtime::Executor::simulated(1);
+    let rt = executor.runtime();
+    executor
+        .block_on(async {
+            let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
+            let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
+            let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+            fs.make(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
+            // Until not a fragment is left.
+            for i in 0..50 {
+                let name = format!("fill{i}");
+                let Ok(file) = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await
+                else {
+                    break;
+                };
+                for size in [4096, 512] {
+                    let mut at = 0;
+                    while fs.write(file.ino, at, &vec![1; size]).await.is_ok() {
+                        at += size as u64;
+                    }
+                }
+            }
+            fs.unmount().await.unwrap();
+        })
+        .unwrap();
+    assert_clean(&disk, "a full file system");
+    Surgeon::new(&disk).remove_entry(2, "dir");
+    for round in 0..2 {
+        let report = check(&disk, Repair::Yes).unwrap();
+        assert!(kinds(&report).contains(&"NoSpace"), "round {round}:\n{report}");
+        assert_eq!(report.exit_code(), 4);
+    }
+    // With space, it is found again.
+    Surgeon::new(&disk).remove_entry(2, "fill0");
+    Surgeon::new(&disk).change_inode(3, |node| node.nlink = 0);
+    check(&disk, Repair::Yes).unwrap();
+    let report = check(&disk, Repair::Yes).unwrap();
+    assert!(report.unrepairable == 0, "{report}");
+    assert_clean(&disk, "after space was made");
+}
+
+#[test]
+fn any_copy_of_the_superblock_will_do() {
+    for endian in [Endian::Little, Endian::Big] {
+        let (sound, _) = populated(endian);
+        let surgeon = Surgeon::new(&sound);
+        let copies: Vec<u64> =
+            (0..surgeon.sb.ncg).map(|cg| surgeon.byte(surgeon.sb.cg_superblock(cg))).collect();
+        for keep in 0..copies.len() {
+            for recovery in [true, false] {
+                let disk = Rc::new(sound.snapshot());
+                disk.store(65536, &[0; SBLOCK_SIZE]);
+                for (i, copy) in copies.iter().enumerate().filter(|(i, _)| *i != keep) {
+                    disk.store(*copy, &vec![i as u8; SBLOCK_SIZE]);
+                }
+                if !recovery {
+                    disk.store(65536 - 20, &[0; 20]);
+                }
+                let report = check(&disk, Repair::Yes).unwrap();
+                let found = matches!(
+                    &report.findings[0],
+                    Finding::SuperblockDamaged { at: 65536, copy, .. } if *copy == copies[keep]
+                );
+                assert!(found, "{report}");
+                assert_eq!(kinds(&report).len(), copies.len(), "the other copies, too");
+                assert_clean(&disk, "copies restored");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_superblock_can_be_chosen() {
+    let (disk, _) = populated(Endian::Little);
+    let surgeon = Surgeon::new(&disk);
+    let copy = surgeon.byte(surgeon.sb.cg_superblock(2));
+    disk.store(65536, &[0; SBLOCK_SIZE]);
+    let at = |at| Options { superblock: Some(at), repair: Repair::Yes, ..Options::default() };
+    let error = check_with(&disk, at(65536)).unwrap_err();
+    assert!(matches!(error, CheckError::Superblock { at: 65536, .. }), "{error}");
+    let error = check_with(&disk, at(1 << 50)).unwrap_err();
+    assert!(matches!(error, CheckError::Superblock { .. }), "{error}");
+    let report = check_with(&disk, at(copy)).unwrap();
+    assert!(report.is_consistent() && report.work.writes == 1);
+    assert_clean(&disk, "the standard superblock is written anew");
+}
+
+#[test]
+fn a_crashed_file_system_is_marked_clean_once_it_is() {
+    let (disk, inodes) = populated(Endian::Big);
+    let surgeon = Surgeon::new(&disk);
+    surgeon
+        .change_superblock(|sb| (sb.clean, sb.flags) = (0, sb.flags | FS_UNCLEAN | FS_NEEDSFSCK));
+    let report = check(&disk, Repair::No).unwrap();
+    assert!(!report.was_clean && report.is_consistent() && report.exit_code() == 0);
+    let skip = Options { skip_clean: true, repair: Repair::Preen, ..Options::default() };
+    let report = check_with(&disk, skip).unwrap();
+    assert!(!report.skipped && report.work.writes == 1, "only the superblock is written");
+    let again = Surgeon::new(&disk).sb;
+    assert_eq!((again.clean, again.flags & (FS_UNCLEAN | FS_NEEDSFSCK)), (1, 0));
+    // With something left, it stays unclean.
+    surgeon.change_superblock(|sb| sb.clean = 0);
+    surgeon.change_inode(inodes.small, |node| node.nlink = 0);
+    check(&disk, Repair::Preen).unwrap();
+    assert_eq!(Surgeon::new(&disk).sb.clean, 0);
+}
+
+#[test]
+fn a_report_says_what_where_and_what_was_done() {
+    let (disk, inodes) = populated(Endian::Little);
+    let surgeon = Surgeon::new(&disk);
+    surgeon.change_inode(inodes.inner, |node| node.blocks = 99);
+    surgeon.change_inode(inodes.sub, |node| node.nlink = 9);
+    let phases = Rc::new(RefCell::new(Vec::new()));
+    let seen = phases.clone();
+    let checker = Checker::new(disk.clone(), Options::default())
+        .on_progress(Rc::new(move |phase, done, of| seen.borrow_mut().push((phase, done, of))));
+    let executor = ordo_runtime::Executor::simulated(1);
+    let report = executor.block_on(checker.run()).unwrap().unwrap();
+    let lines: Vec<_> = report.findings.iter().map(|f| report.describe(f)).collect();
+    assert_eq!(
+        lines,
+        [
+            format!(
+                "inode {}: 99 sectors recorded, 2 held (/dir/sub/inner); to be count made right",
+                inodes.inner
+            ),
+            format!(
+                "inode {}: 9 links recorded, 2 there (/dir/sub); to be count made right",
+                inodes.sub
+            ),
+        ]
+    );
+    assert_eq!(report.counts[&Severity::CountsOnly], 1);
+    assert_eq!(report.counts[&Severity::LeakOnly], 1);
+    assert!(report.is_safe() && !report.is_consistent());
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["findings"][0]["kind"], "block-count");
+    assert_eq!(json["counts"]["leak-only"], 1);
+    let phases = phases.borrow();
+    assert_eq!(phases.first().unwrap().0, Phase::Blocks);
+    assert_eq!(phases.last().unwrap().0, Phase::Groups);
+    assert!(phases.iter().all(|(_, done, of)| done <= of));
+}
+
+#[test]
+fn a_failing_device_is_an_error_not_a_finding() {
+    // A device that ends in the middle of the data is refused before anything is read from it.
+    let (disk, _) = populated(Endian::Little);
+    let cut = Rc::new(RamDisk::from_image(&disk.to_vec()[..3 << 20]));
+    let error = check(&cut, Repair::Yes).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("cut short: the file system has 8081408 bytes"), "{text}");
+}
