@@ -245,7 +245,8 @@ impl<D: BlockDevice> Run<'_, D> {
     ) {
         let mut group = old.clone();
         group.cs = expected.cs;
-        group.frsum[1..].copy_from_slice(&expected.frsum[1..]);
+        let lengths = 1..self.sb.frag as usize;
+        group.frsum[lengths.clone()].copy_from_slice(&expected.frsum[lengths]);
         group.initediblk = inited;
         group.encode(bytes, self.endian);
         bytes[layout.inodes.clone()].copy_from_slice(inodes);
