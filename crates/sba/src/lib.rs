@@ -1,1 +1,48 @@
-//! Placeholder.
+//! Semantic block-level analysis: what each block request means to the file system above.
+//!
+//! A classifier watches a device through [`ordo_block::tap`] and names every request as it passes, by
+//! the on-disk format alone: it reads only `ordo_format` and `ordo_block`, and shares no code with the
+//! file systems it watches. The method is that of "Analysis and Evolution of Journaling File Systems"
+//! (2005), section 3.
+//!
+//! Layers, lowest first:
+//! - [`kind`]: the kinds of blocks, and what can be said of one request.
+//! - [`stats`]: traffic by kind.
+//! - [`ufs`]: the classifier of UFS2.
+//!
+//! Invariants:
+//! - Every byte of every read and write is counted under exactly one kind, and every request under the
+//!   kind of its first byte.
+//! - A write is named when it is issued, a read when it has completed. What was named by its contents
+//!   is counted again under the right kind as soon as a pointer shows what it is.
+//! - The same requests give the same names and the same numbers in the same order.
+//! - Memory is bounded by the metadata of the file system, whatever the requests.
+//!
+//! ```
+//! use std::rc::Rc;
+//! use ordo_block::{BlockDevice, ram::RamDisk, tap::Tap};
+//! use ordo_sba::{Class, Classifier};
+//!
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let runtime = executor.runtime();
+//! let ram = Rc::new(RamDisk::new(16 << 20));
+//! let tap = Tap::new(&runtime, ram.clone());
+//! let classifier = Classifier::new();
+//! tap.attach(classifier.clone());
+//! executor.block_on(async {
+//!     // Reading beneath the tap is not counted. There is no file system here, which is no error:
+//!     // the classifier waits for a superblock to pass.
+//!     assert!(!classifier.prime(&ram).await.unwrap());
+//!     tap.read(0, 4096).await.unwrap();
+//! }).unwrap();
+//! assert_eq!(classifier.finish().reads[Class::Unknown].requests, 1);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod kind;
+pub mod stats;
+pub mod ufs;
+
+pub use kind::{Class, Named, Part, What};
+pub use stats::{Counts, Stats};
+pub use ufs::Classifier;

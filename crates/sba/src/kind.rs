@@ -1,0 +1,403 @@
+//! What blocks can be, and what can be said of a request.
+
+use std::fmt;
+
+use ordo_block::{Operation, WriteFlags};
+use ordo_runtime::Time;
+
+/// The kind of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Before the first superblock: boot code.
+    BootArea,
+    /// The superblock that is used.
+    Superblock,
+    /// A cylinder group's copy of the superblock.
+    SuperblockCopy,
+    /// The summary of what is free in each cylinder group.
+    Summary,
+    /// A cylinder group's header and bitmaps.
+    CylinderGroup,
+    /// Inodes.
+    InodeBlock,
+    /// Part of a directory.
+    Directory,
+    /// Addresses of blocks.
+    Indirect,
+    /// Part of a regular file.
+    FileData,
+    /// The target of a symbolic link that is too long for its inode.
+    Symlink,
+    /// Extended attributes.
+    ExtendedAttributes,
+    /// None of these, or nobody can say.
+    Unknown,
+}
+
+impl Class {
+    /// Every kind, in the order in which tables show them.
+    pub const ALL: [Class; 12] = [
+        Class::BootArea,
+        Class::Superblock,
+        Class::SuperblockCopy,
+        Class::Summary,
+        Class::CylinderGroup,
+        Class::InodeBlock,
+        Class::Directory,
+        Class::Indirect,
+        Class::FileData,
+        Class::Symlink,
+        Class::ExtendedAttributes,
+        Class::Unknown,
+    ];
+
+    /// Its name as a key: lower case, words joined by underscores.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Class::BootArea => "boot_area",
+            Class::Superblock => "superblock",
+            Class::SuperblockCopy => "superblock_copy",
+            Class::Summary => "summary",
+            Class::CylinderGroup => "cylinder_group",
+            Class::InodeBlock => "inode_block",
+            Class::Directory => "directory",
+            Class::Indirect => "indirect",
+            Class::FileData => "file_data",
+            Class::Symlink => "symlink",
+            Class::ExtendedAttributes => "extended_attributes",
+            Class::Unknown => "unknown",
+        }
+    }
+
+    /// Its name in a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Class::BootArea => "boot area",
+            Class::Superblock => "superblock",
+            Class::SuperblockCopy => "copy of the superblock",
+            Class::Summary => "summary area",
+            Class::CylinderGroup => "cylinder group",
+            Class::InodeBlock => "inode block",
+            Class::Directory => "directory",
+            Class::Indirect => "indirect block",
+            Class::FileData => "file data",
+            Class::Symlink => "symbolic link",
+            Class::ExtendedAttributes => "extended attributes",
+            Class::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it is about files and not what they hold.
+    pub const fn is_metadata(self) -> bool {
+        !matches!(self, Class::FileData | Class::Unknown)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.words())
+    }
+}
+
+/// Why a request has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// No superblock has been seen yet.
+    NoSuperblock,
+    /// It lies behind the end of the file system.
+    BeyondFileSystem,
+}
+
+/// What became of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeChange {
+    /// It was not in use.
+    Made {
+        /// Its type and permissions.
+        mode: u16,
+    },
+    /// It is not in use any more.
+    Freed,
+    /// It stands for another file.
+    UsedAgain {
+        /// Its type and permissions.
+        mode: u16,
+    },
+    /// Something in it.
+    Changed {
+        /// Its size before, in bytes.
+        old_size: u64,
+        /// Its size now, in bytes.
+        size: u64,
+        /// Its number of names before.
+        old_links: i16,
+        /// Its number of names now.
+        links: i16,
+    },
+}
+
+/// What became of a name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryChange {
+    /// It was not there.
+    Added {
+        /// The name.
+        name: Box<[u8]>,
+        /// The inode it stands for.
+        ino: u32,
+    },
+    /// It is gone.
+    Removed {
+        /// The name.
+        name: Box<[u8]>,
+        /// The inode it stood for.
+        ino: u32,
+    },
+    /// It stands for another inode.
+    Redirected {
+        /// The name.
+        name: Box<[u8]>,
+        /// The inode it stood for.
+        from: u32,
+        /// The inode it stands for.
+        to: u32,
+    },
+}
+
+/// What a range of a request is, in detail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Boot code.
+    BootArea,
+    /// The superblock that is used.
+    Superblock,
+    /// The copy in this cylinder group.
+    SuperblockCopy(u32),
+    /// The summary area.
+    Summary,
+    /// The header and bitmaps of this cylinder group.
+    CylinderGroup(u32),
+    /// Inodes.
+    Inodes {
+        /// The first.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// Those that a write changes.
+        changed: Vec<(u64, InodeChange)>,
+    },
+    /// A block of a file, directory or symbolic link.
+    File {
+        /// The inode.
+        ino: u32,
+        /// The logical block.
+        lbn: u64,
+        /// What a write changes in a directory, where the old contents are known.
+        entries: Option<Vec<EntryChange>>,
+    },
+    /// An indirect block.
+    Indirect {
+        /// The inode.
+        ino: u32,
+        /// 1: its addresses are of data; 2: of single indirect blocks; 3: of double ones.
+        level: u8,
+        /// Addresses that a write changes, where the old contents are known.
+        changed: Option<usize>,
+    },
+    /// Extended attributes.
+    Attributes {
+        /// The inode.
+        ino: u32,
+    },
+    /// Nothing points to it yet: the kind is what it looks like.
+    Unclaimed,
+    /// No name.
+    Unknown(Reason),
+}
+
+/// One kind of thing in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its kind.
+    pub class: Class,
+    /// Where it starts on the device, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// What it is.
+    pub what: What,
+}
+
+/// A request with its meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its number at the tap.
+    pub id: u64,
+    /// A read or a write.
+    pub op: Operation,
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// How a write is to be carried out.
+    pub flags: WriteFlags,
+    /// When it was issued.
+    pub at: Time,
+    /// What is in it, in order, without gaps.
+    pub parts: Vec<Part>,
+}
+
+impl Named {
+    /// The kind of its first byte, under which it is counted.
+    pub fn class(&self) -> Class {
+        self.parts.first().map_or(Class::Unknown, |p| p.class)
+    }
+}
+
+/// How many changes a description lists before it only counts them.
+const LISTED: usize = 6;
+
+/// Writes a list, cut short where it is long.
+fn list<T>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[T],
+    mut each: impl FnMut(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.iter().take(LISTED).enumerate() {
+        f.write_str(if i == 0 { ": " } else { ", " })?;
+        each(f, item)?;
+    }
+    match items.len().checked_sub(LISTED) {
+        Some(more) if more > 0 => write!(f, " and {more} more"),
+        _ => Ok(()),
+    }
+}
+
+fn type_of(mode: u16) -> &'static str {
+    match mode & 0o170_000 {
+        0o010_000 => "pipe",
+        0o020_000 => "character device",
+        0o040_000 => "directory",
+        0o060_000 => "block device",
+        0o100_000 => "file",
+        0o120_000 => "symbolic link",
+        0o140_000 => "socket",
+        _ => "inode",
+    }
+}
+
+impl fmt::Display for InodeChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InodeChange::Made { mode } => write!(f, "new {}", type_of(*mode)),
+            InodeChange::Freed => write!(f, "freed"),
+            InodeChange::UsedAgain { mode } => write!(f, "now another {}", type_of(*mode)),
+            InodeChange::Changed { old_size, size, old_links, links } => {
+                let mut said = false;
+                if old_size != size {
+                    write!(f, "size {old_size} to {size}")?;
+                    said = true;
+                }
+                if old_links != links {
+                    write!(f, "{}links {old_links} to {links}", if said { ", " } else { "" })?;
+                    said = true;
+                }
+                if said { Ok(()) } else { write!(f, "changed") }
+            }
+        }
+    }
+}
+
+impl fmt::Display for EntryChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EntryChange::Added { name, ino } => {
+                write!(f, "+{} (inode {ino})", name.escape_ascii())
+            }
+            EntryChange::Removed { name, ino } => {
+                write!(f, "-{} (inode {ino})", name.escape_ascii())
+            }
+            EntryChange::Redirected { name, from, to } => {
+                write!(f, "{} (inode {from} to {to})", name.escape_ascii())
+            }
+        }
+    }
+}
+
+fn plural(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::SuperblockCopy(cg) => write!(f, "copy of the superblock in cylinder group {cg}"),
+            What::CylinderGroup(cg) => write!(f, "cylinder group {cg}: header and bitmaps"),
+            What::Inodes { first, count, changed } => {
+                write!(f, "inodes {first} to {}", first + count.saturating_sub(1))?;
+                if !changed.is_empty() {
+                    write!(f, ", {} changed", changed.len())?;
+                    list(f, changed, |f, (ino, change)| write!(f, "{ino} {change}"))?;
+                }
+                Ok(())
+            }
+            What::File { ino, lbn, entries } => {
+                write!(f, "{} block {lbn} of inode {ino}", self.class)?;
+                match entries {
+                    None => Ok(()),
+                    Some(entries) if entries.is_empty() => write!(f, ", no entry changed"),
+                    Some(entries) => {
+                        let count = plural(entries.len(), "entry", "entries");
+                        write!(f, ", {count} changed")?;
+                        list(f, entries, |f, entry| entry.fmt(f))
+                    }
+                }
+            }
+            What::Indirect { ino, level, changed } => {
+                let level = ["", "single", "double", "triple"][usize::from(*level).min(3)];
+                write!(f, "{level} indirect block of inode {ino}")?;
+                match changed {
+                    Some(n) => write!(f, ", {} changed", plural(*n, "address", "addresses")),
+                    None => Ok(()),
+                }
+            }
+            What::Attributes { ino } => write!(f, "extended attributes of inode {ino}"),
+            What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
+            What::Unknown(Reason::NoSuperblock) => write!(f, "unknown: no superblock seen yet"),
+            What::Unknown(Reason::BeyondFileSystem) => write!(f, "behind the file system's end"),
+            What::BootArea | What::Superblock | What::Summary => self.class.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.parts.iter().peekable();
+        let mut first = true;
+        while let Some(part) = parts.next() {
+            if !std::mem::take(&mut first) {
+                write!(f, "; ")?;
+            }
+            // Blocks of one file that follow each other are said in one.
+            let What::File { ino, lbn, entries: None } = part.what else {
+                part.fmt(f)?;
+                continue;
+            };
+            let mut last = lbn;
+            while parts
+                .next_if(|p| p.what == What::File { ino, lbn: last + 1, entries: None })
+                .is_some()
+            {
+                last += 1;
+            }
+            if last == lbn {
+                part.fmt(f)?;
+            } else {
+                write!(f, "{} blocks {lbn} to {last} of inode {ino}", part.class)?;
+            }
+        }
+        Ok(())
+    }
+}

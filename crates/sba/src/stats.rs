@@ -1,0 +1,132 @@
+//! Traffic by kind.
+
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::kind::{Class, Reason};
+
+/// What was read, or written, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Requests that begin with this kind.
+    pub requests: u64,
+    /// File-system blocks of this kind, whole or in part.
+    pub blocks: u64,
+    /// Bytes of this kind.
+    pub bytes: u64,
+    /// Of the requests, those that a task waits for (writes flagged so).
+    pub sync: u64,
+    /// Of the requests, those that begin where the one before, in the same direction, ended.
+    pub sequential: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.requests += other.requests;
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.sync += other.sync;
+        self.sequential += other.sequential;
+    }
+
+    fn take(&mut self, other: &Counts) {
+        self.requests -= other.requests;
+        self.blocks -= other.blocks;
+        self.bytes -= other.bytes;
+        self.sync -= other.sync;
+        self.sequential -= other.sequential;
+    }
+}
+
+/// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`], those
+/// without traffic left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByClass([Counts; Class::ALL.len()]);
+
+impl Index<Class> for ByClass {
+    type Output = Counts;
+    fn index(&self, class: Class) -> &Counts {
+        &self.0[class as usize]
+    }
+}
+
+impl IndexMut<Class> for ByClass {
+    fn index_mut(&mut self, class: Class) -> &mut Counts {
+        &mut self.0[class as usize]
+    }
+}
+
+impl ByClass {
+    /// Every kind with its counts, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Class, &Counts)> {
+        Class::ALL.into_iter().zip(&self.0)
+    }
+
+    /// All kinds together.
+    pub fn total(&self) -> Counts {
+        let mut total = Counts::default();
+        self.0.iter().for_each(|c| total.add(c));
+        total
+    }
+
+    /// Counts something under another kind.
+    pub(crate) fn move_over(&mut self, what: &Counts, from: Class, to: Class) {
+        self[from].take(what);
+        self[to].add(what);
+    }
+}
+
+impl Serialize for ByClass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (class, counts) in self.iter().filter(|(_, c)| **c != Counts::default()) {
+            map.serialize_entry(class.key(), counts)?;
+        }
+        map.end()
+    }
+}
+
+/// What passed through a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Reads by kind.
+    pub reads: ByClass,
+    /// Writes by kind.
+    pub writes: ByClass,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Why requests, read or written, have no name.
+    pub unknown: BTreeMap<Reason, u64>,
+    /// Blocks that were counted by what they looked like and later by what they are.
+    pub settled: u64,
+    /// Blocks that to the end nothing pointed to: counted by what they looked like.
+    pub unclaimed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moving counts between kinds must keep the total, and the JSON must list kinds in order.
+    #[test]
+    fn moving_keeps_the_total() {
+        let mut by = ByClass::default();
+        let counts = Counts { requests: 1, blocks: 2, bytes: 1024, sync: 1, sequential: 0 };
+        by[Class::FileData].add(&counts);
+        by[Class::InodeBlock].add(&counts);
+        let total = by.total();
+        by.move_over(&counts, Class::FileData, Class::Directory);
+        assert_eq!(by.total(), total);
+        assert_eq!(by[Class::FileData], Counts::default());
+        let json = serde_json::to_string(&by).unwrap();
+        assert!(json.starts_with(r#"{"inode_block":{"requests":1,"blocks":2"#), "{json}");
+        assert!(json.contains(r#","directory":{"#), "{json}");
+        for (i, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, i);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What bytes look like, where nothing points to them yet.
+
+use ordo_format::Endian;
+use ordo_format::ufs2::Superblock;
+use ordo_format::ufs2::dir::{self, CHUNK};
+
+use crate::kind::{Class, EntryChange};
+
+/// The addresses in an indirect block, with their places; zeros left out.
+pub(super) type Addresses = Box<[(u32, u64)]>;
+
+/// Whether these bytes, from a chunk's start on, could be part of a directory: chunks that parse, with
+/// nothing but zeros after the last.
+pub(super) fn is_directory(bytes: &[u8], endian: Endian) -> bool {
+    let mut chunks = bytes.chunks(CHUNK);
+    let mut any = false;
+    for chunk in chunks.by_ref() {
+        if chunk.len() < CHUNK || dir::entries(chunk, endian).any(|e| e.is_err()) {
+            return any && is_zero(chunk) && chunks.all(is_zero);
+        }
+        any = true;
+    }
+    any
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| *b == 0)
+}
+
+/// Whether `addr` can be the address of `frags` fragments of a file.
+pub(super) fn is_address(sb: &Superblock, addr: u64, frags: u64) -> bool {
+    sb.has_frags(addr, frags) && !sb.is_own(addr, frags)
+}
+
+/// The addresses in a whole block; none where a word can be no address of a whole block.
+pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option<Addresses> {
+    let frag = sb.frag as u64;
+    let mut found = Vec::new();
+    for (i, word) in bytes.chunks_exact(8).enumerate() {
+        let addr = endian.get_u64(word, 0);
+        if addr == 0 {
+            continue;
+        }
+        if !addr.is_multiple_of(frag) || !is_address(sb, addr, frag) {
+            return None;
+        }
+        found.push((i as u32, addr));
+    }
+    Some(found.into())
+}
+
+/// What bytes look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    Directory,
+    Indirect,
+    /// All zeros: can be anything.
+    Zero,
+    /// Neither a directory nor an indirect block.
+    Other,
+}
+
+impl Looks {
+    /// The most likely kind.
+    pub(super) fn class(self) -> Class {
+        match self {
+            Looks::Directory => Class::Directory,
+            Looks::Indirect => Class::Indirect,
+            Looks::Zero | Looks::Other => Class::FileData,
+        }
+    }
+
+    /// Whether a block of this kind could look so. A file could hold what looks like a directory; that
+    /// the block was one before is much likelier.
+    pub(super) fn can_be(self, class: Class) -> bool {
+        match self {
+            Looks::Zero => true,
+            Looks::Directory => class == Class::Directory,
+            Looks::Indirect => class == Class::Indirect,
+            Looks::Other => !matches!(class, Class::Directory | Class::Indirect),
+        }
+    }
+}
+
+/// What bytes look like, of which only a whole block can be an indirect one.
+pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks {
+    if is_zero(bytes) {
+        Looks::Zero
+    } else if is_directory(bytes, endian) {
+        Looks::Directory
+    } else if bytes.len() == sb.block_size()
+        && addresses(bytes, endian, sb).is_some_and(|a| !a.is_empty())
+    {
+        Looks::Indirect
+    } else {
+        Looks::Other
+    }
+}
+
+/// What changed between two states of the same chunks of a directory.
+pub(super) fn entry_changes(old: &[u8], new: &[u8], endian: Endian) -> Vec<EntryChange> {
+    let read = |bytes| -> Vec<(Box<[u8]>, u32)> {
+        let used = dir::entries(bytes, endian).flatten().filter(|e| !e.is_free());
+        let mut all: Vec<_> = used.map(|e| (Box::from(e.name), e.ino)).collect();
+        all.sort();
+        all
+    };
+    let (old, new) = (read(old), read(new));
+    let find = |list: &[(Box<[u8]>, u32)], name: &[u8]| {
+        list.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| list[i].1)
+    };
+    let mut changes = Vec::new();
+    for (name, ino) in &new {
+        match find(&old, name) {
+            None => changes.push(EntryChange::Added { name: name.clone(), ino: *ino }),
+            Some(from) if from != *ino => {
+                changes.push(EntryChange::Redirected { name: name.clone(), from, to: *ino });
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, ino) in &old {
+        if find(&new, name).is_none() {
+            changes.push(EntryChange::Removed { name: name.clone(), ino: *ino });
+        }
+    }
+    changes
+}

@@ -1,0 +1,401 @@
+//! What inodes and indirect blocks say about who owns which block.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use ordo_format::Endian;
+use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFMT, IFREG};
+use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, Superblock};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::contents::{self, Addresses};
+use super::ledger::Ledger;
+use super::owners::{Extent, Owners, Role};
+use crate::kind::{Class, InodeChange};
+use crate::stats::Stats;
+
+/// Addresses kept at most of blocks that look like indirect blocks and that nothing points to.
+const CANDIDATE_ADDRESSES: usize = 1 << 20;
+
+/// Where an inode's pointer is: direct ones first, then indirect, then extended attributes.
+type PointerSlot = u8;
+
+const FIRST_INDIRECT: PointerSlot = NDADDR as PointerSlot;
+const FIRST_ATTRIBUTE: PointerSlot = (NDADDR + NIADDR) as PointerSlot;
+
+/// An inode in use, as it was last written.
+#[derive(Clone, Debug)]
+struct Inode {
+    mode: u16,
+    links: i16,
+    generation: u32,
+    extsize: u32,
+    size: u64,
+    /// Of its 256 bytes.
+    hash: u64,
+    /// Those that are set.
+    pointers: Box<[(PointerSlot, u64)]>,
+}
+
+impl Inode {
+    fn same_file(&self, other: &Inode) -> bool {
+        self.generation == other.generation && self.mode & IFMT == other.mode & IFMT
+    }
+}
+
+/// An indirect block that something points to.
+#[derive(Debug)]
+struct Node {
+    ino: u32,
+    level: u8,
+    first_lbn: u64,
+    /// None: its contents have not been seen.
+    children: Option<Addresses>,
+}
+
+/// Blocks that look like indirect blocks, for when a pointer to one is written.
+#[derive(Debug, Default)]
+struct Candidates {
+    blocks: FxHashMap<u64, Addresses>,
+    order: VecDeque<u64>,
+    /// Addresses and blocks held.
+    held: usize,
+}
+
+impl Candidates {
+    fn insert(&mut self, addr: u64, addresses: Addresses) {
+        self.take(addr);
+        self.held += addresses.len() + 1;
+        self.blocks.insert(addr, addresses);
+        self.order.push_back(addr);
+        while self.held > CANDIDATE_ADDRESSES {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.take(oldest);
+        }
+        // Those that were taken are still in the order.
+        if self.order.len() > 2 * self.blocks.len() + 64 {
+            self.order.retain(|a| self.blocks.contains_key(a));
+        }
+    }
+
+    fn take(&mut self, addr: u64) -> Option<Addresses> {
+        let addresses = self.blocks.remove(&addr)?;
+        self.held -= addresses.len() + 1;
+        Some(addresses)
+    }
+}
+
+/// Everything learned about files.
+pub(super) struct Files {
+    sb: Superblock,
+    endian: Endian,
+    inodes: FxHashMap<u32, Inode>,
+    nodes: FxHashMap<u64, Node>,
+    candidates: Candidates,
+    pub(super) owners: Owners,
+    pub(super) ledger: Ledger,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+impl Files {
+    pub(super) fn new(sb: &Superblock, endian: Endian) -> Files {
+        let shift = sb.fragshift as u32;
+        Files {
+            sb: sb.clone(),
+            endian,
+            inodes: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            candidates: Candidates::default(),
+            owners: Owners::new(shift),
+            ledger: Ledger::new(shift),
+        }
+    }
+
+    /// The kind of an extent.
+    pub(super) fn class_of(&self, extent: &Extent) -> Class {
+        match extent.role {
+            Role::Indirect { .. } => Class::Indirect,
+            Role::Attributes => Class::ExtendedAttributes,
+            Role::Data { .. } => self.data_class(extent.ino),
+        }
+    }
+
+    fn data_class(&self, ino: u32) -> Class {
+        match self.inodes.get(&ino).map(|i| i.mode & IFMT) {
+            Some(IFDIR) => Class::Directory,
+            Some(IFLNK) => Class::Symlink,
+            _ => Class::FileData,
+        }
+    }
+
+    /// What an inode's pointers are, as far as they can be right.
+    fn read_inode(&self, bytes: &[u8]) -> Option<Inode> {
+        let raw = Dinode::decode(bytes, self.endian);
+        if raw.mode == 0 {
+            return None;
+        }
+        let short = raw.kind() == IFLNK && raw.size < self.sb.maxsymlinklen as u64;
+        let has_blocks = matches!(raw.kind(), IFREG | IFDIR) || raw.kind() == IFLNK && !short;
+        let contents = raw.db.iter().chain(&raw.ib).map(|a| if has_blocks { *a } else { 0 });
+        let all = contents.chain(raw.extb).enumerate();
+        let mut inode = Inode {
+            mode: raw.mode,
+            links: raw.nlink,
+            generation: raw.generation,
+            extsize: raw.extsize,
+            size: raw.size,
+            hash: hash(&bytes[..Dinode::SIZE]),
+            pointers: Box::default(),
+        };
+        inode.pointers = all
+            .filter_map(|(slot, addr)| Some((slot as PointerSlot, u64::try_from(addr).ok()?)))
+            .filter(|(slot, addr)| {
+                *addr != 0 && contents::is_address(&self.sb, *addr, self.frags(&inode, *slot))
+            })
+            .collect();
+        Some(inode)
+    }
+
+    /// The fragments that a pointer of an inode refers to.
+    fn frags(&self, inode: &Inode, slot: PointerSlot) -> u64 {
+        let bytes = if slot < FIRST_INDIRECT {
+            self.sb.file_block_size(inode.size, u64::from(slot)) as u64
+        } else if slot < FIRST_ATTRIBUTE {
+            self.sb.bsize as u64
+        } else {
+            let before = u64::from(slot - FIRST_ATTRIBUTE) * self.sb.bsize as u64;
+            u64::from(inode.extsize).saturating_sub(before).min(self.sb.bsize as u64)
+        };
+        self.sb.frags_for(bytes).max(1)
+    }
+
+    /// The first logical block below an indirect pointer, and how many levels it has.
+    fn indirect_reach(&self, slot: PointerSlot) -> (u64, u8) {
+        let per = self.sb.addresses_per_block();
+        match slot - FIRST_INDIRECT {
+            0 => (NDADDR as u64, 1),
+            1 => (NDADDR as u64 + per, 2),
+            _ => (NDADDR as u64 + per + per * per, 3),
+        }
+    }
+
+    /// What writing these inodes (256 bytes each, `first` the first) would change.
+    pub(super) fn inode_changes(&self, first: u64, bytes: &[u8]) -> Vec<(u64, InodeChange)> {
+        let mut changes = Vec::new();
+        for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
+            let old = self.inodes.get(&(ino as u32));
+            let mode = self.endian.get_u16(raw, 0);
+            let change = match old {
+                None if mode == 0 => continue,
+                None => InodeChange::Made { mode },
+                Some(_) if mode == 0 => InodeChange::Freed,
+                Some(old) if old.hash == hash(raw) => continue,
+                Some(old) => {
+                    let new = Dinode::decode(raw, self.endian);
+                    if old.generation != new.generation || old.mode & IFMT != new.mode & IFMT {
+                        InodeChange::UsedAgain { mode }
+                    } else {
+                        InodeChange::Changed {
+                            old_size: old.size,
+                            size: new.size,
+                            old_links: old.links,
+                            links: new.nlink,
+                        }
+                    }
+                }
+            };
+            changes.push((ino, change));
+        }
+        changes
+    }
+
+    /// Takes in inodes as they are on the device now.
+    pub(super) fn learn_inodes(&mut self, first: u64, bytes: &[u8], stats: &mut Stats) {
+        let mut changed = Vec::new();
+        for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
+            let ino = ino as u32;
+            match self.inodes.get(&ino) {
+                None if self.endian.get_u16(raw, 0) == 0 => {}
+                Some(old) if old.hash == hash(raw) => self.confirm(ino, stats),
+                _ => changed.push((ino, self.read_inode(raw))),
+            }
+        }
+        // A block may pass from one inode to another of the same block: first take, then give.
+        for (ino, new) in &changed {
+            let Some(old) = self.inodes.get(ino).cloned() else { continue };
+            let same_file = new.as_ref().filter(|n| n.same_file(&old));
+            for pointer in &old.pointers {
+                if !same_file.is_some_and(|n| n.pointers.contains(pointer)) {
+                    self.release(pointer.1, *ino);
+                }
+            }
+        }
+        for (ino, new) in changed {
+            match new {
+                Some(new) => {
+                    self.inodes.insert(ino, new);
+                    self.claim_all(ino, stats);
+                }
+                None => {
+                    self.inodes.remove(&ino);
+                }
+            }
+        }
+    }
+
+    /// An inode was written again as it was: its blocks are what they were counted as.
+    fn confirm(&mut self, ino: u32, stats: &mut Stats) {
+        if self.ledger.is_empty() {
+            return;
+        }
+        let Some(inode) = self.inodes.get(&ino) else { return };
+        for (slot, addr) in &inode.pointers {
+            let class = if *slot < FIRST_INDIRECT {
+                self.data_class(ino)
+            } else if *slot < FIRST_ATTRIBUTE {
+                Class::Indirect
+            } else {
+                Class::ExtendedAttributes
+            };
+            self.ledger.settle(*addr, self.frags(inode, *slot), class, stats);
+        }
+    }
+
+    fn claim_all(&mut self, ino: u32, stats: &mut Stats) {
+        let Some(inode) = self.inodes.get(&ino).cloned() else { return };
+        for (slot, addr) in inode.pointers.iter().copied() {
+            let frags = self.frags(&inode, slot);
+            if slot < FIRST_INDIRECT {
+                self.claim(addr, frags, ino, Role::Data { lbn: u64::from(slot) }, stats);
+            } else if slot < FIRST_ATTRIBUTE {
+                let (first_lbn, level) = self.indirect_reach(slot);
+                self.claim_indirect(addr, ino, level, first_lbn, stats);
+            } else {
+                self.claim(addr, frags, ino, Role::Attributes, stats);
+            }
+        }
+    }
+
+    fn claim(&mut self, addr: u64, frags: u64, ino: u32, role: Role, stats: &mut Stats) {
+        if !matches!(role, Role::Indirect { .. }) {
+            self.drop_node(addr);
+        }
+        let extent = Extent { start: addr, frags: frags as u8, ino, role };
+        if self.owners.at(addr) != Some(extent) {
+            self.owners.claim(extent);
+        }
+        let class = self.class_of(&extent);
+        self.ledger.settle(addr, frags, class, stats);
+    }
+
+    fn claim_indirect(
+        &mut self,
+        addr: u64,
+        ino: u32,
+        level: u8,
+        first_lbn: u64,
+        stats: &mut Stats,
+    ) {
+        let known = self
+            .nodes
+            .get(&addr)
+            .is_some_and(|n| (n.ino, n.level, n.first_lbn) == (ino, level, first_lbn));
+        if !known {
+            self.drop_node(addr);
+            self.nodes.insert(addr, Node { ino, level, first_lbn, children: None });
+        }
+        self.claim(addr, self.sb.frag as u64, ino, Role::Indirect { level }, stats);
+        if !known && let Some(addresses) = self.candidates.take(addr) {
+            self.learn_indirect(addr, addresses, stats);
+        }
+    }
+
+    /// Takes a block from a file, and with an indirect block all that it points to.
+    fn release(&mut self, addr: u64, ino: u32) {
+        self.owners.release(addr, ino);
+        if self.nodes.get(&addr).is_some_and(|n| n.ino == ino) {
+            self.drop_node(addr);
+        }
+    }
+
+    /// Forgets that a block is an indirect one, but not what is in it: another may point to it.
+    fn drop_node(&mut self, addr: u64) {
+        let Some(node) = self.nodes.remove(&addr) else { return };
+        let Some(children) = node.children else { return };
+        for (_, child) in &children {
+            // Levels must fall, or a hostile image could make this go in circles.
+            if self.nodes.get(child).is_none_or(|c| c.level < node.level) {
+                self.release(*child, node.ino);
+            }
+        }
+        self.candidates.insert(addr, children);
+    }
+
+    /// What is known of an indirect block: its level, and its addresses where they have been seen.
+    pub(super) fn indirect(&self, addr: u64) -> Option<(u8, Option<&Addresses>)> {
+        self.nodes.get(&addr).map(|n| (n.level, n.children.as_ref()))
+    }
+
+    /// Indirect blocks whose contents have not been seen, in order of place.
+    pub(super) fn unseen_indirects(&self) -> Vec<u64> {
+        let unseen = self.nodes.iter().filter(|(_, n)| n.children.is_none());
+        let mut all: Vec<u64> = unseen.map(|(addr, _)| *addr).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The extents of directories: first fragment and length, in order of place.
+    pub(super) fn directories(&self) -> Vec<(u64, u64)> {
+        let all = self.owners.iter().filter(|e| self.class_of(e) == Class::Directory);
+        let mut all: Vec<_> = all.map(|e| (e.start, u64::from(e.frags))).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What was counted stays so.
+    pub(super) fn forget_notes(&mut self) {
+        self.ledger = Ledger::new(self.sb.fragshift as u32);
+    }
+
+    /// Whether a block that nothing points to was an indirect block when it was last written, or as
+    /// long as something pointed to it.
+    pub(super) fn was_indirect(&self, addr: u64) -> bool {
+        self.candidates.blocks.contains_key(&addr)
+    }
+
+    /// Keeps a block that looks like an indirect one, in case that it is.
+    pub(super) fn keep_candidate(&mut self, addr: u64, addresses: Addresses) {
+        self.candidates.insert(addr, addresses);
+    }
+
+    /// A block holds something else now.
+    pub(super) fn forget_candidate(&mut self, addr: u64) {
+        self.candidates.take(addr);
+    }
+
+    /// Takes in the addresses of an indirect block as it is on the device now.
+    pub(super) fn learn_indirect(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
+        let Some(node) = self.nodes.get_mut(&addr) else { return };
+        let (ino, level, first_lbn) = (node.ino, node.level, node.first_lbn);
+        let old = node.children.replace(new.clone()).unwrap_or_default();
+        for pair in old.iter().filter(|p| new.binary_search(p).is_err()) {
+            self.release(pair.1, ino);
+        }
+        let frag = self.sb.frag as u64;
+        let per = self.sb.addresses_per_block();
+        for (index, child) in new.iter().copied() {
+            let below = per.pow(u32::from(level) - 1);
+            let lbn = first_lbn + u64::from(index) * below;
+            if level == 1 {
+                self.claim(child, frag, ino, Role::Data { lbn }, stats);
+            } else if child != addr {
+                self.claim_indirect(child, ino, level - 1, lbn, stats);
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! UFS2, as any of its file systems writes it.
+//!
+//! Where the superblock, its copies, the summary, the cylinder groups' headers and the inodes are
+//! follows from the geometry. What a block of the data area is follows from who points to it: `files`
+//! keeps, from every inode and indirect block that passes, which fragment belongs to which file
+//! (`owners`). A block that is written before its pointer is named by its `contents`, and counted again
+//! (`ledger`) once the pointer passes. `view` puts these together.
+
+mod area;
+mod contents;
+mod files;
+mod ledger;
+mod owners;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_block::{BlockDevice, BlockError, Operation, WriteFlags};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{SBLOCK_SIZE, SEARCH};
+use ordo_format::ufs2::{Group, Superblock};
+use ordo_runtime::Time;
+
+use crate::kind::{Class, Named, Part, Reason, What};
+use crate::stats::{Counts, Stats};
+use view::View;
+
+/// What is told each request, with its meaning.
+type Listener = Box<dyn FnMut(&Named)>;
+
+#[derive(Default)]
+struct State {
+    view: Option<View>,
+    stats: Stats,
+    /// Where the last read and the last write ended, in bytes.
+    read_end: Option<u64>,
+    write_end: Option<u64>,
+}
+
+/// Names every request to a device that holds UFS2, and counts traffic by kind. A [`TapSink`].
+#[derive(Default)]
+pub struct Classifier {
+    state: RefCell<State>,
+    listener: RefCell<Option<Listener>>,
+}
+
+impl Classifier {
+    /// A classifier that knows nothing yet.
+    pub fn new() -> Rc<Classifier> {
+        Rc::default()
+    }
+
+    /// Calls `listener` with every read and write from now on: a write when it is issued, a read when
+    /// it has completed.
+    pub fn listen(&self, listener: impl FnMut(&Named) + 'static) {
+        *self.listener.borrow_mut() = Some(Box::new(listener));
+    }
+
+    /// Learns the file system that is on a device now, without counting: superblock, inodes, indirect
+    /// blocks, directories. `device` is best the one beneath the tap and the disk model. False where
+    /// no superblock was found; one that passes later is learned then.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn prime<D: BlockDevice>(&self, device: &D) -> Result<bool, BlockError> {
+        let Some((sb, endian)) = find_superblock(device).await? else { return Ok(false) };
+        self.state.borrow_mut().view = Some(View::new(&sb, endian));
+        let step = (device.geometry().max_request as u64).max(sb.bsize as u64);
+        let step = step / sb.bsize as u64 * sb.bsize as u64;
+        for cg in 0..sb.ncg {
+            let at = sb.byte_of(sb.cg_header(cg));
+            let header = read_inside(device, at, sb.bsize as u64).await?;
+            let inited = match Group::read(&header, endian, &sb, cg) {
+                Ok(group) => group.initediblk,
+                Err(_) => sb.ipg,
+            };
+            let first = sb.byte_of(sb.cg_inodes(cg));
+            let end = first + (u64::from(inited) * 256).next_multiple_of(sb.bsize as u64);
+            self.learn_range(device, first, end, step).await?;
+        }
+        // Each round sees one level more; there are three.
+        for _ in 0..3 {
+            let unseen = self.with_view(|view| view.files.unseen_indirects());
+            for addr in unseen.into_iter().flatten() {
+                let at = sb.byte_of(addr);
+                self.learn_range(device, at, at + sb.bsize as u64, step).await?;
+            }
+        }
+        for (start, frags) in self.with_view(|v| v.files.directories()).unwrap_or_default() {
+            let at = sb.byte_of(start);
+            self.learn_range(device, at, at + sb.byte_of(frags), step).await?;
+        }
+        let _ = self.with_view(|view| view.primed = true);
+        Ok(true)
+    }
+
+    fn with_view<T>(&self, f: impl FnOnce(&mut View) -> T) -> Option<T> {
+        self.state.borrow_mut().view.as_mut().map(f)
+    }
+
+    async fn learn_range<D: BlockDevice>(
+        &self,
+        device: &D,
+        from: u64,
+        to: u64,
+        step: u64,
+    ) -> Result<(), BlockError> {
+        let mut at = from;
+        while at < to {
+            let data = read_inside(device, at, step.min(to - at)).await?;
+            if data.is_empty() {
+                break;
+            }
+            self.with_view(|view| {
+                let parts = view.name(Operation::Read, at, data.len() as u64, Some(&data));
+                for part in &parts {
+                    let start = (part.offset - at) as usize;
+                    let bytes = &data[start..start + part.len as usize];
+                    view.absorb_read(part, bytes, &mut Stats::default());
+                }
+            });
+            at += data.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What a request means, as things are now: for a write, before it is shown to the tap.
+    pub fn name(&self, request: &Issued<'_>) -> Named {
+        let (op, data) = (request.op, request.data);
+        let parts = self.state.borrow().name(op, request.offset, request.len, data);
+        named(request.id, op, request.offset, request.len, request.flags, request.at, parts)
+    }
+
+    /// What a request means, in a sentence: "directory block 0 of inode 5, 1 entry changed: +name
+    /// (inode 7)".
+    pub fn describe(&self, request: &Issued<'_>) -> String {
+        match request.op {
+            Operation::Flush => "flush".to_string(),
+            Operation::Discard => format!("discard of {} bytes", request.len),
+            Operation::Read | Operation::Write => self.name(request).to_string(),
+        }
+    }
+
+    /// The traffic so far.
+    pub fn stats(&self) -> Stats {
+        self.finish()
+    }
+
+    /// The traffic, at the end: what nothing pointed to is counted by what it looked like, and how
+    /// many blocks that were is said.
+    pub fn finish(&self) -> Stats {
+        let state = self.state.borrow();
+        let mut stats = state.stats.clone();
+        stats.unclaimed += state.view.as_ref().map_or(0, |v| v.files.ledger.unclaimed());
+        stats
+    }
+
+    /// Forgets the traffic, but nothing of what was learned: counting starts again.
+    pub fn restart(&self) {
+        let mut state = self.state.borrow_mut();
+        state.stats = Stats::default();
+        if let Some(view) = &mut state.view {
+            view.files.forget_notes();
+        }
+    }
+
+    fn tell(&self, named: &Named) {
+        // Not borrowed while it is called: it may set another one.
+        let listener = self.listener.take();
+        if let Some(mut listener) = listener {
+            listener(named);
+            self.listener.borrow_mut().get_or_insert(listener);
+        }
+    }
+}
+
+fn named(
+    id: u64,
+    op: Operation,
+    offset: u64,
+    len: u64,
+    flags: WriteFlags,
+    at: Time,
+    parts: Vec<Part>,
+) -> Named {
+    Named { id, op, offset, len, flags, at, parts }
+}
+
+/// Reads a range as far as it is inside the device.
+async fn read_inside<D: BlockDevice>(
+    device: &D,
+    at: u64,
+    len: u64,
+) -> Result<ordo_block::IoBuf, BlockError> {
+    let geometry = device.geometry();
+    let len = len.min(geometry.bytes.saturating_sub(at)) / u64::from(geometry.sector);
+    device.read(at, (len * u64::from(geometry.sector)) as usize).await
+}
+
+async fn find_superblock<D: BlockDevice>(
+    device: &D,
+) -> Result<Option<(Superblock, Endian)>, BlockError> {
+    for at in SEARCH {
+        if at < device.geometry().bytes {
+            let bytes = read_inside(device, at, SBLOCK_SIZE as u64).await?;
+            if let Ok(found) = Superblock::read(&bytes, at) {
+                return Ok(Some(found));
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl State {
+    fn name(&self, op: Operation, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
+        match &self.view {
+            Some(view) => view.name(op, offset, len, data),
+            None => {
+                let what = What::Unknown(Reason::NoSuperblock);
+                vec![Part { class: Class::Unknown, offset, len, what }]
+            }
+        }
+    }
+
+    /// Learns the geometry where a superblock passes.
+    fn see_superblock(&mut self, offset: u64, data: &[u8]) {
+        for place in SEARCH {
+            let Some(from) = place.checked_sub(offset).and_then(|n| usize::try_from(n).ok()) else {
+                continue;
+            };
+            let Some(bytes) = data.get(from..).filter(|b| b.len() >= Superblock::SIZE) else {
+                continue;
+            };
+            let Ok((sb, endian)) = Superblock::parse(bytes) else { continue };
+            if sb.sblockloc != place as i64 {
+                continue;
+            }
+            match &self.view {
+                Some(view) if view.same_geometry(&sb, endian) => {}
+                // One that is not where the superblock in use is, is no reason to forget it.
+                Some(view) if view.sb.sblockloc != sb.sblockloc => {}
+                _ => {
+                    let guesses = self.view.take().map_or(0, |v| v.files.ledger.unclaimed());
+                    self.stats.unclaimed += guesses;
+                    self.view = Some(View::new(&sb, endian));
+                }
+            }
+        }
+    }
+
+    /// Counts a named request. Returns what each part counts for.
+    fn count(&mut self, request: &Named) -> Vec<Counts> {
+        let write = request.op == Operation::Write;
+        let end = if write { &mut self.write_end } else { &mut self.read_end };
+        let sequential = *end == Some(request.offset);
+        *end = Some(request.offset + request.len);
+        let shift = self.view.as_ref().map_or(12, |v| v.sb.bshift);
+        let by = if write { &mut self.stats.writes } else { &mut self.stats.reads };
+        let mut shares = Vec::with_capacity(request.parts.len());
+        for (i, part) in request.parts.iter().enumerate() {
+            let first = u64::from(i == 0);
+            let last_byte = part.offset + part.len - 1;
+            let counts = Counts {
+                requests: first,
+                blocks: (last_byte >> shift) - (part.offset >> shift) + 1,
+                bytes: part.len,
+                sync: first * u64::from(request.flags.contains(WriteFlags::SYNC)),
+                sequential: first * u64::from(sequential),
+            };
+            by[part.class].add(&counts);
+            if let What::Unknown(reason) = part.what {
+                *self.stats.unknown.entry(reason).or_default() += 1;
+            }
+            shares.push(counts);
+        }
+        shares
+    }
+
+    fn written(&mut self, request: &Named, data: &[u8]) {
+        let shares = self.count(request);
+        self.see_superblock(request.offset, data);
+        let Some(view) = &mut self.view else { return };
+        for (part, share) in request.parts.iter().zip(shares) {
+            let from = (part.offset - request.offset) as usize;
+            let bytes = &data[from..from + part.len as usize];
+            view.absorb_write(part, bytes, share, &mut self.stats);
+        }
+    }
+
+    fn read(&mut self, request: &Named, data: Option<&[u8]>) {
+        self.count(request);
+        let Some(data) = data else { return };
+        self.see_superblock(request.offset, data);
+        let Some(view) = &mut self.view else { return };
+        for part in &request.parts {
+            let from = (part.offset - request.offset) as usize;
+            let bytes = &data[from..from + part.len as usize];
+            view.absorb_read(part, bytes, &mut self.stats);
+        }
+    }
+}
+
+impl TapSink for Classifier {
+    fn issued(&self, request: &Issued<'_>) {
+        let data = match (request.op, request.data) {
+            (Operation::Write, Some(data)) if !data.is_empty() => data,
+            (Operation::Flush, _) => {
+                self.state.borrow_mut().stats.flushes += 1;
+                return;
+            }
+            (Operation::Discard, _) => {
+                self.state.borrow_mut().stats.discards += 1;
+                return;
+            }
+            _ => return,
+        };
+        let named = self.name(request);
+        self.state.borrow_mut().written(&named, data);
+        self.tell(&named);
+    }
+
+    fn completed(&self, r: &Completed<'_>) {
+        if r.op != Operation::Read || r.len == 0 {
+            return;
+        }
+        let parts = self.state.borrow().name(r.op, r.offset, r.len, r.data);
+        let named = named(r.id, r.op, r.offset, r.len, r.flags, r.issued, parts);
+        self.state.borrow_mut().read(&named, r.data);
+        self.tell(&named);
+    }
+}
