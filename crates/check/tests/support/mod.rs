@@ -1,8 +1,6 @@
 //! Images to check, and hands to break them with.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
@@ -256,21 +254,5 @@ impl Surgeon {
     /// Removes an entry.
     pub fn remove_entry(&self, ino: u32, name: &str) {
         self.change_entry(ino, name, |entry| entry[..4].fill(0));
-    }
-}
-
-/// The bytes of an image under `shared/images`, or nothing, said aloud.
-pub fn shared_image(name: &str) -> Option<Vec<u8>> {
-    let shared = std::env::var_os("ORDO_SHARED")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
-    let packed = shared.join("images").join(name);
-    let out = Command::new("zstd").args(["-d", "-c", "-q"]).arg(&packed).output();
-    match out {
-        Ok(out) if out.status.success() => Some(out.stdout),
-        _ => {
-            eprintln!("SKIPPED: cannot unpack {} (set ORDO_SHARED)", packed.display());
-            None
-        }
     }
 }
