@@ -1,12 +1,12 @@
 //! The disks that can be chosen, and where their figures are from.
 //!
-//! Hard disks: capacity, speed, seek times and cache sizes are the makers' figures, or the papers'
-//! where they give them. Sectors per track are measured ones for the Cheetah; for the others they are
-//! chosen so that the outermost and innermost zones give the sustained rates in [`Sequential`], which
-//! are the makers' or, where a sheet gives only the rate at the head, estimated from it. Command
-//! overheads and switch times are estimates of the usual size for their time. Solid-state disks:
-//! latencies follow from the makers' rates at queue depth 1, the command time from those at depth 32
-//! and more; flush and FUA costs are typical of measurements, as no sheet gives them.
+//! Each constant names its source. What no source gives is set to what is usual for a disk of its time:
+//! of the Viking, the 9LZX and the ST-34310A the seeks to the next track and across the disk, of all hard
+//! disks but the Cheetah the sectors per track (chosen so that the outermost and innermost zones give the
+//! rates in [`Sequential`], which are then estimates too), and everywhere command overheads and switch
+//! times. Solid-state disks: latencies follow from the makers' rates at queue depth 1, the command time
+//! from those at depth 32 and more; flush and FUA costs are typical of measurements, as no sheet gives
+//! them.
 //!
 //! A test holds every model to the figures that [`Expected`] lists.
 
@@ -60,9 +60,10 @@ pub static ALL: &[Model] = &[
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///
-/// Zones, single-track and full-stroke seek and write settling as extracted from a ST39102LW by the
-/// DIXtrac tool, whose results come with the DiskSim simulator; average seek and speed from the product
-/// manual (Seagate 83329240). Switch times are set for 18.5 MB/s at the outside, as reviewers measured.
+/// Zones, seeks to the next track and across the disk, and write settling as extracted from a ST39102LW
+/// by the DIXtrac tool, whose results come with the DiskSim simulator; speed and average seek from the
+/// maker (the mean of the extracted curve is 5.46 ms). Switch times are set for 18.5 MB/s sustained at
+/// the outside, where 21.7 pass under the head.
 pub const CHEETAH_9LP: HddSpec = HddSpec {
     sectors: 17_783_240,
     rpm: 10_025.0,
@@ -95,7 +96,8 @@ pub const CHEETAH_9LP: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Soft Updates" (2000), section 4.1, which gives interface, speed and average seek.
+/// The disk of "Soft Updates" (2000), section 4.1, which gives capacity, interface, speed and average
+/// seek.
 pub const VIKING: HddSpec = HddSpec {
     sectors: 8_910_423,
     rpm: 7_200.0,
@@ -116,7 +118,8 @@ pub const VIKING: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2.
+/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed, capacity and
+/// average seek are the maker's, the rest estimated.
 pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     sectors: 17_916_240,
     rpm: 10_020.0,
@@ -137,7 +140,8 @@ pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The first disk of "DualFS" (2007), section 5.
+/// The first disk of "DualFS" (2007), section 5, which gives capacity and speed; average seek and cache
+/// are the maker's for its family, the Medalist 17240.
 pub const ST34310A: HddSpec = HddSpec {
     sectors: 8_404_830,
     rpm: 5_400.0,
@@ -158,7 +162,7 @@ pub const ST34310A: HddSpec = HddSpec {
     queue_depth: 128,
 };
 
-/// Figures of the Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read, 9.5 to write, 215 MB/s
+/// Figures as of the Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read, 9.5 to write, 215 MB/s
 /// sustained at the outside, 256 MB of cache, of which part holds writes.
 pub const HDD_4TB: HddSpec = HddSpec {
     sectors: 7_814_037_168,

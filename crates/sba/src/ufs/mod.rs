@@ -28,7 +28,7 @@ use ordo_runtime::Time;
 
 use crate::kind::{Class, Named, Part, Reason, What};
 use crate::stats::{Counts, Stats};
-use view::View;
+use view::{Ask, View};
 
 /// What is told each request, with its meaning.
 type Listener = Box<dyn FnMut(&Named)>;
@@ -117,7 +117,7 @@ impl Classifier {
                 break;
             }
             self.with_view(|view| {
-                let parts = view.name(Operation::Read, at, data.len() as u64, Some(&data));
+                let parts = view.name(Ask::Read, at, data.len() as u64, Some(&data));
                 for part in &parts {
                     let start = (part.offset - at) as usize;
                     let bytes = &data[start..start + part.len as usize];
@@ -132,7 +132,7 @@ impl Classifier {
     /// What a request means, as things are now: for a write, before it is shown to the tap.
     pub fn name(&self, request: &Issued<'_>) -> Named {
         let (op, data) = (request.op, request.data);
-        let parts = self.state.borrow().name(op, request.offset, request.len, data);
+        let parts = self.state.borrow().name(Ask::of(op, true), request.offset, request.len, data);
         named(request.id, op, request.offset, request.len, request.flags, request.at, parts)
     }
 
@@ -217,9 +217,9 @@ async fn find_superblock<D: BlockDevice>(
 }
 
 impl State {
-    fn name(&self, op: Operation, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
+    fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
         match &self.view {
-            Some(view) => view.name(op, offset, len, data),
+            Some(view) => view.name(ask, offset, len, data),
             None => {
                 let what = What::Unknown(Reason::NoSuperblock);
                 vec![Part { class: Class::Unknown, offset, len, what }]
@@ -319,7 +319,11 @@ impl TapSink for Classifier {
             }
             _ => return,
         };
-        let named = self.name(request);
+        // What changes is looked at only for somebody who listens.
+        let ask = Ask::of(request.op, self.listener.borrow().is_some());
+        let r = request;
+        let parts = self.state.borrow().name(ask, r.offset, r.len, r.data);
+        let named = named(r.id, r.op, r.offset, r.len, r.flags, r.at, parts);
         self.state.borrow_mut().written(&named, data);
         self.tell(&named);
     }
@@ -328,7 +332,7 @@ impl TapSink for Classifier {
         if r.op != Operation::Read || r.len == 0 {
             return;
         }
-        let parts = self.state.borrow().name(r.op, r.offset, r.len, r.data);
+        let parts = self.state.borrow().name(Ask::Read, r.offset, r.len, r.data);
         let named = named(r.id, r.op, r.offset, r.len, r.flags, r.issued, parts);
         self.state.borrow_mut().read(&named, r.data);
         self.tell(&named);

@@ -64,6 +64,27 @@ pub(super) struct View {
     pub(super) primed: bool,
 }
 
+/// What is to be named, and how closely.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ask {
+    /// A read.
+    Read,
+    /// A write: its kinds only.
+    Write,
+    /// A write, and what it changes.
+    Changes,
+}
+
+impl Ask {
+    pub(super) fn of(op: Operation, detailed: bool) -> Ask {
+        match op {
+            Operation::Write if detailed => Ask::Changes,
+            Operation::Write => Ask::Write,
+            Operation::Read | Operation::Flush | Operation::Discard => Ask::Read,
+        }
+    }
+}
+
 /// The bytes of a request that are of one block, and what is in them.
 struct Piece<'a> {
     offset: u64,
@@ -87,13 +108,7 @@ impl View {
     }
 
     /// Names every byte of a request. A write is named as what it makes of the device.
-    pub(super) fn name(
-        &self,
-        op: Operation,
-        offset: u64,
-        len: u64,
-        data: Option<&[u8]>,
-    ) -> Vec<Part> {
+    pub(super) fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
         let mut parts = Vec::new();
         let end = offset.saturating_add(len);
         let mut at = offset;
@@ -106,16 +121,16 @@ impl View {
                 data: data.map(|d| &d[(at - offset) as usize..(to - offset) as usize]),
             };
             if area == Area::Data {
-                self.name_data(op, &piece, &mut parts);
+                self.name_data(ask, &piece, &mut parts);
             } else {
-                parts.push(self.name_fixed(op, area, &piece));
+                parts.push(self.name_fixed(ask, area, &piece));
             }
             at = to;
         }
         parts
     }
 
-    fn name_fixed(&self, op: Operation, area: Area, piece: &Piece<'_>) -> Part {
+    fn name_fixed(&self, ask: Ask, area: Area, piece: &Piece<'_>) -> Part {
         let (class, what) = match area {
             Area::Boot => (Class::BootArea, What::BootArea),
             Area::Superblock => (Class::Superblock, What::Superblock),
@@ -125,7 +140,7 @@ impl View {
             Area::Beyond => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem)),
             Area::Inodes(cg) => {
                 let (first, skip, count) = area::inodes_in(&self.sb, cg, piece.offset, piece.len);
-                let changed = match piece.data.filter(|_| op == Operation::Write) {
+                let changed = match piece.data.filter(|_| matches!(ask, Ask::Changes)) {
                     Some(data) => {
                         let bytes = &data[skip.min(data.len())..];
                         let whole = count as usize * Dinode::SIZE;
@@ -141,7 +156,7 @@ impl View {
     }
 
     /// Names a range of the data area, block by block.
-    fn name_data(&self, op: Operation, piece: &Piece<'_>, parts: &mut Vec<Part>) {
+    fn name_data(&self, ask: Ask, piece: &Piece<'_>, parts: &mut Vec<Part>) {
         let (mut at, end) = (piece.offset, piece.offset + piece.len);
         while at < end {
             let frag = at >> self.sb.fshift;
@@ -152,8 +167,8 @@ impl View {
             let data = piece.data.map(|d| &d[from..till]);
             let block = Piece { offset: at, len: to - at, data };
             match owner {
-                Some(extent) if !self.contradicts(op, &extent, &block) => {
-                    parts.push(self.name_owned(op, &extent, &block));
+                Some(extent) if !self.contradicts(ask, &extent, &block) => {
+                    parts.push(self.name_owned(ask, &extent, &block));
                 }
                 _ => self.name_unclaimed(&block, parts),
             }
@@ -163,8 +178,8 @@ impl View {
 
     /// Whether what is written to an extent cannot be what its owner keeps there: then the block has a
     /// new owner, whose pointer is not on the device yet.
-    fn contradicts(&self, op: Operation, extent: &Extent, block: &Piece<'_>) -> bool {
-        let Some(data) = block.data.filter(|_| op == Operation::Write) else { return false };
+    fn contradicts(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> bool {
+        let Some(data) = block.data.filter(|_| !matches!(ask, Ask::Read)) else { return false };
         let whole_start = block.offset == self.sb.byte_of(extent.start);
         let looks = || contents::looks_like(data, self.endian, &self.sb);
         match self.files.class_of(extent) {
@@ -184,9 +199,9 @@ impl View {
         }
     }
 
-    fn name_owned(&self, op: Operation, extent: &Extent, block: &Piece<'_>) -> Part {
+    fn name_owned(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> Part {
         let class = self.files.class_of(extent);
-        let written = block.data.filter(|_| op == Operation::Write);
+        let written = block.data.filter(|_| matches!(ask, Ask::Changes));
         let what = match extent.role {
             Role::Attributes => What::Attributes { ino: extent.ino },
             Role::Indirect { level } => {
