@@ -359,7 +359,8 @@ fs = FFS(open(sys.argv[1], "rb"))
 def walk(node, path):
     for child in node.iterdir():
         name = child.name
-        if name in (".", ".."):
+        # Free space that once was an entry keeps its name, here as on FreeBSD; inode 0 marks it.
+        if name in (".", "..") or child.inum == 0:
             continue
         if child.is_dir():
             walk(child, path + name + "/")
