@@ -121,7 +121,7 @@ fn with_room_and_no_ordering() {
 
 #[test]
 fn with_room_and_synchronous_writes() {
-    compare(2, 20_000, ROOMY, || SyncOrder);
+    compare(2, 20_000, ROOMY, SyncOrder::default);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn on_a_full_disk_with_no_ordering() {
 
 #[test]
 fn on_a_full_disk_with_synchronous_writes() {
-    compare(4, 20_000, FULL, || SyncOrder);
+    compare(4, 20_000, FULL, SyncOrder::default);
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn with_freebsd_sizes_and_times_of_access() {
 #[test]
 fn with_hardly_any_memory() {
     compare(6, 10_000, TOASTER, || NoOrder);
-    compare(7, 10_000, TOASTER, || SyncOrder);
+    compare(7, 10_000, TOASTER, SyncOrder::default);
 }
 
 #[test]
 fn in_the_other_byte_order() {
     compare(8, 10_000, SPARC, || NoOrder);
-    compare(9, 10_000, SPARC, || SyncOrder);
+    compare(9, 10_000, SPARC, SyncOrder::default);
 }

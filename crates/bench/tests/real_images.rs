@@ -197,7 +197,7 @@ fn freebsds_image_is_changed_and_stays_sound() {
     executor
         .block_on(async {
             change_and_check(&rt, &image, || NoOrder).await;
-            change_and_check(&rt, &image, || SyncOrder).await;
+            change_and_check(&rt, &image, SyncOrder::default).await;
         })
         .unwrap();
 }
@@ -228,7 +228,7 @@ fn images_of_makefs_are_read_and_changed() {
                 let all = files(&fs, WHOLE_MAX).await;
                 assert!(all["a/large"] == large && all["a/b/small"] == b"small");
                 change_and_check(&rt, &bytes, || NoOrder).await;
-                change_and_check(&rt, &bytes, || SyncOrder).await;
+                change_and_check(&rt, &bytes, SyncOrder::default).await;
             })
             .unwrap();
     }
@@ -299,7 +299,8 @@ fn others_read_what_ordo_wrote() {
                     ..MkfsOptions::default()
                 };
                 mkfs(&disk, &options, rt.wall_time().0).await.unwrap();
-                let fs = mount(&rt, disk.clone(), SyncOrder, &MountOptions::default()).await;
+                let fs =
+                    mount(&rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await;
                 let fs = fs.unwrap();
                 let all = fill(&fs, u64::from(block)).await;
                 fs.unmount().await.unwrap();

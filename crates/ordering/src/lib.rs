@@ -26,4 +26,4 @@ pub mod sync;
 pub use change::{Change, OpKind, PointerTo, What};
 pub use none::NoOrder;
 pub use policy::{Op, OrderingPolicy};
-pub use sync::SyncOrder;
+pub use sync::{SyncOrder, SyncRules};

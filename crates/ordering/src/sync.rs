@@ -4,16 +4,16 @@
 //! journaling-versus-soft-updates-2000, section 3. The rules, each of them a write that the operation
 //! waits for:
 //!
-//! | before this change | this is on disk |
-//! |---|---|
-//! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it |
-//! | a pointer to a directory block or a block of pointers is set | that block's contents |
-//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free |
-//! | a directory's size grows | the block with the entry in the new space |
-//! | an entry is taken away | the other entry that a rename has made |
-//! | a link count falls, an inode is cleared | the directory block without the entry |
-//! | a block is marked free | the inode and blocks of pointers without the pointer to it |
-//! | the operation returns | the directory blocks it changed, and the inode of a directory that grew |
+//! | before this change | this is on disk | rule |
+//! |---|---|---|
+//! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it | [`INODE_BEFORE_ENTRY`](SyncRules::INODE_BEFORE_ENTRY) |
+//! | a pointer to a directory block or a block of pointers is set | that block's contents | [`BLOCK_BEFORE_POINTER`](SyncRules::BLOCK_BEFORE_POINTER) |
+//! | a directory's size grows | the block with the entry in the new space | [`ENTRY_BEFORE_SIZE`](SyncRules::ENTRY_BEFORE_SIZE) |
+//! | an entry is taken away | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
+//! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
+//! | a block is marked free | the inode and blocks of pointers without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
+//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
+//! | the operation returns | the directory blocks it changed, and the inode of a directory that grew | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
 //! Nothing else is synchronous: bitmaps and file data are delayed, and a file's data may reach the
 //! disk after the pointer to them.
@@ -23,9 +23,47 @@ use ordo_cache::{BufRef, Buffer, Cache, Verdict, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
 
+bitflags::bitflags! {
+    /// The rules of `sync`, each of which can be switched off to see what it is there for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct SyncRules: u8 {
+        /// An inode, with the count that includes a new entry, before the entry.
+        const INODE_BEFORE_ENTRY = 1;
+        /// A directory block or a block of pointers before the pointer to it.
+        const BLOCK_BEFORE_POINTER = 2;
+        /// The entry in a directory's new space before the size that includes it.
+        const ENTRY_BEFORE_SIZE = 4;
+        /// The new name before the old one goes.
+        const NEW_NAME_BEFORE_OLD = 8;
+        /// The directory block without the entry before the count falls or the inode is cleared.
+        const ENTRY_BEFORE_COUNT = 16;
+        /// The inode or block of pointers without the pointer before the block is free.
+        const POINTER_BEFORE_FREE = 32;
+        /// A block of free inodes before any of them is allocated.
+        const INODES_BEFORE_USE = 64;
+        /// What the operation has changed in directories before it returns.
+        const DURABLE_ON_RETURN = 128;
+    }
+}
+
 /// The ordering `sync`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SyncOrder;
+#[derive(Clone, Copy, Debug)]
+pub struct SyncOrder {
+    rules: SyncRules,
+}
+
+impl SyncOrder {
+    /// The ordering with some of its rules only: to measure or show what a rule does.
+    pub fn with_rules(rules: SyncRules) -> SyncOrder {
+        SyncOrder { rules }
+    }
+}
+
+impl Default for SyncOrder {
+    fn default() -> SyncOrder {
+        SyncOrder { rules: SyncRules::all() }
+    }
+}
 
 /// Blocks that an operation has changed and that must be on disk before its next dependent step.
 #[derive(Debug, Default)]
@@ -63,6 +101,21 @@ impl WriteGate for SyncOrder {
     }
 }
 
+impl SyncOrder {
+    /// The rule that what an operation has changed so far must be on disk before this change.
+    fn rule_before(what: &What<'_>) -> Option<SyncRules> {
+        match *what {
+            What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
+            What::ClearInode { .. } => Some(SyncRules::ENTRY_BEFORE_COUNT),
+            What::SetSize { directory: true, .. } => Some(SyncRules::ENTRY_BEFORE_SIZE),
+            What::RemoveEntry { .. } => Some(SyncRules::NEW_NAME_BEFORE_OLD),
+            What::AllocateInode { .. } => Some(SyncRules::INODES_BEFORE_USE),
+            What::FreeBlock { .. } => Some(SyncRules::POINTER_BEFORE_FREE),
+            _ => None,
+        }
+    }
+}
+
 impl OrderingPolicy for SyncOrder {
     const NAME: &'static str = "sync";
     const KEEPS_OLD: bool = false;
@@ -81,21 +134,24 @@ impl OrderingPolicy for SyncOrder {
         op: &mut Pending,
         what: &What<'_>,
     ) -> Result<(), BlockError> {
+        let on = |rule| cache.gate().rules.contains(rule);
         match *what {
             What::AddEntry { inode, .. } | What::ChangeEntry { inode, .. } => {
-                op.write(cache).await?;
-                cache.write_now(std::slice::from_ref(inode)).await
+                if on(SyncRules::INODE_BEFORE_ENTRY) {
+                    op.write(cache).await?;
+                    cache.write_now(std::slice::from_ref(inode)).await?;
+                }
+                Ok(())
             }
-            What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, init, .. } => {
+            What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, init, .. }
+                if on(SyncRules::BLOCK_BEFORE_POINTER) =>
+            {
                 cache.write_now(std::slice::from_ref(init)).await
             }
-            What::SetLinkCount { old, new, .. } if new < old => op.write(cache).await,
-            What::SetSize { directory: true, .. }
-            | What::RemoveEntry { .. }
-            | What::AllocateInode { .. }
-            | What::ClearInode { .. }
-            | What::FreeBlock { .. } => op.write(cache).await,
-            _ => Ok(()),
+            _ => match Self::rule_before(what) {
+                Some(rule) if on(rule) => op.write(cache).await,
+                _ => Ok(()),
+            },
         }
     }
 
@@ -117,10 +173,13 @@ impl OrderingPolicy for SyncOrder {
         cache: &Cache<D, Self>,
         mut op: Pending,
     ) -> Result<(), BlockError> {
+        if !cache.gate().rules.contains(SyncRules::DURABLE_ON_RETURN) {
+            return Ok(());
+        }
         op.write(cache).await
     }
 
-    async fn fsync<D: BlockDevice>(_cache: &Cache<D, Self>, _ino: u64) -> Result<(), BlockError> {
+    async fn fsync<D: BlockDevice>(_: &Cache<D, Self>, _ino: u64) -> Result<(), BlockError> {
         // Every name and every block of pointers is on disk already.
         Ok(())
     }

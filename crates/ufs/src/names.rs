@@ -102,11 +102,14 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
+        // Its number may be known from an earlier file: nobody gets at it before it is complete.
+        let guard = ip.lock.write().await;
         let made = match self.fill_node(&mut op, &dp, &ip, new).await {
             Ok(()) => self.add_entry(&mut op, &dp, &slot, name, ip.ino(), new.file_type).await,
             Err(e) => Err(e),
         };
         if let Err(error) = made {
+            drop(guard);
             self.unmake(op, (&dp, before), &ip).await?;
             return Err(error);
         }
@@ -139,12 +142,12 @@ impl<L: Layout> Ufs<L> {
             }
             _ => {}
         }
-        let ip = self.table().insert(Inode::new(ino, d));
+        let inode = Inode::new(ino, d);
         let block = self.layout().inode_block(ino).await?;
         let what = What::InitInode { ino };
         op.admit(&what).await.map_err(io_error)?;
-        self.layout().store_inode(op, &block, &ip, what);
-        Ok(ip)
+        self.layout().store_inode(op, &block, &inode, what);
+        Ok(self.table().insert(inode))
     }
 
     /// What a new inode needs besides itself: a directory's first block and its parent's count, the

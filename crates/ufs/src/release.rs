@@ -49,7 +49,6 @@ impl<L: Layout> Ufs<L> {
         self.forget_index(ip);
         let was_directory = ip.is_directory();
         let ino = ip.ino();
-        self.table().remove(ip);
         let block = layout.inode_block(ino).await?;
         let what = What::ClearInode { ino };
         op.admit(&what).await.map_err(io_error)?;
@@ -61,6 +60,8 @@ impl<L: Layout> Ufs<L> {
             d.generation = generation;
         }
         layout.store_inode(op, &block, ip, what);
+        // Not before: whoever comes with the old number would load it again.
+        self.table().remove(ip);
         layout.free_inode(op, ino, was_directory).await
     }
 }

@@ -59,15 +59,16 @@ impl<L: Layout> Ufs<L> {
             RenameMode::NoReplace => require(to.entry.is_none(), Errno::Exists)?,
             RenameMode::Replace => {}
         }
-        if source.is_directory() && self.is_within(&to_dir, source.ino()).await? {
+        // Only a move across directories can put a directory below itself, or onto one above it.
+        if across && source.is_directory() && self.is_within(&to_dir, source.ino(), false).await? {
             return Err(Errno::Invalid.into());
         }
         let target = to.inode().cloned();
         if target.as_ref().is_some_and(|t| Rc::ptr_eq(t, &source)) {
             return Ok(());
         }
-        if let Some(target) = target.as_ref().filter(|t| t.is_directory())
-            && self.is_within(&from_dir, target.ino()).await?
+        if let Some(target) = target.as_ref().filter(|t| across && t.is_directory())
+            && self.is_within(&from_dir, target.ino(), false).await?
         {
             // What would be replaced holds what is to be renamed. It is not locked: it may be locked
             // already, or come before what is.
@@ -106,9 +107,9 @@ impl<L: Layout> Ufs<L> {
         if a.ino() == b.ino() {
             return Ok((a.lock.write().await, None));
         }
-        let a_first = if self.is_within(b, a.ino()).await? {
+        let a_first = if self.is_within(b, a.ino(), true).await? {
             true
-        } else if self.is_within(a, b.ino()).await? {
+        } else if self.is_within(a, b.ino(), true).await? {
             false
         } else {
             a.ino() < b.ino()
@@ -118,9 +119,11 @@ impl<L: Layout> Ufs<L> {
         Ok((first, Some(second.lock.write().await)))
     }
 
-    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, or where
-    /// `ancestor` is locked, the answer stays true.
-    async fn is_within(&self, dir: &Rc<Inode>, ancestor: u64) -> FsResult<bool> {
+    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock the way up
+    /// from a directory that has a name does not change. `lock`: each directory on the way is locked
+    /// while it is looked at, so that one that is being made or removed is seen whole or gone; else
+    /// `dir` is locked already.
+    async fn is_within(&self, dir: &Rc<Inode>, ancestor: u64, lock: bool) -> FsResult<bool> {
         let root = ordo_format::ufs2::ROOT_INO;
         let mut at = dir.clone();
         for _ in 0..DEPTH_MAX {
@@ -130,9 +133,15 @@ impl<L: Layout> Ufs<L> {
             if at.ino() == root {
                 return Ok(false);
             }
-            // A directory that was removed meanwhile has no `..` any more, and no descendants.
+            let guard = if lock { Some(at.lock.read().await) } else { None };
+            if at.gone.get() || at.links() == 0 {
+                // Removed: it has no way up, and nothing below it.
+                return Ok(false);
+            }
             let Some(up) = self.find_entry(&at, b"..").await? else { return Ok(false) };
-            at = self.child(&at, up).await?;
+            let above = self.child(&at, up).await?;
+            drop(guard);
+            at = above;
         }
         Err(FsError::corrupt(format_args!(
             "directory inode {} does not lead to the root; run a check (fsck)",
