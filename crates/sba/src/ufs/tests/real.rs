@@ -97,8 +97,8 @@ fn what_is_learned_online_is_what_is_on_disk() {
         }
         assert_eq!(online, reread);
     }
-    check(SyncOrder, 1, false, Endian::Little);
-    check(SyncOrder, 2, true, Endian::Big);
+    check(SyncOrder::default(), 1, false, Endian::Little);
+    check(SyncOrder::default(), 2, true, Endian::Big);
     check(NoOrder, 3, true, Endian::Little);
 }
 
@@ -155,9 +155,9 @@ fn writes_are_counted_as_what_they_turned_out_to_be() {
         assert!(churn || stats.unclaimed < 3, "{} blocks without an owner", stats.unclaimed);
         assert!(stats.settled > 100, "only {} blocks came before their pointers", stats.settled);
     }
-    check(SyncOrder, 11, false);
+    check(SyncOrder::default(), 11, false);
     check(NoOrder, 12, false);
-    check(SyncOrder, 13, true);
+    check(SyncOrder::default(), 13, true);
     check(NoOrder, 14, true);
 }
 
