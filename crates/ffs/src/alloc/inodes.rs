@@ -121,7 +121,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let count = self.sb.inopb.min(self.sb.ipg - ready);
             let ino = first;
             op.admit(&What::AllocateInode { ino }).await.map_err(io_error)?;
-            self.edit_group(op, group, 0..0, What::AllocateInode { ino }, |group| {
+            // The group must say so on disk before an entry stands for one of them: a check does not
+            // look for inodes beyond those that the group calls initialised.
+            self.edit_group(op, group, 0..0, What::InitInodeBlock { first }, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
