@@ -1,1 +1,28 @@
-//! Placeholder.
+//! What a person or a program reads: tables, numbers, progress, JSON.
+//!
+//! Layers: [`number`] writes numbers; [`table`] sets them in columns; [`progress`] shows how far a
+//! long command is; [`json`] is for programs.
+//!
+//! Invariants:
+//! - The same values give the same text, byte for byte, wherever it goes.
+//! - Colour and bars appear on a terminal only, and never in what is redirected.
+//!
+//! ```
+//! use ordo_report::{number, table::{Align, Table}};
+//! let mut table = Table::new(&[("system", Align::Left), ("writes", Align::Right)]);
+//! table.row(["ffs-sync".into(), number::count(12_345)]);
+//! let text = table.to_string();
+//! assert!(text.lines().any(|l| l == "ffs-sync  12,345"), "{text}");
+//! ```
+
+pub mod number;
+pub mod progress;
+pub mod table;
+
+/// A value as indented JSON with a newline at its end.
+///
+/// # Errors
+/// As `serde_json`, where the value has no form in JSON.
+pub fn json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n")
+}

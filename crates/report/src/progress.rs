@@ -1,0 +1,60 @@
+//! How far a long command is.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar on the error output: what is being done, how much of it, how long it will take. Where that
+/// is not a terminal, nothing at all.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// A bar, unless `quiet` or there is no terminal to show it on.
+    pub fn new(quiet: bool) -> Progress {
+        if quiet || !std::io::stderr().is_terminal() {
+            return Progress { bar: None };
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let style = ProgressStyle::with_template("{prefix:>12} {bar:30} {percent:>3}%  {msg}");
+        if let Ok(style) = style {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Progress { bar: Some(bar) }
+    }
+
+    /// Something new begins: who does it, what it is, and in how many steps.
+    pub fn begin(&self, who: &str, what: &str, total: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(0);
+            bar.set_length(total.max(1));
+            bar.set_prefix(who.to_string());
+            bar.set_message(what.to_string());
+        }
+    }
+
+    /// So many steps are done.
+    #[inline]
+    pub fn reach(&self, done: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            if bar.length() != Some(total.max(1)) {
+                bar.set_length(total.max(1));
+            }
+            bar.set_position(done);
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
