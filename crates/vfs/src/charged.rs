@@ -15,12 +15,18 @@ use crate::{
 pub struct Charged<F> {
     inner: F,
     runtime: Runtime,
+    copies: bool,
 }
 
 impl<F> Charged<F> {
     /// `inner`, charged to the processor of `runtime`.
     pub fn new(inner: F, runtime: Runtime) -> Charged<F> {
-        Charged { inner, runtime }
+        Charged { inner, runtime, copies: true }
+    }
+
+    /// As [`new`](Self::new), for a file system that charges what it copies itself.
+    pub fn calls_only(inner: F, runtime: Runtime) -> Charged<F> {
+        Charged { inner, runtime, copies: false }
     }
 
     /// The file system inside.
@@ -36,7 +42,9 @@ impl<F> Charged<F> {
     async fn pay<T>(&self, result: T, bytes: impl FnOnce(&T) -> usize) -> T {
         let cpu = self.runtime.cpu();
         cpu.operation();
-        cpu.bytes(bytes(&result));
+        if self.copies {
+            cpu.bytes(bytes(&result));
+        }
         self.runtime.settle().await;
         result
     }

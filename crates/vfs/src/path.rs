@@ -37,7 +37,7 @@ pub fn normalise(path: &[u8]) -> Vec<u8> {
 }
 
 /// `path` as a person reads it.
-pub fn display(path: &[u8]) -> impl Display {
+pub fn display(path: &[u8]) -> impl Display + use<> {
     String::from_utf8_lossy(path).into_owned()
 }
 

@@ -125,6 +125,48 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
     Ok(copier.done)
 }
 
+/// Copies one thing, a directory with all that is below it, to the name `name` in `to_dir`. What has
+/// that name is replaced, but for a directory, which is added to by a directory.
+///
+/// # Errors
+/// As [`copy`]; [`Errno::IsDir`] and [`Errno::NotDir`] where only one of the two is a directory.
+pub async fn copy_as<F: FileSystem, G: FileSystem>(
+    (from, what): (&F, &Attr),
+    (to, to_dir, name): (&G, Ino, &[u8]),
+    options: &CopyOptions,
+    progress: &mut dyn FnMut(&Copied),
+) -> FsResult<Copied> {
+    let is_directory = what.file_type == FileType::Directory;
+    let there = match to.lookup(to_dir, name).await {
+        Ok(attr) => Some(attr),
+        Err(e) if e.errno == Errno::NotFound => None,
+        Err(e) => return Err(path::at(name, e)),
+    };
+    match there.map(|t| (t.file_type == FileType::Directory, t.ino)) {
+        Some((true, _)) if !is_directory => return Err(path::at(name, Errno::IsDir.into())),
+        Some((false, _)) if is_directory => return Err(path::at(name, Errno::NotDir.into())),
+        Some((true, ino)) => return copy(from, what.ino, to, ino, options, progress).await,
+        Some((false, _)) => to.unlink(to_dir, name).await.map_err(|e| path::at(name, e))?,
+        None => {}
+    }
+    let mut copier = Copier {
+        from,
+        to,
+        options,
+        done: Copied::default(),
+        linked: BTreeMap::new(),
+        buffer: vec![0; CHUNK],
+    };
+    let entry = Entry { path: name.to_vec(), attr: *what, parent: to_dir };
+    let made = copier.enter(&entry, to_dir).await.map_err(|e| path::at(name, e))?;
+    progress(&copier.done);
+    let Some(directory) = made else { return Ok(copier.done) };
+    let mut below = copy(from, what.ino, to, directory, options, progress).await?;
+    below.entries += 1;
+    below.directories += 1;
+    Ok(below)
+}
+
 struct Copier<'a, F, G> {
     from: &'a F,
     to: &'a G,
