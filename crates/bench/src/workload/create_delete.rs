@@ -31,6 +31,7 @@ impl CreateDelete {
             let made = run.fs().make(root, name, &NewNode::file(0o644)).await;
             made.doing(|| format!("making /f{i}"))?;
             run.fs().unlink(root, name).await.doing(|| format!("removing /f{i}"))?;
+            run.log.made(1);
             run.step(0);
         }
         run.end();

@@ -85,11 +85,15 @@ pub(super) async fn read<F: FileSystem>(
     result
 }
 
-/// Bytes as a person reads them: whole KB and MB where they are whole.
+/// Bytes as a person reads them: whole KB and MB where they are whole, or large.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
-        b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MB", b >> 20),
-        b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KB", b >> 10),
+        b if b >= 10 << 20 || (b >= 1 << 20 && b.is_multiple_of(1 << 20)) => {
+            format!("{} MB", (b + (1 << 19)) >> 20)
+        }
+        b if b >= 10 << 10 || (b >= 1 << 10 && b.is_multiple_of(1 << 10)) => {
+            format!("{} KB", (b + (1 << 9)) >> 10)
+        }
         b => format!("{b} bytes"),
     }
 }

@@ -62,6 +62,11 @@ impl Micro {
         )
     }
 
+    /// Making the files of the size in the middle.
+    pub(super) fn middle(&self) -> String {
+        format!("create {}", size(self.sizes.get(self.sizes.len() / 2).copied().unwrap_or(0)))
+    }
+
     pub(super) fn footprint(&self) -> u64 {
         self.sizes.iter().map(|s| s * self.files(*s)).max().unwrap_or(0)
     }
@@ -99,6 +104,7 @@ impl Micro {
                     let first = format!("file {i} of {text}");
                     return Err(WorkloadError::Differs { count: 1, first });
                 }
+                run.log.made(u64::from(phase == "create"));
                 run.step(if phase == "delete" { 0 } else { bytes });
             }
             run.end();

@@ -49,6 +49,8 @@ pub struct Phase {
     pub operations: u64,
     /// Bytes read and written by the application.
     pub bytes: u64,
+    /// Files, links and directories made, of any kind.
+    pub files_made: u64,
     /// When it began, in seconds on the stage's clock.
     pub start_seconds: f64,
     /// When it ended.
@@ -156,6 +158,16 @@ impl Workload {
         }
     }
 
+    /// The phase in whose middle the power is cut, to see what that leaves.
+    pub fn middle(&self) -> String {
+        match self {
+            Workload::CreateDelete(_) => "create-delete".into(),
+            Workload::Micro(w) => w.middle(),
+            Workload::PostMark(_) => "transactions".into(),
+            Workload::Tree(_) => "copy in".into(),
+        }
+    }
+
     /// Runs it on `stage`, whose file system is empty, and leaves it empty again.
     ///
     /// # Errors
@@ -195,6 +207,7 @@ struct Open {
     start: Time,
     operations: u64,
     bytes: u64,
+    made: u64,
     total: u64,
 }
 
@@ -212,6 +225,11 @@ pub(crate) struct Log<'r> {
 }
 
 impl Log<'_> {
+    /// So many more files have been made.
+    pub(crate) fn made(&mut self, files: u64) {
+        self.open.as_mut().expect("a phase is under way").made += files;
+    }
+
     /// The phase under way has come to this many steps and bytes in all.
     pub(crate) fn reached(&mut self, operations: u64, bytes: u64) {
         let open = self.open.as_mut().expect("a phase is under way");
@@ -231,7 +249,7 @@ impl<S: Stage> Run<'_, S> {
         let name = name.into();
         self.log.watch.begins(&name);
         let start = self.stage.runtime().now();
-        self.log.open = Some(Open { name, start, operations: 0, bytes: 0, total });
+        self.log.open = Some(Open { name, start, operations: 0, bytes: 0, made: 0, total });
     }
 
     /// One step of the phase is done.
@@ -243,12 +261,13 @@ impl<S: Stage> Run<'_, S> {
 
     /// The phase is done.
     pub(crate) fn end(&mut self) {
-        let Open { name, start, operations, bytes, .. } =
+        let Open { name, start, operations, bytes, made, .. } =
             self.log.open.take().expect("a phase is under way");
         let phase = Phase {
             name,
             operations,
             bytes,
+            files_made: made,
             start_seconds: start.as_secs_f64(),
             end_seconds: self.stage.runtime().now().as_secs_f64(),
         };

@@ -82,12 +82,15 @@ impl PostMark {
         run.begin("create", self.files);
         for _ in 0..self.files {
             let bytes = pool.create(run.fs()).await.doing(|| pool.doing("making"))?;
+            run.log.made(1);
             run.step(bytes);
         }
         run.end();
         run.begin("transactions", self.transactions);
         for i in 0..self.transactions {
+            let before = pool.next_name;
             let bytes = pool.transaction(run.fs()).await;
+            run.log.made(pool.next_name - before);
             run.step(bytes.doing(|| format!("transaction {i}"))?);
         }
         run.end();

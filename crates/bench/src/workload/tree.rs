@@ -41,7 +41,7 @@ impl Tree {
             "{} copied in, compared and removed: {} entries, {}",
             self.path.display(),
             self.totals.entries,
-            size(self.totals.bytes / 1024 * 1024)
+            size(self.totals.bytes)
         )
     }
 
@@ -79,6 +79,7 @@ impl Tree {
         let copied =
             tree::copy(host, host.root(), fs, fs.root(), &CopyOptions::default(), each).await;
         let copied = copied.doing(|| "copying in".into())?;
+        run.log.made(copied.entries);
         run.end();
         Ok(copied)
     }

@@ -1,0 +1,239 @@
+//! One workload on one system on one simulated disk, everything counted: the engine of the comparison.
+//!
+//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and
+//! mounts the file system, runs the workload, unmounts, and gives a [`Row`]. In the middle of the run
+//! the disk is copied as a power cut would leave it, and the copy is checked and repaired afterwards on
+//! a disk of the same model.
+//!
+//! Invariants:
+//! - The same system, workload, [`Setup`] and seed give the same row, byte for byte.
+//! - Making and mounting the file system is not counted; unmounting it is.
+//!
+//! ```
+//! use ordo_bench::compare::{self, Setup, System};
+//! let setup = Setup::papers();
+//! let workload = "create-delete:files=20".parse().unwrap();
+//! let sync = compare::run(System::FfsSync, &workload, &setup, &mut ()).unwrap();
+//! let none = compare::run(System::FfsNone, &workload, &setup, &mut ()).unwrap();
+//! assert!(sync.app_seconds > 10.0 * none.app_seconds);
+//! assert!(sync.sync_waits >= 40 && none.sync_waits == 0);
+//! ```
+
+mod recovery;
+mod row;
+mod stack;
+
+use ordo_block::model::Model;
+use ordo_check::CheckError;
+use ordo_ffs::MountError;
+use ordo_ffs::mkfs::{MkfsError, MkfsOptions};
+use ordo_ordering::{NoOrder, SyncOrder};
+use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
+use ordo_vfs::FsError;
+
+use crate::workload::{Workload, WorkloadError};
+
+pub use recovery::Recovery;
+pub use row::{PhaseRow, Row, Rows, Writes};
+
+/// The largest file system made when no size is asked for, in bytes: what the oldest disks here hold.
+const SIZE_MAX: u64 = 4 << 30;
+
+/// A file system with an ordering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// FFS, metadata written synchronously where order matters ("Conventional").
+    FfsSync,
+    /// FFS without any order ("No Order", "FFS-async"): fast, and not safe.
+    FfsNone,
+}
+
+impl System {
+    /// Every system, in the order in which tables show them.
+    pub const ALL: [System; 2] = [System::FfsSync, System::FfsNone];
+
+    /// What a user calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            System::FfsSync => "ffs-sync",
+            System::FfsNone => "ffs-none",
+        }
+    }
+
+    /// One line for a list.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            System::FfsSync => "FFS with synchronous metadata writes where order matters",
+            System::FfsNone => "FFS with no order at all: the bound on speed, and not safe",
+        }
+    }
+
+    /// The system called `name`.
+    pub fn by_name(name: &str) -> Option<System> {
+        System::ALL.into_iter().find(|s| s.name() == name)
+    }
+}
+
+/// The machine and the file system's sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// The disk.
+    pub disk: &'static Model,
+    /// The processor.
+    pub cpu: CpuModel,
+    /// Memory for the cache, in bytes.
+    pub memory: usize,
+    /// How much of it may wait to be written, in bytes.
+    pub dirty_max: usize,
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// Fragment size in bytes.
+    pub frag_size: u32,
+    /// The file system's size in bytes; else the disk's, 4 GiB at most, unless the workload needs more.
+    pub size: Option<u64>,
+    /// Fixes every choice.
+    pub seed: u64,
+    /// Whether to cut the power in the middle and check what is left.
+    pub recovery: bool,
+}
+
+impl Setup {
+    /// The machine of "Soft Updates" (2000), section 4.1: 300 MHz Pentium II, 128 MB of memory, most of
+    /// it for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
+    pub fn papers() -> Setup {
+        Setup {
+            disk: Model::by_name("viking").expect("in the catalogue"),
+            cpu: CpuModel::PENTIUM_II_300,
+            memory: 96 << 20,
+            // FreeBSD 4 on 128 MB has 2,098 buffers, and lets a quarter of them and 20 be dirty.
+            dirty_max: 544 * 8192,
+            block_size: 8192,
+            frag_size: 1024,
+            size: None,
+            seed: 1,
+            recovery: true,
+        }
+    }
+
+    /// The file system's size for a workload.
+    ///
+    /// # Errors
+    /// [`CompareError::NoRoom`].
+    pub fn bytes_for(&self, workload: &Workload) -> Result<u64, CompareError> {
+        let capacity = match self.disk.bytes() {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        // A tenth for the reserve, some for inodes and indirect blocks.
+        let needs = workload.footprint() + workload.footprint() / 4 + (32 << 20);
+        let bytes = self.size.unwrap_or_else(|| capacity.min(SIZE_MAX.max(needs)));
+        if bytes > capacity {
+            let disk = self.disk.name;
+            return Err(CompareError::NoRoom { what: bytes, disk, capacity });
+        }
+        if bytes < needs.min(workload.footprint()) {
+            let disk = self.disk.name;
+            return Err(CompareError::NoRoom { what: needs, disk, capacity: bytes });
+        }
+        Ok(bytes)
+    }
+
+    fn mkfs_options(&self) -> MkfsOptions {
+        MkfsOptions {
+            block_size: self.block_size,
+            frag_size: self.frag_size,
+            seed: self.seed,
+            ..MkfsOptions::default()
+        }
+    }
+}
+
+/// Who follows a comparison.
+pub trait Follow {
+    /// A phase of the workload begins on a system.
+    fn begins(&mut self, system: &str, phase: &str) {
+        let _ = (system, phase);
+    }
+
+    /// `done` of `total` steps of it are done.
+    fn progress(&mut self, done: u64, total: u64) {
+        let _ = (done, total);
+    }
+}
+
+impl Follow for () {}
+
+/// Why there is no row.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// The file system does not fit.
+    #[error(
+        "{what} bytes are needed, but {disk} gives {capacity}; choose a larger disk (--disk), a \
+         larger file system (--size) or a smaller workload"
+    )]
+    NoRoom {
+        /// Bytes needed.
+        what: u64,
+        /// The disk.
+        disk: &'static str,
+        /// Bytes there are.
+        capacity: u64,
+    },
+    /// The sizes are not legal.
+    #[error("making the file system: {0}")]
+    Mkfs(#[from] MkfsError),
+    /// What was just made cannot be mounted.
+    #[error("mounting the file system: {0}")]
+    Mount(#[from] MountError),
+    /// The workload failed.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Unmounting failed.
+    #[error("unmounting: {0}")]
+    Unmount(FsError),
+    /// The check failed.
+    #[error("checking after the power cut: {0}")]
+    Check(#[from] CheckError),
+    /// The system waits for itself.
+    #[error("{0}")]
+    Deadlock(#[from] Deadlock),
+}
+
+/// Runs `workload` on `system` and counts everything.
+///
+/// # Errors
+/// [`CompareError`].
+pub fn run(
+    system: System,
+    workload: &Workload,
+    setup: &Setup,
+    follow: &mut dyn Follow,
+) -> Result<Row, CompareError> {
+    let executor = Executor::simulated(setup.seed);
+    let runtime = executor.runtime();
+    let outcome = match system {
+        System::FfsSync => executor.block_on(stack::run(
+            &runtime,
+            system.name(),
+            SyncOrder::default,
+            workload,
+            setup,
+            follow,
+        )),
+        System::FfsNone => executor.block_on(stack::run(
+            &runtime,
+            system.name(),
+            NoOrder::default,
+            workload,
+            setup,
+            follow,
+        )),
+    };
+    let (mut row, cut) = outcome??;
+    drop(executor);
+    if let Some(cut) = cut {
+        follow.begins(system.name(), "check");
+        row.recovery = Some(recovery::check(cut, setup, follow)?);
+    }
+    Ok(row)
+}

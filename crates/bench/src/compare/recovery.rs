@@ -1,0 +1,76 @@
+//! What has to be done after the power cut.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ordo_block::model::Modeled;
+use ordo_check::{Checker, Options, Repair, Severity};
+use ordo_runtime::Executor;
+
+use super::stack::{Cut, Store};
+use super::{CompareError, Follow, Setup};
+
+/// A check with repair of the disk as a power cut half-way left it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Recovery {
+    /// When the power was cut, in seconds after the start.
+    pub cut_at_seconds: f64,
+    /// How long check and repair took on the same disk, in seconds.
+    pub seconds: f64,
+    /// Findings by severity: `counts-only`, `leak-only`, `damage`.
+    pub findings: BTreeMap<Severity, u64>,
+    /// The first findings' kinds, and how many there were of each.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// Findings that no repair makes go away.
+    pub unrepairable: u64,
+    /// Whether a second check finds nothing.
+    pub consistent_afterwards: bool,
+    /// Requests to read.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Requests to write.
+    pub writes: u64,
+    /// Inodes in use after the repair.
+    pub files: u64,
+}
+
+/// Checks and repairs the disk that is left, on a disk of the same model.
+pub(super) fn check(
+    cut: Cut,
+    setup: &Setup,
+    follow: &mut dyn Follow,
+) -> Result<Recovery, CompareError> {
+    let executor = Executor::simulated(setup.seed);
+    let runtime = executor.runtime();
+    runtime.cpu().set_model(setup.cpu);
+    let store = Store::new(Rc::new(cut.image), setup.disk.volatile_cache());
+    let disk = Rc::new(Modeled::new(&runtime, setup.disk, store));
+    let options = Options { repair: Repair::Yes, ..Options::default() };
+    let reached = Rc::new(RefCell::new((0, 0)));
+    let told = reached.clone();
+    let checker = Checker::new(disk.clone(), options)
+        .on_progress(Rc::new(move |_, done, total| *told.borrow_mut() = (done, total)));
+    let report = executor.block_on(checker.run())??;
+    let seconds = runtime.now().as_secs_f64();
+    let (done, total) = *reached.borrow();
+    follow.progress(done, total);
+    let again = executor.block_on(Checker::new(disk, Options::default()).run())??;
+    let mut kinds = BTreeMap::new();
+    for finding in &report.findings {
+        *kinds.entry(finding.kind()).or_default() += 1;
+    }
+    Ok(Recovery {
+        cut_at_seconds: cut.at_seconds,
+        seconds,
+        findings: report.counts,
+        kinds,
+        unrepairable: report.unrepairable,
+        consistent_afterwards: again.is_consistent(),
+        reads: report.work.reads,
+        bytes_read: report.work.bytes_read,
+        writes: report.work.writes,
+        files: report.files,
+    })
+}

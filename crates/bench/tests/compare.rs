@@ -1,0 +1,125 @@
+//! The comparison: what the papers saw must be seen, every request must have a name, and the same seed
+//! must give the same row.
+//!
+//! Fault model: traffic that nobody counts or that is counted twice; an ordering that writes more or
+//! less than it must; a power cut that a repair does not mend.
+
+use ordo_bench::compare::{PhaseRow, Row, Setup, System, run};
+use ordo_bench::published;
+use ordo_bench::workload::Workload;
+use ordo_block::model::Model;
+use ordo_runtime::cpu::CpuModel;
+
+fn row(system: System, workload: &str, setup: &Setup) -> Row {
+    let workload: Workload = workload.parse().unwrap();
+    run(system, &workload, setup, &mut ()).unwrap()
+}
+
+fn phase<'r>(row: &'r Row, name: &str) -> &'r PhaseRow {
+    row.phases.iter().find(|p| p.phase.name == name).unwrap()
+}
+
+/// Writes for each file made in a phase.
+fn writes(row: &Row, name: &str) -> f64 {
+    let p = phase(row, name);
+    p.writes.total() as f64 / p.phase.files_made as f64
+}
+
+#[test]
+fn creating_small_files_takes_the_published_writes_and_larger_ones_more() {
+    let setup = Setup { recovery: false, ..Setup::papers() };
+    let sizes = "micro:total=8m,sizes=2k+8k+64k+96k+104k";
+    let [sync, none] = System::ALL.map(|s| row(s, sizes, &setup));
+    for kb in [2, 8, 64] {
+        let name = format!("create {kb} KB");
+        let near = |x: f64, published: f64| (x - published).abs() < 0.25;
+        let published = published::CREATE_WRITES_CONVENTIONAL.value;
+        assert!(near(writes(&sync, &name), published), "{name}: {}", writes(&sync, &name));
+        let published = published::CREATE_WRITES_NO_ORDER.value;
+        assert!(near(writes(&none, &name), published), "{name}: {}", writes(&none, &name));
+    }
+    // The second cluster at 96 KB, the indirect block at 104 KB.
+    for r in [&sync, &none] {
+        let of = |kb: u32| writes(r, &format!("create {kb} KB"));
+        assert!(of(96) > of(64) + 0.8 && of(104) > of(96) + 1.5, "{} {}", of(96), of(104));
+        assert!(phase(r, "create 104 KB").writes.get("indirect") >= 70);
+        assert_eq!(phase(r, "create 96 KB").writes.get("indirect"), 0);
+    }
+}
+
+#[test]
+fn every_request_is_named_and_counted_once() {
+    for system in System::ALL {
+        let r = row(system, "postmark:files=200,transactions=2000", &Setup::papers());
+        assert_eq!(r.writes.get("unknown"), 0);
+        assert_eq!(r.writes.total() + r.reads + r.flushes, r.requests);
+        assert_eq!(r.bytes_written_by_kind.total(), r.bytes_written);
+        assert!(r.sync_waits <= r.writes.total());
+        assert!(r.app_seconds <= r.total_seconds && r.disk_seconds <= r.total_seconds);
+        assert!(r.files_made > 200);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_row_and_another_seed_another() {
+    let workload = "postmark:files=100,transactions=500";
+    let text = |seed| {
+        let setup = Setup { seed, ..Setup::papers() };
+        serde_json::to_string(&row(System::FfsNone, workload, &setup)).unwrap()
+    };
+    assert_eq!(text(5), text(5));
+    assert_ne!(text(5), text(6));
+}
+
+#[test]
+fn the_row_has_the_promised_fields_first() {
+    let r = row(System::FfsSync, "create-delete:files=5", &Setup::papers());
+    let json = serde_json::to_string(&r).unwrap();
+    let start = r#"{"system":"ffs-sync","workload":"create-delete:files=5","app_seconds":"#;
+    assert!(json.starts_with(start), "{json}");
+    for field in ["total_seconds", "disk_seconds", "requests", "sync_waits", "recovery"] {
+        assert!(json.contains(&format!("\"{field}\":")), "{field}: {json}");
+    }
+    assert!(json.contains(r#""writes":{"superblock":"#), "{json}");
+}
+
+#[test]
+fn after_a_power_cut_one_repair_is_enough_and_synchronous_writes_leave_no_name_astray() {
+    for seed in 1..6 {
+        let setup = Setup { seed, ..Setup::papers() };
+        for system in System::ALL {
+            let r = row(system, "postmark:files=300,transactions=3000", &setup);
+            let cut = r.recovery.unwrap();
+            assert!(cut.consistent_afterwards, "seed {seed}, {system:?}: {cut:?}");
+            assert!(cut.seconds > 0.5 && cut.reads > 50, "{cut:?}");
+            if system == System::FfsSync {
+                for kind in ["EntryUnallocated", "DotMissing", "EntryDamaged", "LinkCountLow"] {
+                    assert_eq!(cut.kinds.get(kind), None, "seed {seed}: {cut:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_with_a_volatile_cache_is_flushed_and_loses_what_was_not() {
+    let setup = Setup {
+        disk: Model::by_name("sata-ssd").unwrap(),
+        cpu: CpuModel::MODERN,
+        ..Setup::papers()
+    };
+    let r = row(System::FfsSync, "create-delete:files=300", &setup);
+    assert!(r.flushes > 0, "{r:?}");
+    assert!(r.recovery.unwrap().consistent_afterwards);
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_anything_runs() {
+    let setup = Setup { size: Some(8 << 20), ..Setup::papers() };
+    let workload: Workload = "micro:total=64m".parse().unwrap();
+    let error = run(System::FfsSync, &workload, &setup, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("bytes are needed, but viking gives 8388608"), "{error}");
+    let setup = Setup { size: Some(8 << 40), ..Setup::papers() };
+    let error = run(System::FfsSync, &workload, &setup, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("choose a larger disk (--disk)"), "{error}");
+}
