@@ -29,7 +29,9 @@ fn main() {
                     tap.attach(classifier.clone());
                 }
                 let options = MountOptions::default();
-                let fs = mount::mount(&rt, tap, SyncOrder::default(), &options).await.expect("just made");
+                let fs = mount::mount(&rt, tap, SyncOrder::default(), &options)
+                    .await
+                    .expect("just made");
                 for round in 0..40 {
                     let name = format!("dir{round}");
                     let new = NewNode::directory(0o755);

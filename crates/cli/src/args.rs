@@ -1,0 +1,430 @@
+//! What can be asked for.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ordo_bench::compare::System;
+use ordo_bench::workload::Workload;
+use ordo_block::model::Model;
+use ordo_report::number::parse_bytes;
+use ordo_runtime::cpu::CpuModel;
+
+/// Run real file systems that protect their metadata in different ways, see what they write, and what
+/// that costs.
+#[derive(Debug, Parser)]
+#[command(name = "ordo", version, max_term_width = 100)]
+#[command(after_help = "\
+Start with `ordo compare`: it needs no arguments and no privileges.
+`ordo COMMAND --help` shows examples. Sizes take k, m, g or t: 64k, 512m.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload on every system and show in one table what each one costs.
+    Compare(Compare),
+    /// Run a workload on one system, or in a directory of this machine, and show each phase.
+    Bench(Bench),
+    /// Make an empty UFS2 file system in an image or on a device.
+    Mkfs(Mkfs),
+    /// Show the superblock and the cylinder groups of a UFS2 file system.
+    Info(Info),
+    /// Check a UFS2 file system, and repair it.
+    Fsck(Fsck),
+    /// List files in an image.
+    Ls(Ls),
+    /// Print files of an image.
+    Cat(Cat),
+    /// Copy files into an image, out of one, or from one to another.
+    Cp(Cp),
+    /// Copy a directory into an image; the image is made if it is not there.
+    Import(Import),
+    /// Copy what is in an image to a directory.
+    Export(Export),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write manual pages.
+    Man(Man),
+}
+
+fn disk(text: &str) -> Result<&'static Model, String> {
+    Model::by_name(text).ok_or_else(|| {
+        let all: Vec<_> = ordo_block::model::ALL.iter().map(|m| m.name).collect();
+        format!("no disk model is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn cpu(text: &str) -> Result<CpuModel, String> {
+    CpuModel::by_name(text).ok_or_else(|| {
+        let all: Vec<_> = CpuModel::ALL.iter().map(|m| m.name).collect();
+        format!("no processor is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn system(text: &str) -> Result<System, String> {
+    System::by_name(text).ok_or_else(|| {
+        let all: Vec<_> = System::ALL.iter().map(|s| s.name()).collect();
+        format!("no system is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn workload(text: &str) -> Result<Workload, String> {
+    text.parse::<Workload>().map_err(|e| e.to_string())
+}
+
+/// The disk, the processor, the file system's sizes.
+#[derive(Args, Debug)]
+pub struct Machine {
+    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume, ram.
+    #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
+    pub disk: &'static Model,
+    /// The processor: pentium2-300, pentium3-500, modern, none.
+    #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
+    pub cpu: CpuModel,
+    /// Memory for the cache.
+    #[arg(long, default_value = "96m", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: u64,
+    /// How much of it may be dirty; as FreeBSD 4 on 128 MB unless given.
+    #[arg(long, default_value = "4352k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub dirty: u64,
+    /// Block size.
+    #[arg(long, default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: u64,
+    /// Fragment size.
+    #[arg(long, default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub frag_size: u64,
+    /// Size of the file system; the disk's, 4g at most, unless given.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Fixes every choice: the same seed gives the same output.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `ordo compare`.
+#[derive(Args, Debug)]
+#[command(after_long_help = concat!("\
+Workloads:
+  create-delete[:files=N]            empty files, each removed before the next is made
+  micro[:journaling]                 files of 2 KB to 4 MB made, read, written, removed
+  postmark[:small|:large]            many short-lived small files
+  tree:PATH                          a directory copied in, compared, removed
+
+Examples:
+  ordo compare                       a real tree of this machine, then PostMark
+  ordo compare --workload create-delete --disk cheetah --cpu pentium3-500
+  ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
+  ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json"))]
+pub struct Compare {
+    /// What to run; may be given more than once [default: a tree of this machine, and postmark].
+    #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
+    pub workload: Vec<Workload>,
+    /// The systems, separated by commas [default: all].
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = system)]
+    pub fs: Vec<System>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Do not cut the power in the middle.
+    #[arg(long)]
+    pub no_recovery: bool,
+    /// Print rows as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to this file instead.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo bench`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo bench micro:total=4m --fs ffs-none
+  ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
+  ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
+pub struct Bench {
+    /// What to run: create-delete, micro, postmark, tree:PATH, each with its parameters.
+    #[arg(value_name = "WORKLOAD", value_parser = workload)]
+    pub workload: Workload,
+    /// The system.
+    #[arg(long, short, default_value = "ffs-sync", value_name = "SYSTEM", value_parser = system)]
+    pub fs: System,
+    /// Run in this directory of the host instead, in real time, in a new directory that is removed
+    /// afterwards.
+    #[arg(long, value_name = "DIR", conflicts_with = "fs")]
+    pub dir: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the row as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to this file instead.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo mkfs`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo mkfs disk.img --size 1g
+  ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
+  ordo mkfs /dev/sdx1 --soft-updates")]
+pub struct Mkfs {
+    /// The image, made if it is not there, or a block device.
+    pub image: PathBuf,
+    /// Size of the file system; of an image that is there, or a device, all of it unless given.
+    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Block size, 4k to 64k.
+    #[arg(long, short, default_value = "32k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: u64,
+    /// Fragment size, an eighth of the block size up to all of it [default: an eighth].
+    #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
+    pub frag_size: Option<u64>,
+    /// Bytes of space for each inode.
+    #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
+    pub density: Option<u64>,
+    /// Percentage of space kept free.
+    #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
+    pub min_free: u8,
+    /// The volume's label.
+    #[arg(long, short = 'L', default_value = "")]
+    pub label: String,
+    /// Ask for soft updates when FreeBSD mounts it.
+    #[arg(long, short = 'U')]
+    pub soft_updates: bool,
+    /// Big-endian, as on SPARC or PowerPC.
+    #[arg(long)]
+    pub big_endian: bool,
+    /// No check-hashes on superblock, groups and inodes.
+    #[arg(long)]
+    pub no_check_hashes: bool,
+    /// Fixes the file system's id and the inodes' generation numbers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Make it even where a UFS2 file system is.
+    #[arg(long)]
+    pub force: bool,
+    /// Print what was made as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo info`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo info disk.img
+  ordo info --groups disk.img       with every cylinder group, as dumpfs does
+  ordo info --json disk.img")]
+pub struct Info {
+    /// The image or device.
+    pub image: PathBuf,
+    /// Show every cylinder group too.
+    #[arg(long, short)]
+    pub groups: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo fsck`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Exit status, as of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left,
+8 the check failed, 16 wrong use. Without -y or -p nothing is written.
+
+Examples:
+  ordo fsck disk.img                look, write nothing
+  ordo fsck -y disk.img             repair everything
+  ordo fsck -p disk.img             repair what loses nothing, skip what is marked clean
+  ordo fsck -b 160 -y disk.img      start from the superblock's copy at sector 160")]
+pub struct Fsck {
+    /// The image or device.
+    pub image: PathBuf,
+    /// Repair nothing: look only (the default).
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
+    pub no: bool,
+    /// Repair everything.
+    #[arg(short = 'y', conflicts_with = "preen")]
+    pub yes: bool,
+    /// Preen: repair what loses nothing, else write nothing; leave alone what is marked clean.
+    #[arg(short = 'p')]
+    pub preen: bool,
+    /// Check even what is marked clean.
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// Use the superblock at this sector of 512 bytes.
+    #[arg(short = 'b', value_name = "SECTOR")]
+    pub superblock: Option<u64>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar, and no list of findings.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo ls`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo ls disk.img
+  ordo ls -l disk.img /etc
+  ordo ls -R --json disk.img")]
+pub struct Ls {
+    /// The image or device.
+    pub image: PathBuf,
+    /// What to list.
+    #[arg(default_value = "/")]
+    pub path: String,
+    /// Modes, owners, sizes, times.
+    #[arg(short)]
+    pub long: bool,
+    /// All below it too.
+    #[arg(short = 'R')]
+    pub recursive: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo cat`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo cat disk.img /etc/motd
+  ordo cat disk.img /a /b > both")]
+pub struct Cat {
+    /// The image or device.
+    pub image: PathBuf,
+    /// The files.
+    #[arg(required = true)]
+    pub paths: Vec<String>,
+}
+
+/// `ordo cp`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A path in an image is written IMAGE:/path.
+
+Examples:
+  ordo cp notes.txt disk.img:/home/          into an image
+  ordo cp -r disk.img:/etc ./etc-copy        out of one
+  ordo cp -r old.img:/home new.img:/         from one to another")]
+pub struct Cp {
+    /// What to copy, and last where to.
+    #[arg(required = true, num_args = 2.., value_names = ["FROM", "TO"])]
+    pub paths: Vec<PathBuf>,
+    /// Directories with all that is in them.
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Print what was copied as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo import`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
+An image that is not there is made, as large as the directory needs unless --size says otherwise.
+
+Examples:
+  ordo import /usr/share/doc doc.img
+  ordo import site/ disk.img --into /srv/www --size 2g")]
+pub struct Import {
+    /// The directory to copy.
+    pub dir: PathBuf,
+    /// The image.
+    pub image: PathBuf,
+    /// Where to in the image; made if it is not there.
+    #[arg(long, default_value = "/", value_name = "PATH")]
+    pub into: String,
+    /// Size of an image that has to be made.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Print what was copied as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo export`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Owners are set where the caller may set them (as root); the rest is kept as by import.
+
+Examples:
+  ordo export disk.img out/
+  ordo export disk.img out/ --from /etc")]
+pub struct Export {
+    /// The image.
+    pub image: PathBuf,
+    /// The directory to copy to; made if it is not there.
+    pub dir: PathBuf,
+    /// What to copy.
+    #[arg(long, default_value = "/", value_name = "PATH")]
+    pub from: String,
+    /// Print what was copied as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo completions`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo completions bash > /etc/bash_completion.d/ordo
+  ordo completions zsh > ~/.zfunc/_ordo")]
+pub struct Completions {
+    /// The shell.
+    pub shell: Shell,
+}
+
+/// The shells there are completions for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shell {
+    /// Bash.
+    Bash,
+    /// Elvish.
+    Elvish,
+    /// Fish.
+    Fish,
+    /// PowerShell.
+    #[value(name = "powershell")]
+    Power,
+    /// Zsh.
+    Zsh,
+}
+
+/// `ordo man`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Example:
+  ordo man /usr/local/share/man/man1")]
+pub struct Man {
+    /// The directory to write them to; made if it is not there.
+    pub dir: PathBuf,
+}

@@ -1,0 +1,163 @@
+//! `ordo bench`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ordo_bench::compare::{self, PhaseRow, Row};
+use ordo_bench::workload::{Phase, Stage, Watch, Workload};
+use ordo_report::progress::Progress;
+use ordo_report::table::{Align, Table};
+use ordo_report::{json, number};
+use ordo_runtime::Runtime;
+use ordo_vfs::host::HostDir;
+use ordo_vfs::{FileSystem, FsResult};
+
+use super::compare::{Bar, setup};
+use crate::args::Bench;
+use crate::image::real_time;
+use crate::text::put;
+
+pub fn run(args: &Bench) -> Result<()> {
+    let text = match &args.dir {
+        Some(dir) => in_directory(args, dir)?,
+        None => {
+            let mut bar = Bar::new(args.quiet);
+            let setup = setup(&args.machine, false)?;
+            let row = compare::run(args.fs, &args.workload, &setup, &mut bar);
+            bar.finish();
+            let row = row.with_context(|| format!("{} on {}", args.workload, args.fs.name()))?;
+            if args.json { json(&row)? } else { as_text(&args.workload, &row) }
+        }
+    };
+    put(args.output.as_deref(), &text)
+}
+
+fn as_text(workload: &Workload, row: &Row) -> String {
+    let mut out =
+        format!("{}\non {}, {}, {}\n\n", workload.describe(), row.system, row.disk, row.cpu);
+    let phases: Vec<&Phase> = row.phases.iter().map(|p| &p.phase).collect();
+    let mut table = phase_table();
+    for heading in ["disk", "writes", "sync waits", "writes/op"] {
+        table.column(heading, Align::Right);
+    }
+    for (phase, p) in phases.iter().zip(&row.phases) {
+        let cells = phase_cells(phase).into_iter().chain(disk_cells(p));
+        table.row(cells);
+    }
+    out.push_str(&table.to_string());
+    out.push_str(&format!(
+        "\napplication {}, until the disk held everything {}, disk busy {}\n",
+        number::seconds(row.app_seconds),
+        number::seconds(row.total_seconds),
+        number::seconds(row.disk_seconds)
+    ));
+    out
+}
+
+fn phase_table() -> Table {
+    let right = |h| (h, Align::Right);
+    Table::new(&[
+        ("phase", Align::Left),
+        right("operations"),
+        right("time"),
+        right("per second"),
+        right("MB/s"),
+    ])
+}
+
+fn phase_cells(phase: &Phase) -> Vec<String> {
+    let speed = phase.bytes as f64 / phase.seconds() / (1 << 20) as f64;
+    vec![
+        phase.name.clone(),
+        number::count(phase.operations),
+        number::seconds(phase.seconds()),
+        phase.rate().map_or("-".into(), number::figure),
+        if phase.bytes == 0 { String::new() } else { number::figure(speed) },
+    ]
+}
+
+fn disk_cells(row: &PhaseRow) -> Vec<String> {
+    let writes = row.writes.total();
+    vec![
+        number::seconds(row.disk_seconds),
+        number::count(writes),
+        number::count(row.sync_waits),
+        number::figure(writes as f64 / row.phase.operations.max(1) as f64),
+    ]
+}
+
+/// A directory of the host as a stage, in real time.
+struct OnHost {
+    runtime: Runtime,
+    fs: HostDir,
+}
+
+impl Stage for OnHost {
+    type Fs = HostDir;
+    fn fs(&self) -> &HostDir {
+        &self.fs
+    }
+    fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+    /// What the kernel keeps in its caches is the kernel's business: only made durable here.
+    async fn drop_caches(&mut self) -> FsResult<()> {
+        self.fs.sync().await
+    }
+}
+
+/// What is printed of a run in a directory.
+#[derive(serde::Serialize)]
+struct InDirectory<'a> {
+    system: String,
+    workload: String,
+    app_seconds: f64,
+    total_seconds: f64,
+    phases: &'a [Phase],
+}
+
+fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
+    let place = dir.join(format!("ordo-bench-{}", std::process::id()));
+    std::fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
+    let result = real_time(async |runtime| {
+        let mut bar = HostBar(Progress::new(args.quiet));
+        let mut stage = OnHost { fs: HostDir::open(&place)?, runtime: runtime.clone() };
+        let start = runtime.now();
+        let phases = args.workload.run(&mut stage, args.machine.seed, &mut bar).await?;
+        stage.fs.sync().await?;
+        Ok((phases, runtime.now().since(start).as_secs_f64()))
+    });
+    let removed = std::fs::remove_dir_all(&place);
+    let (phases, total) = result?;
+    removed.with_context(|| format!("removing {}", place.display()))?;
+    let app: f64 = phases.iter().map(Phase::seconds).sum();
+    if args.json {
+        return Ok(json(&InDirectory {
+            system: dir.display().to_string(),
+            workload: args.workload.to_string(),
+            app_seconds: app,
+            total_seconds: total,
+            phases: &phases,
+        })?);
+    }
+    let mut table = phase_table();
+    phases.iter().for_each(|p| table.row(phase_cells(p)));
+    Ok(format!(
+        "{}\nin {}, in real time\n\n{table}\napplication {}, until the disk held everything {}\n",
+        args.workload.describe(),
+        dir.display(),
+        number::seconds(app),
+        number::seconds(total)
+    ))
+}
+
+struct HostBar(Progress);
+
+impl Watch for HostBar {
+    fn begins(&mut self, name: &str) {
+        self.0.begin("bench", name, 1);
+    }
+    fn progress(&mut self, _name: &str, done: u64, total: u64) {
+        self.0.reach(done, total);
+    }
+}

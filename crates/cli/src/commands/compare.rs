@@ -1,0 +1,140 @@
+//! `ordo compare`.
+
+mod story;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ordo_bench::compare::{self, Follow, Row, Rows, Setup, System};
+use ordo_bench::workload::{PostMark, Tree, Workload};
+use ordo_report::progress::Progress;
+use ordo_report::{json, number};
+
+use crate::args::{Compare, Machine};
+use crate::text::put;
+
+/// Where a tree that every machine has may be, the first of a useful size is taken.
+const TREES: [&str; 8] = [
+    "/usr/include",
+    "/usr/share/zoneinfo",
+    "/usr/share/perl",
+    "/usr/share/doc",
+    "/usr/lib/python3",
+    "/usr/share/terminfo",
+    "/etc",
+    "/usr/share",
+];
+
+/// A tree of a useful size: enough to see something, little enough to be done in a minute.
+const TREE_ENTRIES: std::ops::Range<u64> = 100..20_000;
+const TREE_BYTES_MAX: u64 = 256 << 20;
+
+/// The bar of a comparison.
+pub struct Bar {
+    progress: Progress,
+    total: u64,
+}
+
+impl Bar {
+    /// A bar, unless `quiet`.
+    pub fn new(quiet: bool) -> Bar {
+        Bar { progress: Progress::new(quiet), total: 0 }
+    }
+
+    /// Takes it away.
+    pub fn finish(&self) {
+        self.progress.finish();
+    }
+}
+
+impl Follow for Bar {
+    fn begins(&mut self, system: &str, phase: &str) {
+        self.total = 1;
+        self.progress.begin(system, phase, 1);
+    }
+    fn progress(&mut self, done: u64, total: u64) {
+        self.progress.reach(done, total);
+    }
+}
+
+/// The setup that the options describe.
+///
+/// # Errors
+/// A size is out of proportion.
+pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
+    let small = |what: &str, bytes: u64| {
+        u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
+    };
+    Ok(Setup {
+        disk: machine.disk,
+        cpu: machine.cpu,
+        memory: usize::try_from(machine.memory)?,
+        dirty_max: usize::try_from(machine.dirty)?,
+        block_size: small("block size", machine.block_size)?,
+        frag_size: small("fragment size", machine.frag_size)?,
+        size: machine.size,
+        seed: machine.seed,
+        recovery,
+    })
+}
+
+pub fn run(args: &Compare) -> Result<ExitCode> {
+    let workloads = match args.workload.is_empty() {
+        true => default_workloads(),
+        false => args.workload.clone(),
+    };
+    let systems = if args.fs.is_empty() { System::ALL.to_vec() } else { args.fs.clone() };
+    let setup = setup(&args.machine, !args.no_recovery)?;
+    let mut bar = Bar::new(args.quiet);
+    let mut rows: Vec<Row> = Vec::new();
+    for workload in &workloads {
+        for &system in &systems {
+            let row = compare::run(system, workload, &setup, &mut bar);
+            rows.push(row.with_context(|| format!("{workload} on {}", system.name()))?);
+        }
+    }
+    bar.finish();
+    let text = match args.json {
+        true => json(&Rows { rows })?,
+        false => as_text(&workloads, &rows, &setup),
+    };
+    put(args.output.as_deref(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A tree of this machine, where there is a good one, and PostMark.
+fn default_workloads() -> Vec<Workload> {
+    let useful = |tree: &Tree| {
+        TREE_ENTRIES.contains(&tree.totals.entries) && tree.totals.bytes <= TREE_BYTES_MAX
+    };
+    let tree = TREES
+        .iter()
+        .filter(|path| Path::new(path).is_dir())
+        .filter_map(|path| Tree::new(*path).ok())
+        .find(useful);
+    let mut out: Vec<Workload> = tree.map(Workload::Tree).into_iter().collect();
+    out.push(Workload::PostMark(PostMark::SOFT_UPDATES));
+    out
+}
+
+fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
+    let mut out = format!(
+        "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}; time is simulated.\n",
+        setup.disk.description,
+        setup.cpu.name,
+        number::bytes(setup.memory as u64),
+        number::bytes(setup.block_size.into()),
+        number::bytes(setup.frag_size.into()),
+    );
+    for (i, workload) in workloads.iter().enumerate() {
+        out.push_str(&format!("[{}] {}\n", i + 1, workload.describe()));
+    }
+    out.push('\n');
+    out.push_str(&story::table(workloads, rows).to_string());
+    out.push('\n');
+    for sentence in story::sentences(workloads, rows, setup) {
+        out.push_str(&story::wrapped(&sentence));
+    }
+    out
+}

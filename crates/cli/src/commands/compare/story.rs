@@ -1,0 +1,181 @@
+//! The table of a comparison, and what it says in plain sentences.
+
+use std::collections::BTreeSet;
+
+use ordo_bench::compare::{Recovery, Row, Setup, System};
+use ordo_bench::published;
+use ordo_bench::workload::Workload;
+use ordo_check::Severity;
+use ordo_report::number::{bytes, count, figure, percent, seconds};
+use ordo_report::table::{Align, Table};
+
+/// The widest line of prose.
+const WIDTH: usize = 96;
+
+/// One line a measure, one column a system and workload.
+pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
+    let mut table = Table::new(&[("", Align::Left)]);
+    for row in rows {
+        let number = workloads.iter().position(|w| w.to_string() == row.workload);
+        let mark = number.filter(|_| workloads.len() > 1).map(|n| format!("[{}] ", n + 1));
+        table.column(&format!("{}{}", mark.unwrap_or_default(), row.system), Align::Right);
+    }
+    let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+        table.row(std::iter::once(name.to_string()).chain(rows.iter().map(cell)));
+    };
+    let plain = |s: f64| format!("{} s", figure(s));
+    line("application time", &|r| plain(r.app_seconds));
+    line("until all is on disk", &|r| plain(r.total_seconds));
+    line("disk busy", &|r| plain(r.disk_seconds));
+    line("processor busy", &|r| plain(r.cpu_seconds));
+    line("requests", &|r| count(r.requests));
+    line("  reads", &|r| count(r.reads));
+    line("  writes", &|r| count(r.writes.total()));
+    for kind in kinds(rows) {
+        line(&format!("    {}", kind.replace('_', " ")), &|r| count(r.writes.get(kind)));
+    }
+    if rows.iter().any(|r| r.flushes > 0) {
+        line("  flushes", &|r| count(r.flushes));
+    }
+    line("writes waited for", &|r| count(r.sync_waits));
+    line("writes for each file made", &|r| match r.files_made {
+        0 => "-".into(),
+        files => figure(r.writes.total() as f64 / files as f64),
+    });
+    line("written", &|r| bytes(r.bytes_written));
+    line("read", &|r| bytes(r.bytes_read));
+    if rows.iter().any(|r| r.recovery.is_some()) {
+        let of = |r: &Row, f: &dyn Fn(&Recovery) -> String| {
+            r.recovery.as_ref().map_or_else(|| "-".into(), f)
+        };
+        line("check after a power cut", &|r| of(r, &|c| plain(c.seconds)));
+        line("  faults that could spread", &|r| of(r, &|c| found(c, Severity::Damage)));
+        line("  leaks", &|r| of(r, &|c| found(c, Severity::LeakOnly)));
+        line("  wrong counts", &|r| of(r, &|c| found(c, Severity::CountsOnly)));
+    }
+    table
+}
+
+fn found(recovery: &Recovery, severity: Severity) -> String {
+    count(recovery.findings.get(&severity).copied().unwrap_or(0))
+}
+
+/// The kinds that any row has written, in the classifier's order.
+fn kinds(rows: &[Row]) -> Vec<&'static str> {
+    let used: BTreeSet<&str> =
+        rows.iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
+    ordo_sba::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
+}
+
+/// What the table says.
+pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<String> {
+    let mut out = Vec::new();
+    for (i, workload) in workloads.iter().enumerate() {
+        let name = workload.to_string();
+        let of = |s: System| rows.iter().find(|r| r.workload == name && r.system == s.name());
+        let mark = if workloads.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
+        if let (Some(sync), Some(none)) = (of(System::FfsSync), of(System::FfsNone)) {
+            out.push(mark.clone() + &costs(sync, none));
+            out.extend(against_the_paper(workload, sync, none, setup).map(|s| mark.clone() + &s));
+        }
+        for row in rows.iter().filter(|r| r.workload == name) {
+            out.extend(row.recovery.as_ref().map(|c| mark.clone() + &recovery(row, c)));
+        }
+    }
+    out
+}
+
+fn costs(sync: &Row, none: &Row) -> String {
+    let mut text = format!(
+        "Keeping metadata in order by waiting made the application {} times as slow ({} instead \
+         of {})",
+        figure(sync.app_seconds / none.app_seconds),
+        seconds(sync.app_seconds),
+        seconds(none.app_seconds)
+    );
+    let writes = sync.writes.total();
+    text.push_str(&format!(
+        ": it waited for {} of {} writes ({}), and sent {} writes for each file made instead of {}.",
+        count(sync.sync_waits),
+        count(writes),
+        percent(sync.sync_waits as f64, writes as f64),
+        figure(writes as f64 / sync.files_made.max(1) as f64),
+        figure(none.writes.total() as f64 / none.files_made.max(1) as f64)
+    ));
+    text
+}
+
+/// How far from what was published, where the same was measured.
+fn against_the_paper(workload: &Workload, sync: &Row, none: &Row, setup: &Setup) -> Option<String> {
+    let same = *setup == Setup { seed: setup.seed, recovery: setup.recovery, ..Setup::papers() };
+    let Workload::PostMark(w) = workload else { return None };
+    if !same || *w != ordo_bench::workload::PostMark::SOFT_UPDATES {
+        return None;
+    }
+    let rate = |r: &Row| {
+        let phase = r.phases.iter().find(|p| p.phase.name == "transactions")?;
+        phase.phase.rate()
+    };
+    Some(format!(
+        "In transactions a second: {} without order, {} with synchronous writes; the paper \
+         measured {} and {} ({}).",
+        figure(rate(none)?),
+        figure(rate(sync)?),
+        published::POSTMARK_NO_ORDER.value,
+        published::POSTMARK_CONVENTIONAL.value,
+        published::POSTMARK_CONVENTIONAL.source
+    ))
+}
+
+fn recovery(row: &Row, cut: &Recovery) -> String {
+    let head = format!(
+        "Power cut {} into {}: the check took {}",
+        seconds(cut.cut_at_seconds),
+        row.system,
+        seconds(cut.seconds)
+    );
+    if cut.findings.is_empty() {
+        return format!("{head} and found nothing wrong.");
+    }
+    let mut kinds: Vec<_> = cut.kinds.iter().collect();
+    kinds.sort_by_key(|(kind, n)| (std::cmp::Reverse(**n), **kind));
+    let listed: Vec<String> =
+        kinds.iter().map(|(kind, n)| format!("{} {}", words(kind), count(**n))).collect();
+    let after = match cut.consistent_afterwards {
+        true => "all of it was repaired",
+        false => "not all of it could be repaired",
+    };
+    format!("{head}, and {after}. Found: {}.", listed.join(", "))
+}
+
+/// `EntryUnallocated` as `entry unallocated`.
+fn words(kind: &str) -> String {
+    let mut out = String::new();
+    for c in kind.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+/// Breaks a sentence into lines, those after the first moved in.
+pub fn wrapped(sentence: &str) -> String {
+    let mut out = String::from("- ");
+    let mut column = 2;
+    for (i, word) in sentence.split(' ').enumerate() {
+        let width = word.chars().count();
+        if i > 0 && column + 1 + width > WIDTH {
+            out.push_str("\n  ");
+            column = 2;
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+    out
+}

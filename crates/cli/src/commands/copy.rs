@@ -1,0 +1,289 @@
+//! `ordo cp`, `ordo import`, `ordo export`: one copy between file systems, from three sides.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ordo_block::file::{Access, FileDisk};
+use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_report::{json, number, progress::Progress};
+use ordo_runtime::Runtime;
+use ordo_vfs::host::HostDir;
+use ordo_vfs::tree::{self, Copied, CopyOptions, Limits, Totals};
+use ordo_vfs::{Attr, FileSystem, FileType, Ino, path};
+
+use crate::args::{Cp, Export, Import};
+use crate::image::{self, real_time};
+use crate::text::put;
+
+/// One end of a copy.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Host(PathBuf),
+    Image { image: PathBuf, path: Vec<u8> },
+}
+
+impl Place {
+    /// `IMAGE:/path` is in an image; anything else is on the host.
+    fn parse(text: &Path) -> Place {
+        let bytes = text.as_os_str().as_bytes();
+        match bytes.windows(2).position(|w| w == b":/").filter(|at| *at > 0) {
+            Some(at) => Place::Image {
+                image: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
+                path: bytes[at + 1..].to_vec(),
+            },
+            None => Place::Host(text.to_path_buf()),
+        }
+    }
+}
+
+/// What all copies of one command did.
+#[derive(Debug, Default, serde::Serialize)]
+struct Done {
+    entries: u64,
+    directories: u64,
+    hard_links: u64,
+    bytes: u64,
+    bytes_written: u64,
+    skipped: Vec<Skipped>,
+    skipped_count: u64,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct Skipped {
+    path: String,
+    why: String,
+}
+
+impl Done {
+    fn add(&mut self, copied: Copied) {
+        self.entries += copied.entries;
+        self.directories += copied.directories;
+        self.hard_links += copied.hard_links;
+        self.bytes += copied.bytes;
+        self.bytes_written += copied.bytes_written;
+        self.skipped_count += copied.skipped_count;
+        self.skipped.extend(copied.skipped.into_iter().map(|(path, why)| Skipped {
+            path: path::display(&path).to_string(),
+            why: why.errno.text().1.to_string(),
+        }));
+    }
+
+    /// Says what was done; the exit status is 1 where something was left out.
+    fn report(&self, as_json: bool) -> Result<ExitCode> {
+        if as_json {
+            put(None, &json(self)?)?;
+        } else {
+            let mut text = format!(
+                "{} {} copied, {}",
+                number::count(self.entries),
+                if self.entries == 1 { "entry" } else { "entries" },
+                number::bytes(self.bytes)
+            );
+            if self.bytes_written < self.bytes {
+                let holes = number::bytes(self.bytes - self.bytes_written);
+                text.push_str(&format!(" ({holes} of it holes)"));
+            }
+            put(None, &(text + "\n"))?;
+            for s in &self.skipped {
+                eprintln!("ordo: left out: {}: {}", s.path, s.why);
+            }
+            let more = self.skipped_count - self.skipped.len() as u64;
+            if more > 0 {
+                eprintln!("ordo: and {more} more left out");
+            }
+        }
+        Ok(ExitCode::from(u8::from(self.skipped_count > 0)))
+    }
+}
+
+pub fn cp(args: &Cp) -> Result<ExitCode> {
+    let places: Vec<Place> = args.paths.iter().map(|p| Place::parse(p)).collect();
+    let (to, from) = places.split_last().expect("clap asks for two");
+    if places.iter().all(|p| matches!(p, Place::Host(_))) {
+        bail!("neither is in an image; a path in an image is written IMAGE:/path");
+    }
+    let done = real_time(async |rt| match to {
+        Place::Image { image, path } => {
+            let fs = image::open(&rt, image, Access::ReadWrite).await?;
+            let done = copy_from_all(&rt, args, from, to, (&fs, path)).await;
+            image::close(image, fs).await?;
+            done
+        }
+        Place::Host(path) => {
+            let (dir, name) = host_target(path)?;
+            let fs = HostDir::open(&dir)?;
+            copy_from_all(&rt, args, from, to, (&fs, name.as_deref().unwrap_or(b"/"))).await
+        }
+    })?;
+    done.report(args.json)
+}
+
+/// A directory of the host, and the name in it; no name where the path is the directory itself.
+fn host_target(path: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
+    if path.is_dir() {
+        return Ok((path.to_path_buf(), None));
+    }
+    let name = path.file_name().ok_or_else(|| anyhow!("{}: no such directory", path.display()))?;
+    let parent = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    Ok((parent, Some(name.as_bytes().to_vec())))
+}
+
+async fn copy_from_all<G: FileSystem>(
+    runtime: &Runtime,
+    args: &Cp,
+    from: &[Place],
+    to: &Place,
+    (fs, to_path): (&G, &[u8]),
+) -> Result<Done> {
+    let mut done = Done::default();
+    let target = path::lookup(fs, to_path).await;
+    let into = target.ok().filter(|a| a.file_type == FileType::Directory);
+    if into.is_none() && from.len() > 1 {
+        bail!("several files can only be copied to a directory that is there");
+    }
+    for place in from {
+        let copied = match place {
+            Place::Host(source) => {
+                let full = source.canonicalize();
+                let full = full.with_context(|| source.display().to_string())?;
+                let parent = full.parent().unwrap_or(Path::new("/"));
+                let host = HostDir::open(parent)?;
+                let attr = match full.file_name() {
+                    Some(name) => host.lookup(host.root(), name.as_bytes()).await?,
+                    None => host.getattr(host.root()).await?,
+                };
+                copy_one(args, (&host, attr), (fs, into, to_path), &full).await?
+            }
+            Place::Image { image, path } => {
+                if matches!(to, Place::Image { image: other, .. } if other == image) {
+                    bail!("both are in {}: copy out of it and in again", image.display());
+                }
+                let source = image::open(runtime, image, Access::ReadOnly).await?;
+                let attr = path::lookup(&source, path).await?;
+                let full = PathBuf::from(OsStr::from_bytes(path));
+                copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
+            }
+        };
+        done.add(copied);
+    }
+    Ok(done)
+}
+
+/// Copies one source into the directory `into`, or where there is none, to the path itself.
+async fn copy_one<F: FileSystem, G: FileSystem>(
+    args: &Cp,
+    (from, what): (&F, Attr),
+    (to, into, to_path): (&G, Option<Attr>, &[u8]),
+    source: &Path,
+) -> Result<Copied> {
+    let is_directory = what.file_type == FileType::Directory;
+    if is_directory && !args.recursive {
+        bail!("{}: is a directory; -r copies it with all that is in it", source.display());
+    }
+    let bar = Progress::new(args.quiet);
+    let total = count(from, &what).await?;
+    bar.begin("cp", &source.display().to_string(), total.entries);
+    let each = &mut |c: &Copied| bar.reach(c.entries, total.entries.max(c.entries));
+    let options = CopyOptions::default();
+    let context = || source.display().to_string();
+    match (into, source.file_name()) {
+        (Some(dir), Some(name)) => {
+            let target = (to, dir.ino, name.as_bytes());
+            tree::copy_as((from, &what), target, &options, each).await.with_context(context)
+        }
+        (Some(dir), None) => {
+            tree::copy(from, what.ino, to, dir.ino, &options, each).await.with_context(context)
+        }
+        (None, _) => {
+            let (dir, name) = path::parent(to, to_path).await?;
+            let target = (to, dir, name);
+            tree::copy_as((from, &what), target, &options, each).await.with_context(context)
+        }
+    }
+}
+
+async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
+    Ok(match what.file_type {
+        FileType::Directory => tree::measure(fs, what.ino, Limits::default()).await?,
+        _ => Totals { entries: 1, directories: 0, bytes: what.size },
+    })
+}
+
+pub fn import(args: &Import) -> Result<ExitCode> {
+    let done = real_time(async |rt| {
+        let host = HostDir::open(&args.dir)?;
+        let bar = Progress::new(args.quiet);
+        bar.begin("import", "counting", 1);
+        let totals = tree::measure(&host, host.root(), Limits::default()).await?;
+        if !args.image.exists() {
+            make_image(&rt, args, &totals).await?;
+        }
+        let fs = image::open(&rt, &args.image, Access::ReadWrite).await?;
+        let into = path::make_directories(&fs, args.into.as_bytes(), 0o755).await?;
+        bar.begin("import", &args.dir.display().to_string(), totals.entries);
+        let copied = copy_tree((&host, host.root()), (&fs, into.ino), &bar, &totals).await;
+        bar.finish();
+        image::close(&args.image, fs).await?;
+        copied.with_context(|| {
+            format!("importing {} into {}", args.dir.display(), args.image.display())
+        })
+    })?;
+    done.report(args.json)
+}
+
+async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
+    let options = MkfsOptions::default();
+    let frag = u64::from(options.frag_size);
+    let needs = totals.bytes + (totals.entries + totals.directories) * frag;
+    // The reserve of a twelfth, inodes and group headers; and some room to work with.
+    let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
+    let inodes = totals.entries + totals.entries / 4 + 1000;
+    let enough = bytes / (2 * frag) >= inodes;
+    let options = MkfsOptions { inodes: (!enough).then_some(inodes), ..options };
+    let disk = FileDisk::create(runtime, &args.image, bytes)?;
+    mkfs(&disk, &options, runtime.wall_time().0)
+        .await
+        .with_context(|| args.image.display().to_string())?;
+    Ok(())
+}
+
+pub fn export(args: &Export) -> Result<ExitCode> {
+    let done = real_time(async |rt| {
+        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let from = path::lookup(&fs, args.from.as_bytes()).await?;
+        if from.file_type != FileType::Directory {
+            bail!("{}: not a directory; ordo cp copies files", args.from);
+        }
+        let bar = Progress::new(args.quiet);
+        bar.begin("export", "counting", 1);
+        let totals = tree::measure(&fs, from.ino, Limits::default()).await?;
+        std::fs::create_dir_all(&args.dir).with_context(|| args.dir.display().to_string())?;
+        let host = HostDir::open(&args.dir)?;
+        bar.begin("export", &args.image.display().to_string(), totals.entries);
+        let copied = copy_tree((&fs, from.ino), (&host, host.root()), &bar, &totals).await;
+        bar.finish();
+        copied.with_context(|| {
+            format!("exporting {} to {}", args.image.display(), args.dir.display())
+        })
+    })?;
+    done.report(args.json)
+}
+
+async fn copy_tree<F: FileSystem, G: FileSystem>(
+    from: (&F, Ino),
+    to: (&G, Ino),
+    bar: &Progress,
+    totals: &Totals,
+) -> Result<Done> {
+    let each = &mut |c: &Copied| bar.reach(c.entries, totals.entries);
+    let copied = tree::copy(from.0, from.1, to.0, to.1, &CopyOptions::default(), each).await?;
+    let mut done = Done::default();
+    done.add(copied);
+    Ok(done)
+}

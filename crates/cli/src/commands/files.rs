@@ -1,0 +1,171 @@
+//! `ordo ls` and `ordo cat`.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
+use ordo_block::file::Access;
+use ordo_report::json;
+use ordo_vfs::tree::{Limits, Visit, Walk};
+use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsError, name, path};
+
+use crate::args::{Cat, Ls};
+use crate::image::{self, ImageFs, real_time};
+use crate::text::{date, mode, put, type_name};
+
+/// Bytes read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// One line of a listing.
+#[derive(serde::Serialize)]
+struct Line {
+    path: String,
+    ino: u64,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    mode: String,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    blocks: u64,
+    flags: u32,
+    mtime: i64,
+    mtime_nanos: u32,
+    rdev: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    /// The name as it is, for a terminal that knows what to do with it.
+    #[serde(skip)]
+    raw: Vec<u8>,
+    #[serde(skip)]
+    attr: Attr,
+}
+
+impl Line {
+    async fn new(fs: &ImageFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
+        let target = match attr.file_type {
+            FileType::Symlink => {
+                let target = fs.readlink(attr.ino).await;
+                let target = target.with_context(|| path::display(&raw).to_string())?;
+                Some(String::from_utf8_lossy(&target).into_owned())
+            }
+            _ => None,
+        };
+        Ok(Line {
+            path: path::display(&raw).to_string(),
+            ino: attr.ino.0,
+            kind: type_name(attr.file_type),
+            mode: format!("{:04o}", attr.permissions),
+            links: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            blocks: attr.blocks,
+            flags: attr.flags,
+            mtime: attr.mtime.seconds,
+            mtime_nanos: attr.mtime.nanos,
+            rdev: attr.rdev,
+            target,
+            raw,
+            attr,
+        })
+    }
+
+    fn write(&self, out: &mut impl Write, long: bool) -> std::io::Result<()> {
+        if long {
+            let size = match self.attr.file_type {
+                FileType::CharDevice | FileType::BlockDevice => format!("{:#x}", self.rdev),
+                _ => self.size.to_string(),
+            };
+            write!(
+                out,
+                "{} {:>3} {:>5} {:>5} {:>12} {} ",
+                mode(&self.attr),
+                self.links,
+                self.uid,
+                self.gid,
+                size,
+                date(self.attr.mtime)
+            )?;
+        }
+        out.write_all(&self.raw)?;
+        match (&self.target, long) {
+            (Some(target), true) => writeln!(out, " -> {target}"),
+            _ => writeln!(out),
+        }
+    }
+}
+
+pub fn ls(args: &Ls) -> Result<()> {
+    real_time(async |rt| {
+        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let attr = path::lookup(&fs, args.path.as_bytes()).await?;
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut lines = Vec::new();
+        let mut show = |line: Line| -> Result<()> {
+            match args.json {
+                true => lines.push(line),
+                false => line.write(&mut out, args.long)?,
+            }
+            Ok(())
+        };
+        if attr.file_type != FileType::Directory {
+            show(Line::new(&fs, args.path.clone().into_bytes(), attr).await?)?;
+        } else if args.recursive {
+            let mut walk = Walk::new(&fs, attr.ino, Limits::default()).await?;
+            while let Some(visit) = walk.next().await? {
+                if let Visit::Enter(entry) = visit {
+                    show(Line::new(&fs, entry.path, entry.attr).await?)?;
+                }
+            }
+        } else {
+            for name in names(&fs, &attr).await? {
+                let child = fs.lookup(attr.ino, &name).await;
+                let child = child.with_context(|| path::display(&name).to_string())?;
+                show(Line::new(&fs, name, child).await?)?;
+            }
+        }
+        out.flush()?;
+        drop(out);
+        if args.json { put(None, &json(&lines)?) } else { Ok(()) }
+    })
+}
+
+/// The sorted names in a directory, `.` and `..` left out.
+async fn names(fs: &ImageFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
+    let mut names = Vec::new();
+    fs.readdir(dir.ino, Cookie::START, &mut |e| {
+        if !name::is_dot(e.name) {
+            names.push(e.name.to_vec());
+        }
+        true
+    })
+    .await?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+pub fn cat(args: &Cat) -> Result<()> {
+    real_time(async |rt| {
+        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let mut out = std::io::stdout().lock();
+        let mut buf = vec![0; CHUNK];
+        for path in &args.paths {
+            let attr = path::lookup(&fs, path.as_bytes()).await?;
+            if attr.file_type != FileType::Regular {
+                bail!("{path}: not a file but a {}", type_name(attr.file_type));
+            }
+            let mut offset = 0;
+            loop {
+                let n = fs.read(attr.ino, offset, &mut buf).await;
+                let n = n.with_context(|| format!("{path}, from byte {offset}"))?;
+                if n == 0 {
+                    break;
+                }
+                out.write_all(&buf[..n])?;
+                offset += n as u64;
+            }
+        }
+        Ok(out.flush()?)
+    })
+}

@@ -1,0 +1,77 @@
+//! `ordo fsck`.
+
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use ordo_block::file::{Access, FileDisk};
+use ordo_check::{Checker, Options, Phase, Repair, Report};
+use ordo_report::{json, progress::Progress};
+
+use crate::args::Fsck;
+use crate::image::real_time;
+use crate::text::put;
+
+pub fn run(args: &Fsck) -> Result<ExitCode> {
+    let repair = match (args.yes, args.preen) {
+        (true, _) => Repair::Yes,
+        (_, true) => Repair::Preen,
+        _ => Repair::No,
+    };
+    let options = Options {
+        repair,
+        superblock: args.superblock.map(|sector| sector * 512),
+        skip_clean: args.preen && !args.force,
+        ..Options::default()
+    };
+    let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
+    let report = real_time(async |rt| {
+        let disk = FileDisk::open(&rt, &args.image, access)?;
+        let bar = Progress::new(args.quiet);
+        let checker =
+            Checker::new(disk, options).on_progress(Rc::new(move |phase, done, total| {
+                if done == 0 {
+                    bar.begin("fsck", words(phase), total);
+                }
+                bar.reach(done, total);
+            }));
+        checker.run().await.with_context(|| args.image.display().to_string())
+    })?;
+    put(None, &if args.json { json(&report)? } else { as_text(args, &report) })?;
+    Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
+}
+
+fn words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Blocks => "blocks and sizes",
+        Phase::Names => "path names",
+        Phase::Connectivity => "connectivity",
+        Phase::References => "reference counts",
+        Phase::Groups => "cylinder groups",
+        Phase::Writing => "writing repairs",
+    }
+}
+
+fn as_text(args: &Fsck, report: &Report) -> String {
+    let all = report.to_string();
+    let image = args.image.display();
+    let last = all.lines().last().unwrap_or_default();
+    let mut out = if args.quiet { String::new() } else { lines_before_last(&all) };
+    out.push_str(&format!("{image}: {last}\n"));
+    if report.exit_code() == 4 {
+        let next = match (args.yes, args.preen) {
+            (true, _) => "what is left cannot be repaired: copy what can be read (ordo export)",
+            (_, true) => "nothing was written; ordo fsck -y repairs everything",
+            _ => "nothing was written; ordo fsck -y repairs it, -p only what loses nothing",
+        };
+        out.push_str(&format!("{image}: {next}\n"));
+    }
+    out
+}
+
+fn lines_before_last(text: &str) -> String {
+    match text.rfind('\n') {
+        Some(at) => text[..=at].to_string(),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,145 @@
+//! `ordo info`.
+
+use anyhow::{Context, Result};
+use ordo_block::BlockDevice;
+use ordo_block::file::{Access, FileDisk};
+use ordo_ffs::mount::{Found, find_superblock};
+use ordo_format::Endian;
+use ordo_format::ufs2::{Csum, Group, dump};
+use ordo_report::json;
+use ordo_runtime::Runtime;
+
+use crate::args::Info;
+use crate::image::real_time;
+use crate::text::put;
+
+pub fn run(args: &Info) -> Result<()> {
+    let text = real_time(async |rt| show(&rt, args).await)?;
+    put(None, &text)
+}
+
+async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
+    let name = || args.image.display().to_string();
+    let disk = FileDisk::open(runtime, &args.image, Access::ReadOnly)?;
+    let found = find_superblock(&disk).await.with_context(name)?;
+    if args.json {
+        return as_json(&disk, &found, args).await.with_context(name);
+    }
+    let mut out = dump::superblock(&found.sb, found.endian);
+    out.push('\n');
+    out.push_str(&dump::summary(&summary(&disk, &found).await.with_context(name)?));
+    if args.groups {
+        for cg in 0..found.sb.ncg {
+            out.push('\n');
+            out.push_str(&group(&disk, &found, cg).await.with_context(name)?.1);
+        }
+    }
+    Ok(out)
+}
+
+/// The summary area: what each group's counts are said to be.
+async fn summary(disk: &FileDisk, found: &Found) -> Result<Vec<Csum>> {
+    let sb = &found.sb;
+    let mut out = Vec::new();
+    let total = sb.ncg as usize * Csum::SIZE;
+    let start = sb.byte_of(sb.csaddr as u64);
+    let step = sb.bsize as usize;
+    for offset in (0..total).step_by(step) {
+        let len = (total - offset).min(step);
+        let bytes = disk.read(start + offset as u64, len.next_multiple_of(512)).await?;
+        let entries = bytes[..len].chunks_exact(Csum::SIZE);
+        out.extend(entries.map(|e| Csum::decode(e, found.endian)));
+    }
+    Ok(out)
+}
+
+/// One group's header, and its dump.
+async fn group(disk: &FileDisk, found: &Found, cg: u32) -> Result<(Group, String)> {
+    let sb = &found.sb;
+    let bytes = disk.read(sb.byte_of(sb.cg_header(cg)), sb.bsize as usize).await?;
+    let group = Group::read(&bytes, found.endian, sb, cg)
+        .with_context(|| format!("cylinder group {cg}; check it (ordo fsck)"))?;
+    let text = dump::group(sb, &group, &bytes, found.endian);
+    Ok((group, text))
+}
+
+#[derive(serde::Serialize)]
+struct Counts {
+    directories: i64,
+    free_blocks: i64,
+    free_fragments: i64,
+    free_inodes: i64,
+}
+
+#[derive(serde::Serialize)]
+struct OneGroup {
+    group: u32,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+#[derive(serde::Serialize)]
+struct Shown {
+    image: String,
+    format: &'static str,
+    byte_order: &'static str,
+    superblock_at: u64,
+    label: String,
+    bytes: u64,
+    block_size: i32,
+    frag_size: i32,
+    groups: u32,
+    frags_per_group: i32,
+    inodes_per_group: u32,
+    min_free_percent: i32,
+    clean: bool,
+    flags: i32,
+    check_hashes: u32,
+    last_written: i64,
+    #[serde(flatten)]
+    totals: Counts,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    per_group: Vec<OneGroup>,
+}
+
+async fn as_json(disk: &FileDisk, found: &Found, args: &Info) -> Result<String> {
+    let sb = &found.sb;
+    let mut per_group = Vec::new();
+    if args.groups {
+        for (cg, c) in summary(disk, found).await?.into_iter().enumerate() {
+            let counts = Counts {
+                directories: c.ndir.into(),
+                free_blocks: c.nbfree.into(),
+                free_fragments: c.nffree.into(),
+                free_inodes: c.nifree.into(),
+            };
+            per_group.push(OneGroup { group: cg as u32, counts });
+        }
+    }
+    let label = sb.volname.split(|b| *b == 0).next().unwrap_or_default();
+    Ok(json(&Shown {
+        image: args.image.display().to_string(),
+        format: "ufs2",
+        byte_order: if found.endian == Endian::Little { "little" } else { "big" },
+        superblock_at: found.at,
+        label: String::from_utf8_lossy(label).into_owned(),
+        bytes: sb.byte_of(sb.size as u64),
+        block_size: sb.bsize,
+        frag_size: sb.fsize,
+        groups: sb.ncg,
+        frags_per_group: sb.fpg,
+        inodes_per_group: sb.ipg,
+        min_free_percent: sb.minfree,
+        clean: sb.clean == 1,
+        flags: sb.flags,
+        check_hashes: sb.metackhash,
+        last_written: sb.time,
+        totals: Counts {
+            directories: sb.cstotal.ndir,
+            free_blocks: sb.cstotal.nbfree,
+            free_fragments: sb.cstotal.nffree,
+            free_inodes: sb.cstotal.nifree,
+        },
+        per_group,
+    })?)
+}

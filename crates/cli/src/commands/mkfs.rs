@@ -1,0 +1,114 @@
+//! `ordo mkfs`.
+
+use anyhow::{Context, Result, bail};
+use ordo_block::BlockDevice;
+use ordo_block::file::{Access, FileDisk};
+use ordo_ffs::mkfs::{MkfsOptions, MkfsReport, mkfs};
+use ordo_ffs::mount::find_superblock;
+use ordo_format::Endian;
+use ordo_report::{json, number};
+use ordo_runtime::Runtime;
+
+use crate::args::Mkfs;
+use crate::image::real_time;
+use crate::text::put;
+
+pub fn run(args: &Mkfs) -> Result<()> {
+    let report = real_time(async |rt| make(&rt, args).await)?;
+    put(None, &if args.json { as_json(args, &report)? } else { as_text(args, &report) })
+}
+
+/// A size that an option takes.
+fn u32_of(what: &str, bytes: u64) -> Result<u32> {
+    u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
+}
+
+async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
+    let path = &args.image;
+    let disk = match (path.exists(), args.size) {
+        (true, _) => FileDisk::open(runtime, path, Access::ReadWrite)?,
+        (false, Some(size)) => FileDisk::create(runtime, path, size)?,
+        (false, None) => {
+            bail!("{}: not there; give --size to make it", path.display())
+        }
+    };
+    if !args.force && find_superblock(&disk).await.is_ok() {
+        bail!("{}: holds a UFS2 file system; --force makes a new one in its place", path.display());
+    }
+    let block_size = u32_of("block size", args.block_size)?;
+    let options = MkfsOptions {
+        block_size,
+        frag_size: match args.frag_size {
+            Some(bytes) => u32_of("fragment size", bytes)?,
+            None => (block_size / 8).max(512),
+        },
+        endian: if args.big_endian { Endian::Big } else { Endian::Little },
+        label: args.label.clone(),
+        soft_updates: args.soft_updates,
+        check_hashes: !args.no_check_hashes,
+        min_free: args.min_free,
+        density: args.density.map(|d| u32_of("density", d)).transpose()?,
+        size: args.size.filter(|s| *s <= disk.geometry().bytes),
+        seed: args.seed,
+        ..MkfsOptions::default()
+    };
+    if let Some(size) = args.size.filter(|s| *s > disk.geometry().bytes) {
+        let have = disk.geometry().bytes;
+        bail!("{}: has {have} bytes, {size} were asked for", path.display());
+    }
+    let made = mkfs(&disk, &options, runtime.wall_time().0).await;
+    made.with_context(|| path.display().to_string())
+}
+
+fn as_text(args: &Mkfs, report: &MkfsReport) -> String {
+    let sb = &report.superblock;
+    let mut out = format!(
+        "{}: {}, {} blocks of {}, fragments of {}, {} cylinder groups, {} inodes\n",
+        args.image.display(),
+        number::bytes(sb.byte_of(sb.size as u64)),
+        number::count(sb.size as u64 / sb.frag as u64),
+        number::bytes(sb.bsize as u64),
+        number::bytes(sb.fsize as u64),
+        sb.ncg,
+        number::count(u64::from(sb.ncg) * u64::from(sb.ipg)),
+    );
+    if let Some(density) = report.density_changed {
+        out.push_str(&format!("one inode for every {density} bytes, to fit the group headers\n"));
+    }
+    let sectors: Vec<String> =
+        report.copies.iter().take(8).map(|at| (at / 512).to_string()).collect();
+    let more = if report.copies.len() > 8 { ", ..." } else { "" };
+    out.push_str(&format!(
+        "copies of the superblock (for fsck -b) at sectors {}{more}\n",
+        sectors.join(", ")
+    ));
+    out
+}
+
+#[derive(serde::Serialize)]
+struct Made {
+    image: String,
+    bytes: u64,
+    block_size: i32,
+    frag_size: i32,
+    groups: u32,
+    inodes: u64,
+    superblock_copies: Vec<u64>,
+    writes: u64,
+    bytes_written: u64,
+}
+
+fn as_json(args: &Mkfs, report: &MkfsReport) -> Result<String> {
+    let sb = &report.superblock;
+    Ok(json(&Made {
+        image: args.image.display().to_string(),
+        bytes: sb.byte_of(sb.size as u64),
+        block_size: sb.bsize,
+        frag_size: sb.fsize,
+        groups: sb.ncg,
+        inodes: u64::from(sb.ncg) * u64::from(sb.ipg),
+        superblock_copies: report.copies.clone(),
+        writes: report.writes,
+        bytes_written: report.bytes_written,
+    })?)
+}

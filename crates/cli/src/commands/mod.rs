@@ -1,0 +1,10 @@
+//! The commands, one module each or a few that belong together.
+
+pub mod bench;
+pub mod compare;
+pub mod copy;
+pub mod files;
+pub mod fsck;
+pub mod generate;
+pub mod info;
+pub mod mkfs;

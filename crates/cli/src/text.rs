@@ -1,0 +1,97 @@
+//! Words and lines that several commands print.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ordo_vfs::{Attr, FileType, Timestamp};
+
+/// Prints to a file, or to the standard output.
+///
+/// # Errors
+/// It cannot be written.
+pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
+    match output {
+        Some(path) => {
+            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        }
+        None => {
+            let mut out = std::io::stdout().lock();
+            Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+        }
+    }
+}
+
+/// The mode as `ls -l` shows it: `drwxr-xr-x`.
+pub fn mode(attr: &Attr) -> String {
+    let kind = match attr.file_type {
+        FileType::Regular => '-',
+        FileType::Directory => 'd',
+        FileType::Symlink => 'l',
+        FileType::CharDevice => 'c',
+        FileType::BlockDevice => 'b',
+        FileType::Fifo => 'p',
+        FileType::Socket => 's',
+        FileType::Whiteout => 'w',
+    };
+    let mut out = String::from(kind);
+    let p = attr.permissions;
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = p >> shift;
+        out.push(if bits & 4 != 0 { 'r' } else { '-' });
+        out.push(if bits & 2 != 0 { 'w' } else { '-' });
+        out.push(match (p & special != 0, bits & 1 != 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    out
+}
+
+/// The name of a type.
+pub fn type_name(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::Regular => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symlink",
+        FileType::CharDevice => "char-device",
+        FileType::BlockDevice => "block-device",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::Whiteout => "whiteout",
+    }
+}
+
+/// A time in UTC: `2000-01-31 23:59`.
+pub fn date(time: Timestamp) -> String {
+    let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
+    // Years begin in March here, so that the leap day is the last: the calendar repeats after 400.
+    let shifted = i128::from(days) + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i128::from(month <= 2);
+    let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+    format!("{year:04}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds| date(Timestamp { seconds, nanos: 0 });
+        assert_eq!(at(0), "1970-01-01 00:00");
+        assert_eq!(at(951_868_799), "2000-02-29 23:59");
+        assert_eq!(at(951_868_800), "2000-03-01 00:00");
+        assert_eq!(at(-1), "1969-12-31 23:59");
+        assert_eq!(at(4_102_444_800), "2100-01-01 00:00");
+        assert!(!at(i64::MIN).is_empty() && !at(i64::MAX).is_empty());
+    }
+}

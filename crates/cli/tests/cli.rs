@@ -1,0 +1,184 @@
+//! The command as a user meets it: output, errors, exit status.
+//!
+//! Fault model: a command that does the wrong thing and says that all is well; an error that does not
+//! say what, where and what next; output that changes from run to run.
+
+use std::fs;
+use std::path::Path;
+
+use assert_cmd::Command;
+
+fn ordo(args: &[&str]) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("ordo").unwrap().args(args).assert()
+}
+
+fn stdout(assert: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
+}
+
+fn stderr(assert: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What a command that must fail says, and its exit status.
+fn refused(args: &[&str]) -> (i32, String) {
+    let assert = ordo(args);
+    let code = assert.get_output().status.code().unwrap();
+    assert_ne!(code, 0, "{args:?}: {}", stdout(&assert));
+    (code, stderr(&assert))
+}
+
+#[test]
+fn a_directory_goes_into_an_image_and_comes_out_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    let (dir, image) = (temp.path().join("in"), temp.path().join("a.img"));
+    fs::create_dir_all(dir.join("sub/deep")).unwrap();
+    fs::write(dir.join("sub/file"), vec![9; 100_000]).unwrap();
+    fs::hard_link(dir.join("sub/file"), dir.join("twin")).unwrap();
+    std::os::unix::fs::symlink("sub", dir.join("link")).unwrap();
+    let out = stdout(&ordo(&["import", text(&dir), text(&image)]).success());
+    assert!(out.starts_with("5 entries copied, 97.7 KB"), "{out}");
+    ordo(&["fsck", text(&image)]).code(0);
+    let back = temp.path().join("out");
+    ordo(&["export", text(&image), text(&back)]).success();
+    assert_eq!(fs::read(back.join("twin")).unwrap(), vec![9; 100_000]);
+    assert_eq!(fs::read_link(back.join("link")).unwrap(), Path::new("sub"));
+    assert!(back.join("sub/deep").is_dir());
+    // And what the file system says of itself is what was put in.
+    let out = stdout(&ordo(&["ls", "-R", "--json", text(&image)]).success());
+    let lines: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    assert_eq!(lines.len(), 5, "{out}");
+    let twin = lines.iter().find(|l| l["path"] == "twin").unwrap();
+    assert_eq!((twin["links"].as_u64(), twin["size"].as_u64()), (Some(2), Some(100_000)));
+}
+
+#[test]
+fn files_are_copied_listed_and_printed_one_by_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let image = temp.path().join("a.img");
+    let note = temp.path().join("note");
+    fs::write(&note, "hello\n").unwrap();
+    let out = stdout(&ordo(&["mkfs", text(&image), "--size", "16m", "-L", "box"]).success());
+    assert!(out.contains("16 MB, 512 blocks of 32 KB, fragments of 4 KB"), "{out}");
+    let inside = |path: &str| format!("{}:{path}", text(&image));
+    ordo(&["cp", text(&note), &inside("/")]).success();
+    ordo(&["cp", text(&note), &inside("/other")]).success();
+    assert_eq!(
+        stdout(&ordo(&["cat", text(&image), "/note", "/other"]).success()),
+        "hello\nhello\n"
+    );
+    let out = stdout(&ordo(&["ls", "-l", text(&image)]).success());
+    assert!(out.lines().any(|l| l.starts_with("-rw") && l.ends_with(" note")), "{out}");
+    let copy = temp.path().join("copy");
+    ordo(&["cp", &inside("/other"), text(&copy)]).success();
+    assert_eq!(fs::read(&copy).unwrap(), b"hello\n");
+    let out = stdout(&ordo(&["info", "--json", text(&image)]).success());
+    let info: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((info["label"].as_str(), info["clean"].as_bool()), (Some("box"), Some(true)));
+    assert!(stdout(&ordo(&["info", "--groups", text(&image)]).success()).contains("cg 0:"));
+}
+
+#[test]
+fn errors_say_what_where_and_what_next() {
+    let temp = tempfile::tempdir().unwrap();
+    let image = temp.path().join("a.img");
+    let (_, said) = refused(&["mkfs", text(&image)]);
+    assert!(said.contains("a.img: not there; give --size"), "{said}");
+    ordo(&["mkfs", text(&image), "--size", "16m"]).success();
+    let (_, said) = refused(&["mkfs", text(&image)]);
+    assert!(said.contains("holds a UFS2 file system; --force"), "{said}");
+    ordo(&["mkfs", text(&image), "--force"]).success();
+    let (_, said) = refused(&["cat", text(&image), "/no/such"]);
+    assert_eq!(said, "ordo: no such file or directory: /no/such\n");
+    let (_, said) = refused(&["cp", "-r", "a", "b"]);
+    assert!(said.contains("IMAGE:/path"), "{said}");
+    let (code, said) = refused(&["compare", "--workload", "postmrk"]);
+    assert!(code == 2 && said.contains("no workload is called 'postmrk'"), "{said}");
+    let (_, said) = refused(&["compare", "--disk", "floppy"]);
+    assert!(said.contains("no disk model is called 'floppy'; there are"), "{said}");
+    let empty = temp.path().join("empty");
+    fs::write(&empty, vec![0; 1 << 20]).unwrap();
+    let (_, said) = refused(&["ls", text(&empty)]);
+    assert!(said.contains("no UFS2 superblock") && said.contains("ordo fsck"), "{said}");
+}
+
+#[test]
+fn fsck_gives_the_exit_status_of_fsck() {
+    let temp = tempfile::tempdir().unwrap();
+    let image = temp.path().join("a.img");
+    ordo(&["mkfs", text(&image), "--size", "16m"]).success();
+    ordo(&["fsck", text(&image)]).code(0);
+    // A wrong byte in the first group's free-fragment map.
+    let mut bytes = fs::read(&image).unwrap();
+    let group = 32 * 4096;
+    bytes[group + 3000] ^= 0xff;
+    fs::write(&image, &bytes).unwrap();
+    ordo(&["fsck", text(&image)]).code(4);
+    let out = stdout(&ordo(&["fsck", "-y", text(&image)]).code(1));
+    assert!(out.contains("repaired"), "{out}");
+    ordo(&["fsck", "--json", text(&image)]).code(0);
+    assert_eq!(refused(&["fsck", "/no/such"]).0, 8);
+    assert_eq!(refused(&["fsck", "--nonsense"]).0, 16);
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    assert_eq!(refused(&["fsck", text(&image)]).0, 8);
+}
+
+#[test]
+fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("rows.json");
+    let args = [
+        "compare",
+        "--workload",
+        "postmark:files=20,transactions=60",
+        "-w",
+        "create-delete:files=20",
+    ];
+    let first = stdout(&ordo(&args).success());
+    assert_eq!(first, stdout(&ordo(&args).success()));
+    assert!(first.contains("[1] ffs-sync  [1] ffs-none  [2] ffs-sync"), "{first}");
+    assert!(first.contains("writes waited for") && first.contains("Power cut"), "{first}");
+    ordo(&[&args[..], &["--json", "-o", text(&file)]].concat()).success().stdout("");
+    let rows: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let rows = rows["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for field in ["system", "workload", "app_seconds", "total_seconds", "disk_seconds", "requests"]
+    {
+        assert!(rows[0].get(field).is_some(), "{field}");
+    }
+    assert!(rows[0]["writes"]["inode_block"].as_u64().unwrap() > 20);
+    let one =
+        stdout(&ordo(&["compare", "-w", "create-delete:files=9", "--fs", "ffs-none"]).success());
+    assert!(!one.contains("ffs-sync"), "{one}");
+}
+
+#[test]
+fn a_workload_runs_on_one_system_and_in_a_directory_of_the_host() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = stdout(&ordo(&["bench", "micro:total=64k,sizes=8k"]).success());
+    assert!(out.contains("create 8 KB") && out.contains("sync waits"), "{out}");
+    let dir = text(temp.path());
+    let out = stdout(&ordo(&["bench", "postmark:files=5,transactions=9", "--dir", dir]).success());
+    assert!(out.contains("in real time") && out.contains("transactions"), "{out}");
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn every_command_has_help_completions_and_a_manual_page() {
+    let temp = tempfile::tempdir().unwrap();
+    ordo(&["man", text(temp.path())]).success();
+    let bash = stdout(&ordo(&["completions", "bash"]).success());
+    for command in
+        ["compare", "bench", "mkfs", "info", "fsck", "ls", "cat", "cp", "import", "export"]
+    {
+        let help = stdout(&ordo(&[command, "--help"]).success());
+        assert!(help.contains("Examples:") && help.contains("ordo "), "{command}: {help}");
+        assert!(bash.contains(command));
+        let page = fs::read_to_string(temp.path().join(format!("ordo-{command}.1"))).unwrap();
+        assert!(page.contains(".SH"), "{command}");
+    }
+}
