@@ -67,6 +67,7 @@ fn each_attribute_fault_is_named_and_placed() {
         (|a, e| e.put_u32(a, 24, 17), A::Unaligned { length: 17 }),
         (|a, e| e.put_u32(a, 24, 24), A::BeyondArea { length: 24, left: 16 }),
         (|a, _| a[30] = 0, A::NameEmpty),
+        (|a, _| a[32] = 0, A::NameHasNul { index: 1 }),
         (|a, _| a[29] = 8, A::BadPadding { padding: 8 }),
     ];
     for endian in [Little, Big] {

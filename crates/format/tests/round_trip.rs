@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn attributes_are_read_as_written(
         attrs in prop::collection::vec(
-            (1u8..3, prop::collection::vec(any::<u8>(), 1..255), prop::collection::vec(any::<u8>(), 0..99)),
+            (1u8..3, prop::collection::vec(1u8.., 1..255), prop::collection::vec(any::<u8>(), 0..99)),
             0..20,
         ),
         cut in any::<usize>(),

@@ -48,6 +48,12 @@ pub enum AttrFault {
     /// The name is empty.
     #[error("the name is empty")]
     NameEmpty,
+    /// A NUL inside of the name.
+    #[error("byte {index} of the name is NUL")]
+    NameHasNul {
+        /// Where in the name.
+        index: usize,
+    },
     /// The padding after the content is more than alignment needs.
     #[error("padding of {padding} bytes after the content, where 7 is the most")]
     BadPadding {
@@ -138,9 +144,13 @@ fn decode(rest: &[u8], at: usize, endian: Endian) -> Result<Attr<'_>, AttrFault>
     if length as usize > rest.len() {
         return Err(AttrFault::BeyondArea { length, left: rest.len() });
     }
+    let name = &rest[HEADER..HEADER + namlen];
+    if let Some(index) = name.iter().position(|byte| *byte == 0) {
+        return Err(AttrFault::NameHasNul { index });
+    }
     let length = length as usize;
     let content = &rest[base..length - usize::from(padding)];
-    Ok(Attr { at, length, namespace, name: &rest[HEADER..HEADER + namlen], content })
+    Ok(Attr { at, length, namespace, name, content })
 }
 
 /// The bytes that a record needs.

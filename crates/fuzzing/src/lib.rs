@@ -1,0 +1,164 @@
+//! What the fuzz targets do with their bytes, and the corpus that tests run again.
+//!
+//! Layers: [`image`] makes an image of the fuzzer's bytes; [`check`] and [`mount`] demand of it what
+//! must hold of any image. `fuzz/` holds the targets, one line each; `fuzz/regressions/` inputs that
+//! once failed, or that reach far, which a normal test runs.
+//!
+//! Input: the first byte chooses. 0: the rest is the image. Otherwise the rest changes a sound file
+//! system: records of an offset (three bytes), a length (one byte, modulo 17) and that many bytes; the
+//! offset counts through the bytes that metadata occupies, so that every change matters.
+//!
+//! ```
+//! ordo_fuzzing::check(&[1, 0, 0, 0, 2, 0xff, 0xff]);
+//! ordo_fuzzing::mount(b"\0not an image");
+//! ```
+
+mod base;
+
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_check::{CheckError, Checker, Options, Repair, Report};
+use ordo_ffs::mount::{self as ffs_mount, MountOptions};
+use ordo_ordering::NoOrder;
+use ordo_runtime::Executor;
+use ordo_vfs::{Cookie, FileSystem, FileType, FsError, Ino};
+
+/// The most bytes read of one file.
+const READ_AT_MOST: u64 = 1 << 20;
+/// The most entries visited: a broken directory may lead to itself.
+const VISIT_AT_MOST: usize = 2000;
+
+/// The image that the fuzzer's bytes describe.
+pub fn image(data: &[u8]) -> Rc<RamDisk> {
+    match data.split_first() {
+        None => Rc::new(RamDisk::new(0)),
+        Some((0, image)) => Rc::new(RamDisk::from_image(image)),
+        Some((which, changes)) => base::changed(*which, changes),
+    }
+}
+
+/// Any image: a check ends, finds the same with repair as without, and after a repair a second check
+/// finds nothing and every file can be read, unless something was called unrepairable.
+pub fn check(data: &[u8]) {
+    let disk = image(data);
+    let before = match run_check(&disk, Repair::No) {
+        Ok(report) => report,
+        Err(CheckError::Device(error)) => panic!("a request outside of the device: {error}"),
+        Err(_) => return,
+    };
+    let repaired = run_check(&disk, Repair::Yes).expect("what was checked can be repaired");
+    assert_eq!(repaired.findings, before.findings, "with repair and without");
+    if repaired.unrepairable > 0 {
+        return;
+    }
+    let after = run_check(&disk, Repair::No).expect("what was repaired can be checked");
+    assert!(after.is_consistent(), "found\n{repaired}\nand after the repair\n{after}");
+    let executor = Executor::simulated(1);
+    let runtime = executor.runtime();
+    let walked = executor.block_on(async {
+        let Ok(fs) = ffs_mount::mount(&runtime, disk, NoOrder, &read_only()).await else {
+            return Ok(());
+        };
+        walk(&fs).await
+    });
+    let walked = walked.expect("reading ends");
+    assert!(walked.is_ok(), "consistent, but not readable: {walked:?}");
+}
+
+fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
+    let options = Options { repair, max_findings: 10_000, ..Options::default() };
+    let executor = Executor::simulated(1);
+    executor.block_on(Checker::new(disk.clone(), options).run()).expect("a check waits for no one")
+}
+
+/// Any image: mounting and reading everything ends, with data or with errors.
+pub fn mount(data: &[u8]) {
+    let disk = image(data);
+    let executor = Executor::simulated(1);
+    let runtime = executor.runtime();
+    let done = executor.block_on(async {
+        if let Ok(fs) = ffs_mount::mount(&runtime, disk, NoOrder, &read_only()).await {
+            let _ = walk(&fs).await;
+        }
+    });
+    done.expect("reading ends");
+}
+
+fn read_only() -> MountOptions {
+    let mut options = MountOptions::default();
+    options.ufs.read_only = true;
+    options
+}
+
+/// Visits every name, and reads what is behind it. The first error is returned, but does not stop it.
+async fn walk<F: FileSystem>(fs: &F) -> Result<(), FsError> {
+    let mut first = Ok(());
+    let mut keep = |result: Result<(), FsError>| {
+        if first.is_ok() {
+            first = result;
+        }
+    };
+    let mut pending = vec![fs.root()];
+    let mut visited = 0;
+    while let Some(dir) = pending.pop() {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut each = |entry: ordo_vfs::DirEntry<'_>| {
+            names.push(entry.name.to_vec());
+            names.len() < VISIT_AT_MOST
+        };
+        keep(fs.readdir(dir, Cookie::START, &mut each).await);
+        for name in names {
+            visited += 1;
+            if visited > VISIT_AT_MOST {
+                return first;
+            }
+            match fs.lookup(dir, &name).await {
+                Err(error) => keep(Err(error)),
+                Ok(attr) => {
+                    if attr.file_type == FileType::Directory {
+                        if !matches!(&name[..], b"." | b"..") {
+                            pending.push(attr.ino);
+                        }
+                    } else {
+                        keep(read_file(fs, attr.ino, attr.file_type, attr.size).await);
+                    }
+                    keep(read_attributes(fs, attr.ino).await);
+                }
+            }
+        }
+    }
+    first
+}
+
+async fn read_file<F: FileSystem>(
+    fs: &F,
+    ino: Ino,
+    file_type: FileType,
+    size: u64,
+) -> Result<(), FsError> {
+    match file_type {
+        FileType::Symlink => fs.readlink(ino).await.map(drop),
+        FileType::Regular => {
+            let mut buf = vec![0; 64 * 1024];
+            let mut at = 0;
+            while at < READ_AT_MOST {
+                let n = fs.read(ino, at, &mut buf).await?;
+                if n == 0 {
+                    break;
+                }
+                at += n as u64;
+            }
+            // The end of a file that is too long to read, and so its indirect blocks.
+            fs.read(ino, size.saturating_sub(100), &mut buf[..100]).await.map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn read_attributes<F: FileSystem>(fs: &F, ino: Ino) -> Result<(), FsError> {
+    for name in fs.listxattr(ino).await?.iter().take(100) {
+        fs.getxattr(ino, name).await?;
+    }
+    Ok(())
+}
