@@ -54,7 +54,8 @@ pub struct Buffer {
     /// Its place in the list of dirty buffers, when dirty: due time and number.
     pub(crate) dirty: Cell<Option<(ordo_runtime::Time, u64)>>,
     pub(crate) referenced: Cell<bool>,
-    pub(crate) ring_slot: Cell<usize>,
+    /// Its place in the list of clean buffers.
+    pub(crate) clean_place: Cell<usize>,
     /// Whether its owner has checked what was read.
     verified: Cell<bool>,
     changed: Notify,
@@ -73,7 +74,7 @@ impl Buffer {
             writing: Cell::new(false),
             dirty: Cell::new(None),
             referenced: Cell::new(true),
-            ring_slot: Cell::new(usize::MAX),
+            clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
         }

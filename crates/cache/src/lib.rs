@@ -38,7 +38,7 @@ pub use buffer::{BufKey, BufRef, Buffer, Class};
 pub use config::{CacheConfig, CacheStats};
 pub use gate::{NoGate, Verdict, WriteGate};
 
-use lists::{DirtyList, Ring};
+use lists::{CleanList, DirtyList};
 
 /// Finishes a block's image just before it is written: check-hashes, over whatever the gate left.
 pub type Seal = Box<dyn Fn(&Buffer, &mut [u8])>;
@@ -56,7 +56,7 @@ struct Shared<D, G> {
     volatile: bool,
     seal: RefCell<Option<Seal>>,
     buffers: RefCell<FxHashMap<BufKey, BufRef>>,
-    ring: RefCell<Ring>,
+    clean: RefCell<CleanList>,
     dirty: RefCell<DirtyList>,
     bytes: Cell<usize>,
     /// Waits for the first dirty buffer, or for too many of them.
@@ -88,7 +88,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             volatile,
             seal: RefCell::new(None),
             buffers: RefCell::new(FxHashMap::default()),
-            ring: RefCell::new(Ring::default()),
+            clean: RefCell::new(CleanList::default()),
             dirty: RefCell::new(DirtyList::default()),
             bytes: Cell::new(0),
             syncer_wake: Notify::new("something dirty", 0),
@@ -296,6 +296,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         let now = self.shared.runtime.now();
         let due = now + self.shared.config.age(buf.class());
         let was_empty = {
+            self.shared.clean.borrow_mut().remove(buf);
             let mut dirty = self.shared.dirty.borrow_mut();
             dirty.insert(buf, due);
             dirty.len() == 1
@@ -308,6 +309,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     pub(crate) fn mark_clean(&self, buf: &BufRef) {
         if buf.is_dirty() {
             self.shared.dirty.borrow_mut().remove(buf);
+            self.shared.clean.borrow_mut().insert(buf);
             if !self.over_dirty_limit() {
                 self.shared.drained.notify_all();
             }

@@ -1,5 +1,5 @@
-//! The two lists every buffer is in: the ring that eviction goes round, and, when dirty, the dirty
-//! list, by age and by file.
+//! The two lists, in one of which every buffer is: the clean ones, in the order of eviction, and the
+//! dirty ones, by age and by file.
 
 use std::collections::BTreeMap;
 
@@ -8,45 +8,83 @@ use rustc_hash::FxHashMap;
 
 use crate::buffer::{BufKey, BufRef};
 
-/// All buffers, in a ring: eviction goes round it and spares what was used since the last time.
-#[derive(Default)]
-pub(crate) struct Ring {
-    slots: Vec<Option<BufRef>>,
-    free: Vec<usize>,
-    hand: usize,
+/// No place in the list.
+pub(crate) const NOWHERE: usize = usize::MAX;
+
+struct Node {
+    buf: Option<BufRef>,
+    before: usize,
+    after: usize,
 }
 
-impl Ring {
+/// The clean buffers, in the order in which eviction looks at them: what was used since it last came
+/// up goes to the end instead.
+#[derive(Default)]
+pub(crate) struct CleanList {
+    nodes: Vec<Node>,
+    free: Vec<usize>,
+    /// First and last, when there are any.
+    ends: Option<(usize, usize)>,
+    len: usize,
+}
+
+impl CleanList {
+    /// Puts a buffer at the end.
     pub(crate) fn insert(&mut self, buf: &BufRef) {
-        let slot = self.free.pop().unwrap_or(self.slots.len());
-        if slot == self.slots.len() {
-            self.slots.push(None);
+        debug_assert_eq!(buf.clean_place.get(), NOWHERE);
+        let place = self.free.pop().unwrap_or(self.nodes.len());
+        let last = self.ends.map_or(NOWHERE, |(_, last)| last);
+        let node = Node { buf: Some(buf.clone()), before: last, after: NOWHERE };
+        if place == self.nodes.len() {
+            self.nodes.push(node);
+        } else {
+            self.nodes[place] = node;
         }
-        self.slots[slot] = Some(buf.clone());
-        buf.ring_slot.set(slot);
-    }
-
-    pub(crate) fn remove(&mut self, buf: &BufRef) {
-        let slot = buf.ring_slot.replace(usize::MAX);
-        if slot != usize::MAX {
-            self.slots[slot] = None;
-            self.free.push(slot);
-        }
-    }
-
-    /// The next buffer that nobody holds, is clean, and was not used since the hand last passed.
-    pub(crate) fn victim(&mut self) -> Option<BufRef> {
-        for _ in 0..self.slots.len() * 2 {
-            self.hand = (self.hand + 1) % self.slots.len();
-            let Some(buf) = &self.slots[self.hand] else { continue };
-            // Two references: the map's and the ring's.
-            let idle = std::rc::Rc::strong_count(buf) == 2
-                && !buf.is_dirty()
-                && !buf.is_writing()
-                && !buf.is_loading();
-            if idle && !buf.referenced.replace(false) {
-                return Some(buf.clone());
+        match self.ends {
+            Some((first, last)) => {
+                self.nodes[last].after = place;
+                self.ends = Some((first, place));
             }
+            None => self.ends = Some((place, place)),
+        }
+        buf.clean_place.set(place);
+        self.len += 1;
+    }
+
+    /// Takes a buffer out, if it is there.
+    pub(crate) fn remove(&mut self, buf: &BufRef) {
+        let place = buf.clean_place.replace(NOWHERE);
+        if place == NOWHERE {
+            return;
+        }
+        let Node { before, after, .. } = self.nodes[place];
+        let (mut first, mut last) = self.ends.expect("the list has a buffer");
+        match before {
+            NOWHERE => first = after,
+            _ => self.nodes[before].after = after,
+        }
+        match after {
+            NOWHERE => last = before,
+            _ => self.nodes[after].before = before,
+        }
+        self.ends = (first != NOWHERE).then_some((first, last));
+        self.nodes[place].buf = None;
+        self.free.push(place);
+        self.len -= 1;
+    }
+
+    /// The next buffer that nobody holds and that was not used since it last came up.
+    pub(crate) fn victim(&mut self) -> Option<BufRef> {
+        for _ in 0..2 * self.len {
+            let (first, _) = self.ends?;
+            let buf = self.nodes[first].buf.clone().expect("a place in the list holds a buffer");
+            // Three references: the map's, the list's, and ours.
+            let busy = std::rc::Rc::strong_count(&buf) > 3 || buf.is_writing() || buf.is_loading();
+            if !busy && !buf.referenced.replace(false) {
+                return Some(buf);
+            }
+            self.remove(&buf);
+            self.insert(&buf);
         }
         None
     }

@@ -9,7 +9,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     pub(crate) fn insert(&self, buf: &BufRef) {
         let replaced = self.shared.buffers.borrow_mut().insert(buf.key(), buf.clone());
         assert!(replaced.is_none(), "one buffer for each key");
-        self.shared.ring.borrow_mut().insert(buf);
+        self.shared.clean.borrow_mut().insert(buf);
         self.shared.bytes.set(self.shared.bytes.get() + buf.len());
     }
 
@@ -18,7 +18,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         // The key may stand for another buffer by now.
         if buffers.get(&buf.key()).is_some_and(|b| std::rc::Rc::ptr_eq(b, buf)) {
             buffers.remove(&buf.key());
-            self.shared.ring.borrow_mut().remove(buf);
+            self.shared.clean.borrow_mut().remove(buf);
             self.shared.bytes.set(self.shared.bytes.get() - buf.len());
         }
     }
@@ -26,7 +26,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// Gives up clean buffers, and writes dirty ones, until `len` more bytes fit.
     pub(crate) async fn make_room(&self, len: usize) {
         while self.shared.bytes.get() + len > self.shared.config.capacity {
-            let victim = self.shared.ring.borrow_mut().victim();
+            let victim = self.shared.clean.borrow_mut().victim();
             if let Some(buf) = victim {
                 self.shared.stats.borrow_mut().evicted += 1;
                 self.remove(&buf);
@@ -45,7 +45,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// Drops every clean buffer that nobody holds, as a remount would.
     pub fn drop_clean(&self) {
         loop {
-            let victim = self.shared.ring.borrow_mut().victim();
+            let victim = self.shared.clean.borrow_mut().victim();
             match victim {
                 Some(buf) => self.remove(&buf),
                 None => return,

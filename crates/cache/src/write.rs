@@ -254,7 +254,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// Copies of the buffers as the gate lets them be written, sealed, one after another.
     async fn images(&self, cluster: &[BufRef]) -> Result<(IoBuf, Vec<Part>), BlockError> {
         'again: loop {
-            let mut image = IoBuf::zeroed(cluster.iter().map(|b| b.len()).sum());
+            let mut image = IoBuf::scratch(cluster.iter().map(|b| b.len()).sum());
             let mut parts = Vec::with_capacity(cluster.len());
             let mut at = 0;
             for buf in cluster {

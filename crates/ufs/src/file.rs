@@ -13,7 +13,7 @@ use crate::names::require;
 use crate::{LayoutOp, Ufs, io_error};
 
 /// Read-ahead keeps this many clusters under way beyond what is being read.
-const AHEAD_CLUSTERS: u64 = 3;
+const AHEAD_CLUSTERS: u64 = 5;
 
 impl<L: Layout> Ufs<L> {
     /// A regular file, to read or write.

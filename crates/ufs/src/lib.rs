@@ -67,7 +67,7 @@ impl Default for UfsConfig {
         UfsConfig {
             read_only: false,
             update_atime: false,
-            inodes_max: 16_384,
+            inodes_max: 65_536,
             indexed_entries_max: 4_000_000,
         }
     }

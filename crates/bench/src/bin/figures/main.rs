@@ -1,0 +1,126 @@
+//! `make bench`: the figures, measured and written down.
+//!
+//! Each section measures in one run what it compares, several rounds of each in turn, and gives the
+//! median with the least and the most beside it: the machine may be shared, ratios hold where single
+//! times do not. Virtual time is exact; the model and the seed are named. With arguments, only the
+//! sections that they name are run and nothing is written.
+
+mod directories;
+mod in_process;
+mod simulated;
+mod streaming;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Several measurements of one thing.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(Vec<f64>);
+
+impl Sample {
+    /// Adds one.
+    pub fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    /// Least, median and most.
+    pub fn spread(&self) -> (f64, f64, f64) {
+        let mut all = self.0.clone();
+        all.sort_by(f64::total_cmp);
+        let last = all.len().saturating_sub(1);
+        let at = |i: usize| all.get(i).copied().unwrap_or(f64::NAN);
+        (at(0), at(all.len() / 2), at(last))
+    }
+
+    /// The ratio of two samples, pair by pair.
+    pub fn over(&self, other: &Sample) -> Sample {
+        Sample(self.0.iter().zip(&other.0).map(|(a, b)| a / b).collect())
+    }
+}
+
+/// A table of samples in Markdown, and a verdict on each target.
+#[derive(Default)]
+pub struct Section {
+    text: String,
+}
+
+impl Section {
+    fn titled(title: &str) -> Section {
+        Section { text: format!("## {title}\n\n") }
+    }
+
+    /// A paragraph.
+    pub fn say(&mut self, words: impl std::fmt::Display) {
+        let _ = writeln!(self.text, "{words}\n");
+    }
+
+    /// The head of a table of samples.
+    pub fn table(&mut self) {
+        self.text.push_str("| what | median | least | most |\n|---|---|---|---|\n");
+    }
+
+    /// A row of it.
+    pub fn row(&mut self, what: &str, sample: &Sample, decimals: usize) {
+        let (least, median, most) = sample.spread();
+        let _ = writeln!(
+            self.text,
+            "| {what} | {median:.decimals$} | {least:.decimals$} | {most:.decimals$} |"
+        );
+    }
+
+    /// The end of a table.
+    pub fn end(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A target, and whether it was met.
+    pub fn target(&mut self, what: &str, value: f64, met: bool) {
+        let verdict = if met { "met" } else { "MISSED" };
+        let _ = writeln!(self.text, "Target: {what}: {value:.2}, {verdict}.\n");
+    }
+}
+
+type Measure = fn(&mut Section);
+
+const SECTIONS: [(&str, &str, Measure); 4] = [
+    ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
+    ("directories", "A directory of a million entries", directories::measure),
+    ("streaming", "One large file, written and read", streaming::measure),
+    ("simulated", "Simulated disk requests", simulated::measure),
+];
+
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or(": unknown");
+    let cores = info.lines().filter(|l| l.starts_with("processor")).count();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let kernel: String = kernel.trim().split('-').next().unwrap_or_default().to_owned();
+    format!("{cores} cores of {}, Linux {kernel}", model.trim_start_matches([':', ' ', '\t']))
+}
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let mut page =
+        format!("# Figures of the core\n\nWritten by `make bench` ({}, seed 1).\n\n", machine());
+    for (name, title, measure) in SECTIONS {
+        if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+            continue;
+        }
+        eprintln!("measuring: {title}");
+        let mut section = Section::titled(title);
+        measure(&mut section);
+        print!("{}", section.text);
+        page.push_str(&section.text);
+    }
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    if chosen.is_empty() {
+        let page = format!("{}\n", page.trim_end());
+        let written = std::fs::create_dir_all(&results)
+            .and_then(|()| std::fs::write(results.join("core.md"), page));
+        match written {
+            Ok(()) => eprintln!("written to docs/results/core.md"),
+            Err(error) => eprintln!("docs/results/core.md: {error}"),
+        }
+    }
+}
