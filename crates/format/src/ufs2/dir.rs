@@ -209,13 +209,48 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The entry at the start of `rest`, which goes to the end of the entry's chunk. Its `at` is 0.
-///
-/// # Errors
-/// What is wrong with the entry.
-pub fn first_entry(rest: &[u8], endian: Endian) -> Result<Entry<'_>, EntryFault> {
-    let reclen = framing(rest, endian)?;
-    decode(&rest[..usize::from(reclen)], 0, reclen, endian)
+/// An entry's place, what it needs of its length, and its length; names are not looked at. For chunks
+/// that were validated before; stops where the framing does not hold.
+fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = chunk.get(at..)?;
+        let reclen = usize::from(framing(rest, endian).ok()?);
+        let free = endian.get_u32(rest, INO_OFFSET) == 0;
+        let needs = if free { 0 } else { entry_size(rest[NAMLEN_OFFSET].into()) };
+        let frame = (at, needs.min(reclen), reclen);
+        at += reclen;
+        Some(frame)
+    })
+}
+
+/// The first entry of a validated chunk with `bytes` to spare: its place, what it needs of its length,
+/// and its length.
+pub fn first_with_room(
+    chunk: &[u8],
+    endian: Endian,
+    bytes: usize,
+) -> Option<(usize, usize, usize)> {
+    frames(chunk, endian).find(|(_, needs, reclen)| reclen - needs >= bytes)
+}
+
+/// The most that any entry of a validated chunk has to spare, in bytes.
+pub fn most_room(chunk: &[u8], endian: Endian) -> usize {
+    frames(chunk, endian).map(|(_, needs, reclen)| reclen - needs).max().unwrap_or(0)
+}
+
+/// The place of the entry before the one at `at`, in a validated chunk; none before the first.
+pub fn place_before(chunk: &[u8], endian: Endian, at: usize) -> Option<usize> {
+    frames(chunk, endian).map(|(place, ..)| place).take_while(|place| *place < at).last()
+}
+
+/// The inode number of the entry at the start of `rest` if it has this name. `rest` goes to the end of
+/// the entry's chunk, or further.
+pub fn inode_if_named(rest: &[u8], endian: Endian, name: &[u8]) -> Option<u32> {
+    let found = rest.get(HEADER..HEADER + name.len())?;
+    let ino = endian.get_u32(rest, INO_OFFSET);
+    let same = usize::from(rest[NAMLEN_OFFSET]) == name.len() && found == name;
+    (same && ino != 0).then_some(ino)
 }
 
 /// The length of the entry at the start of the rest of a chunk.

@@ -5,7 +5,7 @@
 
 use std::hash::Hasher;
 
-use ordo_format::ufs2::dir::{CHUNK, Entry};
+use ordo_format::ufs2::dir::CHUNK;
 use rustc_hash::{FxHashMap, FxHasher};
 
 /// Room is counted in units of 4 bytes: 0 to 128 in a chunk.
@@ -68,9 +68,9 @@ impl DirIndex {
         }
     }
 
-    /// Notes the room in a chunk, given its entries.
-    pub(crate) fn note_chunk<'a>(&mut self, chunk: u64, entries: impl Iterator<Item = Entry<'a>>) {
-        let largest = entries.map(|e| e.spare()).max().unwrap_or(0) / UNIT;
+    /// Notes the largest free piece of a chunk, in bytes.
+    pub(crate) fn note_chunk(&mut self, chunk: u64, bytes: usize) {
+        let largest = bytes / UNIT;
         let chunk = usize::try_from(chunk).expect("a directory's chunks fit in memory");
         if self.room.len() <= chunk {
             self.room.resize(chunk + 1, u8::MAX);
@@ -119,10 +119,6 @@ impl DirIndex {
 mod tests {
     use super::*;
 
-    fn entry(spare: usize) -> Entry<'static> {
-        Entry { at: 0, ino: 0, reclen: spare as u16, kind: 0, name: &[] }
-    }
-
     /// Names whose hashes collide are all found, and removing one leaves the others. Would catch an
     /// index that takes the hash for the name, which hostile names can exploit.
     #[test]
@@ -142,13 +138,13 @@ mod tests {
     #[test]
     fn room_is_found_by_size() {
         let mut index = DirIndex::default();
-        index.note_chunk(0, [entry(512)].into_iter());
-        index.note_chunk(1, [entry(24), entry(40)].into_iter());
+        index.note_chunk(0, 512);
+        index.note_chunk(1, 40);
         assert_eq!(index.chunk_with_room(28), Some(1));
         assert_eq!(index.chunk_with_room(44), Some(0));
-        index.note_chunk(1, [entry(4)].into_iter());
+        index.note_chunk(1, 4);
         assert_eq!(index.chunk_with_room(28), Some(0));
-        index.note_chunk(0, std::iter::empty());
+        index.note_chunk(0, 0);
         assert_eq!(index.chunk_with_room(12), None);
     }
 }

@@ -7,7 +7,7 @@
 pub(crate) mod index;
 
 use ordo_cache::{BufKey, BufRef};
-use ordo_format::ufs2::dir::{self, CHUNK, Entry, entries};
+use ordo_format::ufs2::dir::{self, CHUNK, entries};
 use ordo_ordering::What;
 use ordo_vfs::{Cookie, DirEntry, Errno, FileType, FsError, FsResult, Ino};
 
@@ -105,7 +105,7 @@ impl<L: Layout> Ufs<L> {
                 index.insert(index::hash(entry.name), base + entry.at as u64);
             }
         }
-        index.note_chunk(base / CHUNK_BYTES, entries(chunk, endian).flatten());
+        index.note_chunk(base / CHUNK_BYTES, dir::most_room(chunk, endian));
         Ok(())
     }
 
@@ -147,27 +147,11 @@ impl<L: Layout> Ufs<L> {
             let Some(place) = place else { return Ok(None) };
             let (buf, within) = self.dir_block(dir, place).await?;
             let bytes = buf.read();
-            let entry = self.entry_at(dir, &bytes, within, place)?;
-            if entry.name == name {
-                return Ok(Some(Found { ino: u64::from(entry.ino), place }));
+            let rest = bytes.get(within..).unwrap_or(&[]);
+            if let Some(ino) = dir::inode_if_named(rest, self.limits().endian, name) {
+                return Ok(Some(Found { ino: u64::from(ino), place }));
             }
             nth += 1;
-        }
-    }
-
-    fn entry_at<'b>(
-        &self,
-        dir: &Inode,
-        bytes: &'b [u8],
-        within: usize,
-        place: u64,
-    ) -> FsResult<Entry<'b>> {
-        // Up to the end of its chunk, so that the entry's length is checked against it.
-        let chunk_end = (within / CHUNK + 1) * CHUNK;
-        let rest = bytes.get(within..chunk_end.min(bytes.len())).unwrap_or(&[]);
-        match dir::first_entry(rest, self.limits().endian) {
-            Ok(entry) => Ok(entry),
-            Err(fault) => Err(Self::corrupt_entry(dir, place, fault)),
         }
     }
 
@@ -221,7 +205,7 @@ impl<L: Layout> Ufs<L> {
             let index = index.as_mut().expect("built by find_slot, under the same lock");
             index.insert(index::hash(name), slot.chunk + at as u64);
             let bytes = buf.read();
-            index.note_chunk(slot.chunk / CHUNK_BYTES, entries(&bytes[range], endian).flatten());
+            index.note_chunk(slot.chunk / CHUNK_BYTES, dir::most_room(&bytes[range], endian));
         }
         self.note_indexed(1);
         let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { dir.size() };
@@ -271,7 +255,7 @@ impl<L: Layout> Ufs<L> {
         if let Some(index) = dir.index.borrow_mut().as_mut() {
             index.remove(index::hash(name), found.place);
             let bytes = buf.read();
-            index.note_chunk(found.place / CHUNK_BYTES, entries(&bytes[range], endian).flatten());
+            index.note_chunk(found.place / CHUNK_BYTES, dir::most_room(&bytes[range], endian));
             let total = &self.shared.indexed_entries;
             total.set(total.get().saturating_sub(1));
         }
@@ -359,10 +343,7 @@ fn insert_in_chunk(
     name: &[u8],
 ) -> usize {
     let need = dir::entry_size(name.len());
-    let (at, used, reclen) = entries(chunk, endian)
-        .flatten()
-        .find(|e| e.spare() >= need)
-        .map(|e| (e.at, e.needs(), usize::from(e.reclen)))
+    let (at, used, reclen) = dir::first_with_room(chunk, endian, need)
         .expect("the index knows a free piece in this chunk");
     if used > 0 {
         endian.put_u16(chunk, at + dir::RECLEN_OFFSET, used as u16);
@@ -375,9 +356,9 @@ fn insert_in_chunk(
 /// Frees the entry at byte `at` of a chunk: the entry before it takes its space, or it becomes free
 /// space where it is the first.
 fn remove_from_chunk(chunk: &mut [u8], endian: ordo_format::Endian, at: usize) {
-    let before = entries(chunk, endian).flatten().take_while(|e| e.at < at).last();
-    match before.map(|e| (e.at, e.reclen)) {
-        Some((prev, reclen)) => {
+    match dir::place_before(chunk, endian, at) {
+        Some(prev) => {
+            let reclen = endian.get_u16(chunk, prev + dir::RECLEN_OFFSET);
             let freed = endian.get_u16(chunk, at + dir::RECLEN_OFFSET);
             endian.put_u16(chunk, prev + dir::RECLEN_OFFSET, reclen + freed);
         }
