@@ -1,6 +1,26 @@
-//! Workloads, and the comparison of file systems with the reference model.
+//! Workloads, the comparison of systems, and the comparison with the reference model.
 //!
-//! Everything here works on any [`FileSystem`](ordo_vfs::FileSystem), and follows from a seed.
+//! Layers:
+//! - [`workload`]: what is done, on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
+//! - [`compare`]: a workload on a system on a simulated disk, everything counted; a power cut in its
+//!   middle, and the check afterwards.
+//! - [`published`]: what the papers measured.
+//! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
+//!
+//! Invariants:
+//! - A seed fixes every choice; time comes from the runtime. The same run gives the same bytes.
+//! - A workload finds an empty file system and leaves an empty one.
+//!
+//! ```
+//! use ordo_bench::compare::{self, Rows, Setup, System};
+//! let workload = "postmark:files=10,transactions=20".parse().unwrap();
+//! let rows = System::ALL
+//!     .map(|system| compare::run(system, &workload, &Setup::papers(), &mut ()).unwrap());
+//! assert!(rows[0].sync_waits > 0 && rows[1].sync_waits == 0);
+//! let json = serde_json::to_string(&Rows { rows: rows.into() }).unwrap();
+//! assert!(json.starts_with(r#"{"rows":[{"system":"ffs-sync","workload":"postmark:"#));
+//! ```
+
 pub mod compare;
 pub mod oracle;
 pub mod published;

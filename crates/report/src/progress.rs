@@ -27,10 +27,10 @@ impl Progress {
     /// Something new begins: who does it, what it is, and in how many steps.
     pub fn begin(&self, who: &str, what: &str, total: u64) {
         if let Some(bar) = &self.bar {
-            bar.set_position(0);
-            bar.set_length(total.max(1));
             bar.set_prefix(who.to_string());
             bar.set_message(what.to_string());
+            bar.set_length(total.max(1));
+            bar.set_position(0);
         }
     }
 

@@ -96,3 +96,50 @@ fn a_path_that_is_not_there_is_named() {
     let err = HostDir::open("/no/such/place").err().unwrap();
     assert_eq!(err.to_string(), "no such file or directory: /no/such/place");
 }
+
+/// What may not be read is left out and told, and what comes after it goes where it belongs.
+#[test]
+fn what_may_not_be_read_is_left_out_and_nothing_is_misplaced() {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    fs::create_dir_all(at("a/locked")).unwrap();
+    fs::write(at("a/secret"), "secret").unwrap();
+    fs::write(at("a/z"), "z").unwrap();
+    fs::create_dir(at("b")).unwrap();
+    for name in ["a/locked", "a/secret"] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    if fs::read(at("a/secret")).is_ok() {
+        eprintln!("SKIPPED: root may read everything");
+        return;
+    }
+    let model = ModelFs::new(ModelConfig::default(), Timestamp::default);
+    let options = CopyOptions { owners: false, xattrs: false, ..CopyOptions::default() };
+    let host = HostDir::open(temp.path()).unwrap();
+    Executor::simulated(1)
+        .block_on(async {
+            let copied =
+                tree::copy(&host, host.root(), &model, model.root(), &options, &mut |_| ()).await?;
+            assert_eq!(copied.skipped_count, 2, "{copied:?}");
+            assert!(path::lookup(&model, b"/a/z").await.is_ok());
+            assert!(path::lookup(&model, b"/b").await.is_ok());
+            let secret = path::lookup(&model, b"/a/secret").await;
+            assert_eq!(secret.unwrap_err().errno, Errno::NotFound);
+            let ignore = copied.skipped.iter().map(|(path, _)| path.clone()).collect();
+            let check = CompareOptions {
+                ignore,
+                owners: false,
+                xattrs: false,
+                ..CompareOptions::default()
+            };
+            let pair = (&model, model.root());
+            let found = tree::compare((&host, host.root()), pair, &check, &mut |_| ()).await?;
+            assert_eq!(found.differences, []);
+            FsResult::Ok(())
+        })
+        .unwrap()
+        .unwrap();
+    fs::set_permissions(at("a/locked"), fs::Permissions::from_mode(0o700)).unwrap();
+}

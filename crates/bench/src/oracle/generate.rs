@@ -148,6 +148,10 @@ impl Generator {
         }
     }
 
+    fn mode(&mut self) -> u16 {
+        self.rng.random_range(0..0o10000) & self.rules.mode_mask | self.rules.mode_always
+    }
+
     fn time(&mut self) -> SetTime {
         match self.rng.random_range(0..4) {
             0 => SetTime::Now,
@@ -258,7 +262,7 @@ impl Generator {
             dir: self.directory(world),
             name: self.name(),
             file_type,
-            permissions: self.rng.random_range(0..0o10000),
+            permissions: self.mode(),
             owner: if self.rules.owners { self.rng.random_range(0..5) } else { 0 },
             rdev: if device { self.rng.random_range(0..0x10000) } else { 0 },
             target,
@@ -297,7 +301,7 @@ impl Generator {
         let is_link = world.file_type(object) == Some(FileType::Symlink);
         let mut set = SetAttr::default();
         if self.chance(3) && (self.rules.link_modes || !is_link) {
-            set.permissions = Some(self.rng.random_range(0..0o10000));
+            set.permissions = Some(self.mode());
         }
         if self.chance(3) && self.rules.owners {
             set.uid = Some(self.rng.random_range(0..5));

@@ -71,6 +71,10 @@ pub struct Rules {
     pub owners: bool,
     /// The longest target of a symbolic link, in bytes; one more is tried.
     pub symlink_max: usize,
+    /// Permission bits that are always set: without root's rights, the owner's own.
+    pub mode_always: u16,
+    /// Permission bits that may be set.
+    pub mode_mask: u16,
     /// Whether symbolic links have modes.
     pub link_modes: bool,
     /// Whether there are BSD file flags.
@@ -103,6 +107,8 @@ impl Rules {
             ],
             owners: true,
             symlink_max: 1023,
+            mode_always: 0,
+            mode_mask: 0o7777,
             link_modes: true,
             flags: true,
             xattr_types: vec![
@@ -127,6 +133,9 @@ impl Rules {
             special_types: vec![FileType::Fifo, FileType::Socket],
             owners: privileged,
             symlink_max: 4095,
+            // The kernel takes set-id bits away when others than root write.
+            mode_always: if privileged { 0 } else { 0o700 },
+            mode_mask: if privileged { 0o7777 } else { 0o777 },
             link_modes: false,
             flags: false,
             xattr_types: vec![FileType::Regular, FileType::Directory],

@@ -38,10 +38,14 @@ impl Tree {
 
     pub(super) fn describe(&self) -> String {
         format!(
-            "{} copied in, compared and removed: {} entries, {}",
+            "{} copied in, compared and removed: {} entries, {}{}",
             self.path.display(),
             self.totals.entries,
-            size(self.totals.bytes)
+            size(self.totals.bytes),
+            match self.totals.unreadable {
+                0 => String::new(),
+                n => format!("; {n} that may not be read are left out"),
+            }
         )
     }
 

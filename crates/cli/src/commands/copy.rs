@@ -211,7 +211,7 @@ async fn copy_one<F: FileSystem, G: FileSystem>(
 async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
     Ok(match what.file_type {
         FileType::Directory => tree::measure(fs, what.ino, Limits::default()).await?,
-        _ => Totals { entries: 1, directories: 0, bytes: what.size },
+        _ => Totals { entries: 1, bytes: what.size, ..Totals::default() },
     })
 }
 

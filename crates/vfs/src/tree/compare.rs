@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::walk::{Entry, Limits, Visit, Walk, names};
-use crate::{Attr, Errno, FileSystem, FileType, FsResult, Ino, path};
+use super::walk::{Entry, Limits, Visit, Walk, concerns_one_entry, names};
+use crate::{Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, path};
 
 const CHUNK: usize = 64 * 1024;
 
@@ -86,13 +86,16 @@ pub async fn compare<F: FileSystem, G: FileSystem>(
     c.roots(a.1, b.1).await?;
     let mut walk = Walk::new(a.0, a.1, options.limits).await?;
     let mut directories = vec![b.1];
-    while let Some(visit) = walk.next().await? {
-        let entry = match visit {
-            Visit::Enter(entry) => entry,
-            Visit::Leave(_) => {
+    loop {
+        let entry = match walk.next().await {
+            Ok(Some(Visit::Enter(entry))) => entry,
+            Ok(Some(Visit::Leave(_))) => {
                 directories.pop();
                 continue;
             }
+            Ok(None) => break,
+            Err(e) if ignored(&e, options) => continue,
+            Err(e) => return Err(e),
         };
         let other = *directories.last().expect("the root is never left");
         match c.enter(&entry, other).await? {
@@ -102,6 +105,12 @@ pub async fn compare<F: FileSystem, G: FileSystem>(
         progress(&c.found);
     }
     Ok(c.found)
+}
+
+/// Whether an error is about an entry that is left out anyway.
+fn ignored(error: &FsError, options: &CompareOptions) -> bool {
+    let path = error.detail.as_deref().map(str::as_bytes);
+    concerns_one_entry(error.errno) && path.is_some_and(|p| options.ignore.contains(p))
 }
 
 struct Comparer<'a, F, G> {

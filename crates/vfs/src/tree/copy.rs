@@ -203,19 +203,29 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             target: &target,
         };
         let made = self.make(into, entry.name(), new).await?;
-        self.done.entries += 1;
         if is_directory {
+            self.done.entries += 1;
             self.done.directories += 1;
             return Ok(Some(made.ino));
         }
-        if attr.file_type == FileType::Regular {
-            self.contents(attr, made.ino).await?;
+        if let Err(e) = self.fill(attr, made.ino).await {
+            // What cannot be read leaves nothing behind.
+            self.to.unlink(into, entry.name()).await?;
+            return Err(e);
         }
-        self.attributes(attr, made.ino).await?;
+        self.done.entries += 1;
         if attr.links > 1 {
             self.linked.insert(attr.ino, made.ino);
         }
         Ok(None)
+    }
+
+    /// Contents and attributes of what is not a directory.
+    async fn fill(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
+        if attr.file_type == FileType::Regular {
+            self.contents(attr, to).await?;
+        }
+        self.attributes(attr, to).await
     }
 
     /// Makes a node, as the caller's own where another owner is refused.

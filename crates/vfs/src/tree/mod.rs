@@ -24,17 +24,28 @@ pub struct Totals {
     pub directories: u64,
     /// Bytes in regular files, holes included; a file with several names counts once a name.
     pub bytes: u64,
+    /// Entries that could not be looked at, and directories that could not be read.
+    pub unreadable: u64,
 }
 
 /// Counts what is below `root`.
 ///
 /// # Errors
-/// As [`Walk::next`].
+/// As [`Walk::next`], but for entries that may not be read: those are counted.
 pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResult<Totals> {
     let mut walk = Walk::new(fs, root, limits).await?;
     let mut totals = Totals::default();
-    while let Some(visit) = walk.next().await? {
-        let Visit::Enter(entry) = visit else { continue };
+    loop {
+        let entry = match walk.next().await {
+            Ok(Some(Visit::Enter(entry))) => entry,
+            Ok(Some(Visit::Leave(_))) => continue,
+            Ok(None) => break,
+            Err(e) if walk::concerns_one_entry(e.errno) => {
+                totals.unreadable += 1;
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
         totals.entries += 1;
         match entry.attr.file_type {
             FileType::Directory => totals.directories += 1,

@@ -86,11 +86,16 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     ///
     /// # Errors
     /// What reading the file system says, with the path; [`Errno::Corrupt`] where a directory lies
-    /// inside itself or the [`Limits`] are passed. After an error about one entry the walk can go on.
+    /// inside itself or the [`Limits`] are passed. After an error about one entry the walk can go on;
+    /// a directory that could not be read is left all the same.
     pub async fn next(&mut self) -> FsResult<Option<Visit>> {
         if let Some(entry) = self.pending.take() {
             let path = entry.path.clone();
-            self.push(entry.attr.ino, Some(entry)).await.map_err(|e| path::at(&path, e))?;
+            if let Err(e) = self.push(entry.attr.ino, Some(entry.clone())).await {
+                let (ino, names) = (entry.attr.ino, Vec::new().into_iter());
+                self.levels.push(Level { ino, entry: Some(entry), names });
+                return Err(path::at(&path, e));
+            }
         }
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
         let Some(name) = level.names.next() else {
