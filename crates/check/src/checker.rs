@@ -89,6 +89,8 @@ impl<D: BlockDevice> Checker<D> {
             dirs: Vec::new(),
             dir_of: FxHashMap::default(),
             refused: VecDeque::new(),
+            pinned: Vec::new(),
+            pinned_trees: FxHashSet::default(),
             remeasure: BTreeSet::new(),
             relinked: FxHashSet::default(),
             wanted: BTreeMap::new(),

@@ -241,13 +241,23 @@ impl<D: BlockDevice> Run<'_, D> {
             Finding::BadMode { ino, mode }
         } else if ino == ROOT && node.kind() != IFDIR {
             Finding::RootNotDirectory { mode }
-        } else if size > self.sb.max_file_size() || (node.kind() == IFDIR && size > MAX_DIRECTORY) {
+        } else if size > self.most_bytes(node.kind()) {
             Finding::BadSize { ino, size }
         } else {
             return true;
         };
         self.finding(finding);
         false
+    }
+
+    /// The largest size of a file of a type.
+    fn most_bytes(&self, kind: u16) -> u64 {
+        match kind {
+            IFDIR => MAX_DIRECTORY.min(self.sb.max_file_size()),
+            // FreeBSD takes 1,023 bytes; whatever fits in a block can be read.
+            IFLNK => self.sb.bsize as u64,
+            _ => self.sb.max_file_size(),
+        }
     }
 
     /// A device, pipe, socket or short link: its address fields hold no addresses.

@@ -16,26 +16,18 @@ impl<D: BlockDevice> Run<'_, D> {
     /// Sorts out every refused address.
     pub async fn relocate(&mut self) -> Result<(), BlockError> {
         // What is still to be copied must not be overwritten by other copies.
-        let mut pinned = Vec::new();
-        let mut seen = 0;
-        loop {
-            while seen < self.refused.len() {
-                let waiting = self.refused[seen];
-                pinned.extend(self.pin(&waiting));
-                seen += 1;
-            }
-            let Some(refused) = self.refused.pop_front() else { break };
+        for i in 0..self.refused.len() {
+            let waiting = self.refused[i];
+            self.pin_tree(&waiting).await?;
+        }
+        while let Some(refused) = self.refused.pop_front() {
             self.remeasure.insert(refused.ino);
             match self.allocate(refused.frags) {
                 Some(to) => self.copy_block(refused, to).await?,
                 None => self.cut_off(refused).await?,
             }
-            seen = (seen - 1).min(self.refused.len());
         }
-        for addr in pinned {
-            let free = &mut self.groups[self.sb.frag_group(addr) as usize].free;
-            bitmap::set(free, self.sb.frag_in_group(addr));
-        }
+        self.pinned.clear();
         while let Some(ino) = self.remeasure.pop_first() {
             self.measure_again(ino).await?;
         }
@@ -45,12 +37,42 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(())
     }
 
-    /// Keeps what a file may not have from being allocated. Returns the fragments that were free.
-    fn pin(&mut self, refused: &Refused) -> Vec<u64> {
-        let frags = refused.addr..refused.addr + u64::from(refused.frags);
-        let free: Vec<_> = frags.filter(|addr| self.is_free(*addr, 1)).collect();
-        free.iter().for_each(|addr| self.take(*addr, 1));
-        free
+    /// Keeps a refused block, and all that it leads to, from being allocated.
+    async fn pin_tree(&mut self, refused: &Refused) -> Result<(), BlockError> {
+        let frag = self.sb.frag as u32;
+        self.pin(refused.addr, refused.frags);
+        let mut pending = Vec::new();
+        if refused.level > 0 && self.pinned_trees.insert((refused.addr, refused.level)) {
+            pending.push((refused.addr, refused.level));
+        }
+        while let Some((addr, level)) = pending.pop() {
+            let bytes = self.io.read(addr, frag.into()).await?;
+            for at in (0..bytes.len()).step_by(8) {
+                let below = self.endian.get_i64(&bytes, at);
+                let Some(below) = u64::try_from(below).ok().filter(|addr| *addr != 0) else {
+                    continue;
+                };
+                if !self.sb.has_frags(below, frag.into()) {
+                    continue;
+                }
+                self.pin(below, frag);
+                if level > 1 && self.pinned_trees.insert((below, level - 1)) {
+                    pending.push((below, level - 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pin(&mut self, addr: u64, count: u32) {
+        if self.pinned.is_empty() {
+            let bytes = (self.sb.fpg as usize).div_ceil(8);
+            self.pinned = vec![vec![0; bytes]; self.sb.ncg as usize];
+        }
+        for addr in addr..addr + u64::from(count) {
+            let map = &mut self.pinned[self.sb.frag_group(addr) as usize];
+            bitmap::set(map, self.sb.frag_in_group(addr));
+        }
     }
 
     /// Gives a file a copy of the block that it may not have.

@@ -106,6 +106,10 @@ pub(crate) struct Run<'d, D> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
+    /// Fragments per group that are not to be allocated while copies are made: set bits. Empty: none.
+    pub pinned: Vec<Vec<u8>>,
+    /// Indirect blocks, with their level, that were pinned with all below.
+    pub pinned_trees: FxHashSet<(u64, u32)>,
     /// Inodes whose addresses the check changed: size and block count follow.
     pub remeasure: BTreeSet<u32>,
     /// Inodes whose names the check changed: link counts follow without a finding.
@@ -235,7 +239,11 @@ impl<'d, D: BlockDevice> Run<'d, D> {
             let cg = ((self.rotor + step) % groups) as u32;
             let blocks = self.sb.cg_frags(cg).div_ceil(frag);
             let free = &self.groups[cg as usize].free;
-            let run = |blk| bitmap::find_run(bitmap::block_bits(free, blk, frag), frag, count);
+            let run = |blk| {
+                let pinned = self.pinned.get(cg as usize);
+                let pinned = pinned.map_or(0, |map| bitmap::block_bits(map, blk, frag));
+                bitmap::find_run(bitmap::block_bits(free, blk, frag) & !pinned, frag, count)
+            };
             if let Some((blk, first)) = (0..blocks).find_map(|blk| Some((blk, run(blk)?))) {
                 self.rotor = u64::from(cg);
                 let addr = self.sb.cg_base(cg) + u64::from(blk * frag + first);

@@ -94,6 +94,9 @@ const INODES: &[Case] = &[
     ("BadSize", &["EntryUnallocated"], |s, i| {
         s.change_inode(i.empty, |node| node.size = u64::MAX);
     }),
+    ("BadSize", &["EntryUnallocated", "BlocksLeaked"], |s, i| {
+        s.change_inode(i.long, |node| node.size = 8193);
+    }),
     ("DirectorySize", &[], |s, i| s.change_inode(i.dir, |node| node.size = 500)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.large, |node| node.size += 5 * 8192)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = 100)),

@@ -22,7 +22,7 @@ use ordo_check::{CheckError, Checker, Options, Repair, Report};
 use ordo_ffs::mount::{self as ffs_mount, MountOptions};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
-use ordo_vfs::{Cookie, FileSystem, FileType, FsError, Ino};
+use ordo_vfs::{Cookie, Errno, FileSystem, FileType, FsError, Ino, NewNode, RenameMode, SetAttr};
 
 /// The most bytes read of one file.
 const READ_AT_MOST: u64 = 1 << 20;
@@ -39,7 +39,8 @@ pub fn image(data: &[u8]) -> Rc<RamDisk> {
 }
 
 /// Any image: a check ends, finds the same with repair as without, and after a repair a second check
-/// finds nothing and every file can be read, unless something was called unrepairable.
+/// finds nothing, every file can be read, and the file system can be used and is consistent after that,
+/// unless something was called unrepairable.
 pub fn check(data: &[u8]) {
     let disk = image(data);
     let before = match run_check(&disk, Repair::No) {
@@ -57,13 +58,56 @@ pub fn check(data: &[u8]) {
     let executor = Executor::simulated(1);
     let runtime = executor.runtime();
     let walked = executor.block_on(async {
-        let Ok(fs) = ffs_mount::mount(&runtime, disk, NoOrder, &read_only()).await else {
+        let Ok(fs) = ffs_mount::mount(&runtime, disk.clone(), NoOrder, &read_only()).await else {
             return Ok(());
         };
         walk(&fs).await
     });
     let walked = walked.expect("reading ends");
     assert!(walked.is_ok(), "consistent, but not readable: {walked:?}");
+    let used = executor.block_on(async {
+        let options = MountOptions::default();
+        match ffs_mount::mount(&runtime, disk.clone(), NoOrder, &options).await {
+            Ok(fs) => {
+                let used = change(&fs).await;
+                used.and(fs.unmount().await)
+            }
+            Err(_) => Ok(()),
+        }
+    });
+    let used = used.expect("using it ends");
+    let full = |errno| matches!(errno, Errno::NoSpace | Errno::TooManyLinks | Errno::NotPermitted);
+    assert!(used.as_ref().err().is_none_or(|error| full(error.errno)), "not usable: {used:?}");
+    let last = run_check(&disk, Repair::No).expect("what was used can be checked");
+    assert!(last.is_consistent(), "after use:\n{last}");
+}
+
+/// Makes and removes this and that.
+async fn change<F: FileSystem>(fs: &F) -> Result<(), FsError> {
+    let root = fs.root();
+    let mut names: Vec<(Vec<u8>, Option<FileType>)> = Vec::new();
+    let mut each = |entry: ordo_vfs::DirEntry<'_>| {
+        names.push((entry.name.to_vec(), entry.file_type));
+        names.len() < 20
+    };
+    fs.readdir(root, Cookie::START, &mut each).await?;
+    let dir = fs.make(root, b"fuzz-dir", &NewNode::directory(0o755)).await?;
+    for (name, file_type) in &names {
+        match file_type {
+            Some(FileType::Regular) => {
+                let ino = fs.lookup(root, name).await?.ino;
+                fs.write(ino, 5000, &[9; 6000]).await?;
+                let cut = SetAttr { size: Some(700), ..SetAttr::default() };
+                fs.setattr(ino, &cut).await?;
+                fs.rename(root, name, dir.ino, name, RenameMode::Replace).await?;
+            }
+            Some(FileType::Directory) => {}
+            _ => fs.unlink(root, name).await?,
+        }
+    }
+    let file = fs.make(dir.ino, b"fuzz-file", &NewNode::file(0o600)).await?;
+    fs.write(file.ino, 0, &[8; 20_000]).await?;
+    fs.unlink(dir.ino, b"fuzz-file").await
 }
 
 fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
