@@ -24,8 +24,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let (len, bsize) = (d.extsize as usize, self.sb.block_size());
         if len > 2 * bsize {
             return Err(FsError::corrupt(format_args!(
-                "inode {}: {len} bytes of extended attributes; run a check (fsck)",
-                ip.ino()
+                "{}: {len} bytes of extended attributes; run a check (fsck)",
+                self.inode_place(ip.ino())
             )));
         }
         let pieces = (0..len.div_ceil(bsize)).map(|n| {
@@ -61,6 +61,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         if area.len() > 2 * bsize {
             return Err(Errno::NoSpace.into());
         }
+        // Held: once something is changed no read may fail.
+        let _inode = self.inode_buffer(ip.ino()).await?;
+        let _groups = self.groups_of(old.iter().map(|(address, _)| *address)).await?;
         let pieces: Vec<&[u8]> = area.chunks(bsize).collect();
         let mut new: Vec<(u64, u32)> = Vec::with_capacity(2);
         for piece in &pieces {
@@ -76,7 +79,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 }
             }
         }
-        for n in 0..old.len() {
+        for n in 0..2 {
             self.cache.forget(key(ip, n)).await;
         }
         let mut buffers = Vec::with_capacity(2);
@@ -113,8 +116,10 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 *pointer = address.cast_signed();
             }
             d.extsize = len as u32;
-            d.blocks =
-                (d.blocks + self.sectors(frags(new))).saturating_sub(self.sectors(frags(old)));
+            d.blocks = d
+                .blocks
+                .saturating_add(self.sectors(frags(new)))
+                .saturating_sub(self.sectors(frags(old)));
         };
         let whats: Vec<What<'_>> = buffers
             .iter()

@@ -12,7 +12,7 @@ use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::{Group, Superblock};
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::io_error;
-use ordo_vfs::{FsError, FsResult};
+use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::{Ffs, FfsOp};
 
@@ -60,9 +60,10 @@ impl GroupEdit<'_> {
         frag_sum(after, self.frag, &mut self.header.frsum, 1);
         let loose = |bits: u8| if bits == whole { 0 } else { bits.count_ones() as i32 };
         let cs = &mut self.header.cs;
-        cs.nffree += loose(after) - loose(before);
+        // Counts of a damaged image may be anything.
+        cs.nffree = cs.nffree.saturating_add(loose(after) - loose(before));
         if (before == whole) != (after == whole) {
-            cs.nbfree += if after == whole { 1 } else { -1 };
+            cs.nbfree = cs.nbfree.saturating_add(if after == whole { 1 } else { -1 });
             let freed = after == whole;
             cluster_account(self.bytes, self.endian, &self.layout, blk, freed);
         }
@@ -88,9 +89,10 @@ impl GroupEdit<'_> {
             set(map, index);
             self.header.irotor = index;
         }
-        self.header.cs.nifree += by;
+        let cs = &mut self.header.cs;
+        cs.nifree = cs.nifree.saturating_add(by);
         if is_directory {
-            self.header.cs.ndir -= by;
+            cs.ndir = cs.ndir.saturating_sub(by);
         }
         Ok(())
     }
@@ -110,6 +112,28 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             buf.set_verified();
         }
         Ok(buf)
+    }
+
+    /// The groups of these fragments, read: whoever holds them can free the fragments without a read
+    /// that may fail half way. A group that is damaged is left to whoever needs it.
+    pub(crate) async fn groups_of(
+        &self,
+        addresses: impl IntoIterator<Item = u64>,
+    ) -> FsResult<Vec<BufRef>> {
+        let mut held = Vec::new();
+        let mut last = None;
+        for address in addresses.into_iter().filter(|address| self.sb.has_frags(*address, 1)) {
+            let cg = self.sb.frag_group(address);
+            if last.replace(cg) == Some(cg) {
+                continue;
+            }
+            match self.group(cg).await {
+                Ok(buf) => held.push(buf),
+                Err(error) if error.errno == Errno::Corrupt => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(held)
     }
 
     /// Changes a group as the change `what`: `edit` works on the header and the bitmaps, of which it

@@ -26,6 +26,12 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
     }
 
+    /// An inode and where it is on the device, for errors.
+    pub(crate) fn inode_place(&self, ino: u64) -> String {
+        let (address, at) = self.sb.inode_block(ino);
+        format!("inode {ino} (at byte {})", self.sb.byte_of(address) + at as u64)
+    }
+
     /// Stores an inode in its block, with its check-hash.
     pub(crate) fn put_inode(
         &self,
@@ -68,7 +74,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let dinode = Dinode::decode(raw, self.endian);
         if self.sb.keeps_hash(CK_INODE) {
             Dinode::verify_hash(raw, self.endian).map_err(|e| {
-                FsError::corrupt(format_args!("inode {ino}: {e}; run a check (fsck)"))
+                let place = self.inode_place(ino);
+                FsError::corrupt(format_args!("{place}: {e}; run a check (fsck)"))
             })?;
         }
         Ok(dinode)
@@ -111,12 +118,18 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
         if dinode.mode == 0 {
             return Err(Errno::NotFound.into());
         }
-        let known = FileType::from_mode(dinode.mode).is_some();
-        let sound = known && dinode.size <= self.sb.max_file_size();
-        if !sound {
+        // A directory has no holes, and so is never larger than the disk.
+        let size_max = match FileType::from_mode(dinode.mode) {
+            None => None,
+            Some(FileType::Directory) => Some(self.sb.byte_of(self.sb.size.max(0).cast_unsigned())),
+            Some(_) => Some(self.sb.max_file_size()),
+        };
+        if size_max.is_none_or(|max| dinode.size > max) {
             return Err(FsError::corrupt(format_args!(
-                "inode {ino}: mode {:#o}, size {}; run a check (fsck)",
-                dinode.mode, dinode.size
+                "{}: mode {:#o}, size {}; run a check (fsck)",
+                self.inode_place(ino),
+                dinode.mode,
+                dinode.size
             )));
         }
         Ok(dinode)
@@ -142,11 +155,17 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
             Ok(old) if old.mode == 0 => old,
             Ok(old) => {
                 return Err(FsError::corrupt(format_args!(
-                    "inode {ino} is marked free, but has mode {:#o}; run a check (fsck)",
+                    "{} is marked free, but has mode {:#o}; run a check (fsck)",
+                    self.inode_place(ino),
                     old.mode
                 )));
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                if error.errno != Errno::Corrupt {
+                    self.release_inode(op, ino, mode & 0o170_000 == 0o040_000).await?;
+                }
+                return Err(error);
+            }
         };
         let mut new = Dinode::zeroed();
         new.generation = match old.generation.wrapping_add(1) {

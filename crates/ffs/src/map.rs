@@ -103,8 +103,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             return Ok(unsigned);
         }
         Err(FsError::corrupt(format_args!(
-            "inode {}, block {block}: fragment {address} cannot be a file's; run a check (fsck)",
-            ip.ino()
+            "{}, block {block}: fragment {address} cannot be a file's; run a check (fsck)",
+            self.inode_place(ip.ino())
         )))
     }
 
@@ -174,8 +174,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let len = self.sb.file_block_size(size, lbn);
         if len == 0 {
             return Err(FsError::corrupt(format_args!(
-                "inode {}, block {lbn}: beyond the end of the file; run a check (fsck)",
-                ip.ino()
+                "{}, block {lbn}: beyond the end of the file; run a check (fsck)",
+                self.inode_place(ip.ino())
             )));
         }
         let byte = self.sb.byte_of(address);
@@ -254,6 +254,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         len: usize,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
+        // Held: once something is allocated no read may fail.
+        let _inode = self.inode_buffer(ip.ino()).await?;
         if lbn >= DIRECT {
             return self.make_indirect(op, ip, lbn, fill).await;
         }
@@ -268,8 +270,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let address = self.check_address(ip, lbn.cast_signed(), address, have.max(1))?;
         if have == 0 {
             return Err(FsError::corrupt(format_args!(
-                "inode {}, block {lbn}: beyond the end of the file; run a check (fsck)",
-                ip.ino()
+                "{}, block {lbn}: beyond the end of the file; run a check (fsck)",
+                self.inode_place(ip.ino())
             )));
         }
         // Growing can fail: the old contents are then still wanted.
@@ -338,7 +340,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
         let address = self.allocate(op, ip, wish, frags).await?;
         let buf = self.fresh(op, ip, lbn, address, frags, fill).await;
-        ip.dinode_mut().blocks += self.sectors(frags);
+        ip.add_blocks(self.sectors(frags));
         self.set_pointer(op, ip, lbn, (0, 0), (address, frags), &buf).await?;
         Ok(buf)
     }
@@ -360,10 +362,12 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     ) -> FsResult<()> {
         let len = needed as usize * self.sb.frag_size();
         let old = (address, have);
+        // What comes after the first change must not need a read.
+        let _held = self.groups_of([address]).await?;
         if self.extend(op, address, have, needed).await? {
             self.cache.resize(buf, len);
             self.cache.mark_dirty(buf);
-            ip.dinode_mut().blocks += self.sectors(needed - have);
+            ip.add_blocks(self.sectors(needed - have));
             return self.set_pointer(op, ip, lbn, old, (address, needed), buf).await;
         }
         let asked = self.fragments_to_ask(needed);
@@ -385,7 +389,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         buf.set_address(Some(self.sb.byte_of(new)));
         self.cache.resize(buf, len);
         self.cache.mark_dirty(buf);
-        ip.dinode_mut().blocks += self.sectors(needed - have);
+        ip.add_blocks(self.sectors(needed - have));
         self.set_pointer(op, ip, lbn, old, (new, needed), buf).await?;
         self.free(op, address, have).await
     }
@@ -422,7 +426,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         }
         let buf = self.fresh(op, ip, lbn, data, frags, fill).await;
         self.set_pointer(op, ip, lbn, (0, 0), (data, frags), &buf).await?;
-        ip.dinode_mut().blocks += self.sectors(frags);
+        ip.add_blocks(self.sectors(frags));
         self.store(op, ip, What::SetAttributes { ino: ip.ino() }).await?;
         Ok(buf)
     }
@@ -497,13 +501,13 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             None => {
                 let inode = self.inode_buffer(ip.ino()).await?;
                 op.admit(&what).await.map_err(io_error)?;
-                ip.dinode_mut().blocks += sectors;
+                ip.add_blocks(sectors);
                 ip.dinode_mut().ib[way.root] = address.cast_signed();
                 self.put_inode(op, &inode, ip, what);
             }
             Some(above) => {
                 op.admit(&what).await.map_err(io_error)?;
-                ip.dinode_mut().blocks += sectors;
+                ip.add_blocks(sectors);
                 let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
                 let upper = upper.expect("a block of pointers hangs from a higher one");
                 self.put_pointer(op, above, upper.index, address, what);

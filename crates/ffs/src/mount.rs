@@ -6,11 +6,11 @@ use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{
     FS_GJOURNAL, FS_NEEDSFSCK, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError,
 };
-use ordo_format::ufs2::{Csum, Superblock};
+use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
 use ordo_ufs::{Layout, Ufs, UfsConfig};
-use ordo_vfs::FsError;
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use crate::books::{Books, summary_block};
 use crate::group::seal;
@@ -168,8 +168,24 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
     }
     let fs = Ufs::new(ffs, options.ufs.clone());
-    fs.layout().load_inode(ordo_format::ufs2::ROOT_INO).await?;
+    check_root(fs.layout()).await?;
     Ok(fs)
+}
+
+/// Without a root directory there is nothing to use.
+async fn check_root<D: BlockDevice, P: OrderingPolicy>(ffs: &Ffs<D, P>) -> FsResult<()> {
+    let root = match ffs.load_inode(ROOT_INO).await {
+        Err(error) if error.errno == Errno::NotFound => None,
+        found => Some(found?),
+    };
+    let kind = root.and_then(|root| FileType::from_mode(root.mode));
+    if kind == Some(FileType::Directory) {
+        return Ok(());
+    }
+    Err(FsError::corrupt(format_args!(
+        "the root, {}, is not a directory in use; run a check (fsck)",
+        ffs.inode_place(ROOT_INO)
+    )))
 }
 
 async fn read_summary<D: BlockDevice, P: OrderingPolicy>(

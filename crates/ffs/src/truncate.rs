@@ -4,13 +4,16 @@
 //! is asked before each. Blocks of pointers that are freed whole are not changed.
 
 use ordo_block::BlockDevice;
-use ordo_cache::BufKey;
+use ordo_cache::{BufKey, BufRef};
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::{Fill, Inode, io_error};
 use ordo_vfs::{FsError, FsResult};
 
 use crate::map::{Hop, span};
 use crate::{DIRECT, Ffs, FfsOp};
+
+/// The most buffers that a cut keeps in memory from its beginning to its end.
+const HELD_MAX: usize = 64;
 
 /// What a pointer that was reset led to.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +94,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn cut_to(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
         let bsize = self.bsize();
+        let _held = self.read_before_cut(ip, size).await?;
         if size > 0 {
             let last = (size - 1) / bsize;
             let len = (size - last * bsize) as usize;
@@ -117,6 +121,72 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         damage.map_or(Ok(()), Err)
     }
 
+    /// Reads all that a cut to `size` needs, so that no read can fail half way: the inode's block, the
+    /// blocks of pointers, the groups of what is freed. Some of it is held until the cut is done; the
+    /// rest was at least used last. Damage is left to the cut, but for trees that have more pointers
+    /// than the file system has blocks.
+    async fn read_before_cut(&self, ip: &Inode, size: u64) -> FsResult<Vec<BufRef>> {
+        let mut held = vec![self.inode_buffer(ip.ino()).await?];
+        let own = self.sb.cg_base(self.sb.ino_group(ip.ino()));
+        let (direct, roots) = {
+            let d = ip.dinode();
+            (d.db, d.ib)
+        };
+        let data = direct.iter().map(|address| address.cast_unsigned());
+        held.extend(self.groups_of(std::iter::once(own).chain(data)).await?);
+        let per_block = self.sb.addresses_per_block();
+        let keep = size.div_ceil(self.bsize());
+        let mut left = self.sb.size.max(0).cast_unsigned() / u64::from(self.frag()) + 1;
+        let mut trees: Vec<Hop> = Vec::new();
+        let mut addresses: Vec<i64> = Vec::new();
+        let mut first = DIRECT;
+        for (root, address) in roots.into_iter().enumerate() {
+            let height = root as u32 + 1;
+            trees.push(Hop { height, first, index: 0 });
+            addresses.push(address);
+            first += span(per_block, height + 1);
+        }
+        while let (Some(hop), Some(address)) = (trees.pop(), addresses.pop()) {
+            if address == 0 || hop.first + span(per_block, hop.height + 1) <= keep {
+                continue;
+            }
+            let buf = match self.pointers(ip, &hop, address).await {
+                Ok(buf) => buf,
+                Err(error) if error.errno == ordo_vfs::Errno::Corrupt => continue,
+                Err(error) => return Err(error),
+            };
+            let width = span(per_block, hop.height);
+            let pointers: Vec<(u64, i64)> = {
+                let bytes = buf.read();
+                (0..per_block)
+                    .map(|i| (hop.first + i * width, self.endian.get_i64(&bytes, i as usize * 8)))
+                    .filter(|(_, address)| *address != 0)
+                    .collect()
+            };
+            left = left.checked_sub(pointers.len() as u64).ok_or_else(|| {
+                FsError::corrupt(format_args!(
+                    "{}, block of pointers at fragment {address}: more blocks than the file \
+                     system has; run a check (fsck)",
+                    self.inode_place(ip.ino())
+                ))
+            })?;
+            let places = pointers.iter().map(|(_, address)| address.cast_unsigned());
+            let groups = self.groups_of(std::iter::once(address.cast_unsigned()).chain(places));
+            for buf in groups.await?.into_iter().chain([buf]) {
+                if held.len() < HELD_MAX && !held.iter().any(|b| std::rc::Rc::ptr_eq(b, &buf)) {
+                    held.push(buf);
+                }
+            }
+            if hop.height > 1 {
+                for (first, address) in pointers {
+                    trees.push(Hop { height: hop.height - 1, first, index: 0 });
+                    addresses.push(address);
+                }
+            }
+        }
+        Ok(held)
+    }
+
     /// Resets the inode's own pointers beyond the end, and stores it with its new size.
     async fn cut_inode(
         &self,
@@ -135,7 +205,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             if *pointer == 0 || left >= had {
                 continue;
             }
-            let address = *pointer + i64::from(left);
+            let address = pointer.saturating_add(left.into());
             loose.push(Loose::Data { lbn, address, frags: had - left });
             if left == 0 {
                 *pointer = 0;

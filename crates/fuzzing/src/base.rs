@@ -14,12 +14,18 @@ use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, FileType, NewNode, XattrMode};
 
 /// How many there are to choose from.
-const BASES: usize = 4;
+const BASES: usize = 6;
+/// Set in the choice: check-hashes are made right again after the changes.
+const SEAL: u8 = 0x80;
 
 /// A sound file system, and the runs of bytes that hold its metadata.
 struct Base {
     disk: RamDisk,
     metadata: Vec<(u64, u64)>,
+    sb: Superblock,
+    endian: Endian,
+    /// Where the inodes in use are.
+    inodes: Vec<u64>,
 }
 
 thread_local! {
@@ -28,7 +34,8 @@ thread_local! {
 
 /// A copy of one of the file systems with changes made to its metadata.
 pub fn changed(which: u8, changes: &[u8]) -> Rc<RamDisk> {
-    let which = usize::from(which) % BASES;
+    let seals = which & SEAL != 0;
+    let which = usize::from(which & !SEAL) % BASES;
     let made = MADE.with_borrow(|made| made[which].clone());
     let base = made.unwrap_or_else(|| {
         let base = Rc::new(make(which));
@@ -50,19 +57,43 @@ pub fn changed(which: u8, changes: &[u8]) -> Rc<RamDisk> {
             offset -= len;
         }
     }
+    if seals {
+        base.seal(&disk);
+    }
     disk
+}
+
+impl Base {
+    /// Makes check-hashes right again where the structures were.
+    fn seal(&self, disk: &RamDisk) {
+        let (sb, endian) = (&self.sb, self.endian);
+        let edit = |at: u64, len: usize, edit: &dyn Fn(&mut [u8])| {
+            let mut bytes = vec![0; len];
+            disk.load(at, &mut bytes);
+            edit(&mut bytes);
+            disk.store(at, &bytes);
+        };
+        edit(SEARCH[0], SBLOCK_SIZE, &|bytes| sb.seal(bytes, endian));
+        for cg in 0..sb.ncg {
+            let at = sb.byte_of(sb.cg_header(cg));
+            edit(at, sb.block_size(), &|bytes| Group::seal(bytes, endian, sb));
+        }
+        for at in &self.inodes {
+            edit(*at, Dinode::SIZE, &|bytes| Dinode::seal(bytes, endian));
+        }
+    }
 }
 
 fn make(which: usize) -> Base {
     let options = MkfsOptions {
-        block_size: if which < 2 { 4096 } else { 8192 },
-        frag_size: if which < 2 { 512 } else { 1024 },
+        block_size: [4096, 8192, 32768][which / 2],
+        frag_size: [512, 1024, 4096][which / 2],
         endian: if which.is_multiple_of(2) { Endian::Little } else { Endian::Big },
-        check_hashes: which == 3,
-        max_blocks_per_group: Some(64),
+        check_hashes: which >= 3,
+        max_blocks_per_group: (which < 4).then_some(64),
         ..MkfsOptions::default()
     };
-    let disk = Rc::new(RamDisk::new(1 << 20));
+    let disk = Rc::new(RamDisk::new(if which < 4 { 1 << 20 } else { 3 << 20 }));
     let executor = Executor::simulated(1);
     executor
         .block_on(async {
@@ -75,8 +106,7 @@ fn make(which: usize) -> Base {
             fs.unmount().await.expect("a disk in memory");
         })
         .expect("no one waits");
-    let metadata = metadata(&disk);
-    Base { disk: disk.snapshot(), metadata }
+    describe(disk.snapshot())
 }
 
 /// One of everything.
@@ -101,8 +131,8 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> Result<(), ordo_vfs::FsError
     fs.setxattr(small, b"user.other", &[7; 200], XattrMode::Create).await
 }
 
-/// Where the metadata is: first byte and length.
-fn metadata(disk: &RamDisk) -> Vec<(u64, u64)> {
+/// Finds out where the metadata is.
+fn describe(disk: RamDisk) -> Base {
     let load = |at: u64, len: usize| {
         let mut bytes = vec![0; len];
         disk.load(at, &mut bytes);
@@ -110,6 +140,7 @@ fn metadata(disk: &RamDisk) -> Vec<(u64, u64)> {
     };
     let (sb, endian) = Superblock::read(&load(SEARCH[0], SBLOCK_SIZE), SEARCH[0]).expect("sound");
     let mut runs = vec![(SEARCH[0], Superblock::SIZE as u64)];
+    let mut inodes = Vec::new();
     runs.push((sb.byte_of(sb.csaddr as u64), u64::from(sb.ncg) * 16));
     for cg in 0..sb.ncg {
         let at = sb.byte_of(sb.cg_header(cg));
@@ -123,6 +154,7 @@ fn metadata(disk: &RamDisk) -> Vec<(u64, u64)> {
             if ino < ROOT_INO || node.mode == 0 {
                 continue;
             }
+            inodes.push(at);
             runs.push((at, Dinode::SIZE as u64));
             let direct = if node.size < 1000 { &node.db[..] } else { &[] };
             let addrs = direct.iter().chain(&node.ib).chain(&node.extb);
@@ -131,5 +163,5 @@ fn metadata(disk: &RamDisk) -> Vec<(u64, u64)> {
             }
         }
     }
-    runs
+    Base { disk, metadata: runs, sb, endian, inodes }
 }

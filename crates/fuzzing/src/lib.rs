@@ -1,12 +1,13 @@
 //! What the fuzz targets do with their bytes, and the corpus that tests run again.
 //!
-//! Layers: [`image`] makes an image of the fuzzer's bytes; [`check`] and [`mount`] demand of it what
+//! Layers: [`image`] makes an image of the fuzzer's bytes; [`check`] and [`mount`] (by [`walk_image`]) demand of it what
 //! must hold of any image. `fuzz/` holds the targets, one line each; `fuzz/regressions/` inputs that
 //! once failed, or that reach far, which a normal test runs.
 //!
 //! Input: the first byte chooses. 0: the rest is the image. Otherwise the rest changes a sound file
 //! system: records of an offset (three bytes), a length (one byte, modulo 17) and that many bytes; the
-//! offset counts through the bytes that metadata occupies, so that every change matters.
+//! offset counts through the bytes that metadata occupies, so that every change matters. With its
+//! highest bit set the first byte also asks that check-hashes are made right again.
 //!
 //! ```
 //! ordo_fuzzing::check(&[1, 0, 0, 0, 2, 0xff, 0xff]);
@@ -14,6 +15,7 @@
 //! ```
 
 mod base;
+mod hostile;
 
 use std::rc::Rc;
 
@@ -23,6 +25,8 @@ use ordo_ffs::mount::{self as ffs_mount, MountOptions};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{Cookie, Errno, FileSystem, FileType, FsError, Ino, NewNode, RenameMode, SetAttr};
+
+pub use hostile::{Seen, walk_image};
 
 /// The most bytes read of one file.
 const READ_AT_MOST: u64 = 1 << 20;
@@ -116,17 +120,10 @@ fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
     executor.block_on(Checker::new(disk.clone(), options).run()).expect("a check waits for no one")
 }
 
-/// Any image: mounting and reading everything ends, with data or with errors.
+/// Any image: mounting, reading everything, and changing a copy in spite of all ends, with data or with
+/// errors.
 pub fn mount(data: &[u8]) {
-    let disk = image(data);
-    let executor = Executor::simulated(1);
-    let runtime = executor.runtime();
-    let done = executor.block_on(async {
-        if let Ok(fs) = ffs_mount::mount(&runtime, disk, NoOrder, &read_only()).await {
-            let _ = walk(&fs).await;
-        }
-    });
-    done.expect("reading ends");
+    walk_image(&image(data));
 }
 
 fn read_only() -> MountOptions {

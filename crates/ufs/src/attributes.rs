@@ -1,5 +1,6 @@
 //! Attributes: looking at them, changing them.
 
+use ordo_cache::BufRef;
 use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
@@ -40,6 +41,16 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
+    /// The blocks of these inodes, read: while they are held, storing the inodes needs no read, so
+    /// that none can fail half way through an operation.
+    pub(crate) async fn hold<const N: usize>(&self, inodes: [&Inode; N]) -> FsResult<[BufRef; N]> {
+        let mut held = Vec::with_capacity(N);
+        for ip in inodes {
+            held.push(self.layout().inode_block(ip.ino()).await?);
+        }
+        Ok(held.try_into().expect("one for each"))
+    }
+
     pub(crate) fn attr_of(&self, ip: &Inode) -> Attr {
         ip.attr(self.limits().block as u32)
     }
@@ -77,6 +88,7 @@ impl<L: Layout> Ufs<L> {
             self.writable()?;
             return Ok(self.attr_of(&ip));
         }
+        let _held = self.hold([&ip]).await?;
         let kind = if set.size.is_some() { OpKind::Truncate } else { OpKind::Attributes };
         let mut op = self.begin(kind).await?;
         if let Some(size) = set.size {

@@ -140,6 +140,7 @@ impl<L: Layout> Ufs<L> {
         }
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
+        let _held = self.hold([&ip]).await?;
         let mut op = self.begin(OpKind::Write).await?;
         let before = ip.size();
         if offset > before {

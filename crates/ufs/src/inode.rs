@@ -81,6 +81,13 @@ impl Inode {
         u32::from(self.dinode.borrow().nlink.cast_unsigned())
     }
 
+    /// Counts `sectors` more of 512 bytes.
+    pub fn add_blocks(&self, sectors: u64) {
+        let mut d = self.dinode_mut();
+        // A damaged inode may count anything.
+        d.blocks = d.blocks.saturating_add(sectors);
+    }
+
     /// Its attributes, but for what the layout adds.
     pub(crate) fn attr(&self, block_size: u32) -> Attr {
         let d = self.dinode.borrow();

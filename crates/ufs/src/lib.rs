@@ -205,11 +205,17 @@ impl<L: Layout> Ufs<L> {
     /// # Errors
     /// The device failed: the image must be checked before it is used again.
     pub async fn unmount(&self) -> FsResult<()> {
-        let orphans = self.table().orphans();
+        let read_only = self.shared.read_only.get();
+        // Where nothing may change, what has no name is the next check's.
+        let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {
-            self.release(&ip).await?;
+            if let Err(error) = self.release(&ip).await {
+                // Not clean, but everything that can be is on the device.
+                let synced = self.sync_all().await;
+                return Err(synced.err().unwrap_or(error));
+            }
         }
-        self.shared.layout.unmount(self.shared.read_only.get()).await
+        self.shared.layout.unmount(read_only).await
     }
 
     /// Forgets every inode and clean buffer that nobody uses, as a remount would: a benchmark's way to

@@ -63,6 +63,21 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
+    /// Checks that what an entry stands for can be locked after the directories it is in: a directory
+    /// that holds itself, or the root, is damage.
+    pub(crate) fn is_below(&self, dirs: &[&Rc<Inode>], ip: &Rc<Inode>) -> FsResult<()> {
+        let root = ip.ino() == ordo_format::ufs2::ROOT_INO;
+        if !root && !dirs.iter().any(|dp| Rc::ptr_eq(dp, ip)) {
+            return Ok(());
+        }
+        Err(FsError::corrupt(format_args!(
+            "directory inode {}: an entry of it stands for inode {}, which holds it; run a check \
+             (fsck)",
+            dirs[0].ino(),
+            ip.ino()
+        )))
+    }
+
     /// Checks that `name` can be added to a directory whose lock is held.
     pub(crate) async fn may_add(&self, dp: &Inode, name: &[u8]) -> FsResult<()> {
         self.still_named(dp)?;
@@ -99,6 +114,7 @@ impl<L: Layout> Ufs<L> {
         let is_directory = new.file_type == FileType::Directory;
         require(!is_directory || dp.links() < self.limits().links_max, Errno::TooManyLinks)?;
         let before = Names::of(&dp);
+        let _held = self.hold([&*dp]).await?;
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
@@ -227,6 +243,7 @@ impl<L: Layout> Ufs<L> {
         require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
         require(ip.links() > 0, Errno::NotFound)?;
         require(ip.links() < self.limits().links_max, Errno::TooManyLinks)?;
+        let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Link).await?;
         let slot = self.find_slot(&dp, name).await?;
         let before = Names::of(&ip);
@@ -261,12 +278,13 @@ impl<L: Layout> Ufs<L> {
         require(!ip.is_directory(), Errno::IsDir)?;
         let guard = ip.lock.write().await;
         self.may_remove(&dp, &ip)?;
+        let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if ip.links() == 0 { self.release(&ip).await } else { Ok(()) }
+        if ip.links() == 0 { self.release_unnamed(&ip).await } else { Ok(()) }
     }
 
     pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
@@ -278,16 +296,18 @@ impl<L: Layout> Ufs<L> {
         let found = self.find_entry(&dp, name).await?.ok_or(Errno::NotFound)?;
         let ip = self.child(&dp, found).await?;
         require(ip.is_directory(), Errno::NotDir)?;
+        self.is_below(&[&dp], &ip)?;
         let guard = ip.lock.write().await;
         self.may_remove(&dp, &ip)?;
         require(self.is_empty(&ip).await?, Errno::NotEmpty)?;
+        let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found).await?;
         self.set_links(&mut op, &dp, dp.links().saturating_sub(1)).await?;
         self.set_links(&mut op, &ip, 0).await?;
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        self.release(&ip).await
+        self.release_unnamed(&ip).await
     }
 
     pub(crate) async fn read_link(&self, ino: Ino) -> FsResult<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OpKind, What};
-use ordo_vfs::FsResult;
+use ordo_vfs::{Errno, FsResult};
 
 use crate::inode::Inode;
 use crate::layout::Layout;
@@ -19,6 +19,8 @@ impl<L: Layout> Ufs<L> {
         links: u32,
     ) -> FsResult<()> {
         let now = self.now();
+        // A damaged inode may have more than can be.
+        let links = links.min(u16::MAX.into());
         let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: links };
         self.update_inode(op, ip, what, |d| {
             d.nlink = (links as u16).cast_signed();
@@ -39,8 +41,19 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
+    /// As [`release`](Self::release), at the end of an operation that has taken the last name away. That
+    /// is done whatever happens here: what cannot be read now is freed when the file system is
+    /// unmounted.
+    pub(crate) async fn release_unnamed(&self, ip: &Rc<Inode>) -> FsResult<()> {
+        match self.release(ip).await {
+            Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
+            done => done,
+        }
+    }
+
     /// Frees everything an inode has, then the inode.
     async fn free_contents(&self, op: &mut LayoutOp<'_, L>, ip: &Rc<Inode>) -> FsResult<()> {
+        let _held = self.hold([&**ip]).await?;
         let layout = self.layout();
         if ip.dinode().extsize > 0 || ip.dinode().extb != [0; 2] {
             layout.write_attributes(op, ip, &[]).await?;

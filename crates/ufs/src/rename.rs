@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use ordo_cache::BufRef;
 use ordo_ordering::OpKind;
 use ordo_runtime::sync::WriteGuard;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
@@ -76,7 +77,11 @@ impl<L: Layout> Ufs<L> {
             self.may_replace(&from, &source, &to)?;
             return Err(Errno::NotEmpty.into());
         }
+        for ip in [Some(&source), target.as_ref()].into_iter().flatten() {
+            self.is_below(&[&from_dir, &to_dir], ip)?;
+        }
         let guards = lock_pair(&source, target.as_ref()).await;
+        let _held = self.hold_for_rename(&from, &source, &to).await?;
         match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;
@@ -85,9 +90,32 @@ impl<L: Layout> Ufs<L> {
         }
         drop((guards, _dirs, _shape));
         match target {
-            Some(target) if target.links() == 0 => self.release(&target).await,
+            Some(target) if target.links() == 0 => self.release_unnamed(&target).await,
             _ => Ok(()),
         }
+    }
+
+    /// Reads and keeps what a rename changes: once the first entry has changed no read may fail.
+    async fn hold_for_rename(
+        &self,
+        from: &End<'_>,
+        source: &Rc<Inode>,
+        to: &End<'_>,
+    ) -> FsResult<Vec<BufRef>> {
+        let other = to.inode().unwrap_or(source);
+        let inodes = self.hold([&**from.dir, &**to.dir, &**source, &**other]).await?;
+        let mut held = Vec::from(inodes);
+        for (end, ip) in [(from, source), (to, other)] {
+            if let Some((found, _)) = &end.entry {
+                held.push(self.dir_block(end.dir, found.place).await?.0);
+            }
+            if ip.is_directory() && from.dir.ino() != to.dir.ino() {
+                // Its `..` is found by its index.
+                self.find_entry(ip, b"..").await?;
+                held.push(self.dir_block(ip, 0).await?.0);
+            }
+        }
+        Ok(held)
     }
 
     async fn rename_end<'a>(&self, dir: &'a Rc<Inode>, name: &'a [u8]) -> FsResult<End<'a>> {
@@ -192,13 +220,13 @@ impl<L: Layout> Ufs<L> {
         self.take_old_name(&mut op, from, source).await?;
         if let Some(target) = target {
             if is_dir {
-                self.set_links(&mut op, to.dir, to.dir.links() - 1).await?;
+                self.set_links(&mut op, to.dir, to.dir.links().saturating_sub(1)).await?;
                 self.set_links(&mut op, target, 0).await?;
             } else {
                 self.set_links(&mut op, target, target.links().saturating_sub(1)).await?;
             }
         }
-        self.set_links(&mut op, source, source.links() - 1).await?;
+        self.set_links(&mut op, source, source.links().saturating_sub(1)).await?;
         op.end().await.map_err(io_error)
     }
 
@@ -256,7 +284,7 @@ impl<L: Layout> Ufs<L> {
             (d.mtime, d.mtimensec) = (times.mtime, times.mtimensec);
         })
         .await?;
-        self.set_links(op, old_parent, old_parent.links() - 1).await
+        self.set_links(op, old_parent, old_parent.links().saturating_sub(1)).await
     }
 
     async fn exchange(
@@ -291,7 +319,7 @@ impl<L: Layout> Ufs<L> {
             }
         }
         for ip in [source, target] {
-            self.set_links(&mut op, ip, ip.links() - 1).await?;
+            self.set_links(&mut op, ip, ip.links().saturating_sub(1)).await?;
         }
         op.end().await.map_err(io_error)
     }

@@ -140,6 +140,7 @@ impl<L: Layout> Ufs<L> {
         let new = edit(&there, endian, &area)?.map_err(|e| corrupt(&ip, e))?;
         require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
         require(new.len() <= self.limits().attributes_max, Errno::NoSpace)?;
+        let _held = self.hold([&ip]).await?;
         let mut op = self.begin(OpKind::Attributes).await?;
         self.layout().write_attributes(&mut op, &ip, &new).await?;
         let now = self.now();

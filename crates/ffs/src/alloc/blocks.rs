@@ -97,8 +97,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let buf = self.group(cg).await?;
         let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
         let address = self.sb.cg_base(cg) + u64::from(choice.first);
-        if self.sb.is_own(address, frags.into()) {
-            return Err(self.group_corrupt(cg, "metadata is marked as free"));
+        if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
+            return Err(self.group_corrupt(cg, "what is not for files is marked as free"));
         }
         let what = What::AllocateBlock { address, frags };
         op.admit(&what).await.map_err(io_error)?;

@@ -68,6 +68,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             None => None,
         };
         let wish = previous.map_or(old, |p| p + u64::from(self.frag()));
+        let places = buffers.iter().filter_map(|b| b.address()).map(|byte| byte >> self.sb.fshift);
+        let _held = self.groups_of(places).await?;
         let Some(new) = self.allocate_run(op, self.sb.frag_group(old), wish, count).await? else {
             return Ok(());
         };

@@ -46,7 +46,7 @@ impl<L: Layout> Ufs<L> {
 
     /// The block of a directory that holds byte `place`, and the byte within it. A hole in a directory
     /// is damage.
-    async fn dir_block(&self, dir: &Inode, place: u64) -> FsResult<(BufRef, usize)> {
+    pub(crate) async fn dir_block(&self, dir: &Inode, place: u64) -> FsResult<(BufRef, usize)> {
         let block = self.limits().block as u64;
         let lbn = place / block;
         let key = BufKey::file(dir.ino(), lbn.cast_signed());
@@ -200,6 +200,10 @@ impl<L: Layout> Ufs<L> {
             }
             insert_in_chunk(chunk, endian, child as u32, kind, name)
         });
+        let Some(at) = at else {
+            let what = "the free space that was here is gone";
+            return Err(Self::corrupt_entry(dir, slot.chunk, what));
+        };
         {
             let mut index = dir.index.borrow_mut();
             let index = index.as_mut().expect("built by find_slot, under the same lock");
@@ -334,23 +338,23 @@ impl<L: Layout> Ufs<L> {
 }
 
 /// Puts an entry into the first free piece of a chunk that is large enough; the byte it starts at.
-/// The index has said that there is one.
+/// The index has said that there is one; none where the block, not only this directory's on a damaged
+/// image, has changed since.
 fn insert_in_chunk(
     chunk: &mut [u8],
     endian: ordo_format::Endian,
     ino: u32,
     kind: u8,
     name: &[u8],
-) -> usize {
+) -> Option<usize> {
     let need = dir::entry_size(name.len());
-    let (at, used, reclen) = dir::first_with_room(chunk, endian, need)
-        .expect("the index knows a free piece in this chunk");
+    let (at, used, reclen) = dir::first_with_room(chunk, endian, need)?;
     if used > 0 {
         endian.put_u16(chunk, at + dir::RECLEN_OFFSET, used as u16);
     }
     let start = at + used;
     dir::write_entry(&mut chunk[start..], endian, ino, (reclen - used) as u16, kind, name);
-    start
+    Some(start)
 }
 
 /// Frees the entry at byte `at` of a chunk: the entry before it takes its space, or it becomes free
@@ -360,7 +364,7 @@ fn remove_from_chunk(chunk: &mut [u8], endian: ordo_format::Endian, at: usize) {
         Some(prev) => {
             let reclen = endian.get_u16(chunk, prev + dir::RECLEN_OFFSET);
             let freed = endian.get_u16(chunk, at + dir::RECLEN_OFFSET);
-            endian.put_u16(chunk, prev + dir::RECLEN_OFFSET, reclen + freed);
+            endian.put_u16(chunk, prev + dir::RECLEN_OFFSET, reclen.saturating_add(freed));
         }
         None => endian.put_u32(chunk, at + dir::INO_OFFSET, 0),
     }
