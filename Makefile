@@ -38,4 +38,5 @@ bench:
 	$(CARGO) run --release --quiet --package ordo-bench --bin figures
 
 fuzz:
-	cd fuzz && for t in mount check; do $(CARGO) +nightly fuzz run $$t -- -max_total_time=60 || exit 1; done
+	cd fuzz && for t in mount check; do mkdir -p corpus/$$t && \
+	  $(CARGO) +nightly fuzz run $$t corpus/$$t regressions/$$t -- -max_total_time=60 || exit 1; done
