@@ -22,6 +22,8 @@ pub struct Recovery {
     pub findings: BTreeMap<Severity, u64>,
     /// The first findings' kinds, and how many there were of each.
     pub kinds: BTreeMap<&'static str, u64>,
+    /// Of those, the ones that could lose or mix up data.
+    pub damage_kinds: BTreeMap<&'static str, u64>,
     /// Findings that no repair makes go away.
     pub unrepairable: u64,
     /// Whether a second check finds nothing.
@@ -57,15 +59,19 @@ pub(super) fn check(
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
     let again = executor.block_on(Checker::new(disk, Options::default()).run())??;
-    let mut kinds = BTreeMap::new();
+    let (mut kinds, mut damage_kinds) = (BTreeMap::new(), BTreeMap::new());
     for finding in &report.findings {
         *kinds.entry(finding.kind()).or_default() += 1;
+        if finding.severity() == Severity::Damage {
+            *damage_kinds.entry(finding.kind()).or_default() += 1;
+        }
     }
     Ok(Recovery {
         cut_at_seconds: cut.at_seconds,
         seconds,
         findings: report.counts,
         kinds,
+        damage_kinds,
         unrepairable: report.unrepairable,
         consistent_afterwards: again.is_consistent(),
         reads: report.work.reads,

@@ -7,8 +7,8 @@
 //!
 //! Where several errors apply, the first of these is given:
 //! 1. what is wrong with the arguments alone (names, times);
-//! 2. [`Errno::Stale`](crate::Errno::Stale), [`Errno::NotDir`](crate::Errno::NotDir) for what must be a
-//!    directory, [`Errno::NotFound`](crate::Errno::NotFound) for a directory that has been removed;
+//! 2. [`Errno::Stale`], [`Errno::NotDir`] for what must be a
+//!    directory, [`Errno::NotFound`] for a directory that has been removed;
 //! 3. `.` and `..` where they make no sense;
 //! 4. what looking the names up says (`NotFound`, `Exists`);
 //! 5. what the kinds of the inodes forbid (`NotDir`, `IsDir`, `Invalid`);

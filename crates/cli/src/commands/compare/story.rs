@@ -1,6 +1,6 @@
 //! The table of a comparison, and what it says in plain sentences.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_bench::compare::{Recovery, Row, Setup, System};
 use ordo_bench::published;
@@ -87,8 +87,8 @@ pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<Str
 
 fn costs(sync: &Row, none: &Row) -> String {
     let mut text = format!(
-        "Keeping metadata in order by waiting made the application {} times as slow ({} instead \
-         of {})",
+        "Keeping metadata in order by waiting made the application take {} times as long ({} \
+         instead of {})",
         figure(sync.app_seconds / none.app_seconds),
         seconds(sync.app_seconds),
         seconds(none.app_seconds)
@@ -137,15 +137,40 @@ fn recovery(row: &Row, cut: &Recovery) -> String {
     if cut.findings.is_empty() {
         return format!("{head} and found nothing wrong.");
     }
-    let mut kinds: Vec<_> = cut.kinds.iter().collect();
-    kinds.sort_by_key(|(kind, n)| (std::cmp::Reverse(**n), **kind));
-    let listed: Vec<String> =
-        kinds.iter().map(|(kind, n)| format!("{} {}", words(kind), count(**n))).collect();
     let after = match cut.consistent_afterwards {
-        true => "all of it was repaired",
-        false => "not all of it could be repaired",
+        true => "repaired all it found",
+        false => "could not repair all it found",
     };
-    format!("{head}, and {after}. Found: {}.", listed.join(", "))
+    let mut meanings: BTreeMap<String, u64> = BTreeMap::new();
+    for (kind, n) in &cut.damage_kinds {
+        *meanings.entry(meaning(kind)).or_default() += n;
+    }
+    let mut meanings: Vec<_> = meanings.into_iter().collect();
+    meanings.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let listed: Vec<String> =
+        meanings.iter().map(|(what, n)| format!("{what} ({})", count(*n))).collect();
+    if listed.is_empty() {
+        return format!("{head} and {after}: nothing but leaks and wrong counts.");
+    }
+    format!("{head} and {after}. What could have spread: {}.", listed.join(", "))
+}
+
+/// What a finding means to who has not read the checker.
+fn meaning(kind: &str) -> String {
+    let text = match kind {
+        "BlocksNotMarked" => "runs of blocks in use but marked free",
+        "InodesNotMarked" => "runs of inodes in use but marked free",
+        "DuplicateBlock" => "blocks claimed by two files",
+        "EntryUnallocated" => "names of files that never reached the disk",
+        "EntryDamaged" => "damaged directory chunks",
+        "DotMissing" | "DotDotMissing" => "directories without their first entries",
+        "UnreferencedDirectory" => "directories that lost their names",
+        "LinkCountLow" => "files with more names than they count",
+        "EndsInHole" => "files whose last blocks were not on disk yet",
+        "BlockCount" => "files with a wrong count of their blocks",
+        other => return words(other),
+    };
+    text.to_string()
 }
 
 /// `EntryUnallocated` as `entry unallocated`.
