@@ -6,6 +6,7 @@
 //! sections that they name are run and nothing is written.
 
 mod directories;
+mod files;
 mod in_process;
 mod simulated;
 mod streaming;
@@ -82,11 +83,12 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 4] = [
+const SECTIONS: [(&str, &str, Measure); 5] = [
     ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     ("directories", "A directory of a million entries", directories::measure),
     ("streaming", "One large file, written and read", streaming::measure),
     ("simulated", "Simulated disk requests", simulated::measure),
+    ("files", "Writes for each file, and throughput by size", files::measure),
 ];
 
 fn machine() -> String {
