@@ -21,6 +21,10 @@ pub enum Verdict {
 /// redo is forgetting the copy), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait WriteGate: 'static {
+    /// Whether [`write_done`](Self::write_done) matters: if not, no block is kept for it until the
+    /// device's cache is flushed, and no flush is made for its sake.
+    const FOLLOWS_WRITES: bool;
+
     /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet.
     fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict;
 
@@ -38,6 +42,8 @@ pub trait WriteGate: 'static {
 }
 
 impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
+    const FOLLOWS_WRITES: bool = G::FOLLOWS_WRITES;
+
     fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
         (**self).before_write(block, image)
     }
@@ -57,6 +63,8 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
 pub struct NoGate;
 
 impl WriteGate for NoGate {
+    const FOLLOWS_WRITES: bool = false;
+
     fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
         Verdict::Write
     }

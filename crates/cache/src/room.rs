@@ -32,6 +32,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 self.remove(&buf);
                 continue;
             }
+            if !self.shared.unflushed.borrow().is_empty() {
+                // Written, but kept until the gate knows them to be durable.
+                let _ = self.barrier().await;
+                continue;
+            }
             let oldest = self.shared.dirty.borrow().oldest(len.max(self.shared.config.cluster));
             if oldest.is_empty() || self.failure().is_some() {
                 // Everything is pinned by operations under way, or cannot be written.

@@ -289,7 +289,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             rolled_back += u64::from(!part.whole);
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, result);
-            } else {
+            } else if G::FOLLOWS_WRITES {
                 self.shared.unflushed.borrow_mut().push(part.buf.clone());
             }
         }

@@ -234,6 +234,8 @@ struct Undo {
 }
 
 impl WriteGate for Undo {
+    const FOLLOWS_WRITES: bool = true;
+
     fn before_write(&self, _block: &Buffer, image: &mut [u8]) -> Verdict {
         if self.log_at.get() < 7 {
             return Verdict::WaitFor(7);

@@ -14,6 +14,8 @@ use crate::{Change, OpKind, OrderingPolicy, What};
 pub struct NoOrder;
 
 impl WriteGate for NoOrder {
+    const FOLLOWS_WRITES: bool = false;
+
     fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
         Verdict::Write
     }

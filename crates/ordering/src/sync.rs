@@ -89,6 +89,8 @@ impl Pending {
 }
 
 impl WriteGate for SyncOrder {
+    const FOLLOWS_WRITES: bool = false;
+
     fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
         Verdict::Write
     }
