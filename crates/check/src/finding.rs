@@ -217,7 +217,7 @@ findings! {
         found: i32,
     } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count made right";
 
-    /// Inodes are in use beyond those that the group's header calls initialised.
+    /// The group's header calls fewer inodes initialised than are in use, or than were when it was made.
     InitialisedTooLow {
         /// The group.
         cg: u32,
@@ -225,7 +225,7 @@ findings! {
         stored: u32,
         /// The inodes that must be initialised.
         needed: u32,
-    } Damage, "group {cg}: {stored} inodes initialised, but {needed} in use", repair "limit raised";
+    } Damage, "group {cg}: {stored} inodes recorded as initialised, but at least {needed} must be", repair "limit raised";
 
     /// A group's bitmap calls fragments free that the file system does not have.
     FreeBeyondEnd {

@@ -114,18 +114,17 @@ impl<D: BlockDevice> Run<'_, D> {
             None => self.plausible_inodes(cg, None, 0).await?,
             Some(group) => {
                 let used = &header[group.layout(&self.sb).inodes];
-                match bitmap::next_set(used, group.initediblk, self.sb.ipg) {
-                    None => group.initediblk,
-                    Some(_) => {
-                        let needed =
-                            self.plausible_inodes(cg, Some(used), group.initediblk).await?;
-                        if needed > group.initediblk {
-                            let stored = group.initediblk;
-                            self.finding(Finding::InitialisedTooLow { cg, stored, needed });
-                        }
-                        needed
-                    }
+                let stored = group.initediblk;
+                // Whoever makes a file system initialises at least this many.
+                let least = stored.max(self.sb.ipg.min(2 * self.sb.inopb));
+                let needed = match bitmap::next_set(used, least, self.sb.ipg) {
+                    None => least,
+                    Some(_) => self.plausible_inodes(cg, Some(used), least).await?,
+                };
+                if needed > stored {
+                    self.finding(Finding::InitialisedTooLow { cg, stored, needed });
                 }
+                needed
             }
         };
         let state = &mut self.groups[cg as usize];
