@@ -15,7 +15,8 @@ pub enum Verdict {
     WaitFor(u64),
 }
 
-/// Sees every block before it is written and after the write is durable.
+/// Sees every block before it is written and after the write is durable. What an ordering does not say
+/// otherwise lets everything pass.
 ///
 /// Source: soft-updates-2000, section 3 (undo before and redo after a write; here on a copy, so that
 /// redo is forgetting the copy), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
@@ -26,19 +27,30 @@ pub trait WriteGate: 'static {
     const FOLLOWS_WRITES: bool;
 
     /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet.
-    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict;
+    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
+        let _ = (block, image);
+        Verdict::Write
+    }
 
     /// The write is durable, or failed. On a device with a volatile cache this comes after the flush.
-    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>);
+    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>) {
+        let _ = (block, result);
+    }
 
     /// Waits until the log is durable up to `lsn`: what [`Verdict::WaitFor`] asked for.
     ///
     /// # Errors
     /// The log's device failed.
-    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError>;
+    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
+        let _ = lsn;
+        Ok(())
+    }
 
     /// Whether writing the block now would undo nothing: such blocks are written first.
-    fn independent(&self, block: &Buffer) -> bool;
+    fn independent(&self, block: &Buffer) -> bool {
+        let _ = block;
+        true
+    }
 }
 
 impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
@@ -64,15 +76,4 @@ pub struct NoGate;
 
 impl WriteGate for NoGate {
     const FOLLOWS_WRITES: bool = false;
-
-    fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
-        Verdict::Write
-    }
-    fn write_done(&self, _block: &Buffer, _result: Result<(), BlockError>) {}
-    async fn wait_for(&self, _lsn: u64) -> Result<(), BlockError> {
-        Ok(())
-    }
-    fn independent(&self, _block: &Buffer) -> bool {
-        true
-    }
 }

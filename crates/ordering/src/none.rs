@@ -5,7 +5,7 @@
 //! may not be able to mend what it finds.
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{Buffer, Cache, Verdict, WriteGate};
+use ordo_cache::{Cache, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, What};
 
@@ -15,17 +15,6 @@ pub struct NoOrder;
 
 impl WriteGate for NoOrder {
     const FOLLOWS_WRITES: bool = false;
-
-    fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
-        Verdict::Write
-    }
-    fn write_done(&self, _block: &Buffer, _result: Result<(), BlockError>) {}
-    async fn wait_for(&self, _lsn: u64) -> Result<(), BlockError> {
-        Ok(())
-    }
-    fn independent(&self, _block: &Buffer) -> bool {
-        true
-    }
 }
 
 impl OrderingPolicy for NoOrder {

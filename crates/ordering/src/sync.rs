@@ -15,11 +15,13 @@
 //! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
 //! | the operation returns | the directory blocks it changed, and the inode of a directory that grew | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
-//! Nothing else is synchronous: bitmaps and file data are delayed, and a file's data may reach the
-//! disk after the pointer to them.
+//! Nothing else is synchronous, as in the original. Bitmaps and counts are delayed, which is why an image
+//! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
+//! the last fragments of a growing file move, the old ones are free before the inode that no longer
+//! points to them is on disk: a crash can leave them in two files, which the check resolves.
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{BufRef, Buffer, Cache, Verdict, WriteGate};
+use ordo_cache::{BufRef, Cache, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
 
@@ -90,17 +92,6 @@ impl Pending {
 
 impl WriteGate for SyncOrder {
     const FOLLOWS_WRITES: bool = false;
-
-    fn before_write(&self, _block: &Buffer, _image: &mut [u8]) -> Verdict {
-        Verdict::Write
-    }
-    fn write_done(&self, _block: &Buffer, _result: Result<(), BlockError>) {}
-    async fn wait_for(&self, _lsn: u64) -> Result<(), BlockError> {
-        Ok(())
-    }
-    fn independent(&self, _block: &Buffer) -> bool {
-        true
-    }
 }
 
 impl SyncOrder {

@@ -43,12 +43,15 @@ impl<L: Layout> Ufs<L> {
 
     /// The blocks of these inodes, read: while they are held, storing the inodes needs no read, so
     /// that none can fail half way through an operation.
-    pub(crate) async fn hold<const N: usize>(&self, inodes: [&Inode; N]) -> FsResult<[BufRef; N]> {
-        let mut held = Vec::with_capacity(N);
-        for ip in inodes {
-            held.push(self.layout().inode_block(ip.ino()).await?);
+    pub(crate) async fn hold<const N: usize>(
+        &self,
+        inodes: [&Inode; N],
+    ) -> FsResult<[Option<BufRef>; N]> {
+        let mut held = [const { None }; N];
+        for (place, ip) in held.iter_mut().zip(inodes) {
+            *place = Some(self.layout().inode_block(ip.ino()).await?);
         }
-        Ok(held.try_into().expect("one for each"))
+        Ok(held)
     }
 
     pub(crate) fn attr_of(&self, ip: &Inode) -> Attr {

@@ -104,7 +104,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<Vec<BufRef>> {
         let other = to.inode().unwrap_or(source);
         let inodes = self.hold([&**from.dir, &**to.dir, &**source, &**other]).await?;
-        let mut held = Vec::from(inodes);
+        let mut held: Vec<BufRef> = inodes.into_iter().flatten().collect();
         for (end, ip) in [(from, source), (to, other)] {
             if let Some((found, _)) = &end.entry {
                 held.push(self.dir_block(end.dir, found.place).await?.0);
