@@ -54,6 +54,8 @@ pub struct Buffer {
     /// Its place in the list of dirty buffers, when dirty: due time and number.
     pub(crate) dirty: Cell<Option<(ordo_runtime::Time, u64)>>,
     pub(crate) referenced: Cell<bool>,
+    /// The flush epoch in which its last write completed without being durable by itself; 0: none.
+    pub(crate) volatile_since: Cell<u64>,
     /// Its place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
     /// Whether its owner has checked what was read.
@@ -74,6 +76,7 @@ impl Buffer {
             writing: Cell::new(false),
             dirty: Cell::new(None),
             referenced: Cell::new(true),
+            volatile_since: Cell::new(0),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),

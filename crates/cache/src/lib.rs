@@ -39,6 +39,7 @@ pub use config::{CacheConfig, CacheStats};
 pub use gate::{NoGate, Verdict, WriteGate};
 
 use lists::{CleanList, DirtyList};
+use write::Epochs;
 
 /// Finishes a block's image just before it is written: check-hashes, over whatever the gate left.
 pub type Seal = Box<dyn Fn(&Buffer, &mut [u8])>;
@@ -67,6 +68,7 @@ struct Shared<D, G> {
     slots: Semaphore,
     /// Written, but not yet known to be durable; in the order of completion.
     unflushed: RefCell<Vec<BufRef>>,
+    epochs: Epochs,
     failure: Cell<Option<BlockError>>,
     stats: RefCell<CacheStats>,
 }
@@ -95,6 +97,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             drained: Notify::new("fewer dirty buffers", 0),
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
+            epochs: Epochs::default(),
             failure: Cell::new(None),
             stats: RefCell::new(CacheStats::default()),
             config,
@@ -215,6 +218,8 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 break;
             }
             let buf = Buffer::loading(*key, Some(at), *len, class);
+            // What is read may have been written, and given up, without a flush since.
+            buf.volatile_since.set(self.shared.epochs.unflushed());
             self.insert(&buf);
             loading.push(buf);
             at += *len as u64;

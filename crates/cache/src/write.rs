@@ -1,9 +1,11 @@
 //! Writing out: images, the gate, clusters, waves.
 
+use std::cell::Cell;
+
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
 use rustc_hash::FxHashSet;
 
-use crate::buffer::{BufKey, BufRef, Class};
+use crate::buffer::{BufKey, BufRef, Buffer, Class};
 use crate::{Cache, Verdict, WriteGate};
 
 /// One buffer's part in a write under way.
@@ -13,9 +15,42 @@ struct Part {
     whole: bool,
 }
 
+/// Which completed writes a device's volatile cache may still hold. A flush ends an epoch: what
+/// completed in it, or before, is durable once the flush is done.
+pub(crate) struct Epochs {
+    current: Cell<u64>,
+    flushed: Cell<u64>,
+    /// The last epoch in which a write completed that was not durable by itself.
+    written: Cell<u64>,
+}
+
+impl Default for Epochs {
+    fn default() -> Epochs {
+        Epochs { current: Cell::new(1), flushed: Cell::new(0), written: Cell::new(0) }
+    }
+}
+
+impl Epochs {
+    /// A write has completed without being durable by itself.
+    fn note_write(&self, buf: &Buffer) {
+        self.written.set(self.current.get());
+        buf.volatile_since.set(self.current.get());
+    }
+
+    /// The epoch since which something may be lost; 0 where nothing may.
+    pub(crate) fn unflushed(&self) -> u64 {
+        if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
+    }
+
+    fn is_durable(&self, buf: &Buffer) -> bool {
+        buf.volatile_since.get() <= self.flushed.get()
+    }
+}
+
 impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// Writes buffers one after another and waits until each is durable: what an ordering does with
-    /// blocks that must be on disk before the next step. Clean buffers are left alone.
+    /// blocks that must be on disk before the next step. A clean buffer is not written again, but where
+    /// it was written without being durable, by the syncer say, the device's cache is flushed.
     ///
     /// # Errors
     /// The device failed.
@@ -32,6 +67,9 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                     break;
                 }
             }
+        }
+        if bufs.iter().any(|b| !self.shared.epochs.is_durable(b)) {
+            self.barrier().await?;
         }
         Ok(())
     }
@@ -150,7 +188,12 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         }
         let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
         self.shared.stats.borrow_mut().flushes += 1;
+        let epochs = &self.shared.epochs;
+        let ending = epochs.current.replace(epochs.current.get() + 1);
         let result = self.shared.device.flush().await;
+        if result.is_ok() {
+            epochs.flushed.set(epochs.flushed.get().max(ending));
+        }
         if let Err(failure) = result {
             self.note_failure(failure);
         }
@@ -287,6 +330,10 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 self.mark_dirty(&part.buf);
             }
             rolled_back += u64::from(!part.whole);
+            match (durable, result) {
+                (true, Ok(())) => part.buf.volatile_since.set(0),
+                _ => self.shared.epochs.note_write(&part.buf),
+            }
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, result);
             } else if G::FOLLOWS_WRITES {
