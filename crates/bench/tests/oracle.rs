@@ -303,7 +303,7 @@ fn the_model_agrees_with_the_file_system_of_the_temporary_directory() {
 fn the_model_agrees_with_tmpfs() {
     let shm = std::path::Path::new("/dev/shm");
     if !shm.is_dir() {
-        eprintln!("SKIPPED: no /dev/shm here");
+        ordo_testkit::skip("no /dev/shm here");
         return;
     }
     against_the_kernel(shm, 10..14);

@@ -73,3 +73,32 @@ pub fn real_input(name: &str) -> Option<Vec<u8>> {
     }
     judge_bytes("zstd", &["-dcq", packed.to_str().expect("a path in UTF-8")])
 }
+
+/// For a test of what an ordinary user may not do: as root, runs the calling test again as user and
+/// group 65534 and returns true once that has passed; as anybody else returns false, and the test goes
+/// on itself. `name` is the test's own. Panics where the other run fails.
+pub fn run_as_ordinary_user(name: &str) -> bool {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    let own = std::fs::metadata("/proc/self").expect("Linux");
+    if own.uid() != 0 {
+        return false;
+    }
+    // The build directory may be closed to others.
+    let folder = tempfile::tempdir().expect("room for a copy of the test");
+    let copy = folder.path().join("test");
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::copy(std::env::current_exe().expect("a running test"), &copy).expect("room");
+    std::fs::set_permissions(folder.path(), all.clone()).expect("our own folder");
+    std::fs::set_permissions(&copy, all).expect("our own file");
+    let out = Command::new(&copy)
+        .args([name, "--exact", "--nocapture"])
+        .current_dir(folder.path())
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .expect("root may become anybody");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && text.contains("1 passed"), "as an ordinary user: {text}");
+    true
+}
