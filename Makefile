@@ -5,7 +5,7 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs
 VENV = target/judges
 
-.PHONY: help test lint bench judges fuzz tidy docs
+.PHONY: help test lint bench judges fuzz
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'

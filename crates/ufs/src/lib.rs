@@ -33,7 +33,6 @@ mod xattr;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
 use ordo_cache::Cache;
 use ordo_ordering::{Op, OpKind};
 use ordo_runtime::sync::RwLock;
@@ -84,7 +83,6 @@ struct Shared<L: Layout> {
     limits: Limits,
     inodes: InodeTable,
     rename: RwLock,
-    read_only: Cell<bool>,
     indexed_entries: Cell<usize>,
 }
 
@@ -102,7 +100,6 @@ impl<L: Layout> Ufs<L> {
             layout,
             inodes: InodeTable::new(config.inodes_max),
             rename: RwLock::new("the rename lock", 0),
-            read_only: Cell::new(config.read_only),
             indexed_entries: Cell::new(0),
             config,
         };
@@ -126,14 +123,9 @@ impl<L: Layout> Ufs<L> {
         &self.shared.inodes
     }
 
-    /// Refuses every change from now on.
-    pub fn set_read_only(&self) {
-        self.shared.read_only.set(true);
-    }
-
     /// Whether changes are refused.
     pub fn is_read_only(&self) -> bool {
-        self.shared.read_only.get() || self.cache().failure().is_some()
+        self.shared.config.read_only || self.cache().failure().is_some()
     }
 
     /// The time now, as it is kept on disk.
@@ -153,7 +145,7 @@ impl<L: Layout> Ufs<L> {
                 ),
             ));
         }
-        if self.shared.read_only.get() {
+        if self.shared.config.read_only {
             return Err(Errno::ReadOnly.into());
         }
         Ok(())
@@ -205,7 +197,7 @@ impl<L: Layout> Ufs<L> {
     /// # Errors
     /// The device failed: the image must be checked before it is used again.
     pub async fn unmount(&self) -> FsResult<()> {
-        let read_only = self.shared.read_only.get();
+        let read_only = self.shared.config.read_only;
         // Where nothing may change, what has no name is the next check's.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {
@@ -232,15 +224,5 @@ impl<L: Layout> Ufs<L> {
         }
         self.cache().drop_clean();
         Ok(())
-    }
-}
-
-impl<L: Layout> Ufs<L>
-where
-    L::Device: BlockDevice,
-{
-    /// The device below everything.
-    pub fn device(&self) -> &L::Device {
-        self.cache().device()
     }
 }
