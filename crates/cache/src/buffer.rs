@@ -56,6 +56,8 @@ pub struct Buffer {
     pub(crate) referenced: Cell<bool>,
     /// The flush epoch in which its last write completed without being durable by itself; 0: none.
     pub(crate) volatile_since: Cell<u64>,
+    /// How often the syncer has passed it over since it became dirty.
+    pub(crate) postponed: Cell<u8>,
     /// Its place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
     /// Whether its owner has checked what was read.
@@ -77,6 +79,7 @@ impl Buffer {
             dirty: Cell::new(None),
             referenced: Cell::new(true),
             volatile_since: Cell::new(0),
+            postponed: Cell::new(0),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),

@@ -15,6 +15,11 @@ pub struct CacheConfig {
     pub cluster: usize,
     /// Requests under way at most.
     pub requests_max: u64,
+    /// Whether blocks in which the ordering would have to undo something are written after those that
+    /// they depend on.
+    pub dependents_last: bool,
+    /// Whether memory is reclaimed from blocks that depend on nothing first.
+    pub evict_independent_first: bool,
     /// How old a dirty block of metadata may grow before the syncer writes it.
     pub metadata_age: Duration,
     /// The same for a block of a directory.
@@ -30,6 +35,8 @@ impl Default for CacheConfig {
             dirty_max: 16 << 20,
             cluster: 64 << 10,
             requests_max: 64,
+            dependents_last: true,
+            evict_independent_first: true,
             metadata_age: Duration::from_secs(28),
             directory_age: Duration::from_secs(29),
             data_age: Duration::from_secs(30),

@@ -15,6 +15,17 @@ pub enum Verdict {
     WaitFor(u64),
 }
 
+/// What would come of writing a block now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// All of it would be on disk.
+    Whole,
+    /// Some of what is new in it would be.
+    Part,
+    /// Nothing that is not on disk already.
+    Nothing,
+}
+
 /// Sees every block before it is written and after the write is durable. What an ordering does not say
 /// otherwise lets everything pass.
 ///
@@ -26,16 +37,30 @@ pub trait WriteGate: 'static {
     /// device's cache is flushed, and no flush is made for its sake.
     const FOLLOWS_WRITES: bool;
 
+    /// Whether anything is ever undone in an image.
+    const ROLLS_BACK: bool = false;
+
     /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet.
     fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
         let _ = (block, image);
         Verdict::Write
     }
 
-    /// The write is durable, or failed. On a device with a volatile cache this comes after the flush.
-    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>) {
-        let _ = (block, result);
+    /// The write of the image that was taken at this [version](Buffer::version) is durable, or failed. On
+    /// a device with a volatile cache this comes after the flush.
+    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
+        let _ = (block, version, result);
     }
+
+    /// The block leaves memory, whatever it holds, and is not written any more: what it belonged to has
+    /// been reset, and its address will be given to another.
+    fn forgotten(&self, block: &Buffer) {
+        let _ = block;
+    }
+
+    /// Waits until something has happened that lets more be written whole, where writing all that is dirty
+    /// has brought nothing: an operation that is under way has ended, say.
+    async fn unblocked(&self) {}
 
     /// Waits until the log is durable up to `lsn`: what [`Verdict::WaitFor`] asked for.
     ///
@@ -46,27 +71,43 @@ pub trait WriteGate: 'static {
         Ok(())
     }
 
-    /// Whether writing the block now would undo nothing: such blocks are written first.
-    fn independent(&self, block: &Buffer) -> bool {
+    /// What would come of writing the block now. Where [`ROLLS_BACK`](Self::ROLLS_BACK) is not set it is
+    /// not asked.
+    fn outlook(&self, block: &Buffer) -> Outlook {
         let _ = block;
-        true
+        Outlook::Whole
+    }
+
+    /// Goes up whenever something is met that other blocks depend on.
+    fn met(&self) -> u64 {
+        0
     }
 }
 
 impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     const FOLLOWS_WRITES: bool = G::FOLLOWS_WRITES;
+    const ROLLS_BACK: bool = G::ROLLS_BACK;
 
     fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
         (**self).before_write(block, image)
     }
-    fn write_done(&self, block: &Buffer, result: Result<(), BlockError>) {
-        (**self).write_done(block, result);
+    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
+        (**self).write_done(block, version, result);
+    }
+    fn forgotten(&self, block: &Buffer) {
+        (**self).forgotten(block);
+    }
+    async fn unblocked(&self) {
+        (**self).unblocked().await;
     }
     async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
         (**self).wait_for(lsn).await
     }
-    fn independent(&self, block: &Buffer) -> bool {
-        (**self).independent(block)
+    fn outlook(&self, block: &Buffer) -> Outlook {
+        (**self).outlook(block)
+    }
+    fn met(&self) -> u64 {
+        (**self).met()
     }
 }
 

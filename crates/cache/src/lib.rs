@@ -5,7 +5,7 @@
 //!   address as late as when it is written.
 //! - [`gate`]: [`WriteGate`], through which an ordering sees a *copy* of each block before it is
 //!   written and learns when the write is durable.
-//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`write`]), ageing ([`syncer`]).
+//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`write`], `waves`), ageing ([`syncer`]).
 //!
 //! Invariants:
 //! - At most one write of a buffer is under way at a time, and none once
@@ -25,6 +25,7 @@ pub mod gate;
 mod lists;
 pub mod room;
 pub mod syncer;
+mod waves;
 pub mod write;
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +37,7 @@ use rustc_hash::FxHashMap;
 
 pub use buffer::{BufKey, BufRef, Buffer, Class};
 pub use config::{CacheConfig, CacheStats};
-pub use gate::{NoGate, Verdict, WriteGate};
+pub use gate::{NoGate, Outlook, Verdict, WriteGate};
 
 use lists::{CleanList, DirtyList};
 use write::Epochs;
@@ -67,9 +68,11 @@ struct Shared<D, G> {
     /// Requests under way.
     slots: Semaphore,
     /// Written, but not yet known to be durable; in the order of completion.
-    unflushed: RefCell<Vec<BufRef>>,
+    unflushed: RefCell<Vec<(BufRef, u64)>>,
     epochs: Epochs,
     failure: Cell<Option<BlockError>>,
+    /// Buffers written whole.
+    cleaned: Cell<u64>,
     stats: RefCell<CacheStats>,
 }
 
@@ -99,6 +102,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             unflushed: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
             failure: Cell::new(None),
+            cleaned: Cell::new(0),
             stats: RefCell::new(CacheStats::default()),
             config,
         };
@@ -277,6 +281,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             buf.written().await;
             self.mark_clean(&buf);
         }
+        self.shared.gate.forgotten(&buf);
         self.remove(&buf);
     }
 
@@ -319,6 +324,34 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 self.shared.drained.notify_all();
             }
         }
+    }
+
+    /// Makes a dirty buffer due at another time.
+    pub(crate) fn set_due(&self, buf: &BufRef, due: ordo_runtime::Time) {
+        self.shared.dirty.borrow_mut().set_due(buf, due);
+    }
+
+    pub(crate) fn all_dirty(&self) -> Vec<BufRef> {
+        self.shared.dirty.borrow().all()
+    }
+
+    /// The oldest dirty buffers that `fit`, up to `bytes` bytes of them, among the `looks` oldest.
+    pub(crate) fn oldest_dirty(
+        &self,
+        bytes: usize,
+        looks: usize,
+        fit: impl Fn(&BufRef) -> bool,
+    ) -> Vec<BufRef> {
+        self.shared.dirty.borrow().oldest(bytes, looks, fit)
+    }
+
+    pub(crate) fn cleaned(&self) -> u64 {
+        self.shared.cleaned.get()
+    }
+
+    /// Whether nothing of the buffer can be lost any more: clean, and written for good.
+    pub fn is_durable(&self, buf: &BufRef) -> bool {
+        !buf.is_dirty() && !buf.is_writing() && self.shared.epochs.is_durable(buf)
     }
 
     pub(crate) fn over_dirty_limit(&self) -> bool {

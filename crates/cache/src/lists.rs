@@ -105,6 +105,7 @@ impl DirtyList {
         self.next += 1;
         let place = (due, self.next);
         buf.dirty.set(Some(place));
+        buf.postponed.set(0);
         self.by_age.insert(place, buf.clone());
         let BufKey { file, block } = buf.key();
         self.by_file.entry(file).or_default().insert(block, buf.clone());
@@ -122,6 +123,15 @@ impl DirtyList {
             }
         }
         self.bytes -= buf.len();
+    }
+
+    pub(crate) fn set_due(&mut self, buf: &BufRef, due: Time) {
+        let Some(place) = buf.dirty.get() else { return };
+        let Some(buf) = self.by_age.remove(&place) else { return };
+        self.next += 1;
+        let place = (due, self.next);
+        buf.dirty.set(Some(place));
+        self.by_age.insert(place, buf);
     }
 
     pub(crate) fn resized(&mut self, old: usize, new: usize) {
@@ -146,11 +156,16 @@ impl DirtyList {
         self.by_age.range(..=(now, u64::MAX)).map(|(_, b)| b.clone()).collect()
     }
 
-    /// The oldest, up to `bytes` bytes of them.
-    pub(crate) fn oldest(&self, bytes: usize) -> Vec<BufRef> {
+    /// The oldest of those that `fit`, up to `bytes` bytes of them, among the first `looks`.
+    pub(crate) fn oldest(
+        &self,
+        bytes: usize,
+        looks: usize,
+        fit: impl Fn(&BufRef) -> bool,
+    ) -> Vec<BufRef> {
         let mut left = bytes;
         let mut out = Vec::new();
-        for buf in self.by_age.values() {
+        for buf in self.by_age.values().take(looks).filter(|b| fit(b)) {
             out.push(buf.clone());
             left = left.saturating_sub(buf.len());
             if left == 0 {

@@ -37,13 +37,12 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 let _ = self.barrier().await;
                 continue;
             }
-            let oldest = self.shared.dirty.borrow().oldest(len.max(self.shared.config.cluster));
-            if oldest.is_empty() || self.failure().is_some() {
+            // A failure is kept by the cache, and reported where durability is asked for.
+            let wrote = self.write_some(len.max(self.shared.config.cluster)).await;
+            if !wrote.is_ok_and(|some| some) || self.failure().is_some() {
                 // Everything is pinned by operations under way, or cannot be written.
                 return;
             }
-            // A failure is kept by the cache, and reported where durability is asked for.
-            let _ = self.write_all(oldest, false).await;
         }
     }
 

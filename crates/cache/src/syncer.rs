@@ -6,7 +6,7 @@ use ordo_runtime::{Duration, sync::first};
 use crate::{Cache, WriteGate};
 
 /// How often the syncer looks, at most: once a second, as the classic one does.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// Starts the syncer of a cache. It ends with the executor; when nothing is dirty it sets no timer.
 pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
@@ -22,10 +22,9 @@ pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
 async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
     let shared = &cache.shared;
     if cache.over_dirty_limit() && cache.failure().is_none() {
-        let excess = shared.config.dirty_max / 4;
-        let oldest = shared.dirty.borrow().oldest(excess);
-        let _ = cache.write_all(oldest, false).await;
-        let _ = cache.barrier_if_needed().await;
+        if !cache.write_some(shared.config.dirty_max / 4).await.unwrap_or(false) {
+            shared.gate.unblocked().await;
+        }
         return;
     }
     let first_due = shared.dirty.borrow().first_due();
@@ -38,7 +37,7 @@ async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
         }
         Some(_) => {
             let due = shared.dirty.borrow().due(now);
-            let _ = cache.write_all(due, false).await;
+            let _ = cache.write_due(due).await;
             let _ = cache.barrier_if_needed().await;
             if cache.failure().is_some() {
                 shared.runtime.sleep(TICK).await;

@@ -42,7 +42,7 @@ impl Epochs {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
     }
 
-    fn is_durable(&self, buf: &Buffer) -> bool {
+    pub(crate) fn is_durable(&self, buf: &Buffer) -> bool {
         buf.volatile_since.get() <= self.flushed.get()
     }
 }
@@ -91,19 +91,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         drop(self.shared.runtime.spawn("a write-behind", task));
     }
 
-    /// Writes these buffers, in clusters, in order of address, many at once, and waits for all.
-    /// Buffers in which the gate rolled something back stay dirty.
-    ///
-    /// # Errors
-    /// The first failure; the rest are written all the same.
-    pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
-        let (first, then): (Vec<_>, Vec<_>) =
-            bufs.into_iter().partition(|b| self.shared.gate.independent(b));
-        let first = self.write_wave(first, sync).await;
-        first.and(self.write_wave(then, sync).await)
-    }
-
-    async fn write_wave(&self, mut bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
+    pub(crate) async fn write_wave(
+        &self,
+        mut bufs: Vec<BufRef>,
+        sync: bool,
+    ) -> Result<(), BlockError> {
         if bufs.is_empty() {
             return Ok(());
         }
@@ -135,26 +127,6 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             result = result.and(task.await.map(|_| ()));
         }
         result
-    }
-
-    /// Writes everything that is dirty, whatever becomes dirty meanwhile included, and makes it
-    /// durable.
-    ///
-    /// # Errors
-    /// The first failure.
-    pub async fn flush_all(&self) -> Result<(), BlockError> {
-        loop {
-            let dirty = self.shared.dirty.borrow().all();
-            if dirty.is_empty() {
-                break;
-            }
-            self.write_all(dirty, false).await?;
-            self.wait_for_writes().await;
-            self.barrier_if_needed().await?;
-        }
-        self.wait_for_writes().await;
-        self.barrier().await?;
-        self.failure().map_or(Ok(()), Err)
     }
 
     /// Writes the dirty buffers of one file and waits for them; not yet durable on a device with a
@@ -197,8 +169,8 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         if let Err(failure) = result {
             self.note_failure(failure);
         }
-        for buf in wave {
-            self.shared.gate.write_done(&buf, result);
+        for (buf, version) in wave {
+            self.shared.gate.write_done(&buf, version, result);
         }
         result
     }
@@ -324,6 +296,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         for part in parts {
             if result.is_ok() && part.whole && part.buf.version() == part.version {
                 self.mark_clean(&part.buf);
+                self.shared.cleaned.set(self.shared.cleaned.get() + 1);
             } else if part.buf.is_dirty() {
                 // Changed meanwhile, undone in part, or failed: as if dirtied now.
                 self.mark_clean(&part.buf);
@@ -335,9 +308,9 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 _ => self.shared.epochs.note_write(&part.buf),
             }
             if durable || result.is_err() {
-                self.shared.gate.write_done(&part.buf, result);
+                self.shared.gate.write_done(&part.buf, part.version, result);
             } else if G::FOLLOWS_WRITES {
-                self.shared.unflushed.borrow_mut().push(part.buf.clone());
+                self.shared.unflushed.borrow_mut().push((part.buf.clone(), part.version));
             }
         }
         let mut stats = self.shared.stats.borrow_mut();

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use ordo_block::{
     BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags, ram::RamDisk,
 };
-use ordo_cache::{BufKey, BufRef, Buffer, Cache, CacheConfig, Class, NoGate, Verdict, WriteGate};
+use ordo_cache::{
+    BufKey, BufRef, Buffer, Cache, CacheConfig, Class, NoGate, Outlook, Verdict, WriteGate,
+};
 use ordo_runtime::{Duration, Executor, Runtime};
 
 const BLOCK: usize = 4096;
@@ -235,6 +237,7 @@ struct Undo {
 
 impl WriteGate for Undo {
     const FOLLOWS_WRITES: bool = true;
+    const ROLLS_BACK: bool = true;
 
     fn before_write(&self, _block: &Buffer, image: &mut [u8]) -> Verdict {
         if self.log_at.get() < 7 {
@@ -246,15 +249,15 @@ impl WriteGate for Undo {
         }
         Verdict::Write
     }
-    fn write_done(&self, _block: &Buffer, result: Result<(), BlockError>) {
+    fn write_done(&self, _block: &Buffer, _version: u64, result: Result<(), BlockError>) {
         self.done.borrow_mut().push(result.is_ok());
     }
     async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
         self.log_at.set(lsn);
         Ok(())
     }
-    fn independent(&self, _block: &Buffer) -> bool {
-        !self.hold.get()
+    fn outlook(&self, _block: &Buffer) -> Outlook {
+        if self.hold.get() { Outlook::Part } else { Outlook::Whole }
     }
 }
 

@@ -7,7 +7,7 @@ use ordo_cache::{BufKey, BufRef, Cache, Class};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, ROOT_INO};
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Deferred, OrderingPolicy, What};
 use ordo_ufs::{Fill, Inode, Layout, LayoutOp, Limits, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
@@ -226,9 +226,20 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
         self.write_area(op, ip, area).await
     }
 
+    async fn give_back(&self, op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()> {
+        match step {
+            Deferred::FreeBlock { address, frags } => self.free_now(op, address, frags).await,
+            Deferred::FreeInode { ino, directory } => {
+                self.release_inode_now(op, ino, directory).await
+            }
+            Deferred::Release { .. } => unreachable!("the layout above releases inodes"),
+        }
+    }
+
     fn statfs(&self) -> StatFs {
         let books = self.books.borrow();
-        let free = books.free_frags(&self.sb);
+        let (frags, inodes) = self.cache.gate().promised();
+        let free = books.free_frags(&self.sb) + frags;
         StatFs {
             fragment_size: self.sb.fsize as u32,
             block_size: self.sb.bsize as u32,
@@ -236,17 +247,14 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
             blocks_free: free,
             blocks_available: free.saturating_sub(Books::reserve(&self.sb)),
             inodes: self.sb.inodes() - ROOT_INO,
-            inodes_free: books.total.nifree.max(0).cast_unsigned(),
+            inodes_free: books.total.nifree.max(0).cast_unsigned() + inodes,
             name_max: 255,
         }
     }
 
     async fn fsync(&self, ip: &Inode) -> FsResult<()> {
-        self.cache.flush_file(ip.ino()).await.map_err(io_error)?;
         let inode = self.inode_buffer(ip.ino()).await?;
-        self.cache.write_now(std::slice::from_ref(&inode)).await.map_err(io_error)?;
-        P::fsync(&self.cache, ip.ino()).await.map_err(io_error)?;
-        self.cache.barrier().await.map_err(io_error)?;
+        P::fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
         // What failed earlier may be what this file needs to be found again.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }

@@ -49,6 +49,8 @@ pub enum What<'a> {
         dir: u64,
         /// What the entry stands for.
         child: u64,
+        /// The first byte of the entry in the block. Entries never move.
+        at: usize,
         /// The block that holds the child's inode.
         inode: &'a BufRef,
     },
@@ -58,6 +60,8 @@ pub enum What<'a> {
         dir: u64,
         /// What the entry stood for.
         child: u64,
+        /// The first byte of the entry in the block.
+        at: usize,
     },
     /// A directory entry comes to stand for another inode.
     ChangeEntry {
@@ -67,10 +71,13 @@ pub enum What<'a> {
         old: u64,
         /// What it stands for now.
         new: u64,
+        /// The first byte of the entry in the block.
+        at: usize,
         /// The block that holds the new one's inode.
         inode: &'a BufRef,
     },
-    /// A directory block gets its first contents: free space, or `.` and `..`.
+    /// A directory block, or a chunk of it that the directory grows by, gets its first contents: free
+    /// space, or `.` and `..`.
     InitDirectory {
         /// The directory.
         dir: u64,
@@ -170,8 +177,34 @@ pub struct Change<'a> {
     pub buf: &'a BufRef,
     /// The byte ranges that changed; the buffer has the new bytes.
     pub ranges: &'a [Range<usize>],
-    /// The old bytes of those ranges, one after another; empty where the ordering does not keep them.
+    /// The old bytes of those ranges, one after another; empty where the ordering does not want them.
+    /// The ranges of a change of an entry are the chunk of 512 bytes that it is in.
     pub old: &'a [u8],
     /// The meaning.
     pub what: What<'a>,
+}
+
+/// A step that gives something back, which an ordering may put off: it is taken only when what led there
+/// has been reset on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deferred {
+    /// Fragments are to be marked free.
+    FreeBlock {
+        /// The first fragment.
+        address: u64,
+        /// How many.
+        frags: u32,
+    },
+    /// An inode is to be marked free.
+    FreeInode {
+        /// Which.
+        ino: u64,
+        /// Whether it was a directory's.
+        directory: bool,
+    },
+    /// An inode that has lost its last name, and that nobody has open, is to be freed with all it has.
+    Release {
+        /// Which.
+        ino: u64,
+    },
 }

@@ -23,7 +23,7 @@ pub mod none;
 pub mod policy;
 pub mod sync;
 
-pub use change::{Change, OpKind, PointerTo, What};
+pub use change::{Change, Deferred, OpKind, PointerTo, What};
 pub use none::NoOrder;
 pub use policy::{Op, OrderingPolicy};
 pub use sync::{SyncOrder, SyncRules};

@@ -19,7 +19,6 @@ impl WriteGate for NoOrder {
 
 impl OrderingPolicy for NoOrder {
     const NAME: &'static str = "none";
-    const KEEPS_OLD: bool = false;
     const NEEDS_CHECK: bool = true;
     type Op = ();
 
@@ -41,10 +40,6 @@ impl OrderingPolicy for NoOrder {
     fn record(&self, _op: &mut (), _change: &Change<'_>) {}
 
     async fn end<D: BlockDevice>(_cache: &Cache<D, Self>, _op: ()) -> Result<(), BlockError> {
-        Ok(())
-    }
-
-    async fn fsync<D: BlockDevice>(_cache: &Cache<D, Self>, _ino: u64) -> Result<(), BlockError> {
         Ok(())
     }
 }

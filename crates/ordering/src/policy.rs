@@ -1,11 +1,13 @@
 //! The trait an ordering implements, and the handle through which a core changes metadata.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufRef, Cache, WriteGate};
+use ordo_runtime::sync::Notify;
 
-use crate::{Change, OpKind, What};
+use crate::{Change, Deferred, OpKind, What};
 
 /// An ordering of metadata writes. To add one: implement this and [`WriteGate`]; nothing else changes.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -13,8 +15,11 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// The name a user gives it.
     const NAME: &'static str;
 
-    /// Whether [`Change::old`] is wanted: keeping it costs a copy.
-    const KEEPS_OLD: bool;
+    /// Whether [`Change::old`] is wanted for such a change: keeping it costs a copy.
+    fn wants_old(what: &What<'_>) -> bool {
+        let _ = what;
+        false
+    }
 
     /// Whether an image that was not unmounted must be checked before it can be used.
     const NEEDS_CHECK: bool;
@@ -50,12 +55,65 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// The device failed: the operation is done in memory, but not durable.
     async fn end<D: BlockDevice>(cache: &Cache<D, Self>, op: Self::Op) -> Result<(), BlockError>;
 
-    /// Makes durable what a file's contents and inode depend on, beyond the file's own buffers: its
-    /// names, its log records.
+    /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and whatever is
+    /// needed to find it again after a crash. Unless an ordering says otherwise its blocks are written,
+    /// then its inode.
     ///
     /// # Errors
     /// The device failed.
-    async fn fsync<D: BlockDevice>(cache: &Cache<D, Self>, ino: u64) -> Result<(), BlockError>;
+    async fn fsync<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        ino: u64,
+        inode: &BufRef,
+    ) -> Result<(), BlockError> {
+        cache.flush_file(ino).await?;
+        cache.write_now(std::slice::from_ref(inode)).await?;
+        cache.barrier().await
+    }
+
+    /// A step that gives something back comes next in this operation. `None`: the ordering keeps it, and
+    /// [`ready`](Self::ready) returns it when its time has come. Else it is to be taken now.
+    fn defer(&self, op: &mut Self::Op, step: Deferred) -> Option<Deferred> {
+        let _ = op;
+        Some(step)
+    }
+
+    /// What is notified when steps that were put off may be taken; `None` where none ever is.
+    fn ready(&self) -> Option<Rc<Notify>> {
+        None
+    }
+
+    /// What [`next_ready`](Self::next_ready) would give out.
+    fn peek_ready(&self) -> Option<Deferred> {
+        None
+    }
+
+    /// The next step whose time has come; `None` when there is none for now.
+    fn next_ready(&self) -> Option<Deferred> {
+        None
+    }
+
+    /// A step that [`next_ready`](Self::next_ready) gave out has been taken.
+    fn taken(&self) {}
+
+    /// How many steps are put off, those included that are ready.
+    fn deferred(&self) -> usize {
+        0
+    }
+
+    /// Fragments, and inodes, that steps put off will give back: to a user they are free.
+    fn promised(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Space is short: hastens the steps that were put off. Whether any was taken.
+    ///
+    /// # Errors
+    /// The device failed.
+    async fn reclaim<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<bool, BlockError> {
+        let _ = cache;
+        Ok(false)
+    }
 }
 
 /// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.
@@ -71,7 +129,10 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
     /// # Errors
     /// The device failed, now or earlier: with metadata that cannot be written nothing more is begun.
     pub async fn begin(cache: &'c Cache<D, P>, kind: OpKind) -> Result<Self, BlockError> {
-        cache.throttle().await?;
+        // What gives space back must not wait for those who wait for space.
+        if kind != OpKind::Free {
+            cache.throttle().await?;
+        }
         let state = P::begin(cache, kind).await?;
         Ok(Op { cache, state, old: Vec::new() })
     }
@@ -95,7 +156,7 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         self.old.clear();
-        if P::KEEPS_OLD {
+        if P::wants_old(&what) {
             let bytes = buf.read();
             for range in ranges {
                 self.old.extend_from_slice(&bytes[range.clone()]);
@@ -106,6 +167,11 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
         let change = Change { buf, ranges, old: &self.old, what };
         self.cache.gate().record(&mut self.state, &change);
         out
+    }
+
+    /// Puts a step off that gives something back, or returns it to be taken now.
+    pub fn defer(&mut self, step: Deferred) -> Option<Deferred> {
+        self.cache.gate().defer(&mut self.state, step)
     }
 
     /// Completes the operation.

@@ -111,7 +111,6 @@ impl SyncOrder {
 
 impl OrderingPolicy for SyncOrder {
     const NAME: &'static str = "sync";
-    const KEEPS_OLD: bool = false;
     const NEEDS_CHECK: bool = true;
     type Op = Pending;
 
@@ -170,10 +169,5 @@ impl OrderingPolicy for SyncOrder {
             return Ok(());
         }
         op.write(cache).await
-    }
-
-    async fn fsync<D: BlockDevice>(_: &Cache<D, Self>, _ino: u64) -> Result<(), BlockError> {
-        // Every name and every block of pointers is on disk already.
-        Ok(())
     }
 }

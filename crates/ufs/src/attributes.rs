@@ -60,7 +60,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Waits until nobody writes the inode, and checks that it is still there.
     pub(crate) fn still_there(&self, ip: &Inode) -> FsResult<()> {
-        if ip.gone.get() { Err(Errno::Stale.into()) } else { Ok(()) }
+        if ip.gone.get() || ip.is_unused() { Err(Errno::Stale.into()) } else { Ok(()) }
     }
 
     pub(crate) async fn get_attributes(&self, ino: Ino) -> FsResult<Attr> {

@@ -81,6 +81,11 @@ impl Inode {
         u32::from(self.dinode.borrow().nlink.cast_unsigned())
     }
 
+    /// Whether it has no name and is open nowhere: it is only not released yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.links() == 0 && self.opens.get() == 0
+    }
+
     /// Counts `sectors` more of 512 bytes.
     pub fn add_blocks(&self, sectors: u64) {
         let mut d = self.dinode_mut();

@@ -6,7 +6,7 @@ use ordo_block::BlockDevice;
 use ordo_cache::{BufRef, Cache};
 use ordo_format::Endian;
 use ordo_format::ufs2::Dinode;
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Deferred, OrderingPolicy, What};
 use ordo_vfs::{FsResult, StatFs};
 
 use crate::LayoutOp;
@@ -83,7 +83,7 @@ pub trait Layout: Sized + 'static {
         mode: u16,
     ) -> FsResult<(u64, Dinode)>;
 
-    /// Marks an inode free. Its mode is zero on disk already, as far as the ordering cares.
+    /// Marks an inode free, now or when the ordering says so. Its mode is zero in its block already.
     ///
     /// # Errors
     /// The device failed.
@@ -151,6 +151,12 @@ pub trait Layout: Sized + 'static {
         ip: &Inode,
         area: &[u8],
     ) -> FsResult<()>;
+
+    /// Takes a step that the ordering had put off: never [`Deferred::Release`].
+    ///
+    /// # Errors
+    /// The device failed; `Corrupt` for what is free already.
+    async fn give_back(&self, op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()>;
 
     /// Space and inodes.
     fn statfs(&self) -> StatFs;

@@ -5,6 +5,7 @@
 //! - [`inode`]: inodes in memory and the table of them.
 //! - [`dir`](mod@dir): entries in directory blocks, and the index that finds them.
 //! - `file`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
+//! - `background`: what an ordering puts off, done when its time has come.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
@@ -19,6 +20,7 @@
 //! Typical sequence: `let fs = Ufs::new(layout, config)`; then the operations of `FileSystem`.
 
 mod attributes;
+mod background;
 pub mod dir;
 mod error;
 mod file;
@@ -30,7 +32,7 @@ mod release;
 mod rename;
 mod xattr;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_cache::Cache;
@@ -84,6 +86,10 @@ struct Shared<L: Layout> {
     inodes: InodeTable,
     rename: RwLock,
     indexed_entries: Cell<usize>,
+    /// Held while steps that the ordering had put off are taken.
+    giving_back: RwLock,
+    /// Why such a step could not be taken.
+    put_off_failure: RefCell<Option<FsError>>,
 }
 
 impl<L: Layout> Clone for Ufs<L> {
@@ -101,9 +107,13 @@ impl<L: Layout> Ufs<L> {
             inodes: InodeTable::new(config.inodes_max),
             rename: RwLock::new("the rename lock", 0),
             indexed_entries: Cell::new(0),
+            giving_back: RwLock::new("the lock on giving back", 0),
+            put_off_failure: RefCell::new(None),
             config,
         };
-        Ufs { shared: Rc::new(shared) }
+        let fs = Ufs { shared: Rc::new(shared) };
+        fs.start_giving_back();
+        fs
     }
 
     /// The layout below.
@@ -172,10 +182,11 @@ impl<L: Layout> Ufs<L> {
 
     /// An inode by the number a user gave.
     pub(crate) async fn inode_of(&self, ino: Ino) -> FsResult<Rc<Inode>> {
-        self.inode(ino.0).await.map_err(|e| match e.errno {
+        let ip = self.inode(ino.0).await.map_err(|e| match e.errno {
             Errno::NotFound => Errno::Stale.into(),
             _ => e,
-        })
+        })?;
+        if ip.is_unused() { Err(Errno::Stale.into()) } else { Ok(ip) }
     }
 
     /// A directory by the number a user gave.
@@ -189,7 +200,7 @@ impl<L: Layout> Ufs<L> {
     /// # Errors
     /// The device failed, now or at an earlier write.
     pub async fn sync_all(&self) -> FsResult<()> {
-        self.shared.layout.sync().await
+        self.settle().await
     }
 
     /// Ends the use of the file system: everything durable, marked clean. Nothing may be open.
@@ -206,6 +217,9 @@ impl<L: Layout> Ufs<L> {
                 let synced = self.sync_all().await;
                 return Err(synced.err().unwrap_or(error));
             }
+        }
+        if !read_only {
+            self.settle().await?;
         }
         self.shared.layout.unmount(read_only).await
     }

@@ -282,9 +282,10 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
+        let lives_on = ip.links() > 0 || self.put_off_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if ip.links() == 0 { self.release_unnamed(&ip).await } else { Ok(()) }
+        if lives_on { Ok(()) } else { self.release_unnamed(&ip).await }
     }
 
     pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
@@ -305,9 +306,10 @@ impl<L: Layout> Ufs<L> {
         self.remove_entry(&mut op, &dp, name, found).await?;
         self.set_links(&mut op, &dp, dp.links().saturating_sub(1)).await?;
         self.set_links(&mut op, &ip, 0).await?;
+        let put_off = self.put_off_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        self.release_unnamed(&ip).await
+        if put_off { Ok(()) } else { self.release_unnamed(&ip).await }
     }
 
     pub(crate) async fn read_link(&self, ino: Ino) -> FsResult<Vec<u8>> {

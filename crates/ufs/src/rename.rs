@@ -82,15 +82,16 @@ impl<L: Layout> Ufs<L> {
         }
         let guards = lock_pair(&source, target.as_ref()).await;
         let _held = self.hold_for_rename(&from, &source, &to).await?;
-        match (&target, mode) {
+        let put_off = match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;
+                false
             }
             _ => self.replace(&from, &source, &to).await?,
-        }
+        };
         drop((guards, _dirs, _shape));
         match target {
-            Some(target) if target.links() == 0 => self.release_unnamed(&target).await,
+            Some(target) if target.links() == 0 && !put_off => self.release_unnamed(&target).await,
             _ => Ok(()),
         }
     }
@@ -196,7 +197,8 @@ impl<L: Layout> Ufs<L> {
         require(!adds_link || !full, Errno::TooManyLinks)
     }
 
-    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
+    /// Gives the source the new name; whether the release of what had it was put off.
+    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<bool> {
         self.may_replace(from, source, to)?;
         let is_dir = source.is_directory();
         let across = from.dir.ino() != to.dir.ino();
@@ -227,7 +229,9 @@ impl<L: Layout> Ufs<L> {
             }
         }
         self.set_links(&mut op, source, source.links().saturating_sub(1)).await?;
-        op.end().await.map_err(io_error)
+        let put_off = target.is_some_and(|target| self.put_off_release(&mut op, target));
+        op.end().await.map_err(io_error)?;
+        Ok(put_off)
     }
 
     /// Makes the new name stand for the source.

@@ -4,7 +4,7 @@ use ordo_block::BlockDevice;
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
 use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Deferred, OrderingPolicy, What};
 use ordo_ufs::{Inode, io_error};
 use ordo_vfs::{Errno, FsError, FsResult};
 
@@ -57,6 +57,23 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     /// Marks `frags` fragments, of one block, used; their address.
     pub(crate) async fn allocate(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ip: &Inode,
+        wish: u64,
+        frags: u32,
+    ) -> FsResult<u64> {
+        loop {
+            let found = self.allocate_once(op, ip, wish, frags).await;
+            let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
+            // What an ordering has yet to give back may be enough.
+            if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
+                return found;
+            }
+        }
+    }
+
+    async fn allocate_once(
         &self,
         op: &mut FfsOp<'_, D, P>,
         ip: &Inode,
@@ -164,7 +181,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         }
     }
 
-    /// Marks fragments free. Whatever was in memory of them has been forgotten.
+    /// Marks fragments free, now or when the ordering says so. Whatever was in memory of them has been
+    /// forgotten, and the pointer to them reset.
     pub(crate) async fn free(
         &self,
         op: &mut FfsOp<'_, D, P>,
@@ -176,6 +194,18 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 "fragment {address} is to be freed, but is not a file's; run a check (fsck)"
             )));
         }
+        match op.defer(Deferred::FreeBlock { address, frags }) {
+            Some(_) => self.free_now(op, address, frags).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn free_now(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        address: u64,
+        frags: u32,
+    ) -> FsResult<()> {
         let cg = self.sb.frag_group(address);
         let first = self.sb.frag_in_group(address);
         let buf = self.group(cg).await?;

@@ -4,7 +4,7 @@ use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::bitmap::next_clear;
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Deferred, OrderingPolicy, What};
 use ordo_ufs::{Inode, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
@@ -14,6 +14,22 @@ use crate::{Ffs, FfsOp};
 impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Finds a free inode and marks it used; its number.
     pub(crate) async fn allocate_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        parent: &Inode,
+        mode: u16,
+    ) -> FsResult<u64> {
+        loop {
+            let found = self.allocate_inode_once(op, parent, mode).await;
+            let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
+            // What an ordering has yet to give back may be enough.
+            if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
+                return found;
+            }
+        }
+    }
+
+    async fn allocate_inode_once(
         &self,
         op: &mut FfsOp<'_, D, P>,
         parent: &Inode,
@@ -133,8 +149,20 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         (self.cache.runtime().random_u64() as u32).max(1)
     }
 
-    /// Marks an inode free.
+    /// Marks an inode free, now or when the ordering says so.
     pub(crate) async fn release_inode(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        ino: u64,
+        is_directory: bool,
+    ) -> FsResult<()> {
+        match op.defer(Deferred::FreeInode { ino, directory: is_directory }) {
+            Some(_) => self.release_inode_now(op, ino, is_directory).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn release_inode_now(
         &self,
         op: &mut FfsOp<'_, D, P>,
         ino: u64,

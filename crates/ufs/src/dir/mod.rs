@@ -188,22 +188,37 @@ impl<L: Layout> Ufs<L> {
             self.dir_block(dir, slot.chunk).await?
         };
         let inode = self.layout().inode_block(child).await?;
-        let what = What::AddEntry { dir: dir.ino(), child, inode: &inode };
-        op.admit(&what).await.map_err(io_error)?;
         let endian = self.limits().endian;
-        let kind = dir::type_of_mode(file_type.mode_bits());
         let range = within..within + CHUNK;
-        let at = op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-            let chunk = &mut bytes[range.clone()];
-            if slot.grows {
-                dir::write_free_chunk(chunk, endian);
-            }
-            insert_in_chunk(chunk, endian, child as u32, kind, name)
-        });
-        let Some(at) = at else {
+        if slot.grows {
+            let what = What::InitDirectory { dir: dir.ino() };
+            op.admit(&what).await.map_err(io_error)?;
+            op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+                dir::write_free_chunk(&mut bytes[range.clone()], endian);
+            });
+        }
+        let piece = {
+            let need = dir::entry_size(name.len());
+            dir::first_with_room(&buf.read()[range.clone()], endian, need)
+        };
+        // The index has said that there is one; none where the block, not only this directory's on a
+        // damaged image, has changed since.
+        let Some((piece, used, reclen)) = piece else {
             let what = "the free space that was here is gone";
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
         };
+        let at = piece + used;
+        let what = What::AddEntry { dir: dir.ino(), child, at: within + at, inode: &inode };
+        op.admit(&what).await.map_err(io_error)?;
+        let kind = dir::type_of_mode(file_type.mode_bits());
+        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+            let chunk = &mut bytes[range.clone()];
+            if used > 0 {
+                endian.put_u16(chunk, piece + dir::RECLEN_OFFSET, used as u16);
+            }
+            let left = (reclen - used) as u16;
+            dir::write_entry(&mut chunk[at..], endian, child as u32, left, kind, name);
+        });
         {
             let mut index = dir.index.borrow_mut();
             let index = index.as_mut().expect("built by find_slot, under the same lock");
@@ -248,7 +263,7 @@ impl<L: Layout> Ufs<L> {
         found: Found,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
-        let what = What::RemoveEntry { dir: dir.ino(), child: found.ino };
+        let what = What::RemoveEntry { dir: dir.ino(), child: found.ino, at: within };
         op.admit(&what).await.map_err(io_error)?;
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
@@ -277,12 +292,13 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
         let inode = self.layout().inode_block(child).await?;
-        let what = What::ChangeEntry { dir: dir.ino(), old: found.ino, new: child, inode: &inode };
+        let (dir_ino, old) = (dir.ino(), found.ino);
+        let what = What::ChangeEntry { dir: dir_ino, old, new: child, at: within, inode: &inode };
         op.admit(&what).await.map_err(io_error)?;
         let endian = self.limits().endian;
-        let number = within + dir::INO_OFFSET..within + dir::INO_OFFSET + 4;
-        let kind = within + dir::TYPE_OFFSET..within + dir::TYPE_OFFSET + 1;
-        op.apply(&buf, &[number, kind], what, |bytes| {
+        let start = within / CHUNK * CHUNK;
+        let range = start..start + CHUNK;
+        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
             endian.put_u32(bytes, within + dir::INO_OFFSET, child as u32);
             bytes[within + dir::TYPE_OFFSET] = dir::type_of_mode(file_type.mode_bits());
         });
@@ -335,26 +351,6 @@ impl<L: Layout> Ufs<L> {
         }
         Ok(())
     }
-}
-
-/// Puts an entry into the first free piece of a chunk that is large enough; the byte it starts at.
-/// The index has said that there is one; none where the block, not only this directory's on a damaged
-/// image, has changed since.
-fn insert_in_chunk(
-    chunk: &mut [u8],
-    endian: ordo_format::Endian,
-    ino: u32,
-    kind: u8,
-    name: &[u8],
-) -> Option<usize> {
-    let need = dir::entry_size(name.len());
-    let (at, used, reclen) = dir::first_with_room(chunk, endian, need)?;
-    if used > 0 {
-        endian.put_u16(chunk, at + dir::RECLEN_OFFSET, used as u16);
-    }
-    let start = at + used;
-    dir::write_entry(&mut chunk[start..], endian, ino, (reclen - used) as u16, kind, name);
-    Some(start)
 }
 
 /// Frees the entry at byte `at` of a chunk: the entry before it takes its space, or it becomes free

@@ -1,0 +1,99 @@
+//! Giving back in the background: what an ordering has put off is done when its time has come.
+
+use std::rc::Rc;
+
+use ordo_ordering::{Deferred, OpKind, OrderingPolicy};
+use ordo_vfs::{Errno, FsError, FsResult};
+
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::{LayoutOp, Ufs, io_error};
+
+/// Steps that one operation takes at most: others get their turn between two.
+const STEPS_MAX: usize = 64;
+
+impl<L: Layout> Ufs<L> {
+    /// Starts the task that gives back, where the ordering puts anything off. It ends with the
+    /// executor, and keeps nothing of the file system in memory while it waits.
+    pub(crate) fn start_giving_back(&self) {
+        let Some(ready) = self.cache().gate().ready() else { return };
+        let weak = Rc::downgrade(&self.shared);
+        self.cache().runtime().spawn_daemon("giving back", async move {
+            while let Some(shared) = weak.upgrade() {
+                Ufs { shared }.give_back().await;
+                ready.notified().await;
+            }
+        });
+    }
+
+    /// Takes every step whose time has come. When it returns none is under way.
+    pub(crate) async fn give_back(&self) {
+        let _one = self.shared.giving_back.write().await;
+        while let Some(step) = self.cache().gate().next_ready() {
+            let done = match step {
+                Deferred::Release { ino } => {
+                    let done = self.release_put_off(ino).await;
+                    self.cache().gate().taken();
+                    done
+                }
+                step => self.give_back_from(step).await,
+            };
+            if let Err(error) = done {
+                // What has failed for good is known to the cache; the rest is told at the next sync.
+                self.shared.put_off_failure.borrow_mut().get_or_insert(error);
+            }
+        }
+    }
+
+    /// Takes a step and those that follow it in one operation.
+    async fn give_back_from(&self, step: Deferred) -> FsResult<()> {
+        let gate = self.cache().gate();
+        let mut done = Ok(());
+        let mut next = Some(step);
+        let mut op = match self.begin(OpKind::Free).await {
+            Ok(op) => op,
+            Err(error) => {
+                gate.taken();
+                return Err(error);
+            }
+        };
+        for n in 1..=STEPS_MAX {
+            let Some(step) = next.take() else { break };
+            done = done.and(self.layout().give_back(&mut op, step).await);
+            gate.taken();
+            if n < STEPS_MAX && !matches!(gate.peek_ready(), None | Some(Deferred::Release { .. }))
+            {
+                next = gate.next_ready();
+            }
+        }
+        done.and(op.end().await.map_err(io_error))
+    }
+
+    async fn release_put_off(&self, ino: u64) -> FsResult<()> {
+        // Without a name and unopened it stays in the table until it is released.
+        let Some(ip) = self.table().get(ino) else { return Ok(()) };
+        self.release_unnamed(&ip).await
+    }
+
+    /// Puts the release of an inode off that has just lost its last name. False where the ordering wants
+    /// it done at once, or where the inode is open and lives on.
+    pub(crate) fn put_off_release(&self, op: &mut LayoutOp<'_, L>, ip: &Inode) -> bool {
+        ip.is_unused() && op.defer(Deferred::Release { ino: ip.ino() }).is_none()
+    }
+
+    /// Makes everything durable, and gives everything back that was put off.
+    pub(crate) async fn settle(&self) -> FsResult<()> {
+        loop {
+            self.layout().sync().await?;
+            if self.cache().gate().deferred() == 0 {
+                break;
+            }
+            self.give_back().await;
+        }
+        let failure: Option<FsError> = self.shared.put_off_failure.borrow_mut().take();
+        match failure {
+            Some(error) if error.errno != Errno::ReadOnly => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
