@@ -10,7 +10,7 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("format", &["ordo-"]),
     ("runtime", &["ordo-"]),
     ("block", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
@@ -19,6 +19,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("check", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
     ("sba", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-vfs"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
+    ("crash", &["ordo-bench"]),
 ];
 
 /// Names of orderings, which no layout and no name space may know.

@@ -1,0 +1,255 @@
+//! What may be found after a crash at one time, worked out from the history.
+//!
+//! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun, and no
+//! later call that set it anew is durable. Calls that overlap are in no order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::Promise;
+use crate::history::{History, NameChange, NameKey, ObjectId, Purpose};
+
+/// What each name in each directory may stand for.
+type Names = BTreeMap<ObjectId, BTreeMap<Vec<u8>, Expected<Option<ObjectId>>>>;
+
+/// A value that may be found, and between which calls it was the newest.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate<T> {
+    pub value: T,
+    /// The call that set it; none: it was so at the start.
+    pub call: Option<usize>,
+    /// The next call that set it anew.
+    pub next: Option<usize>,
+}
+
+/// What may be found of one thing.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected<T> {
+    pub candidates: Vec<Candidate<T>>,
+    /// The client that made all changes, if one did.
+    pub client: Option<usize>,
+    /// Whether a change is durable.
+    pub durable: bool,
+}
+
+impl<T> Expected<T> {
+    /// Whether only one value may be found.
+    pub fn is_settled(&self) -> bool {
+        self.candidates.len() == 1
+    }
+}
+
+/// What may be found of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileExpected {
+    pub size: Expected<u64>,
+    pub sectors: BTreeMap<u64, Expected<Option<Arc<[u8]>>>>,
+    /// Whether it was made durable and not changed since.
+    pub settled: bool,
+}
+
+/// What may be found after a crash at one time.
+pub(crate) struct Expect {
+    /// The names in each directory.
+    pub names: Names,
+    /// What must have a name.
+    pub always_named: Vec<ObjectId>,
+    pub files: BTreeMap<ObjectId, FileExpected>,
+    /// The last call of each client that must be there on a disk that keeps order.
+    pub last_durable: BTreeMap<usize, usize>,
+}
+
+/// Works it out for one time.
+struct Worker<'h> {
+    history: &'h History,
+    at: usize,
+    durable_names: bool,
+    /// When the last sync began that had returned, among all beginnings and endings.
+    synced: usize,
+    /// The same for the last fsync of each object.
+    fsynced: BTreeMap<ObjectId, usize>,
+}
+
+impl Expect {
+    /// What may be found when `at` events have happened.
+    pub fn new(history: &History, promise: &Promise, at: usize) -> Expect {
+        let mut worker = Worker {
+            history,
+            at,
+            durable_names: promise.durable_names,
+            synced: 0,
+            fsynced: BTreeMap::new(),
+        };
+        worker.find_syncs();
+        let mut names = Names::new();
+        for (dir, name) in history.names.keys() {
+            let expected = worker.name(*dir, name);
+            names.entry(*dir).or_default().insert(name.clone(), expected);
+        }
+        let objects = 0..history.objects.len();
+        let files = objects.clone().filter_map(|o| Some((o, worker.file(o)?))).collect();
+        let always_named = worker.always_named(&names);
+        let last_durable = worker.last_durable();
+        Expect { names, always_named, files, last_durable }
+    }
+}
+
+impl Worker<'_> {
+    fn begun(&self, call: usize) -> bool {
+        self.history.calls[call].began_at < self.at
+    }
+
+    fn returned(&self, call: usize) -> bool {
+        let call = &self.history.calls[call];
+        call.ok && call.ended_at.is_some_and(|e| e <= self.at)
+    }
+
+    fn find_syncs(&mut self) {
+        for (i, call) in self.history.calls.iter().enumerate() {
+            if !self.returned(i) {
+                continue;
+            }
+            match call.purpose {
+                Purpose::Sync => self.synced = self.synced.max(call.began),
+                Purpose::Fsync(object) => self.fsync(object, call.began),
+                Purpose::Change => {}
+            }
+        }
+    }
+
+    /// An fsync makes the object durable, and the names that lead to it.
+    fn fsync(&mut self, object: ObjectId, began: usize) {
+        let mut todo = vec![object];
+        let mut seen = BTreeSet::new();
+        while let Some(object) = todo.pop() {
+            if !seen.insert(object) {
+                continue;
+            }
+            let at = self.fsynced.entry(object).or_default();
+            *at = (*at).max(began);
+            for ((dir, _), changes) in &self.history.names {
+                let before = |c: &&NameChange| self.ended(c.call) < began;
+                let last = changes.iter().rfind(before);
+                if last.is_some_and(|c| c.object == Some(object)) {
+                    todo.push(*dir);
+                }
+            }
+        }
+    }
+
+    fn ended(&self, call: usize) -> usize {
+        self.history.calls[call].ended.unwrap_or(usize::MAX)
+    }
+
+    /// The candidates among changes, oldest first, and whether one of the changes is durable.
+    fn expected<T: Clone>(
+        &self,
+        start: T,
+        changes: &[(usize, T)],
+        is_durable: impl Fn(usize) -> bool,
+    ) -> Expected<T> {
+        let begun: Vec<_> = changes.iter().filter(|c| self.begun(c.0)).collect();
+        let durable: Vec<usize> = begun.iter().map(|c| c.0).filter(|c| is_durable(*c)).collect();
+        let later = |a: usize, b: usize| self.history.calls[b].began > self.ended(a);
+        let mut candidates = Vec::new();
+        if durable.is_empty() {
+            let next = begun.first().map(|c| c.0);
+            candidates.push(Candidate { value: start, call: None, next });
+        }
+        for (i, (call, value)) in begun.iter().enumerate() {
+            if !durable.iter().any(|d| later(*call, *d)) {
+                let next = begun.get(i + 1).map(|c| c.0);
+                candidates.push(Candidate { value: value.clone(), call: Some(*call), next });
+            }
+        }
+        let mut clients = changes.iter().map(|c| self.history.calls[c.0].client);
+        let first = clients.next();
+        let client = first.filter(|f| clients.all(|c| c == *f));
+        Expected { candidates, client, durable: !durable.is_empty() }
+    }
+
+    fn name(&self, dir: ObjectId, name: &[u8]) -> Expected<Option<ObjectId>> {
+        let changes = &self.history.names[&(dir, name.to_vec())];
+        let list: Vec<_> = changes.iter().map(|c| (c.call, c.object)).collect();
+        self.expected(None, &list, |call| {
+            let object = changes.iter().find(|c| c.call == call).and_then(|c| c.object);
+            let fsynced = object.and_then(|o| self.fsynced.get(&o)).copied().unwrap_or(0);
+            let waited = self.durable_names && self.returned(call);
+            waited || self.ended(call) < self.synced.max(fsynced)
+        })
+    }
+
+    fn file(&self, object: ObjectId) -> Option<FileExpected> {
+        let o = &self.history.objects[object];
+        if o.vague || o.file_type == ordo_vfs::FileType::Directory {
+            return None;
+        }
+        let durable = self.synced.max(self.fsynced.get(&object).copied().unwrap_or(0));
+        let is_durable = |call: usize| self.ended(call) < durable;
+        let size = self.expected(0, &o.sizes, is_durable);
+        let mut sectors = BTreeMap::new();
+        for (index, versions) in &o.sectors {
+            let list: Vec<_> = versions.iter().map(|(c, d)| (*c, Some(d.clone()))).collect();
+            sectors.insert(*index, self.expected(None, &list, is_durable));
+        }
+        let settled = size.is_settled() && sectors.values().all(Expected::is_settled);
+        Some(FileExpected { size, sectors, settled })
+    }
+
+    /// Objects that durably had a name and were never without one since.
+    fn always_named(&self, names: &Names) -> Vec<ObjectId> {
+        let mut by_call: BTreeMap<usize, Vec<(&NameKey, Option<ObjectId>)>> = BTreeMap::new();
+        for (key, changes) in &self.history.names {
+            for change in changes.iter().filter(|c| self.begun(c.call)) {
+                by_call.entry(change.call).or_default().push((key, change.object));
+            }
+        }
+        let mut held: BTreeMap<ObjectId, BTreeSet<&NameKey>> = BTreeMap::new();
+        let mut now: BTreeMap<&NameKey, ObjectId> = BTreeMap::new();
+        let mut sure = BTreeSet::new();
+        for (call, changes) in by_call {
+            let mut touched = BTreeSet::new();
+            for (key, object) in changes {
+                if let Some(old) = now.remove(key) {
+                    held.entry(old).or_default().remove(key);
+                    touched.insert(old);
+                }
+                if let Some(new) = object {
+                    now.insert(key, new);
+                    held.entry(new).or_default().insert(key);
+                    if self.is_durably(names, key, call) {
+                        sure.insert(new);
+                    }
+                }
+            }
+            for object in touched {
+                if held[&object].is_empty() {
+                    sure.remove(&object);
+                }
+            }
+        }
+        sure.into_iter().collect()
+    }
+
+    /// Whether the change of a name by `call` is durable: nothing older may be found.
+    fn is_durably(&self, names: &Names, key: &NameKey, call: usize) -> bool {
+        let expected = &names[&key.0][&key.1];
+        let began = self.history.calls[call].began;
+        expected.candidates.iter().all(|c| match c.call {
+            None => false,
+            Some(c) => c == call || self.history.calls[c].began > began,
+        })
+    }
+
+    fn last_durable(&self) -> BTreeMap<usize, usize> {
+        let mut out = BTreeMap::new();
+        for (i, call) in self.history.calls.iter().enumerate() {
+            let waited = self.durable_names && self.returned(i);
+            let is_change = call.purpose == Purpose::Change && call.ok;
+            if is_change && (waited || self.ended(i) < self.synced) {
+                out.insert(call.client, i);
+            }
+        }
+        out
+    }
+}

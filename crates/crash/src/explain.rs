@@ -1,0 +1,41 @@
+//! A state in words: what was under way, and what of it was on the disks.
+
+use std::fmt::Write;
+
+use crate::model::{Layout, Losable, Sectors};
+
+/// How many of the calls that had returned are listed.
+const RETURNED: usize = 4;
+
+/// What was under way when the power went, and what of each write is on the disks. `at`: how many events
+/// of the run had happened.
+pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8], at: usize) -> String {
+    let mut out = String::new();
+    let run = &sectors.run;
+    let begun: Vec<_> = run.history.calls.iter().filter(|c| c.began_at < at).collect();
+    let has_returned = |c: &&&crate::history::Call| c.ended_at.is_some_and(|e| e <= at);
+    let returned: Vec<_> = begun.iter().filter(has_returned).collect();
+    for call in &returned[returned.len().saturating_sub(RETURNED)..] {
+        let _ = writeln!(out, "  client {} had done: {}", call.client, call.text);
+    }
+    for call in begun.iter().filter(|c| c.ended_at.is_none_or(|e| e > at)) {
+        let _ = writeln!(out, "  client {} was doing: {}", call.client, call.text);
+    }
+    for write in &layout.writes {
+        let (disk, number) = write.write;
+        let name = &run.disks[disk].writes[number].name;
+        let disk = if run.disks.len() > 1 { format!("disk {disk}, ") } else { String::new() };
+        let _ = writeln!(out, "  {:7} {disk}write {number}: {name}", fate(write, state));
+    }
+    out
+}
+
+/// What became of a write, as far as it makes a difference.
+fn fate(write: &Losable, state: &[u8]) -> &'static str {
+    let kept = write.parts.iter().filter(|(c, o)| state[*c as usize] == *o).count();
+    match kept {
+        0 => "LOST",
+        n if n == write.parts.len() => "kept",
+        _ => "TORN",
+    }
+}

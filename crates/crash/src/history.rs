@@ -1,0 +1,475 @@
+//! What was done, and what of it a crash may show: kept while a run is recorded.
+//!
+//! [`Watched`] stands around a file system and notes every call that changes something: when it began and
+//! when it returned, in events of the run; which name came to stand for what; what is at each place of
+//! each file. Objects are what inode numbers stand for, one after the other.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ordo_vfs::{
+    Attr, Cookie, DirEntry, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr,
+    StatFs, XattrMode,
+};
+
+use crate::disk::SECTOR;
+
+/// An object's number. The root is 0.
+pub type ObjectId = usize;
+
+/// A name and the directory that it is in.
+pub type NameKey = (ObjectId, Vec<u8>);
+
+/// What a sector of a file came to hold, each time with the call that did it.
+pub type Versions = Vec<(usize, Arc<[u8]>)>;
+
+/// A file, directory or link that was there at some time.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Its inode number.
+    pub ino: Ino,
+    /// What it is.
+    pub file_type: FileType,
+    /// Its name when it was made.
+    pub name: Vec<u8>,
+    /// Calls that set its size, with the size.
+    pub sizes: Vec<(usize, u64)>,
+    /// Calls that changed what is in each sector of 512 bytes of it, with what is there since.
+    pub sectors: BTreeMap<u64, Versions>,
+    /// Calls that changed it at the same time: its contents are not judged.
+    pub vague: bool,
+}
+
+/// What a call was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It changes something.
+    Change,
+    /// It makes a file durable.
+    Fsync(ObjectId),
+    /// It makes everything durable.
+    Sync,
+}
+
+/// A call of the workload.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who made it.
+    pub client: usize,
+    /// In words.
+    pub text: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// Its place among all beginnings and endings of calls.
+    pub began: usize,
+    /// How many events of the run had happened when it began.
+    pub began_at: usize,
+    /// Its end among all beginnings and endings of calls.
+    pub ended: Option<usize>,
+    /// How many events of the run had happened when it ended.
+    pub ended_at: Option<usize>,
+    /// Whether it succeeded.
+    pub ok: bool,
+}
+
+/// A name came to stand for something, or for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NameChange {
+    /// The call that did it.
+    pub call: usize,
+    /// What it stands for since.
+    pub object: Option<ObjectId>,
+}
+
+/// Everything that was done.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All calls, by when they began.
+    pub calls: Vec<Call>,
+    /// All objects.
+    pub objects: Vec<Object>,
+    /// Every name that there ever was: its directory, its changes.
+    pub names: BTreeMap<NameKey, Vec<NameChange>>,
+}
+
+/// What there is now, and the history of it.
+pub(crate) struct Book {
+    pub history: History,
+    by_ino: BTreeMap<Ino, ObjectId>,
+    ticks: usize,
+    /// Calls under way that change an object's contents.
+    writing: BTreeMap<ObjectId, usize>,
+    /// How many events of the run have happened.
+    clock: Box<dyn Fn() -> usize>,
+}
+
+impl Book {
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Rc<RefCell<Book>> {
+        let history = History {
+            objects: vec![Object::new(root, FileType::Directory, b"/")],
+            ..History::default()
+        };
+        let by_ino = BTreeMap::from([(root, 0)]);
+        let clock = Box::new(clock);
+        let writing = BTreeMap::new();
+        Rc::new(RefCell::new(Book { history, by_ino, ticks: 0, writing, clock }))
+    }
+
+    fn begin(&mut self, client: usize, purpose: Purpose, text: String) -> usize {
+        let (began, began_at) = (self.tick(), (self.clock)());
+        self.history.calls.push(Call {
+            client,
+            text,
+            purpose,
+            began,
+            began_at,
+            ended: None,
+            ended_at: None,
+            ok: false,
+        });
+        self.history.calls.len() - 1
+    }
+
+    fn tick(&mut self) -> usize {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    fn end(&mut self, call: usize, ok: bool) {
+        let (ended, at) = (self.tick(), (self.clock)());
+        let call = &mut self.history.calls[call];
+        call.ended = Some(ended);
+        call.ended_at = Some(at);
+        call.ok = ok;
+    }
+
+    fn object(&self, ino: Ino) -> Option<ObjectId> {
+        self.by_ino.get(&ino).copied()
+    }
+
+    fn name(&mut self, call: usize, dir: ObjectId, name: &[u8], object: Option<ObjectId>) {
+        let changes = self.history.names.entry((dir, name.to_vec())).or_default();
+        changes.push(NameChange { call, object });
+    }
+
+    fn stands_for(&self, dir: ObjectId, name: &[u8]) -> Option<ObjectId> {
+        self.history.names.get(&(dir, name.to_vec()))?.last()?.object
+    }
+
+    fn begin_contents(&mut self, object: ObjectId) {
+        let writers = self.writing.entry(object).or_default();
+        *writers += 1;
+        if *writers > 1 {
+            self.history.objects[object].vague = true;
+        }
+    }
+
+    fn end_contents(&mut self, object: ObjectId) {
+        *self.writing.get_mut(&object).expect("begun") -= 1;
+    }
+}
+
+impl Object {
+    fn new(ino: Ino, file_type: FileType, name: &[u8]) -> Object {
+        Object {
+            ino,
+            file_type,
+            name: name.to_vec(),
+            sizes: Vec::new(),
+            sectors: BTreeMap::new(),
+            vague: false,
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.sizes.last().map_or(0, |s| s.1)
+    }
+
+    /// What is in a sector of it now.
+    fn sector(&self, index: u64) -> Vec<u8> {
+        let versions = self.sectors.get(&index);
+        versions.and_then(|v| v.last()).map_or_else(|| vec![0; SECTOR], |v| v.1.to_vec())
+    }
+
+    fn write(&mut self, call: usize, offset: u64, data: &[u8]) {
+        let unit = SECTOR as u64;
+        let end = offset + data.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let (index, within) = (at / unit, (at % unit) as usize);
+            let n = (SECTOR - within).min((end - at) as usize);
+            let mut sector = self.sector(index);
+            sector[within..within + n].copy_from_slice(&data[(at - offset) as usize..][..n]);
+            self.sectors.entry(index).or_default().push((call, sector.into()));
+            at += n as u64;
+        }
+        if end > self.size() && !data.is_empty() {
+            self.sizes.push((call, end));
+        }
+    }
+
+    fn cut(&mut self, call: usize, size: u64) {
+        let unit = SECTOR as u64;
+        let first = size / unit;
+        let later: Vec<u64> = self.sectors.range(first..).map(|(i, _)| *i).collect();
+        for index in later {
+            let mut sector = self.sector(index);
+            let keep = if index == first { (size % unit) as usize } else { 0 };
+            sector[keep..].fill(0);
+            self.sectors.entry(index).or_default().push((call, sector.into()));
+        }
+        self.sizes.push((call, size));
+    }
+}
+
+/// A file system whose calls are noted.
+#[derive(Clone)]
+pub(crate) struct Watched<F> {
+    pub fs: F,
+    pub book: Rc<RefCell<Book>>,
+    pub client: usize,
+}
+
+fn words(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}
+
+impl<F> Watched<F> {
+    fn begin(&self, purpose: Purpose, text: String) -> usize {
+        self.book.borrow_mut().begin(self.client, purpose, text)
+    }
+
+    fn title(&self, ino: Ino) -> String {
+        let book = self.book.borrow();
+        let name = book.object(ino).map(|o| words(&book.history.objects[o].name));
+        format!("{} (inode {ino})", name.unwrap_or_default())
+    }
+
+    /// Notes the end of a call, and what it did if it succeeded.
+    fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut Book, &T)) {
+        let mut book = self.book.borrow_mut();
+        if let Ok(value) = result {
+            did(&mut book, value);
+        }
+        book.end(call, result.is_ok());
+    }
+}
+
+impl<F: FileSystem> FileSystem for Watched<F> {
+    fn root(&self) -> Ino {
+        self.fs.root()
+    }
+
+    async fn lookup(&self, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        self.fs.lookup(dir, name).await
+    }
+
+    async fn open(&self, ino: Ino) -> FsResult<()> {
+        self.fs.open(ino).await
+    }
+
+    async fn close(&self, ino: Ino) -> FsResult<()> {
+        self.fs.close(ino).await
+    }
+
+    async fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        self.fs.getattr(ino).await
+    }
+
+    async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
+        let Some(size) = set.size else { return self.fs.setattr(ino, set).await };
+        let text = format!("set size of {} to {size}", self.title(ino));
+        let call = self.begin(Purpose::Change, text);
+        let object = self.book.borrow().object(ino);
+        if let Some(object) = object {
+            self.book.borrow_mut().begin_contents(object);
+        }
+        let result = self.fs.setattr(ino, set).await;
+        self.end(call, &result, |book, _| {
+            if let Some(object) = object {
+                book.history.objects[object].cut(call, size);
+            }
+        });
+        if let Some(object) = object {
+            self.book.borrow_mut().end_contents(object);
+        }
+        result
+    }
+
+    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        let kind = if new.file_type == FileType::Directory { "mkdir" } else { "make" };
+        let text = format!("{kind} {} in {}", words(name), self.title(dir));
+        let call = self.begin(Purpose::Change, text);
+        let parent = self.book.borrow().object(dir);
+        let result = self.fs.make(dir, name, new).await;
+        self.end(call, &result, |book, attr| {
+            book.history.objects.push(Object::new(attr.ino, attr.file_type, name));
+            let object = book.history.objects.len() - 1;
+            if new.file_type == FileType::Symlink {
+                book.history.objects[object].write(call, 0, new.target);
+            }
+            book.by_ino.insert(attr.ino, object);
+            if let Some(parent) = parent {
+                book.name(call, parent, name, Some(object));
+            }
+        });
+        result
+    }
+
+    async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        let text = format!("link {} as {} in {}", self.title(ino), words(name), self.title(dir));
+        let call = self.begin(Purpose::Change, text);
+        let (object, parent) = (self.book.borrow().object(ino), self.book.borrow().object(dir));
+        let result = self.fs.link(ino, dir, name).await;
+        self.end(call, &result, |book, _| {
+            if let (Some(object), Some(parent)) = (object, parent) {
+                book.name(call, parent, name, Some(object));
+            }
+        });
+        result
+    }
+
+    async fn unlink(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let call =
+            self.begin(Purpose::Change, format!("unlink {} in {}", words(name), self.title(dir)));
+        let parent = self.book.borrow().object(dir);
+        let result = self.fs.unlink(dir, name).await;
+        self.end(call, &result, |book, ()| {
+            if let Some(parent) = parent {
+                book.name(call, parent, name, None);
+            }
+        });
+        result
+    }
+
+    async fn rmdir(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let call =
+            self.begin(Purpose::Change, format!("rmdir {} in {}", words(name), self.title(dir)));
+        let parent = self.book.borrow().object(dir);
+        let result = self.fs.rmdir(dir, name).await;
+        self.end(call, &result, |book, ()| {
+            if let Some(parent) = parent {
+                book.name(call, parent, name, None);
+            }
+        });
+        result
+    }
+
+    async fn rename(
+        &self,
+        from_dir: Ino,
+        from: &[u8],
+        to_dir: Ino,
+        to: &[u8],
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let text = format!(
+            "rename {} in {} to {} in {}",
+            words(from),
+            self.title(from_dir),
+            words(to),
+            self.title(to_dir)
+        );
+        let call = self.begin(Purpose::Change, text);
+        let (a, b) = (self.book.borrow().object(from_dir), self.book.borrow().object(to_dir));
+        let result = self.fs.rename(from_dir, from, to_dir, to, mode).await;
+        self.end(call, &result, |book, ()| {
+            let (Some(a), Some(b)) = (a, b) else { return };
+            let (moved, other) = (book.stands_for(a, from), book.stands_for(b, to));
+            // Two names of one file: nothing happens.
+            if moved == other {
+                return;
+            }
+            let back = if mode == RenameMode::Exchange { other } else { None };
+            book.name(call, a, from, back);
+            book.name(call, b, to, moved);
+        });
+        result
+    }
+
+    async fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        self.fs.readlink(ino).await
+    }
+
+    async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        self.fs.read(ino, offset, buf).await
+    }
+
+    async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let len = data.len();
+        let text = format!("write {len} bytes at {offset} of {}", self.title(ino));
+        let call = self.begin(Purpose::Change, text);
+        let object = self.book.borrow().object(ino);
+        if let Some(object) = object {
+            self.book.borrow_mut().begin_contents(object);
+        }
+        let result = self.fs.write(ino, offset, data).await;
+        self.end(call, &result, |book, written| {
+            if let Some(object) = object {
+                book.history.objects[object].write(call, offset, &data[..*written]);
+            }
+        });
+        if let Some(object) = object {
+            let mut book = self.book.borrow_mut();
+            book.end_contents(object);
+            // A write that had no room may have been there for a while.
+            book.history.objects[object].vague |= result.as_ref().ok() != Some(&len);
+        }
+        result
+    }
+
+    async fn readdir(
+        &self,
+        dir: Ino,
+        cookie: Cookie,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> FsResult<()> {
+        self.fs.readdir(dir, cookie, each).await
+    }
+
+    async fn statfs(&self) -> FsResult<StatFs> {
+        self.fs.statfs().await
+    }
+
+    async fn fsync(&self, ino: Ino) -> FsResult<()> {
+        let object = self.book.borrow().object(ino);
+        let purpose = object.map_or(Purpose::Change, Purpose::Fsync);
+        let call = self.begin(purpose, format!("fsync {}", self.title(ino)));
+        let result = self.fs.fsync(ino).await;
+        self.end(call, &result, |_, ()| ());
+        result
+    }
+
+    async fn sync(&self) -> FsResult<()> {
+        let call = self.begin(Purpose::Sync, "sync".into());
+        let result = self.fs.sync().await;
+        self.end(call, &result, |_, ()| ());
+        result
+    }
+
+    async fn getxattr(&self, ino: Ino, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.fs.getxattr(ino, name).await
+    }
+
+    async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
+        self.fs.setxattr(ino, name, value, mode).await
+    }
+
+    async fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        self.fs.listxattr(ino).await
+    }
+
+    async fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
+        self.fs.removexattr(ino, name).await
+    }
+}
+
+/// Notes the unmounting of a file system, which makes everything durable.
+pub(crate) async fn noted_unmount<F: crate::Volume>(watched: &Watched<F>) -> FsResult<()> {
+    let call = watched.begin(Purpose::Sync, "unmount".into());
+    let result = watched.fs.unmount().await;
+    watched.end(call, &result, |_, ()| ());
+    result
+}

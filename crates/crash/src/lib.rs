@@ -1,0 +1,73 @@
+//! What a crash can leave behind: every state of the disks that a model allows, judged.
+//!
+//! A run of a workload is recorded, request by request. From the record follows what a crash at any time
+//! may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered where
+//! the scheme needs it, and judged: by the independent checker; by what the workload had been promised
+//! (what is durable, what is atomic and in order, whose contents a file may hold); by using it.
+//!
+//! Layers:
+//! - [`scheme`]: what is crashed, and what it promises. One value is all it takes to add a system.
+//! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
+//! - [`model`], `sample`: frontiers, choices and states; which of them are judged.
+//! - `expect`, [`judge`]: the oracles.
+//! - [`explore`]: all frontiers on all cores.
+//!
+//! Invariants:
+//! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
+//!   threads.
+//! - The record is all that states are made of: what the file system has in memory cannot leak into one.
+//! - The judges share no code with the orderings; they know a scheme by its [`Promise`] only.
+//!
+//! Typical sequence, as a test of an ordering does it:
+//!
+//! ```
+//! use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Script, explore};
+//! use ordo_ordering::{NoOrder, SyncOrder};
+//!
+//! let script = Script::random(1, 2, 30);
+//! let config = Config::new(1, Model::Volatile);
+//! let budget = Budget { states: 300, ..Budget::default() };
+//! let sync = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+//! let outcome = explore(&sync, &script, &config, &budget).unwrap();
+//! outcome.expect_kept("ffs-sync, seed 1");
+//! // The same promise, not kept:
+//! let none = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
+//! let outcome = explore(&none, &script, &config, &budget).unwrap();
+//! assert!(outcome.counts.promise_broken > 0);
+//! ```
+
+pub mod disk;
+mod expect;
+mod explain;
+pub mod explore;
+pub mod history;
+pub mod judge;
+pub mod model;
+pub mod record;
+mod sample;
+pub mod scheme;
+pub mod script;
+
+pub use explore::{Budget, Counts, Failure, Outcome, explore, explore_run, judge_state};
+pub use judge::Verdict;
+pub use model::Model;
+pub use record::{Config, Run, record};
+pub use scheme::{OnFfs, Promise, Scheme, Volume};
+pub use script::{Place, Script, Step};
+
+/// Why a run cannot be explored.
+#[derive(Debug, thiserror::Error)]
+pub enum CrashError {
+    /// The file system cannot be made.
+    #[error("making the file system: {0}")]
+    Make(String),
+    /// What was just made cannot be mounted.
+    #[error("mounting the file system: {0}")]
+    Mount(String),
+    /// The workload failed.
+    #[error("running the workload: {0}")]
+    Work(String),
+    /// The system waits for itself.
+    #[error("{0}")]
+    Deadlock(#[from] ordo_runtime::Deadlock),
+}

@@ -1,0 +1,384 @@
+//! What a crash may leave of the writes: the models of `docs/crash-model.md`.
+//!
+//! A run's events are cut into *frontiers*: between two of them no write becomes durable. What a crash
+//! may leave before the end of a frontier is a choice, for every sector, between what is durable there
+//! and what was written to it since. Writes that change nothing in a sector make no choice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::SECTOR;
+use crate::record::{Event, Run};
+
+/// What the disk may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// A write that completed is durable; those under way survive in any part.
+    Completed,
+    /// Until a flush, or with FUA, any subset of the sectors written survives.
+    Volatile,
+    /// Writes survive in order of completion up to some point; the next in any part.
+    Prefix,
+    /// As volatile, but flush and FUA do nothing.
+    Lying,
+}
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Model; 4] = [Model::Completed, Model::Volatile, Model::Prefix, Model::Lying];
+
+    /// What a user calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Model::Completed => "completed",
+            Model::Volatile => "volatile",
+            Model::Prefix => "prefix",
+            Model::Lying => "lying",
+        }
+    }
+
+    /// Whether the disk says that its cache is volatile.
+    pub const fn is_volatile(self) -> bool {
+        !matches!(self, Model::Completed)
+    }
+}
+
+/// A run's writes cut into sectors, each content with a number.
+pub(crate) struct Sectors {
+    pub run: Arc<Run>,
+    /// Sectors that were ever written: disk and sector, ascending.
+    pub places: Vec<(usize, u64)>,
+    /// Contents by number.
+    contents: Vec<Box<[u8]>>,
+    /// What is at each place at the start.
+    base: Vec<u32>,
+    /// For each disk and write, the places it covers, with contents.
+    pieces: Vec<Vec<Vec<(u32, u32)>>>,
+    /// Where frontiers end: how many events have happened.
+    pub ends: Vec<usize>,
+    /// For each frontier, when the calls are counted that had returned.
+    pub judged: Vec<usize>,
+}
+
+impl Sectors {
+    pub fn new(run: Arc<Run>) -> Sectors {
+        let mut places = Vec::new();
+        for (disk, d) in run.disks.iter().enumerate() {
+            for w in &d.writes {
+                let first = w.offset / SECTOR as u64;
+                places.extend((0..(w.data.len() / SECTOR) as u64).map(|i| (disk, first + i)));
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+        let index: FxHashMap<(usize, u64), u32> =
+            places.iter().enumerate().map(|(i, p)| (*p, i as u32)).collect();
+        let mut contents: Vec<Box<[u8]>> = Vec::new();
+        let mut numbers: FxHashMap<Box<[u8]>, u32> = FxHashMap::default();
+        let mut number = |bytes: &[u8]| {
+            if let Some(n) = numbers.get(bytes) {
+                return *n;
+            }
+            contents.push(bytes.into());
+            numbers.insert(bytes.into(), contents.len() as u32 - 1);
+            contents.len() as u32 - 1
+        };
+        let at = |disk: usize, sector: u64| {
+            let from = sector as usize * SECTOR;
+            &run.disks[disk].base[from..from + SECTOR]
+        };
+        let base = places.iter().map(|(d, s)| number(at(*d, *s))).collect();
+        let mut pieces = Vec::new();
+        for (disk, d) in run.disks.iter().enumerate() {
+            let cut = |w: &crate::record::Write| {
+                let first = w.offset / SECTOR as u64;
+                let sectors = w.data.chunks_exact(SECTOR).zip(first..);
+                sectors.map(|(data, s)| (index[&(disk, s)], number(data))).collect()
+            };
+            pieces.push(d.writes.iter().map(cut).collect());
+        }
+        let mut out =
+            Sectors { run, places, contents, base, pieces, ends: Vec::new(), judged: Vec::new() };
+        out.find_frontiers();
+        out
+    }
+
+    pub fn content(&self, number: u32) -> &[u8] {
+        &self.contents[number as usize]
+    }
+
+    pub fn pieces(&self, disk: usize, write: usize) -> &[(u32, u32)] {
+        &self.pieces[disk][write]
+    }
+
+    fn find_frontiers(&mut self) {
+        let (mut ends, mut cursor) = (Vec::new(), Cursor::new(self));
+        let mut hardened = Vec::new();
+        for at in 0..self.run.events.len() {
+            if cursor.step(self) {
+                ends.push(at);
+            }
+            if cursor.hardened {
+                hardened.push(at);
+            }
+        }
+        ends.push(self.run.events.len());
+        // On a disk that keeps order a frontier ends with each write, but what it leaves may be found as
+        // long as the next write is not flushed.
+        let until = |end: &usize| {
+            let next = hardened.iter().find(|h| *h >= end);
+            next.copied().unwrap_or(self.run.events.len())
+        };
+        self.judged = match self.run.model {
+            Model::Prefix => ends.iter().map(until).collect(),
+            _ => ends.clone(),
+        };
+        self.ends = ends;
+    }
+}
+
+/// A version of a sector that is not durable.
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    order: usize,
+    write: (usize, usize),
+    content: u32,
+}
+
+/// The state of the disks after some of a run's events.
+pub(crate) struct Cursor {
+    pub at: usize,
+    pub durable: Vec<u32>,
+    /// What completed and is not durable, by place, oldest first.
+    versions: BTreeMap<u32, Vec<Version>>,
+    /// Issued and not completed, as disk and write.
+    under_way: Vec<(usize, usize)>,
+    order: usize,
+    /// By disk and request: which completions a flush covers.
+    flushes: BTreeMap<(usize, u64), usize>,
+    hardened: bool,
+}
+
+impl Cursor {
+    pub fn new(sectors: &Sectors) -> Cursor {
+        Cursor {
+            at: 0,
+            durable: sectors.base.clone(),
+            versions: BTreeMap::new(),
+            under_way: Vec::new(),
+            order: 0,
+            flushes: BTreeMap::new(),
+            hardened: false,
+        }
+    }
+
+    /// Goes on to when `end` events have happened.
+    pub fn advance(&mut self, sectors: &Sectors, end: usize) {
+        while self.at < end {
+            self.step(sectors);
+        }
+    }
+
+    /// Lets one event happen. Says whether something became durable, or with a prefix, completed.
+    fn step(&mut self, sectors: &Sectors) -> bool {
+        let event = sectors.run.events[self.at];
+        self.at += 1;
+        self.hardened = false;
+        let model = sectors.run.model;
+        match event {
+            Event::Issued { disk, write } => {
+                self.under_way.push((disk, write));
+                false
+            }
+            Event::Completed { disk, write } => {
+                self.under_way.retain(|w| *w != (disk, write));
+                self.order += 1;
+                let fua = sectors.run.disks[disk].writes[write].fua;
+                self.hardened = fua;
+                match model {
+                    Model::Completed | Model::Prefix => self.harden(sectors, disk, write),
+                    Model::Volatile if fua => self.harden(sectors, disk, write),
+                    _ => {
+                        let order = self.order;
+                        for (place, content) in sectors.pieces(disk, write) {
+                            let version =
+                                Version { order, write: (disk, write), content: *content };
+                            self.versions.entry(*place).or_default().push(version);
+                        }
+                        return false;
+                    }
+                }
+                true
+            }
+            Event::FlushIssued { disk, id } => {
+                self.flushes.insert((disk, id), self.order);
+                false
+            }
+            Event::Flushed { disk, id } => {
+                let covered = self.flushes.remove(&(disk, id)).unwrap_or(0);
+                self.hardened = true;
+                model == Model::Volatile && self.flush(disk, covered)
+            }
+        }
+    }
+
+    /// Makes a write durable, over all that completed before.
+    fn harden(&mut self, sectors: &Sectors, disk: usize, write: usize) {
+        for (place, content) in sectors.pieces(disk, write) {
+            self.durable[*place as usize] = *content;
+            self.versions.remove(place);
+        }
+    }
+
+    fn flush(&mut self, disk: usize, covered: usize) -> bool {
+        let (mut changed, durable) = (false, &mut self.durable);
+        self.versions.retain(|place, versions| {
+            versions.retain(|v| {
+                let is_covered = v.write.0 == disk && v.order <= covered;
+                if is_covered {
+                    durable[*place as usize] = v.content;
+                    changed = true;
+                }
+                !is_covered
+            });
+            !versions.is_empty()
+        });
+        changed
+    }
+
+    /// What a crash now may leave.
+    pub fn layout(&self, sectors: &Sectors) -> Layout {
+        let mut all = self.versions.clone();
+        let next = self.next_to_complete(sectors);
+        for (i, (disk, write)) in self.under_way.iter().enumerate() {
+            if sectors.run.model == Model::Prefix && next != Some((*disk, *write)) {
+                continue;
+            }
+            for (place, content) in sectors.pieces(*disk, *write) {
+                let (order, write) = (self.order + 1 + i, (*disk, *write));
+                all.entry(*place).or_default().push(Version { order, write, content: *content });
+            }
+        }
+        Layout::new(self, all)
+    }
+
+    /// The write under way that completes first.
+    fn next_to_complete(&self, sectors: &Sectors) -> Option<(usize, usize)> {
+        let rest = sectors.run.events[self.at..].iter();
+        rest.filter_map(|e| match e {
+            Event::Completed { disk, write } => Some((*disk, *write)),
+            _ => None,
+        })
+        .next()
+    }
+}
+
+/// A sector that a crash may leave in more than one way.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub place: u32,
+    /// What it may hold; the durable contents first.
+    pub options: Vec<u32>,
+    /// Which of these it may still hold at the next frontier.
+    pub later: Vec<bool>,
+}
+
+/// A write that a crash may lose, as far as that makes a difference.
+#[derive(Clone, Debug)]
+pub(crate) struct Losable {
+    pub write: (usize, usize),
+    /// The choices that it is about, with the option that it is; ascending.
+    pub parts: Vec<(u32, u8)>,
+    order: usize,
+}
+
+/// What a crash at the end of a frontier may leave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub choices: Vec<Choice>,
+    /// In order of completion; those under way last.
+    pub writes: Vec<Losable>,
+}
+
+impl Layout {
+    fn new(cursor: &Cursor, all: BTreeMap<u32, Vec<Version>>) -> Layout {
+        let mut choices = Vec::new();
+        let mut writes: BTreeMap<(usize, usize), Losable> = BTreeMap::new();
+        for (place, versions) in all {
+            let mut options = vec![cursor.durable[place as usize]];
+            for v in &versions {
+                if !options.contains(&v.content) {
+                    options.push(v.content);
+                }
+            }
+            if options.len() == 1 {
+                continue;
+            }
+            // A sector that is written over and over offers its newest contents.
+            if options.len() > usize::from(u8::MAX) {
+                options.drain(1..options.len() - usize::from(u8::MAX) + 1);
+            }
+            let choice = choices.len() as u32;
+            for v in versions {
+                let Some(option) = options.iter().position(|o| *o == v.content) else { continue };
+                let (write, order) = (v.write, v.order);
+                let new = || Losable { write, parts: Vec::new(), order };
+                let losable = writes.entry(v.write).or_insert_with(new);
+                losable.parts.push((choice, option as u8));
+            }
+            let later = vec![true; options.len()];
+            choices.push(Choice { place, options, later });
+        }
+        let mut writes: Vec<Losable> = writes.into_values().collect();
+        writes.sort_by_key(|w| w.order);
+        Layout { choices, writes }
+    }
+
+    /// Notes which options are still there at the next frontier; none where there is no next.
+    pub fn note_later(&mut self, next: Option<(&Cursor, &Layout)>) {
+        let places: FxHashMap<u32, usize> = next
+            .iter()
+            .flat_map(|(_, l)| l.choices.iter().enumerate().map(|(i, c)| (c.place, i)))
+            .collect();
+        for choice in &mut self.choices {
+            choice.later = match next {
+                None => vec![false; choice.options.len()],
+                Some((cursor, layout)) => {
+                    let is_there = |option: &u32| match places.get(&choice.place) {
+                        Some(i) => layout.choices[*i].options.contains(option),
+                        None => cursor.durable[choice.place as usize] == *option,
+                    };
+                    choice.options.iter().map(is_there).collect()
+                }
+            };
+        }
+    }
+
+    /// How many states there are that the next frontier does not have too.
+    pub fn possible(&self) -> f64 {
+        let all: f64 = self.choices.iter().map(|c| c.options.len() as f64).product();
+        let later = |c: &Choice| c.later.iter().filter(|l| **l).count() as f64;
+        let shared: f64 = self.choices.iter().map(later).product();
+        if all.is_finite() { all - shared } else { f64::MAX }
+    }
+
+    /// Whether the next frontier has this state too.
+    pub fn is_later(&self, state: &[u8]) -> bool {
+        self.choices.iter().zip(state).all(|(c, o)| c.later[usize::from(*o)])
+    }
+
+    /// The state in which exactly these writes are there, each whole.
+    pub fn with_writes(&self, keep: impl Fn(usize) -> bool) -> Vec<u8> {
+        let mut state = vec![0; self.choices.len()];
+        for (i, write) in self.writes.iter().enumerate() {
+            if keep(i) {
+                write.parts.iter().for_each(|(c, o)| state[*c as usize] = *o);
+            }
+        }
+        state
+    }
+}

@@ -1,0 +1,288 @@
+//! Recording a run: every request with its contents, in order of issue and of completion, between the
+//! calls of the workload.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::{Completed, Issued, Tap, TapSink};
+use ordo_block::{Operation, WriteFlags};
+use ordo_cache::CacheConfig;
+use ordo_runtime::{Duration, Executor, Runtime, Schedule};
+use ordo_sba::{Class, Classifier};
+use ordo_vfs::{FileSystem, NewNode};
+
+use crate::disk::Slow;
+use crate::history::{Book, History, Watched, noted_unmount};
+use crate::script::Client;
+use crate::{CrashError, Model, Scheme, Script};
+
+/// How a run is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Fixes every choice.
+    pub seed: u64,
+    /// What the disk may lose.
+    pub model: Model,
+    /// The cache of the file system.
+    pub cache: CacheConfig,
+    /// A write or a flush takes a random time below this, in microseconds.
+    pub micros_max: u64,
+}
+
+impl Config {
+    /// Cache blocks written within a few milliseconds, so that what is not ordered reaches the disk as
+    /// early as it can; requests of up to two milliseconds.
+    pub fn new(seed: u64, model: Model) -> Config {
+        let age = Duration::from_millis(if model == Model::Completed { 0 } else { 3 });
+        let cache = CacheConfig {
+            metadata_age: age,
+            directory_age: age,
+            data_age: age,
+            ..CacheConfig::with_capacity(4 << 20)
+        };
+        Config { seed, model, cache, micros_max: 2000 }
+    }
+}
+
+/// Something that happened to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write was issued.
+    Issued {
+        /// Which disk.
+        disk: usize,
+        /// Which of its writes.
+        write: usize,
+    },
+    /// A write completed.
+    Completed {
+        /// Which disk.
+        disk: usize,
+        /// Which of its writes.
+        write: usize,
+    },
+    /// A flush was issued.
+    FlushIssued {
+        /// Which disk.
+        disk: usize,
+        /// The number of the request.
+        id: u64,
+    },
+    /// A flush completed.
+    Flushed {
+        /// Which disk.
+        disk: usize,
+        /// The number of the request.
+        id: u64,
+    },
+}
+
+/// A write, with what it means.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The number of the request.
+    pub id: u64,
+    /// Where it goes, in bytes.
+    pub offset: u64,
+    /// What is written.
+    pub data: Arc<[u8]>,
+    /// Whether it is durable when it completes.
+    pub fua: bool,
+    /// In words.
+    pub name: String,
+    /// The kind of what it begins with.
+    pub class: Class,
+}
+
+/// What one disk held at the start, and all that was written to it.
+#[derive(Clone, Debug)]
+pub struct DiskRun {
+    /// The contents at the start.
+    pub base: Arc<Vec<u8>>,
+    /// All writes, by when they were issued.
+    pub writes: Vec<Write>,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The model under which it was recorded.
+    pub model: Model,
+    /// The disks.
+    pub disks: Vec<DiskRun>,
+    /// What happened to them, in order.
+    pub events: Vec<Event>,
+    /// What the workload did.
+    pub history: History,
+}
+
+/// Everything that happened so far.
+#[derive(Default)]
+struct Line {
+    events: Vec<Event>,
+    disks: Vec<Vec<Write>>,
+    /// By disk and request.
+    by_id: BTreeMap<(usize, u64), usize>,
+}
+
+/// Puts what a tap shows on the line.
+struct Sink {
+    line: Rc<RefCell<Line>>,
+    disk: usize,
+}
+
+impl TapSink for Sink {
+    fn issued(&self, r: &Issued<'_>) {
+        let mut line = self.line.borrow_mut();
+        let disk = self.disk;
+        match (r.op, r.data) {
+            (Operation::Write, Some(data)) => {
+                let write = line.disks[disk].len();
+                line.disks[disk].push(Write {
+                    id: r.id,
+                    offset: r.offset,
+                    data: data.into(),
+                    fua: r.flags.contains(WriteFlags::FUA),
+                    name: format!("{} bytes at {}", r.len, r.offset),
+                    class: Class::Unknown,
+                });
+                line.by_id.insert((disk, r.id), write);
+                line.events.push(Event::Issued { disk, write });
+            }
+            (Operation::Flush, _) => line.events.push(Event::FlushIssued { disk, id: r.id }),
+            _ => {}
+        }
+    }
+
+    fn completed(&self, r: &Completed<'_>) {
+        // A failed write may be there or not, like one that never completed.
+        if r.result.is_err() {
+            return;
+        }
+        let mut line = self.line.borrow_mut();
+        let disk = self.disk;
+        match r.op {
+            Operation::Write => {
+                let write = line.by_id[&(disk, r.id)];
+                line.events.push(Event::Completed { disk, write });
+            }
+            Operation::Flush => line.events.push(Event::Flushed { disk, id: r.id }),
+            _ => {}
+        }
+    }
+}
+
+/// What an older file system left where nothing has been written yet.
+const REMAINS: u8 = 0x5a;
+
+/// Runs `script` under `scheme` and records it, unmounting included.
+///
+/// # Errors
+/// The file system cannot be made, or waits for itself.
+pub fn record<S: Scheme>(scheme: &S, script: &Script, config: &Config) -> Result<Run, CrashError> {
+    let executor = Executor::simulated(config.seed);
+    executor.set_schedule(Schedule::Seeded);
+    let runtime = executor.runtime();
+    executor.block_on(recorded(&runtime, scheme, script, config))?
+}
+
+async fn recorded<S: Scheme>(
+    rt: &Runtime,
+    scheme: &S,
+    script: &Script,
+    config: &Config,
+) -> Result<Run, CrashError> {
+    let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
+    scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
+    let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
+    let line = Rc::new(RefCell::new(Line::default()));
+    let mut disks = Vec::new();
+    for (disk, inner) in rams.into_iter().enumerate() {
+        let volatile = config.model.is_volatile();
+        let (runtime, micros_max) = (rt.clone(), config.micros_max);
+        let tap =
+            Rc::new(Tap::new(rt, Slow { runtime, inner: inner.clone(), micros_max, volatile }));
+        line.borrow_mut().disks.push(Vec::new());
+        tap.attach(Rc::new(Sink { line: line.clone(), disk }));
+        name_writes(&tap, &inner, &line, disk).await?;
+        disks.push(tap);
+    }
+    let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
+    let clock = line.clone();
+    let book = Book::new(fs.root(), move || clock.borrow().events.len());
+    let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
+    work(rt, watched, script).await?;
+    noted_unmount(&watched(0)).await.map_err(|e| CrashError::Work(e.to_string()))?;
+    let history = book.borrow().history.clone();
+    let line = std::mem::take(&mut *line.borrow_mut());
+    let disks = bases.into_iter().zip(line.disks);
+    let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
+    Ok(Run { model: config.model, disks, events: line.events, history })
+}
+
+/// A disk that was in use before.
+fn used(bytes: u64) -> Rc<RamDisk> {
+    let disk = RamDisk::new(bytes);
+    let piece = [REMAINS; 4096];
+    for at in (0..bytes).step_by(piece.len()) {
+        disk.store(at, &piece[..(bytes - at).min(4096) as usize]);
+    }
+    Rc::new(disk)
+}
+
+/// Has every write named by what it means, where the disk holds something that the classifier knows.
+async fn name_writes<D: ordo_block::BlockDevice>(
+    tap: &Rc<Tap<D>>,
+    inner: &Rc<RamDisk>,
+    line: &Rc<RefCell<Line>>,
+    disk: usize,
+) -> Result<(), CrashError> {
+    let classifier = Classifier::new();
+    if !classifier.prime(inner).await.map_err(|e| CrashError::Make(e.to_string()))? {
+        return Ok(());
+    }
+    let line = line.clone();
+    classifier.listen(move |named| {
+        let mut line = line.borrow_mut();
+        if named.op == Operation::Write
+            && let Some(write) = line.by_id.get(&(disk, named.id)).copied()
+        {
+            let write = &mut line.disks[disk][write];
+            write.name = named.to_string();
+            write.class = named.class();
+        }
+    });
+    tap.attach(classifier);
+    Ok(())
+}
+
+/// The name of the directory that all clients share.
+const SHARED: &[u8] = b"shared";
+
+async fn work<F: FileSystem + Clone + 'static>(
+    rt: &Runtime,
+    watched: impl Fn(usize) -> Watched<F>,
+    script: &Script,
+) -> Result<(), CrashError> {
+    let fs = watched(0);
+    let failed = |e: ordo_vfs::FsError| CrashError::Work(e.to_string());
+    let root = fs.root();
+    let shared = fs.make(root, SHARED, &NewNode::directory(0o755)).await.map_err(failed)?.ino;
+    let mut clients = Vec::new();
+    for (number, steps) in script.clients.iter().enumerate() {
+        let fs = watched(number);
+        let name = format!("client-{number}").into_bytes();
+        let own = fs.make(root, &name, &NewNode::directory(0o755)).await.map_err(failed)?.ino;
+        let (runtime, dirs) = (rt.clone(), vec![shared, own]);
+        let client = Client { fs, runtime, number, dirs };
+        let steps = steps.clone();
+        clients.push(rt.spawn("a client", client.run(steps)));
+    }
+    for client in clients {
+        client.await;
+    }
+    Ok(())
+}

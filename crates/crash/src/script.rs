@@ -1,0 +1,190 @@
+//! What is done to the file system: clients with steps, so that a failing run can be made small.
+
+use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+
+/// A name in one of a client's directories: both are numbers, taken modulo what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// 0: the directory that all share; 1: the client's own; then those it has made.
+    pub dir: u8,
+    /// Which of the client's names.
+    pub name: u8,
+}
+
+/// One thing a client does. What cannot be done is left undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Makes an empty file.
+    Make(Place),
+    /// Makes a directory.
+    Mkdir(Place),
+    /// Writes `len` bytes at `at`, each run of 8 bytes naming client, step and offset.
+    Write(Place, u32, u32),
+    /// Sets the size.
+    Size(Place, u32),
+    /// Gives a file another name.
+    Link(Place, Place),
+    /// Renames, over what has the new name.
+    Rename(Place, Place),
+    /// Removes a file.
+    Unlink(Place),
+    /// Removes a directory.
+    Rmdir(Place),
+    /// Makes a file durable.
+    Fsync(Place),
+    /// Makes everything durable.
+    Sync,
+    /// Waits for so many milliseconds.
+    Pause(u16),
+}
+
+/// What each client does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// One list of steps for each client; they run at once.
+    pub clients: Vec<Vec<Step>>,
+}
+
+/// How many names a client uses in each directory.
+const NAMES: u8 = 10;
+
+impl Script {
+    /// `clients` clients with `steps` random steps each.
+    pub fn random(seed: u64, clients: usize, steps: usize) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| random_step(rng)).collect();
+        Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
+    }
+
+    /// Steps of all clients together.
+    pub fn len(&self) -> usize {
+        self.clients.iter().map(Vec::len).sum()
+    }
+
+    /// Whether nothing is done.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn random_step(rng: &mut Pcg64Mcg) -> Step {
+    let mut place = || Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES) };
+    let (a, b) = (place(), place());
+    match rng.random_range(0..24) {
+        0..=4 => Step::Make(a),
+        5 => Step::Mkdir(a),
+        6..=10 => {
+            let len = [100, 600, 5000, 20_000, 60_000][rng.random_range(0..5)];
+            Step::Write(a, rng.random_range(0..3) * 4096, len)
+        }
+        11 => Step::Size(a, rng.random_range(0..40_000)),
+        12 => Step::Link(a, b),
+        13..=15 => Step::Rename(a, b),
+        16..=19 => Step::Unlink(a),
+        20 => Step::Rmdir(a),
+        21 => Step::Fsync(a),
+        22 if rng.random_range(0..4) == 0 => Step::Sync,
+        _ => Step::Pause(rng.random_range(0..12)),
+    }
+}
+
+/// One client at work.
+pub(crate) struct Client<F> {
+    pub(crate) fs: F,
+    pub(crate) runtime: Runtime,
+    pub(crate) number: usize,
+    pub(crate) dirs: Vec<Ino>,
+}
+
+impl<F: FileSystem> Client<F> {
+    /// Does all steps.
+    pub(crate) async fn run(mut self, steps: Vec<Step>) {
+        for (i, step) in steps.into_iter().enumerate() {
+            if let Err(error) = self.step(step, i).await {
+                assert!(!matches!(error.errno, Errno::Corrupt | Errno::Io), "{step:?}: {error}");
+            }
+        }
+    }
+
+    fn dir(&self, place: Place) -> Ino {
+        self.dirs[usize::from(place.dir) % self.dirs.len()]
+    }
+
+    /// Short names, and some that fill a directory's chunk.
+    fn name(&self, place: Place) -> Vec<u8> {
+        let long = if place.name.is_multiple_of(3) { "x".repeat(60) } else { String::new() };
+        format!("c{}-{}{long}", self.number, place.name).into_bytes()
+    }
+
+    async fn find(&self, place: Place) -> FsResult<Ino> {
+        Ok(self.fs.lookup(self.dir(place), &self.name(place)).await?.ino)
+    }
+
+    async fn step(&mut self, step: Step, number: usize) -> FsResult<()> {
+        let fs = &self.fs;
+        match step {
+            Step::Make(p) => {
+                let new = NewNode::file(0o644);
+                fs.make(self.dir(p), &self.name(p), &new).await.map(drop)
+            }
+            Step::Mkdir(p) => {
+                let new = NewNode::directory(0o755);
+                let made = fs.make(self.dir(p), &self.name(p), &new).await?;
+                self.dirs.push(made.ino);
+                Ok(())
+            }
+            Step::Write(p, at, len) => {
+                let ino = self.find(p).await?;
+                let data = stamped(self.number, number, at, len);
+                fs.write(ino, at.into(), &data).await.map(drop)
+            }
+            Step::Size(p, size) => {
+                let ino = self.find(p).await?;
+                let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
+                fs.setattr(ino, &set).await.map(drop)
+            }
+            Step::Link(p, to) => {
+                let ino = self.find(p).await?;
+                fs.link(ino, self.dir(to), &self.name(to)).await.map(drop)
+            }
+            Step::Rename(p, to) => {
+                let (from, name) = (self.dir(p), self.name(p));
+                let mode = RenameMode::Replace;
+                let replaced = self.find(to).await.ok();
+                let moved = fs.lookup(from, &name).await?.ino;
+                fs.rename(from, &name, self.dir(to), &self.name(to), mode).await?;
+                self.dirs.retain(|d| Some(*d) != replaced || *d == moved);
+                Ok(())
+            }
+            Step::Unlink(p) => fs.unlink(self.dir(p), &self.name(p)).await,
+            Step::Rmdir(p) => {
+                let ino = self.find(p).await?;
+                fs.rmdir(self.dir(p), &self.name(p)).await?;
+                self.dirs.retain(|d| *d != ino);
+                Ok(())
+            }
+            Step::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            Step::Sync => fs.sync().await,
+            Step::Pause(ms) => {
+                self.runtime.sleep(Duration::from_millis(ms.into())).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Contents that say whose they are: client, step and place in each run of 8 bytes.
+fn stamped(client: usize, step: usize, at: u32, len: u32) -> Vec<u8> {
+    let cell = |i: u32| {
+        let [s0, s1, ..] = (step as u32).to_le_bytes();
+        let [o0, o1, o2, o3] = (at + i * 8).to_le_bytes();
+        [0xc0 | client as u8, s0, s1, 0xfe, o0, o1, o2, o3]
+    };
+    let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(cell).collect();
+    out.truncate(len as usize);
+    out
+}

@@ -1,0 +1,88 @@
+//! The explorer tested on what is known: `sync` keeps its promises, breaks one with each rule that is
+//! switched off, and `none` keeps none. What would pass everything, or fail nothing, fails here.
+//!
+//! Fault model: each test says which disk. The workload: three clients, random operations, requests that
+//! complete in any order.
+
+use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore};
+use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
+
+fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
+    let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
+    go(&scheme, model, seed, states)
+}
+
+fn go(scheme: &impl ordo_crash::Scheme, model: Model, seed: u64, states: usize) -> Outcome {
+    let script = Script::random(seed, 3, 120);
+    let budget = Budget { states, ..Budget::default() };
+    explore(scheme, &script, &Config::new(seed, model), &budget).unwrap()
+}
+
+/// Would catch an ordering that takes completed for durable, a harness that loses what it must not, and
+/// an oracle that asks for more than is promised.
+#[test]
+fn sync_keeps_its_promises_on_every_honest_disk() {
+    for model in [Model::Completed, Model::Volatile, Model::Prefix] {
+        for seed in 0..3 {
+            let outcome = sync(SyncRules::all(), model, seed, 1500);
+            outcome.expect_kept(&format!("{model:?}, seed {seed}"));
+            assert!(outcome.counts.states > 1000 && outcome.counts.used > 10, "{outcome:?}");
+            assert_eq!(outcome.counts.lost_durable, 0);
+        }
+    }
+}
+
+/// Would catch a harness that cannot see: each rule of `sync` protects something that is found broken
+/// without it. (Without durability on return, which would mend much of it soon after, as well.)
+#[test]
+fn every_rule_of_sync_is_missed() {
+    let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
+    assert!(sync(late, Model::Completed, 0, 1500).counts.promise_broken > 0);
+    for rule in late.iter() {
+        let broken = |seed| {
+            let outcome = sync(late - rule, Model::Completed, seed, 3000);
+            let structural = |f: &ordo_crash::Failure| {
+                f.verdict.broken.iter().any(|b| !f.verdict.lost_durable.contains(b))
+            };
+            let nameless = |f: &ordo_crash::Failure| {
+                f.verdict.lost_durable.iter().any(|b| b.contains("has lost its last name"))
+            };
+            outcome.failures.iter().any(|f| structural(f) || nameless(f))
+        };
+        assert!((0..20).any(broken), "without {rule:?} nothing was ever found");
+    }
+}
+
+/// Would catch oracles that look away: without any order a crash does every kind of harm.
+#[test]
+fn without_order_everything_is_found() {
+    let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
+    let counts = go(&none, Model::Volatile, 1, 2000).counts;
+    assert_eq!(counts.promise_broken, 0, "nothing is promised");
+    assert!(counts.unsound * 2 > counts.states, "{counts:?}");
+    assert!(counts.lost_durable > 0 && counts.not_atomic > 0 && counts.stale > 0, "{counts:?}");
+    let promised = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
+    assert!(go(&promised, Model::Volatile, 1, 500).counts.promise_broken > 100);
+}
+
+/// On a disk that lies about flushes nothing can be durable, and that is seen.
+#[test]
+fn a_lying_disk_loses_what_was_durable() {
+    let counts = sync(SyncRules::all(), Model::Lying, 1, 500).counts;
+    assert!(counts.lost_durable * 2 > counts.states, "{counts:?}");
+    assert_eq!(counts.promise_broken, 0, "nobody can promise anything there");
+}
+
+/// The result is the same on one thread and on many: would catch work that depends on who does it.
+#[test]
+fn threads_do_not_matter() {
+    let late = SyncRules::all() - SyncRules::ENTRY_BEFORE_COUNT;
+    let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(late), Promise::SYNC);
+    let script = Script::random(5, 3, 80);
+    let config = Config::new(5, Model::Volatile);
+    let results = [1, 4].map(|threads| {
+        let budget = Budget { states: 600, threads, ..Budget::default() };
+        format!("{:?}", explore(&scheme, &script, &config, &budget).unwrap())
+    });
+    assert!(results[0] == results[1]);
+}
