@@ -172,8 +172,9 @@ fn sync_allows(report: &Report, finding: &Finding) -> bool {
         || out_of_reach()
 }
 
-/// A group's hash and counts are derived from its bitmaps; a mount works them out anew.
-const DERIVED: [&str; 1] = ["GroupHash"];
+/// A group's hash and counts are derived from its bitmaps, and a mount works them out anew; so it does a
+/// torn superblock's.
+const DERIVED: [&str; 2] = ["GroupHash", "SuperblockHash"];
 
 fn soft_updates_allow(_: &Report, finding: &Finding) -> bool {
     finding.severity() != Severity::Damage || DERIVED.contains(&finding.kind())

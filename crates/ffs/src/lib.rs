@@ -46,6 +46,7 @@ mod layout;
 mod map;
 pub mod mkfs;
 pub mod mount;
+mod torn;
 mod truncate;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use crate::books::{Books, summary_block};
 use crate::group::seal;
-use crate::{FastFs, Ffs};
+use crate::{FastFs, Ffs, torn};
 
 /// How to mount.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +100,10 @@ pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountE
             Ok((sb, endian)) => return Ok(Found { sb, endian, at }),
             Err(SuperblockError::Magic { .. }) => {}
             Err(error) => {
+                let is_hash = matches!(error, SuperblockError::CheckHash { .. });
+                if is_hash && let Some((sb, endian)) = torn::read(device, &bytes, at).await? {
+                    return Ok(Found { sb, endian, at });
+                }
                 damaged.get_or_insert(MountError::Superblock { at, error });
             }
         }

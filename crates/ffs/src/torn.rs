@@ -1,0 +1,54 @@
+//! A superblock whose last write a crash has torn.
+//!
+//! A superblock takes three sectors, and its check-hash covers them all: a power cut in the middle of a
+//! write leaves a wrong hash over fields that are each old or new, and every mount and unmount writes
+//! one. What such a write changes is the clean flag, the time and the counts; the geometry stays. So a
+//! superblock that is right but for its hash is believed if the first group's copy, which no mount
+//! writes, has the same geometry; and not as far as it says that it is clean.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
+
+/// The superblock in `bytes`, read at byte `at` with a wrong check-hash, if it is merely torn.
+pub(crate) async fn read<D: BlockDevice>(
+    device: &D,
+    bytes: &[u8],
+    at: u64,
+) -> Result<Option<(Superblock, Endian)>, BlockError> {
+    let Ok((mut sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
+    let copy_at = sb.byte_of(sb.cg_superblock(0));
+    let is_inside = copy_at + SBLOCK_SIZE as u64 <= device.geometry().bytes;
+    if u64::try_from(sb.sblockloc) != Ok(at) || copy_at == at || !is_inside {
+        return Ok(None);
+    }
+    let copy = device.read(copy_at, SBLOCK_SIZE).await?;
+    let Ok((copy, copy_endian)) = Superblock::read_copy(&copy) else { return Ok(None) };
+    if copy_endian != endian || geometry(&copy) != geometry(&sb) {
+        return Ok(None);
+    }
+    sb.clean = 0;
+    Ok(Some((sb, endian)))
+}
+
+/// All that says where things are.
+fn geometry(sb: &Superblock) -> ([i32; 12], [u32; 3], [i64; 5]) {
+    (
+        [
+            sb.bsize,
+            sb.fsize,
+            sb.sbsize,
+            sb.sblkno,
+            sb.cblkno,
+            sb.iblkno,
+            sb.dblkno,
+            sb.fpg,
+            sb.cgsize,
+            sb.cssize,
+            sb.contigsumsize,
+            sb.maxsymlinklen,
+        ],
+        [sb.ncg, sb.ipg, sb.metackhash],
+        [sb.size, sb.dsize, sb.csaddr, sb.sblockloc, sb.maxfilesize as i64],
+    )
+}
