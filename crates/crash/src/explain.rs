@@ -7,9 +7,8 @@ use crate::model::{Layout, Losable, Sectors};
 /// How many of the calls that had returned are listed.
 const RETURNED: usize = 4;
 
-/// What was under way when the power went, and what of each write is on the disks. `at`: how many events
-/// of the run had happened.
-pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8], at: usize) -> String {
+/// What was under way when the power went, when `at` events of the run had happened.
+pub(crate) fn calls(sectors: &Sectors, at: usize) -> String {
     let mut out = String::new();
     let run = &sectors.run;
     let begun: Vec<_> = run.history.calls.iter().filter(|c| c.began_at < at).collect();
@@ -21,6 +20,13 @@ pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8], at: usiz
     for call in begun.iter().filter(|c| c.ended_at.is_none_or(|e| e > at)) {
         let _ = writeln!(out, "  client {} was doing: {}", call.client, call.text);
     }
+    out
+}
+
+/// What of each write that a crash may lose is on the disks.
+pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8]) -> String {
+    let mut out = String::new();
+    let run = &sectors.run;
     for write in &layout.writes {
         let (disk, number) = write.write;
         let name = &run.disks[disk].writes[number].name;

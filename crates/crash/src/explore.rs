@@ -4,15 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::Scratch;
 use crate::expect::Expect;
-use crate::explain::picture;
 use crate::judge::{Depth, Judge, Verdict};
 use crate::model::{Cursor, Layout, Sectors};
-use crate::record::Run;
-use crate::{Config, CrashError, Scheme, Script, record, sample};
+use crate::record::{Run, record_recovery};
+use crate::{Config, CrashError, Scheme, Workload, explain, record, sample};
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -23,23 +22,44 @@ pub struct Budget {
     pub tree_every: usize,
     /// Use afterwards is judged in one of so many states; 0: in none.
     pub usable_every: usize,
+    /// How many recoveries in a row are cut off.
+    pub recovery_depth: u32,
+    /// Recovery is cut off in one of so many states; 0: in none.
+    pub recovery_every: usize,
+    /// States judged of each recovery that is cut off.
+    pub recovery_states: usize,
     /// Threads; 0: as many as the machine has processors.
     pub threads: usize,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { states: 5000, tree_every: 1, usable_every: 50, threads: 0 }
+        Budget {
+            states: 5000,
+            tree_every: 1,
+            usable_every: 50,
+            recovery_depth: 1,
+            recovery_every: 200,
+            recovery_states: 20,
+            threads: 0,
+        }
     }
+}
+
+/// A state of the disks of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    /// Which frontier.
+    pub frontier: usize,
+    /// The option for each choice of it.
+    pub state: Vec<u8>,
 }
 
 /// A state in which something is wrong.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which frontier.
-    pub frontier: usize,
-    /// The option for each choice of it.
-    pub state: Vec<u8>,
+    /// The state; then, where recoveries were cut off, the state that each of them left.
+    pub path: Vec<Point>,
     /// What is wrong.
     pub verdict: Verdict,
     /// What was under way, and what of it was on the disks.
@@ -47,7 +67,7 @@ pub struct Failure {
 }
 
 /// How often something was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// States judged.
     pub states: u64,
@@ -69,8 +89,10 @@ pub struct Counts {
     pub used: u64,
     /// Could not be used afterwards.
     pub unusable: u64,
-    /// A promise of the scheme is broken.
+    /// A promise of the scheme is broken, after recovery was cut off included.
     pub promise_broken: u64,
+    /// States judged in which a recovery was cut off; they are counted nowhere else but above.
+    pub in_recovery: u64,
 }
 
 impl Counts {
@@ -87,6 +109,7 @@ impl Counts {
         self.used += other.used;
         self.unusable += other.unusable;
         self.promise_broken += other.promise_broken;
+        self.in_recovery += other.in_recovery;
     }
 
     fn count(&mut self, verdict: &Verdict, depth: Depth) {
@@ -142,17 +165,17 @@ const FAILURES_KEPT: usize = 3;
 /// How many states are kept to show what may happen without a promise being broken.
 const NOTABLE_KEPT: usize = 50;
 
-/// Records `script` under `scheme` and explores what a crash may leave of it.
+/// Records `workload` under `scheme` and explores what a crash may leave of it.
 ///
 /// # Errors
 /// The run cannot be made. That promises are broken is in the outcome.
-pub fn explore<S: Scheme>(
+pub fn explore<S: Scheme, W: Workload>(
     scheme: &S,
-    script: &Script,
+    workload: &W,
     config: &Config,
     budget: &Budget,
 ) -> Result<Outcome, CrashError> {
-    let run = record(scheme, script, config)?;
+    let run = record(scheme, workload, config)?;
     Ok(explore_run(scheme, &Arc::new(run), config.seed, budget))
 }
 
@@ -176,7 +199,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
                     if frontier >= shares.len() {
                         break;
                     }
-                    let part = worker.frontier(frontier, shares[frontier]);
+                    let part = worker.outer(frontier, shares[frontier]);
                     results.lock().expect("nobody panics with it").push((frontier, part));
                 }
             });
@@ -264,7 +287,7 @@ struct Part {
 }
 
 /// Judges frontiers, in ascending order, on disks of its own.
-struct Worker<'s, S> {
+pub(crate) struct Worker<'s, S> {
     scheme: &'s S,
     sectors: &'s Sectors,
     seed: u64,
@@ -275,15 +298,34 @@ struct Worker<'s, S> {
     on_disk: Vec<u32>,
 }
 
+/// How deep in recoveries a state is, and what it is measured by.
+#[derive(Clone, Copy)]
+struct Level<'e> {
+    depth: u32,
+    expect: &'e Expect,
+}
+
 impl<'s, S: Scheme> Worker<'s, S> {
-    fn new(scheme: &'s S, sectors: &'s Sectors, seed: u64, budget: &'s Budget) -> Self {
+    pub fn new(scheme: &'s S, sectors: &'s Sectors, seed: u64, budget: &'s Budget) -> Self {
         let pair = Pair::new(sectors);
         let on_disk = pair.here.durable.clone();
         let judge = new_judge(scheme, sectors);
         Worker { scheme, sectors, seed, budget, pair, judge, on_disk }
     }
 
-    fn frontier(&mut self, frontier: usize, share: usize) -> Part {
+    /// Judges states of a frontier of a run.
+    fn outer(&mut self, frontier: usize, share: usize) -> Part {
+        let at = self.sectors.judged[frontier];
+        let run = &self.sectors.run;
+        let expect = Expect::new(&run.history, &self.scheme.promise().under(run.model), at);
+        let mut part = self.frontier(frontier, share, Level { depth: 0, expect: &expect });
+        for failure in part.failures.iter_mut().chain(&mut part.notable) {
+            failure.picture.insert_str(0, &explain::calls(self.sectors, at));
+        }
+        part
+    }
+
+    fn frontier(&mut self, frontier: usize, share: usize, level: Level<'_>) -> Part {
         let layout = self.pair.layout(self.sectors, frontier);
         let mut part = Part::default();
         if share == 0 {
@@ -291,32 +333,61 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frontier as u64;
         let states = sample::states(self.sectors, &layout, share, seed);
-        let at = self.sectors.judged[frontier];
-        let run = &self.sectors.run;
-        let expect = Expect::new(&run.history, &self.scheme.promise().under(run.model), at);
         self.settle();
         for (i, state) in states.into_iter().enumerate() {
             let every = |n: usize| n > 0 && (i + frontier).is_multiple_of(n);
             let depth = Depth {
+                // A repair that was cut off may have left anything that another one mends.
+                structure: level.depth == 0 || self.scheme.promise().no_check,
                 tree: every(self.budget.tree_every),
                 usable: every(self.budget.usable_every),
             };
             self.put(&layout, &state);
-            let verdict = self.judge(&expect, depth);
+            let verdict = self.judge(level.expect, depth);
             part.counts.count(&verdict, depth);
+            let recovery = level.depth < self.budget.recovery_depth
+                && every(self.budget.recovery_every)
+                && verdict.broken.is_empty();
+            if recovery {
+                self.recoveries(level, Point { frontier, state: state.clone() }, &mut part);
+            }
             let is_broken = !verdict.broken.is_empty();
             let is_wrong = verdict.unsound || !verdict.lost_durable.is_empty();
             let list = if is_broken { &mut part.failures } else { &mut part.notable };
             if (is_broken || is_wrong) && list.len() < FAILURES_KEPT {
-                let picture = picture(self.sectors, &layout, &state, at);
-                list.push(Failure { frontier, state, verdict, picture });
+                let picture = explain::picture(self.sectors, &layout, &state);
+                list.push(Failure { path: vec![Point { frontier, state }], verdict, picture });
             }
         }
         part
     }
 
+    /// Crashes the recovery of what is on the disks.
+    fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut Part) {
+        let images: Vec<_> = self.judge.disks.iter().map(|d| d.to_vec()).collect();
+        let run = &self.sectors.run;
+        // That it cannot be recovered at all is in the state's own verdict.
+        let Ok(run) = record_recovery(self.scheme, &images, run, self.seed) else { return };
+        let sectors = Sectors::new(Arc::new(run));
+        let shares = share_out(&possible(&sectors), self.budget.recovery_states);
+        let mut worker = Worker::new(self.scheme, &sectors, self.seed, self.budget);
+        for (frontier, share) in shares.into_iter().enumerate() {
+            let level = Level { depth: level.depth + 1, ..level };
+            let inner = worker.frontier(frontier, share, level);
+            part.counts.in_recovery += inner.counts.states + inner.counts.in_recovery;
+            part.counts.promise_broken += inner.counts.promise_broken;
+            for mut failure in inner.failures {
+                failure.path.insert(0, point.clone());
+                failure.picture.insert_str(0, "  and then, during recovery:\n");
+                if part.failures.len() < FAILURES_KEPT {
+                    part.failures.push(failure);
+                }
+            }
+        }
+    }
+
     /// Judges what is on the disks. A panic in the file system is a finding too.
-    fn judge(&mut self, expect: &Expect, depth: Depth) -> Verdict {
+    pub fn judge(&mut self, expect: &Expect, depth: Depth) -> Verdict {
         match catch_unwind(AssertUnwindSafe(|| self.judge.judge(expect, depth))) {
             Ok(verdict) => verdict,
             Err(panic) => {
@@ -333,6 +404,14 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
     }
 
+    /// Goes to a frontier that was not passed yet, and puts what is durable there on the disks.
+    pub fn go_to(&mut self, frontier: usize) -> Option<Layout> {
+        self.sectors.ends.get(frontier)?;
+        let layout = self.pair.layout(self.sectors, frontier);
+        self.settle();
+        Some(layout)
+    }
+
     /// Puts what is durable on the disks.
     fn settle(&mut self) {
         for place in 0..self.on_disk.len() {
@@ -340,7 +419,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
     }
 
-    fn put(&mut self, layout: &Layout, state: &[u8]) {
+    pub fn put(&mut self, layout: &Layout, state: &[u8]) {
         for (choice, option) in layout.choices.iter().zip(state) {
             self.set(choice.place as usize, choice.options[usize::from(*option)]);
         }
@@ -373,28 +452,54 @@ fn new_judge<'s, S: Scheme>(scheme: &'s S, sectors: &'s Sectors) -> Judge<'s, S>
     Judge::new(scheme, run.disks.iter().map(disk).collect(), run)
 }
 
-/// Judges one state of a run, in full.
-pub fn judge_state<S: Scheme>(
+/// Judges one state of a run in full; none where the run has no such state. `seed` is the one with which
+/// it was explored.
+pub fn judge_path<S: Scheme>(
     scheme: &S,
     run: &Arc<Run>,
-    frontier: usize,
-    state: &[u8],
-) -> Option<Verdict> {
+    seed: u64,
+    path: &[Point],
+) -> Option<Failure> {
     let sectors = Sectors::new(run.clone());
-    let budget = Budget::default();
-    let mut worker = Worker::new(scheme, &sectors, 0, &budget);
-    if frontier >= sectors.ends.len() {
-        return None;
+    let first = path.first()?;
+    let at = *sectors.judged.get(first.frontier)?;
+    let expect = Expect::new(&run.history, &scheme.promise().under(run.model), at);
+    let from = From { scheme, seed, expect: &expect };
+    let mut failure = from.judge(&sectors, path, true)?;
+    failure.picture.insert_str(0, &explain::calls(&sectors, at));
+    Some(failure)
+}
+
+/// Judges states that are reached through recoveries.
+struct From<'a, S> {
+    scheme: &'a S,
+    seed: u64,
+    expect: &'a Expect,
+}
+
+impl<S: Scheme> From<'_, S> {
+    fn judge(&self, sectors: &Sectors, path: &[Point], outer: bool) -> Option<Failure> {
+        let (point, rest) = path.split_first()?;
+        let budget = Budget::default();
+        let mut worker = Worker::new(self.scheme, sectors, self.seed, &budget);
+        let layout = worker.go_to(point.frontier)?;
+        if !layout.has(&point.state) {
+            return None;
+        }
+        worker.put(&layout, &point.state);
+        let mut picture = explain::picture(sectors, &layout, &point.state);
+        if rest.is_empty() {
+            let structure = outer || self.scheme.promise().no_check;
+            let depth = Depth { structure, tree: true, usable: true };
+            let verdict = worker.judge(self.expect, depth);
+            return Some(Failure { path: path.to_vec(), verdict, picture });
+        }
+        let images: Vec<_> = worker.judge.disks.iter().map(|d| d.to_vec()).collect();
+        let run = record_recovery(self.scheme, &images, &sectors.run, self.seed).ok()?;
+        let inner = Sectors::new(Arc::new(run));
+        let failure = self.judge(&inner, rest, false)?;
+        picture.push_str("  and then, during recovery:\n");
+        picture.push_str(&failure.picture);
+        Some(Failure { path: path.to_vec(), picture, ..failure })
     }
-    let layout = worker.pair.layout(&sectors, frontier);
-    let fits = layout.choices.len() == state.len()
-        && layout.choices.iter().zip(state).all(|(c, o)| usize::from(*o) < c.options.len());
-    if !fits {
-        return None;
-    }
-    let promise = scheme.promise().under(run.model);
-    let expect = Expect::new(&run.history, &promise, sectors.judged[frontier]);
-    worker.settle();
-    worker.put(&layout, state);
-    Some(worker.judge(&expect, Depth { tree: true, usable: true }))
 }

@@ -226,10 +226,10 @@ impl Object {
 
 /// A file system whose calls are noted.
 #[derive(Clone)]
-pub(crate) struct Watched<F> {
-    pub fs: F,
-    pub book: Rc<RefCell<Book>>,
-    pub client: usize,
+pub struct Watched<F> {
+    pub(crate) fs: F,
+    pub(crate) book: Rc<RefCell<Book>>,
+    pub(crate) client: usize,
 }
 
 fn words(name: &[u8]) -> String {

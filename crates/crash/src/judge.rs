@@ -54,6 +54,8 @@ impl Verdict {
 /// How much is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
+    /// What a check says is held to the promise.
+    pub structure: bool,
     /// Names and contents, not the structure alone.
     pub tree: bool,
     /// Use afterwards too.
@@ -95,7 +97,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
             return;
         }
         let Some(report) = self.check(Repair::No, verdict) else { return };
-        self.structure(&report, verdict);
+        self.structure(&report, depth.structure, verdict);
         if !depth.tree && !depth.usable {
             return;
         }
@@ -137,11 +139,12 @@ impl<'r, S: Scheme> Judge<'r, S> {
         }
     }
 
-    fn structure(&self, report: &Report, verdict: &mut Verdict) {
+    fn structure(&self, report: &Report, promised: bool, verdict: &mut Verdict) {
         for finding in &report.findings {
             verdict.unsound |= finding.severity() == Severity::Damage;
             verdict.needs_check |= finding.severity() != Severity::CountsOnly;
-            if verdict.broken.len() < LISTED && !(self.promise.allows)(report, finding) {
+            let listed = verdict.broken.len() < LISTED;
+            if promised && listed && !(self.promise.allows)(report, finding) {
                 verdict.broken.push(report.describe(finding));
             }
         }

@@ -10,7 +10,8 @@
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`: frontiers, choices and states; which of them are judged.
 //! - `expect`, [`judge`]: the oracles.
-//! - [`explore`]: all frontiers on all cores.
+//! - [`mod@explore`]: all frontiers on all cores.
+//! - [`mod@shrink`]: a failure made small.
 //!
 //! Invariants:
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
@@ -42,18 +43,22 @@ mod explain;
 pub mod explore;
 pub mod history;
 pub mod judge;
+mod minimise;
 pub mod model;
 pub mod record;
 mod sample;
 pub mod scheme;
 pub mod script;
+pub mod shrink;
 
-pub use explore::{Budget, Counts, Failure, Outcome, explore, explore_run, judge_state};
+pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run, judge_path};
 pub use judge::Verdict;
+pub use minimise::minimise;
 pub use model::Model;
 pub use record::{Config, Run, record};
 pub use scheme::{OnFfs, Promise, Scheme, Volume};
-pub use script::{Place, Script, Step};
+pub use script::{Place, Script, Step, Workload};
+pub use shrink::{Shrunk, shrink, shrink_state};
 
 /// Why a run cannot be explored.
 #[derive(Debug, thiserror::Error)]

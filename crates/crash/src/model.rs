@@ -366,6 +366,12 @@ impl Layout {
         if all.is_finite() { all - shared } else { f64::MAX }
     }
 
+    /// Whether this is a state of the frontier.
+    pub fn has(&self, state: &[u8]) -> bool {
+        let fits = |(c, o): (&Choice, &u8)| usize::from(*o) < c.options.len();
+        self.choices.len() == state.len() && self.choices.iter().zip(state).all(fits)
+    }
+
     /// Whether the next frontier has this state too.
     pub fn is_later(&self, state: &[u8]) -> bool {
         self.choices.iter().zip(state).all(|(c, o)| c.later[usize::from(*o)])

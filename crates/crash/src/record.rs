@@ -10,14 +10,15 @@ use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_cache::CacheConfig;
+use ordo_check::{Checker, Options, Repair};
 use ordo_runtime::{Duration, Executor, Runtime, Schedule};
 use ordo_sba::{Class, Classifier};
-use ordo_vfs::{FileSystem, NewNode};
+use ordo_vfs::FileSystem;
 
 use crate::disk::Slow;
 use crate::history::{Book, History, Watched, noted_unmount};
-use crate::script::Client;
-use crate::{CrashError, Model, Scheme, Script};
+use crate::script::Workload;
+use crate::{CrashError, Model, Scheme};
 
 /// How a run is made.
 #[derive(Clone, Debug)]
@@ -116,7 +117,7 @@ pub struct Run {
     /// What happened to them, in order.
     pub events: Vec<Event>,
     /// What the workload did.
-    pub history: History,
+    pub history: Arc<History>,
 }
 
 /// Everything that happened so far.
@@ -178,49 +179,105 @@ impl TapSink for Sink {
 /// What an older file system left where nothing has been written yet.
 const REMAINS: u8 = 0x5a;
 
-/// Runs `script` under `scheme` and records it, unmounting included.
+/// Runs `workload` under `scheme` and records it, unmounting included.
 ///
 /// # Errors
 /// The file system cannot be made, or waits for itself.
-pub fn record<S: Scheme>(scheme: &S, script: &Script, config: &Config) -> Result<Run, CrashError> {
+pub fn record<S: Scheme, W: Workload>(
+    scheme: &S,
+    workload: &W,
+    config: &Config,
+) -> Result<Run, CrashError> {
     let executor = Executor::simulated(config.seed);
     executor.set_schedule(Schedule::Seeded);
     let runtime = executor.runtime();
-    executor.block_on(recorded(&runtime, scheme, script, config))?
+    executor.block_on(recorded(&runtime, scheme, workload, config))?
 }
 
-async fn recorded<S: Scheme>(
+async fn recorded<S: Scheme, W: Workload>(
     rt: &Runtime,
     scheme: &S,
-    script: &Script,
+    workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
     let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
     scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
+    let (line, disks) = watch(rt, rams, config.model, config.micros_max).await?;
+    let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
+    let clock = line.clone();
+    let book = Book::new(fs.root(), move || clock.borrow().events.len());
+    let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
+    workload.run(rt, &watched).await.map_err(CrashError::Work)?;
+    noted_unmount(&watched(0)).await.map_err(|e| CrashError::Work(e.to_string()))?;
+    let history = Arc::new(book.borrow().history.clone());
+    Ok(line.take().into_run(config.model, bases, history))
+}
+
+impl Line {
+    fn into_run(self, model: Model, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
+        let disks = bases.into_iter().zip(self.disks);
+        let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
+        Run { model, disks, events: self.events, history }
+    }
+}
+
+/// A disk of a run: it takes its time, and every request is put on a line.
+type Disk = Rc<Tap<Slow<Rc<RamDisk>>>>;
+
+async fn watch(
+    rt: &Runtime,
+    rams: Vec<Rc<RamDisk>>,
+    model: Model,
+    micros_max: u64,
+) -> Result<(Rc<RefCell<Line>>, Vec<Disk>), CrashError> {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
     for (disk, inner) in rams.into_iter().enumerate() {
-        let volatile = config.model.is_volatile();
-        let (runtime, micros_max) = (rt.clone(), config.micros_max);
-        let tap =
-            Rc::new(Tap::new(rt, Slow { runtime, inner: inner.clone(), micros_max, volatile }));
+        let volatile = model.is_volatile();
+        let slow = Slow { runtime: rt.clone(), inner: inner.clone(), micros_max, volatile };
+        let tap = Rc::new(Tap::new(rt, slow));
         line.borrow_mut().disks.push(Vec::new());
         tap.attach(Rc::new(Sink { line: line.clone(), disk }));
         name_writes(&tap, &inner, &line, disk).await?;
         disks.push(tap);
     }
-    let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
-    let clock = line.clone();
-    let book = Book::new(fs.root(), move || clock.borrow().events.len());
-    let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
-    work(rt, watched, script).await?;
-    noted_unmount(&watched(0)).await.map_err(|e| CrashError::Work(e.to_string()))?;
-    let history = book.borrow().history.clone();
-    let line = std::mem::take(&mut *line.borrow_mut());
-    let disks = bases.into_iter().zip(line.disks);
-    let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
-    Ok(Run { model: config.model, disks, events: line.events, history })
+    Ok((line, disks))
+}
+
+/// Records what is done to disks that a crash has left, of a run with this history: recovery where the
+/// scheme has one, a check with repair where it needs that, else a mount, with all that follows from it.
+///
+/// # Errors
+/// It fails, in words.
+pub(crate) fn record_recovery<S: Scheme>(
+    scheme: &S,
+    images: &[Vec<u8>],
+    of: &Run,
+    seed: u64,
+) -> Result<Run, String> {
+    let executor = Executor::simulated(seed);
+    executor.set_schedule(Schedule::Seeded);
+    let rt = executor.runtime();
+    let work = async {
+        let rams = images.iter().map(|i| Rc::new(RamDisk::from_image(i))).collect();
+        let config = Config::new(seed, of.model);
+        let watched = watch(&rt, rams, of.model, config.micros_max).await;
+        let (line, disks) = watched.map_err(|e| e.to_string())?;
+        if scheme.recovers() {
+            scheme.recover(&rt, &disks).await?;
+        } else if scheme.promise().no_check {
+            let fs = scheme.mount(&rt, &disks, &config.cache).await?;
+            fs.sync().await.map_err(|e| e.to_string())?;
+        } else {
+            let options = Options { repair: Repair::Yes, ..Options::default() };
+            let checked = Checker::new(disks[0].clone(), options).run().await;
+            checked.map_err(|e| e.to_string())?;
+        }
+        let bases = images.iter().map(|i| Arc::new(i.clone())).collect();
+        Ok(line.take().into_run(of.model, bases, of.history.clone()))
+    };
+    executor.block_on(work).unwrap_or_else(|deadlock| Err(deadlock.to_string()))
 }
 
 /// A disk that was in use before.
@@ -256,33 +313,5 @@ async fn name_writes<D: ordo_block::BlockDevice>(
         }
     });
     tap.attach(classifier);
-    Ok(())
-}
-
-/// The name of the directory that all clients share.
-const SHARED: &[u8] = b"shared";
-
-async fn work<F: FileSystem + Clone + 'static>(
-    rt: &Runtime,
-    watched: impl Fn(usize) -> Watched<F>,
-    script: &Script,
-) -> Result<(), CrashError> {
-    let fs = watched(0);
-    let failed = |e: ordo_vfs::FsError| CrashError::Work(e.to_string());
-    let root = fs.root();
-    let shared = fs.make(root, SHARED, &NewNode::directory(0o755)).await.map_err(failed)?.ino;
-    let mut clients = Vec::new();
-    for (number, steps) in script.clients.iter().enumerate() {
-        let fs = watched(number);
-        let name = format!("client-{number}").into_bytes();
-        let own = fs.make(root, &name, &NewNode::directory(0o755)).await.map_err(failed)?.ino;
-        let (runtime, dirs) = (rt.clone(), vec![shared, own]);
-        let client = Client { fs, runtime, number, dirs };
-        let steps = steps.clone();
-        clients.push(rt.spawn("a client", client.run(steps)));
-    }
-    for client in clients {
-        client.await;
-    }
     Ok(())
 }

@@ -6,6 +6,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
+use crate::history::Watched;
+
 /// A name in one of a client's directories: both are numbers, taken modulo what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -71,6 +73,50 @@ impl Script {
     }
 }
 
+/// What is done to the file system while it is recorded.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait Workload: Sync {
+    /// Does it. `client` gives the file system, empty at the start, as a client with a number sees it:
+    /// what one client does is judged to be in order.
+    ///
+    /// # Errors
+    /// It failed, in words; there is no run then.
+    async fn run<F: FileSystem + Clone + 'static>(
+        &self,
+        rt: &Runtime,
+        client: &dyn Fn(usize) -> Watched<F>,
+    ) -> Result<(), String>;
+}
+
+/// The name of the directory that all clients share.
+const SHARED: &[u8] = b"shared";
+
+impl Workload for Script {
+    async fn run<F: FileSystem + Clone + 'static>(
+        &self,
+        rt: &Runtime,
+        client: &dyn Fn(usize) -> Watched<F>,
+    ) -> Result<(), String> {
+        let fs = client(0);
+        let said = |e: ordo_vfs::FsError| e.to_string();
+        let root = fs.root();
+        let shared = fs.make(root, SHARED, &NewNode::directory(0o755)).await.map_err(said)?.ino;
+        let mut clients = Vec::new();
+        for (number, steps) in self.clients.iter().enumerate() {
+            let fs = client(number);
+            let name = format!("client-{number}").into_bytes();
+            let own = fs.make(root, &name, &NewNode::directory(0o755)).await.map_err(said)?.ino;
+            let (runtime, dirs) = (rt.clone(), vec![shared, own]);
+            let client = Client { fs, runtime, number, dirs };
+            clients.push(rt.spawn("a client", client.run(steps.clone())));
+        }
+        for client in clients {
+            client.await;
+        }
+        Ok(())
+    }
+}
+
 fn random_step(rng: &mut Pcg64Mcg) -> Step {
     let mut place = || Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES) };
     let (a, b) = (place(), place());
@@ -93,16 +139,16 @@ fn random_step(rng: &mut Pcg64Mcg) -> Step {
 }
 
 /// One client at work.
-pub(crate) struct Client<F> {
-    pub(crate) fs: F,
-    pub(crate) runtime: Runtime,
-    pub(crate) number: usize,
-    pub(crate) dirs: Vec<Ino>,
+struct Client<F> {
+    fs: F,
+    runtime: Runtime,
+    number: usize,
+    dirs: Vec<Ino>,
 }
 
 impl<F: FileSystem> Client<F> {
     /// Does all steps.
-    pub(crate) async fn run(mut self, steps: Vec<Step>) {
+    async fn run(mut self, steps: Vec<Step>) {
         for (i, step) in steps.into_iter().enumerate() {
             if let Err(error) = self.step(step, i).await {
                 assert!(!matches!(error.errno, Errno::Corrupt | Errno::Io), "{step:?}: {error}");

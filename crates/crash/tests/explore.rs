@@ -4,7 +4,7 @@
 //! Fault model: each test says which disk. The workload: three clients, random operations, requests that
 //! complete in any order.
 
-use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore};
+use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore, shrink};
 use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
 
 fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
@@ -85,4 +85,24 @@ fn threads_do_not_matter() {
         format!("{:?}", explore(&scheme, &script, &config, &budget).unwrap())
     });
     assert!(results[0] == results[1]);
+}
+
+/// A failure is made small, and what is left fails alike: without the rule that an inode is on disk
+/// before its name it takes one file, and one write that is lost.
+#[test]
+fn a_failure_is_made_small() {
+    let rules = SyncRules::all() - SyncRules::INODE_BEFORE_ENTRY - SyncRules::DURABLE_ON_RETURN;
+    let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
+    let script = Script::random(2, 2, 60);
+    let config = Config::new(2, Model::Volatile);
+    let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let outcome = explore(&scheme, &script, &config, &budget).unwrap();
+    let is_entry = |f: &&ordo_crash::Failure| f.verdict.broken[0].contains("not in use");
+    let failure = outcome.failures.iter().find(is_entry).expect("the rule protects something");
+    let small = shrink(&scheme, &script, &config, &budget, failure, 120).unwrap();
+    assert!(small.script.len() <= 2, "{:?}", small.script);
+    assert!(small.failure.verdict.broken[0].contains("not in use"), "{:?}", small.failure);
+    let one = |what: &str| small.failure.picture.lines().filter(|l| l.contains(what)).count() == 1;
+    assert!(one("LOST") || one("kept"), "{}", small.failure.picture);
+    assert!(small.failure.picture.contains("directory block"), "{}", small.failure.picture);
 }

@@ -13,7 +13,6 @@
 mod generate;
 mod op;
 mod run;
-mod shrink;
 mod world;
 
 use std::cell::RefCell;
@@ -277,7 +276,7 @@ pub fn check<S: Subject>(
             .map(|stopped| what = stopped.what)
             .is_some()
     };
-    let ops = shrink::minimise(all, config.shrink_runs, still_fails);
+    let ops = ordo_crash::minimise(all, config.shrink_runs, still_fails);
     // The last try may have been one that passed: say what the operations that are left show.
     let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
     let what = last.err().map_or(what, |stopped| stopped.what);

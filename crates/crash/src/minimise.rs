@@ -2,7 +2,7 @@
 
 /// Leaves out as many items as it can while `fails` holds, in at most `runs` calls of it: halves
 /// first, then ever smaller pieces down to single items.
-pub(super) fn minimise<T: Clone>(
+pub fn minimise<T: Clone>(
     mut items: Vec<T>,
     mut runs: usize,
     mut fails: impl FnMut(&[T]) -> bool,
