@@ -5,6 +5,7 @@
 //! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its
 //!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
+//! - [`wafs`]: the structures of a log.
 //!
 //! Invariants:
 //! - No I/O, no global state, no unsafe code.
@@ -25,6 +26,7 @@
 
 mod codec;
 pub mod ufs2;
+pub mod wafs;
 
 pub use codec::{Endian, Field, OnDisk};
 

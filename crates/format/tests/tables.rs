@@ -1,19 +1,26 @@
-//! The tables of `docs/formats/ufs2.md` are the codecs' field lists, and the lists cover each structure
+//! The tables of the pages in `docs/formats` are the codecs' field lists, and the lists cover each structure
 //! without overlap. Catches an offset that was changed in one place only, and a field over another.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use ordo_format::Field;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
+use ordo_format::wafs::{SectorHead, WafsSuper};
 
-const STRUCTURES: [(&str, usize, &[Field]); 5] = [
+type Structure = (&'static str, usize, &'static [Field]);
+
+const UFS2: [Structure; 5] = [
     ("Superblock", Superblock::SIZE, Superblock::FIELDS),
     ("CsTotal", CsTotal::SIZE, CsTotal::FIELDS),
     ("Csum", Csum::SIZE, Csum::FIELDS),
     ("Group", Group::SIZE, Group::FIELDS),
     ("Dinode", Dinode::SIZE, Dinode::FIELDS),
+];
+
+const WAFS: [Structure; 2] = [
+    ("WafsSuper", WafsSuper::SIZE, WafsSuper::FIELDS),
+    ("SectorHead", SectorHead::SIZE, SectorHead::FIELDS),
 ];
 
 fn table(fields: &[Field]) -> String {
@@ -26,9 +33,9 @@ fn table(fields: &[Field]) -> String {
 }
 
 /// The document with every marked table replaced by the one that the codecs give.
-fn with_tables(document: &str) -> String {
+fn with_tables(document: &str, structures: &[Structure]) -> String {
     let mut out = document.to_owned();
-    for (name, _, fields) in STRUCTURES {
+    for (name, _, fields) in structures {
         let mark = format!("<!-- table: {name} -->\n");
         let start = out.find(&mark).unwrap_or_else(|| panic!("no mark {mark}")) + mark.len();
         let end = start + out[start..].find("<!-- end -->").expect("an end mark");
@@ -38,23 +45,26 @@ fn with_tables(document: &str) -> String {
 }
 
 #[test]
-fn the_document_shows_the_codecs() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/ufs2.md");
-    let document = std::fs::read_to_string(&path).unwrap();
-    let right = with_tables(&document);
-    if std::env::var_os("ORDO_BLESS").is_some() {
-        std::fs::write(&path, right).unwrap();
-    } else {
-        assert!(
-            document == right,
-            "docs/formats/ufs2.md is out of date: ORDO_BLESS=1 cargo test -p ordo-format --test tables"
-        );
+fn the_documents_show_the_codecs() {
+    for (page, structures) in [("ufs2", &UFS2[..]), ("wafs", &WAFS)] {
+        let path = format!("{}/../../docs/formats/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let document = std::fs::read_to_string(&path).unwrap();
+        let right = with_tables(&document, structures);
+        if std::env::var_os("ORDO_BLESS").is_some() {
+            std::fs::write(&path, right).unwrap();
+        } else {
+            assert!(
+                document == right,
+                "docs/formats/{page}.md is out of date: \
+                 ORDO_BLESS=1 cargo test -p ordo-format --test tables"
+            );
+        }
     }
 }
 
 #[test]
 fn fields_cover_each_structure_once() {
-    for (name, size, fields) in STRUCTURES {
+    for (name, size, fields) in UFS2.into_iter().chain(WAFS) {
         let mut end = 0;
         for field in fields {
             assert_eq!(field.offset, end, "{name}.{}", field.name);

@@ -1,0 +1,278 @@
+//! WAFS: a log on a device of its own, or in a preallocated file.
+//!
+//! Layers: the superblock, of which there are two copies that are written in turn; then sectors, each of
+//! which a device writes whole or not at all. A byte of the log has a logical offset, its log sequence
+//! number, which only grows; the sectors are a ring over it.
+//!
+//! All integers are little-endian. The format's page is `docs/formats/wafs.md`.
+
+use crate::Endian;
+
+/// `OrdoWAFS`, as the superblock begins.
+pub const SUPER_MAGIC: u64 = u64::from_le_bytes(*b"OrdoWAFS");
+/// `wafs`, as each sector of the log begins.
+pub const SECTOR_MAGIC: u32 = u32::from_le_bytes(*b"wafs");
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// The smallest sector, in bytes.
+pub const SECTOR_MIN: usize = 512;
+/// The largest sector, in bytes.
+pub const SECTOR_MAX: usize = 65536;
+/// Sectors at the start that belong to the superblock's two copies.
+pub const SUPER_SECTORS: u64 = 2;
+/// In [`SectorHead::first`]: no record begins in the sector.
+pub const NO_RECORD: u16 = u16::MAX;
+
+const LE: Endian = Endian::Little;
+
+crate::on_disk! {
+    /// One of the two copies of the superblock. The newer one with a right checksum holds.
+    pub struct WafsSuper: 256 {
+        0 => /** `OrdoWAFS` */ magic: u64,
+        8 => /** 1 */ version: u32,
+        12 => /** CRC-32C of these 256 bytes with this field zero */ check: u32,
+        16 => /** goes up by one each time that it is written; odd ones are in the second sector */ generation: u64,
+        24 => /** random, in every sector too */ id: u32,
+        28 => /** bytes in a sector: a power of two, 512 to 65536 */ sector: u32,
+        32 => /** sectors of the ring, after these two */ sectors: u64,
+        40 => /** the oldest record that is kept: where a record begins */ start: u64,
+        48 => /** all before it was durable when this was written */ durable: u64,
+        56 => /** how often the log was mounted for writing */ epoch: u32,
+        60 => /** zero */ reserved: u32,
+        64 => /** when it was made, seconds since 1970 */ made: i64,
+        72 => /** a name */ label: [u8; 32],
+        104 => /** whatever whoever uses the log keeps with the start */ client: [u8; 64],
+        168 => /** zero */ spare: [u8; 88],
+    }
+}
+
+crate::on_disk! {
+    /// The head of a sector of the log; the payload follows.
+    pub struct SectorHead: 36 {
+        0 => /** `wafs` */ magic: u32,
+        4 => /** CRC-32C of the whole sector with this field zero */ check: u32,
+        8 => /** the log sequence number of the payload's first byte */ lsn: u64,
+        16 => /** the log's id, as in the superblock */ id: u32,
+        20 => /** the superblock's epoch when it was written */ epoch: u32,
+        24 => /** when it was written, seconds since the log was made */ time: u32,
+        28 => /** `lsn` less this was known to be durable when it was written; at most 2^32 - 1 */ behind: u32,
+        32 => /** bytes of payload that are in use */ used: u16,
+        34 => /** the offset in the payload where the first record begins; 65535: none does */ first: u16,
+    }
+}
+
+/// What is wrong with a superblock or a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WafsError {
+    /// Not a log.
+    #[error("byte 0: {value:#018x} is not the magic number of a log")]
+    Magic {
+        /// What is there.
+        value: u64,
+    },
+    /// A later format.
+    #[error("byte 8: version {value}, of which only 1 is known")]
+    Version {
+        /// What is there.
+        value: u32,
+    },
+    /// Damaged.
+    #[error("byte 12: checksum {found:#010x}, but the contents give {right:#010x}")]
+    Checksum {
+        /// What is there.
+        found: u32,
+        /// What it should be.
+        right: u32,
+    },
+    /// No sector is so large.
+    #[error("byte 28: sectors of {value} bytes")]
+    Sector {
+        /// What is there.
+        value: u32,
+    },
+    /// A ring that cannot be.
+    #[error("byte 32: {value} sectors of log, but the device has room for {room}")]
+    Sectors {
+        /// What is there.
+        value: u64,
+        /// What fits.
+        room: u64,
+    },
+}
+
+impl WafsSuper {
+    /// Decodes and checks a copy, on a device with `bytes` bytes.
+    ///
+    /// # Errors
+    /// [`WafsError`]: what is wrong, and where.
+    pub fn read(bytes: &[u8], device_bytes: u64) -> Result<WafsSuper, WafsError> {
+        let sb = WafsSuper::decode(bytes, LE);
+        if sb.magic != SUPER_MAGIC {
+            return Err(WafsError::Magic { value: sb.magic });
+        }
+        let right = checksum(&bytes[..Self::SIZE], 12);
+        if sb.check != right {
+            return Err(WafsError::Checksum { found: sb.check, right });
+        }
+        if sb.version != VERSION {
+            return Err(WafsError::Version { value: sb.version });
+        }
+        let size = sb.sector as usize;
+        if !size.is_power_of_two() || !(SECTOR_MIN..=SECTOR_MAX).contains(&size) {
+            return Err(WafsError::Sector { value: sb.sector });
+        }
+        let room = (device_bytes / u64::from(sb.sector)).saturating_sub(SUPER_SECTORS);
+        if sb.sectors == 0 || sb.sectors > room {
+            return Err(WafsError::Sectors { value: sb.sectors, room });
+        }
+        Ok(sb)
+    }
+
+    /// Turns back the one bit of a copy that was turned, if that is all that is wrong with it.
+    pub fn mend(bytes: &mut [u8]) -> bool {
+        mend(&mut bytes[..Self::SIZE], 12)
+    }
+
+    /// Encodes it with its checksum.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        self.encode(bytes, LE);
+        let check = checksum(&bytes[..Self::SIZE], 12);
+        LE.put_u32(bytes, 12, check);
+    }
+
+    /// Bytes of payload in a sector.
+    pub fn payload(&self) -> usize {
+        self.sector as usize - SectorHead::SIZE
+    }
+}
+
+impl SectorHead {
+    /// The head of a sector whose magic number and checksum are right.
+    pub fn read(sector: &[u8]) -> Option<SectorHead> {
+        let head = SectorHead::decode(sector, LE);
+        let sound = head.magic == SECTOR_MAGIC
+            && head.used as usize <= sector.len() - Self::SIZE
+            && head.check == checksum(sector, 4);
+        sound.then_some(head)
+    }
+
+    /// Encodes the head, with the checksum over the whole sector.
+    pub fn seal(&self, sector: &mut [u8]) {
+        self.encode(sector, LE);
+        let check = checksum(sector, 4);
+        LE.put_u32(sector, 4, check);
+    }
+
+    /// Turns back the one bit of a sector that was turned, if that is all that is wrong with it.
+    pub fn mend(sector: &mut [u8]) -> Option<SectorHead> {
+        if mend(sector, 4) { SectorHead::read(sector) } else { None }
+    }
+}
+
+/// Turns back the one bit that makes the checksum at byte `field` wrong; false where it is not one bit.
+fn mend(bytes: &mut [u8], field: usize) -> bool {
+    let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
+    let bit = match found.count_ones() {
+        0 => return true,
+        // A turned bit of the checksum itself shows as it is.
+        1 => Some(field * 8 + found.trailing_zeros() as usize),
+        _ => turned_bit(bytes.len(), found),
+    };
+    bit.inspect(|bit| bytes[bit / 8] ^= 1 << (bit % 8)).is_some()
+}
+
+/// Which bit of `len` bytes changes their CRC-32C by `found` when it is turned. The checksum is linear: a
+/// bit changes it by the checksum of that bit alone, and each byte that follows shifts that on.
+fn turned_bit(len: usize, found: u32) -> Option<usize> {
+    let table: [u32; 256] = std::array::from_fn(|byte| {
+        (0..8).fold(
+            byte as u32,
+            |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 },
+        )
+    });
+    let mut changes: [u32; 8] = std::array::from_fn(|bit| table[1 << bit]);
+    for byte in (0..len).rev() {
+        if let Some(bit) = changes.iter().position(|change| *change == found) {
+            return Some(byte * 8 + bit);
+        }
+        changes = changes.map(|c| c >> 8 ^ table[(c & 0xff) as usize]);
+    }
+    None
+}
+
+/// CRC-32C with the four bytes at `field` taken as zero.
+fn checksum(bytes: &[u8], field: usize) -> u32 {
+    crate::hash_without(bytes, field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sector() -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..512).map(|i| (i * 7 % 251) as u8).collect();
+        let head = SectorHead {
+            magic: SECTOR_MAGIC,
+            lsn: 4760,
+            id: 77,
+            epoch: 3,
+            used: 400,
+            first: NO_RECORD,
+            ..SectorHead::zeroed()
+        };
+        head.seal(&mut bytes);
+        bytes
+    }
+
+    /// Each single turned bit is found, and where it was. Catches a mistake in the algebra of the
+    /// checksum, which would take a turned bit for the end of the log.
+    #[test]
+    fn every_turned_bit_is_turned_back() {
+        let good = sector();
+        let head = SectorHead::read(&good).unwrap();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SectorHead::read(&bad), None, "bit {bit} is not seen");
+            assert_eq!(SectorHead::mend(&mut bad).as_ref(), Some(&head), "bit {bit}");
+            assert_eq!(bad, good);
+        }
+    }
+
+    #[test]
+    fn more_damage_is_not_mended() {
+        let good = sector();
+        for at in (0..500).step_by(9) {
+            let mut bad = good.clone();
+            bad[at..at + 12].iter_mut().for_each(|b| *b = !*b);
+            assert_eq!(SectorHead::mend(&mut bad), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_superblock_says_what_is_wrong_with_it() {
+        let sb = WafsSuper {
+            magic: SUPER_MAGIC,
+            version: VERSION,
+            sector: 512,
+            sectors: 100,
+            ..WafsSuper::zeroed()
+        };
+        let room = 102 * 512;
+        let read = |change: &dyn Fn(&mut WafsSuper)| {
+            let (mut sb, mut bytes) = (sb.clone(), [0; 256]);
+            change(&mut sb);
+            sb.seal(&mut bytes);
+            WafsSuper::read(&bytes, room).map(|_| ())
+        };
+        assert_eq!(read(&|_| ()), Ok(()));
+        assert_eq!(read(&|s| s.magic = 1), Err(WafsError::Magic { value: 1 }));
+        assert_eq!(read(&|s| s.version = 2), Err(WafsError::Version { value: 2 }));
+        assert_eq!(read(&|s| s.sector = 513), Err(WafsError::Sector { value: 513 }));
+        assert_eq!(read(&|s| s.sectors = 101), Err(WafsError::Sectors { value: 101, room: 100 }));
+        let mut bytes = [0; 256];
+        sb.seal(&mut bytes);
+        bytes[200] ^= 1;
+        assert!(matches!(WafsSuper::read(&bytes, room), Err(WafsError::Checksum { .. })));
+    }
+}

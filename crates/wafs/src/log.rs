@@ -1,0 +1,227 @@
+//! A mounted log: appending, forcing, giving up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::wafs::WafsSuper;
+use ordo_runtime::sync::{Mutex, Notify};
+use ordo_runtime::{Duration, Runtime};
+
+use crate::mount::Mounted;
+use crate::ring::{Ring, length_size, put_length};
+use crate::{LogError, Lsn};
+
+/// How concurrent callers of [`Wafs::force`] share a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupCommit {
+    /// How long the first waits for others at most.
+    pub delay: Duration,
+    /// How many are waited for at most.
+    pub batch: usize,
+}
+
+/// How to use a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Writes are gathered up to this many bytes, and begun without being asked for when that much has
+    /// been appended: 4 KiB in the paper's WAFS, 64 KiB in its log file.
+    pub cluster: usize,
+    /// Whether who forces at the same time shares a write. Without it each writes up to its own record,
+    /// one after another.
+    pub group: Option<GroupCommit>,
+    /// Nothing is written, the superblock included.
+    pub read_only: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions { cluster: 4096, group: None, read_only: false }
+    }
+}
+
+impl MountOptions {
+    /// With group commit: no delay, so that who comes while a write is under way shares the next one.
+    pub fn grouped() -> MountOptions {
+        let group = GroupCommit { delay: Duration::ZERO, batch: usize::MAX };
+        MountOptions { group: Some(group), ..MountOptions::default() }
+    }
+}
+
+/// Where a record was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its log sequence number.
+    pub lsn: Lsn,
+    /// Where it ends: what to force to have it durable.
+    pub end: Lsn,
+}
+
+/// What a log did since it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes appended, their lengths included.
+    pub bytes: u64,
+    /// Writes of the ring.
+    pub writes: u64,
+    /// Sectors written, those written again included.
+    pub sectors: u64,
+    /// Writes of the superblock.
+    pub checkpoints: u64,
+    /// Callers that waited for a force.
+    pub forces: u64,
+}
+
+/// What has been appended and is not durable, and the rest of the sector that it begins in.
+#[derive(Default)]
+pub(crate) struct Tail {
+    /// The LSN of the first byte: where a sector begins.
+    pub base: Lsn,
+    pub bytes: Vec<u8>,
+    /// Where records begin, from `base` on.
+    pub starts: VecDeque<Lsn>,
+}
+
+/// A mounted log. Cheap to clone: clones share everything.
+pub struct Wafs<D> {
+    pub(crate) shared: Rc<Shared<D>>,
+}
+
+impl<D> Clone for Wafs<D> {
+    fn clone(&self) -> Self {
+        Wafs { shared: self.shared.clone() }
+    }
+}
+
+pub(crate) struct Shared<D> {
+    pub runtime: Runtime,
+    pub device: D,
+    pub options: MountOptions,
+    pub ring: Ring,
+    pub volatile: bool,
+    /// As it is on the device.
+    pub sb: RefCell<WafsSuper>,
+    pub end: Cell<Lsn>,
+    pub durable: Cell<Lsn>,
+    /// The oldest record that is kept; the superblock may still name an older one.
+    pub start: Cell<Lsn>,
+    pub tail: RefCell<Tail>,
+    /// Held while the ring or the superblock is written.
+    pub writer: Mutex<()>,
+    /// There is a whole cluster to write.
+    pub ripe: Rc<Notify>,
+    pub group: Group,
+    pub failure: Cell<Option<BlockError>>,
+    pub stats: Cell<LogStats>,
+    pub mounted: Mounted,
+}
+
+/// Those who wait for the next write together.
+pub(crate) struct Group {
+    pub led: Cell<bool>,
+    pub waiting: Cell<usize>,
+    pub full: Notify,
+    pub done: Notify,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        Group {
+            led: Cell::new(false),
+            waiting: Cell::new(0),
+            full: Notify::new("a full group commit", 0),
+            done: Notify::new("a group commit", 0),
+        }
+    }
+}
+
+impl<D: BlockDevice> Wafs<D> {
+    /// Appends a record: in memory only.
+    ///
+    /// # Errors
+    /// There is no room, or it is mounted read-only.
+    pub fn append(&self, record: &[u8]) -> Result<Appended, LogError> {
+        if self.shared.options.read_only {
+            return Err(LogError::ReadOnly);
+        }
+        let need = (length_size(record.len()) + record.len()) as u64;
+        let room = self.room();
+        if need > room {
+            return Err(LogError::Full { need, room });
+        }
+        let lsn = self.shared.end.get();
+        let end = lsn + need;
+        {
+            let mut tail = self.shared.tail.borrow_mut();
+            tail.starts.push_back(lsn);
+            put_length(record.len(), &mut tail.bytes);
+            tail.bytes.extend_from_slice(record);
+            assert_eq!(tail.base + tail.bytes.len() as u64, end, "the tail ends at the end");
+        }
+        self.shared.end.set(end);
+        let mut stats = self.shared.stats.get();
+        stats.records += 1;
+        stats.bytes += need;
+        self.shared.stats.set(stats);
+        if self.whole_clusters() {
+            self.shared.ripe.notify_one();
+        }
+        Ok(Appended { lsn, end })
+    }
+
+    /// Bytes that can be appended, lengths included, before old records have to be given up and that is
+    /// [on the device](Self::checkpoint).
+    pub fn room(&self) -> u64 {
+        self.shared.ring.room(self.shared.sb.borrow().start, self.shared.end.get())
+    }
+
+    /// Bytes that the ring holds.
+    pub fn capacity(&self) -> u64 {
+        self.shared.ring.capacity()
+    }
+
+    /// The oldest record that is kept.
+    pub fn start(&self) -> Lsn {
+        self.shared.start.get()
+    }
+
+    /// Where the next record will begin.
+    pub fn end(&self) -> Lsn {
+        self.shared.end.get()
+    }
+
+    /// Everything before it survives a crash.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable.get()
+    }
+
+    /// What mounting it found.
+    pub fn mounted(&self) -> &Mounted {
+        &self.shared.mounted
+    }
+
+    /// The superblock, as it is on the device.
+    pub fn superblock(&self) -> WafsSuper {
+        self.shared.sb.borrow().clone()
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// Counters since it was mounted.
+    pub fn stats(&self) -> LogStats {
+        self.shared.stats.get()
+    }
+
+    /// Gives up every record before `lsn`, where one begins or the log ends. The space can be used after
+    /// the next [`checkpoint`](Self::checkpoint).
+    pub fn truncate(&self, lsn: Lsn) {
+        assert!(lsn <= self.durable(), "only what is durable is given up");
+        self.shared.start.set(self.shared.start.get().max(lsn));
+    }
+}

@@ -1,0 +1,195 @@
+//! Mounting a log: its superblock, and where it ends.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_format::wafs::{SECTOR_MAX, SUPER_SECTORS, SectorHead, WafsError, WafsSuper};
+use ordo_runtime::Runtime;
+use ordo_runtime::sync::{Mutex, Notify};
+
+use crate::log::{Group, LogStats, Shared, Tail};
+use crate::read::{Reader, Sectors};
+use crate::ring::Ring;
+use crate::{LogError, Lsn, MountOptions, Wafs};
+
+/// How far behind the end a sector is looked for that shows that the log went on.
+const LOOK_AHEAD: u64 = 1 << 20;
+
+/// What mounting a log found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mounted {
+    /// Records from the start to the end.
+    pub records: u64,
+    /// Sectors in which a turned bit was turned back.
+    pub mended: u64,
+    /// Bytes behind the last whole record: the beginning of one that was never complete.
+    pub incomplete: u64,
+}
+
+/// The superblock of a log: the newer of the two copies that is sound.
+///
+/// # Errors
+/// Neither is, or the device failed.
+pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<WafsSuper, LogError> {
+    let geometry = device.geometry();
+    let first = copy_at(device, 0).await?;
+    // The second copy lies a sector further, and how large that is the first one tells, or nobody.
+    let sizes = match &first {
+        Ok(sb) => vec![sb.sector],
+        Err(_) => std::iter::successors(Some(geometry.sector.max(512)), |size| Some(size * 2))
+            .take_while(|size| *size <= SECTOR_MAX as u32)
+            .collect(),
+    };
+    let mut newest = first;
+    for size in sizes.into_iter().filter(|size| u64::from(size * 2) <= geometry.bytes) {
+        let Ok(sb) = copy_at(device, size.into()).await? else { continue };
+        let newer = newest.as_ref().is_ok_and(|old| sb.generation > old.generation);
+        if sb.sector == size && (newest.is_err() || newer) {
+            newest = Ok(sb);
+        }
+    }
+    newest.map_err(LogError::NoSuperblock)
+}
+
+/// A copy of the superblock, with a turned bit turned back.
+async fn copy_at<D: BlockDevice>(
+    device: &D,
+    at: u64,
+) -> Result<Result<WafsSuper, WafsError>, LogError> {
+    let geometry = device.geometry();
+    let mut bytes = device.read(at, geometry.sector.max(512) as usize).await?;
+    let mut found = WafsSuper::read(&bytes, geometry.bytes);
+    if found.is_err() && WafsSuper::mend(&mut bytes) {
+        found = WafsSuper::read(&bytes, geometry.bytes);
+    }
+    Ok(found)
+}
+
+/// Where a log ends, and what of the last sector is kept.
+struct End {
+    lsn: Lsn,
+    tail: Tail,
+    mounted: Mounted,
+}
+
+/// Reads on from the start to the end.
+async fn find_end<D: BlockDevice>(device: &D, sb: &WafsSuper) -> Result<End, LogError> {
+    let ring = Ring::of(sb);
+    let mut reader = Reader::new(device, ring, sb.id, sb.start);
+    let mut mounted = Mounted::default();
+    let mut starts = VecDeque::new();
+    while let Some(record) = reader.next().await? {
+        mounted.records += 1;
+        starts.push_back(record.lsn);
+        let base = ring.floor(record.end);
+        while starts.front().is_some_and(|lsn| *lsn < base) {
+            starts.pop_front();
+        }
+    }
+    let lsn = reader.at();
+    mounted.mended = reader.sectors().mended;
+    let (number, epoch) = reader.sectors().place();
+    let read_until = last_byte(device, sb, number).await?;
+    mounted.incomplete = read_until.saturating_sub(lsn);
+    let byte = ring.byte(number);
+    if read_until < sb.durable {
+        return Err(LogError::Damaged { lsn, byte });
+    }
+    let look = (LOOK_AHEAD / ring.sector).min(ring.sectors - 1);
+    let mut ahead = Sectors::new(device, ring, sb.id, number);
+    for i in 0..look {
+        let bytes = ahead.raw().await?;
+        let Some(head) = SectorHead::read(&bytes) else { continue };
+        let went_on = head.lsn == ring.lsn(number + i) && head.epoch >= epoch;
+        let knew = head.lsn.saturating_sub(head.behind.into());
+        let lapped = head.id == sb.id && head.lsn > ring.lsn(number + i);
+        if head.id == sb.id && (lapped || (went_on && knew > read_until)) {
+            return Err(LogError::Damaged { lsn, byte });
+        }
+    }
+    let mut tail = Tail { base: ring.floor(lsn), bytes: Vec::new(), starts };
+    if lsn > ring.floor(lsn) {
+        let mut sectors = Sectors::new(device, ring, sb.id, ring.number(lsn));
+        if let Some((_, sector)) = sectors.next().await? {
+            let kept = (lsn - ring.floor(lsn)) as usize;
+            tail.bytes.extend_from_slice(&sector[SectorHead::SIZE..][..kept]);
+        }
+    }
+    Ok(End { lsn, tail, mounted })
+}
+
+/// How far the sectors before `number` reach.
+async fn last_byte<D: BlockDevice>(
+    device: &D,
+    sb: &WafsSuper,
+    number: u64,
+) -> Result<Lsn, LogError> {
+    let ring = Ring::of(sb);
+    if number == ring.number(sb.start) {
+        return Ok(sb.start);
+    }
+    let mut last = Sectors::new(device, ring, sb.id, number - 1);
+    let head = last.next().await?.map(|(head, _)| head);
+    Ok(head.map_or(ring.lsn(number - 1), |head| head.lsn + u64::from(head.used)))
+}
+
+impl<D: BlockDevice> Wafs<D> {
+    /// Mounts a log. Unless it is mounted read-only the superblock is written, and what a crash left
+    /// behind the end is given up.
+    ///
+    /// # Errors
+    /// There is no log, it is damaged, or the device failed.
+    pub async fn mount(
+        runtime: &Runtime,
+        device: D,
+        options: &MountOptions,
+    ) -> Result<Wafs<D>, LogError> {
+        let sb = find_superblock(&device).await?;
+        let ring = Ring::of(&sb);
+        let End { lsn, tail, mounted } = find_end(&device, &sb).await?;
+        let shared = Shared {
+            runtime: runtime.clone(),
+            volatile: device.geometry().volatile_cache,
+            device,
+            options: options.clone(),
+            ring,
+            end: Cell::new(lsn),
+            durable: Cell::new(lsn),
+            start: Cell::new(sb.start),
+            tail: RefCell::new(tail),
+            writer: Mutex::new((), "the log's writer", 0),
+            ripe: Rc::new(Notify::new("a cluster of log", 0)),
+            group: Group::default(),
+            failure: Cell::new(None),
+            stats: Cell::new(LogStats::default()),
+            mounted,
+            sb: RefCell::new(sb),
+        };
+        let log = Wafs { shared: Rc::new(shared) };
+        if !options.read_only {
+            let mut sb = log.superblock();
+            sb.epoch += 1;
+            sb.durable = lsn;
+            log.shared.write_super(sb).await?;
+            log.shared.stats.set(LogStats::default());
+            crate::write::start(&log);
+        }
+        Ok(log)
+    }
+
+    /// Ends the use of a log: everything durable, and the superblock up to date.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn unmount(self) -> Result<(), LogError> {
+        if self.shared.options.read_only {
+            return Ok(());
+        }
+        self.force(self.end()).await?;
+        self.checkpoint(None).await
+    }
+}
+
+const _: () = assert!(SUPER_SECTORS == 2, "two copies, written in turn");

@@ -1,0 +1,220 @@
+//! Reading records, in order or by their numbers.
+
+use std::collections::VecDeque;
+
+use ordo_block::BlockDevice;
+use ordo_format::wafs::SectorHead;
+
+use crate::ring::{Expected, Ring, get_length};
+use crate::{LogError, Lsn, Wafs};
+
+/// Bytes read at once.
+const READ_BYTES: u64 = 64 << 10;
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its log sequence number.
+    pub lsn: Lsn,
+    /// Where the next one begins.
+    pub end: Lsn,
+    /// When its last sector was written, in seconds since the log was made.
+    pub time: u32,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+/// What ended a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A sector that is not full: the last one.
+    Partial,
+    /// A sector that is not the next one.
+    Foreign,
+    /// Once around: every sector is part of it.
+    Round,
+}
+
+/// Goes from sector to sector as long as they continue the log.
+pub(crate) struct Sectors<'d, D> {
+    device: &'d D,
+    ring: Ring,
+    id: u32,
+    first: u64,
+    next: u64,
+    epoch: u32,
+    ahead: VecDeque<Vec<u8>>,
+    pub mended: u64,
+    pub stop: Option<Stop>,
+}
+
+impl<'d, D: BlockDevice> Sectors<'d, D> {
+    pub(crate) fn new(device: &'d D, ring: Ring, id: u32, number: u64) -> Self {
+        let ahead = VecDeque::new();
+        Sectors {
+            device,
+            ring,
+            id,
+            first: number,
+            next: number,
+            epoch: 0,
+            ahead,
+            mended: 0,
+            stop: None,
+        }
+    }
+
+    /// The bytes of the next sector, whatever they are.
+    pub(crate) async fn raw(&mut self) -> Result<Vec<u8>, LogError> {
+        if self.ahead.is_empty() {
+            let most = (READ_BYTES / self.ring.sector).max(1);
+            let count = self.ring.run(self.next, most);
+            let len = (count * self.ring.sector) as usize;
+            let bytes = self.device.read(self.ring.byte(self.next), len).await?;
+            self.ahead.extend(bytes.chunks_exact(self.ring.sector as usize).map(<[u8]>::to_vec));
+        }
+        self.next += 1;
+        Ok(self.ahead.pop_front().expect("just read"))
+    }
+
+    /// The next sector of the log with its head; `None` at its end.
+    pub(crate) async fn next(&mut self) -> Result<Option<(SectorHead, Vec<u8>)>, LogError> {
+        if self.stop.is_some() {
+            return Ok(None);
+        }
+        if self.next == self.first + self.ring.sectors {
+            self.stop = Some(Stop::Round);
+            return Ok(None);
+        }
+        let lsn = self.ring.lsn(self.next);
+        let mut sector = self.raw().await?;
+        let expected = Expected { id: self.id, lsn, epoch: self.epoch };
+        let mut head = SectorHead::read(&sector);
+        if head.is_none() {
+            head = SectorHead::mend(&mut sector);
+            self.mended += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
+        }
+        let Some(head) = head.filter(|head| expected.is(head)) else {
+            self.next -= 1;
+            self.ahead.push_front(sector);
+            self.stop = Some(Stop::Foreign);
+            return Ok(None);
+        };
+        self.epoch = head.epoch;
+        if u64::from(head.used) < self.ring.payload {
+            self.stop = Some(Stop::Partial);
+        }
+        Ok(Some((head, sector)))
+    }
+
+    /// The number of the sector that would come next, and the epoch so far.
+    pub(crate) fn place(&self) -> (u64, u32) {
+        (self.next, self.epoch)
+    }
+}
+
+/// Reads records one after another.
+pub struct Reader<'d, D> {
+    sectors: Sectors<'d, D>,
+    /// Payload that has been read, from `at` on.
+    bytes: Vec<u8>,
+    /// How much of it has been given out.
+    used: usize,
+    at: Lsn,
+    time: u32,
+}
+
+impl<'d, D: BlockDevice> Reader<'d, D> {
+    pub(crate) fn new(device: &'d D, ring: Ring, id: u32, from: Lsn) -> Self {
+        let sectors = Sectors::new(device, ring, id, ring.number(from));
+        // The first sector's payload is cut when it comes.
+        Reader { sectors, bytes: Vec::new(), used: 0, at: from, time: 0 }
+    }
+
+    pub(crate) fn sectors(&mut self) -> &mut Sectors<'d, D> {
+        &mut self.sectors
+    }
+
+    /// Where the next record begins.
+    pub fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// The next record; `None` at the end of what is on the device.
+    ///
+    /// # Errors
+    /// The device failed.
+    #[allow(clippy::should_implement_trait, reason = "it is async")]
+    pub async fn next(&mut self) -> Result<Option<Record>, LogError> {
+        loop {
+            let left = &self.bytes[self.used..];
+            let whole = get_length(left).filter(|(len, size)| left.len() >= len + size);
+            if let Some((len, size)) = whole {
+                let bytes = left[size..size + len].to_vec();
+                let lsn = self.at;
+                self.used += size + len;
+                self.at += (size + len) as u64;
+                return Ok(Some(Record { lsn, end: self.at, time: self.time, bytes }));
+            }
+            self.bytes.drain(..self.used);
+            self.used = 0;
+            let Some((head, sector)) = self.sectors.next().await? else { return Ok(None) };
+            let payload = &sector[SectorHead::SIZE..][..usize::from(head.used)];
+            let skip = self.at.saturating_sub(head.lsn).min(payload.len() as u64) as usize;
+            let skip = if self.bytes.is_empty() { skip } else { 0 };
+            self.bytes.extend_from_slice(&payload[skip..]);
+            self.time = head.time;
+        }
+    }
+}
+
+impl<D: BlockDevice> Wafs<D> {
+    /// Reads records from `lsn` on, where one must begin: what is on the device by now.
+    pub fn reader(&self, lsn: Lsn) -> Reader<'_, D> {
+        let shared = &self.shared;
+        let id = shared.sb.borrow().id;
+        Reader::new(&shared.device, shared.ring, id, lsn)
+    }
+
+    /// The record that begins at `lsn`; it must be durable.
+    ///
+    /// # Errors
+    /// None begins there, or the device failed.
+    pub async fn read(&self, lsn: Lsn) -> Result<Record, LogError> {
+        let (start, end) = (self.start(), self.durable());
+        let none = LogError::NoRecord { lsn, start, end };
+        if lsn < start || lsn >= end || !self.begins(lsn).await? {
+            return Err(none);
+        }
+        let record = self.reader(lsn).next().await?;
+        record.filter(|record| record.end <= end).ok_or(none)
+    }
+
+    /// Whether a record begins at `lsn`: found from the start of a record that the same sector, or one
+    /// before it, shows.
+    async fn begins(&self, lsn: Lsn) -> Result<bool, LogError> {
+        let shared = &self.shared;
+        let (ring, id) = (shared.ring, shared.sb.borrow().id);
+        let oldest = ring.number(self.start());
+        let mut number = ring.number(lsn);
+        let from = loop {
+            if number == oldest {
+                break self.start();
+            }
+            let mut sectors = Sectors::new(&shared.device, ring, id, number);
+            let Some((head, _)) = sectors.next().await? else { return Ok(false) };
+            let start = head.lsn + u64::from(head.first);
+            if head.first != ordo_format::wafs::NO_RECORD && start <= lsn {
+                break start;
+            }
+            number -= 1;
+        };
+        let mut reader = self.reader(from);
+        while reader.at() < lsn {
+            if reader.next().await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(reader.at() == lsn)
+    }
+}

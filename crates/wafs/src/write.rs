@@ -1,0 +1,206 @@
+//! Writing: the ring, one request at a time, and the superblock.
+
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_format::wafs::{NO_RECORD, SECTOR_MAGIC, SectorHead, WafsSuper};
+use ordo_runtime::sync::first;
+
+use crate::log::{GroupCommit, Shared, Tail};
+use crate::{LogError, Lsn, Wafs};
+
+impl<D: BlockDevice> Wafs<D> {
+    /// Makes everything before `lsn` durable.
+    ///
+    /// # Errors
+    /// The device failed, now or earlier: nothing that was not durable then ever will be.
+    pub async fn force(&self, lsn: Lsn) -> Result<(), LogError> {
+        let shared = &self.shared;
+        assert!(lsn <= shared.end.get(), "what is forced has been appended");
+        if shared.durable.get() >= lsn {
+            return Ok(());
+        }
+        let mut stats = shared.stats.get();
+        stats.forces += 1;
+        shared.stats.set(stats);
+        match shared.options.group {
+            None => shared.write_through(|| lsn).await,
+            Some(group) => self.force_together(lsn, group).await,
+        }
+    }
+
+    /// The first of those who wait leads: it gives the others time, then writes for all.
+    async fn force_together(&self, lsn: Lsn, commit: GroupCommit) -> Result<(), LogError> {
+        let shared = &self.shared;
+        let group = &shared.group;
+        group.waiting.set(group.waiting.get() + 1);
+        if group.waiting.get() >= commit.batch {
+            group.full.notify_all();
+        }
+        while shared.durable.get() < lsn {
+            if let Some(failure) = shared.failure.get() {
+                return Err(failure.into());
+            }
+            if group.led.replace(true) {
+                group.done.notified().await;
+                continue;
+            }
+            if !commit.delay.is_zero() && group.waiting.get() < commit.batch {
+                first(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
+            }
+            // Who comes from now on is led by another, once this write is under way.
+            let everything = || {
+                group.led.set(false);
+                group.waiting.set(0);
+                group.done.notify_all();
+                shared.end.get()
+            };
+            let written = shared.write_through(everything).await;
+            group.done.notify_all();
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Records on the device where the log starts, with whatever the caller keeps beside it. What was
+    /// given up can be overwritten from then on.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn checkpoint(&self, client: Option<[u8; 64]>) -> Result<(), LogError> {
+        let shared = &self.shared;
+        let _one = shared.writer.lock().await;
+        let mut sb = shared.sb.borrow().clone();
+        sb.start = shared.start.get();
+        sb.durable = shared.durable.get();
+        sb.client = client.unwrap_or(sb.client);
+        shared.write_super(sb).await?;
+        Ok(())
+    }
+
+    /// Whether as much has been appended as is written at once.
+    pub(crate) fn whole_clusters(&self) -> bool {
+        self.shared.ripe_until() > self.shared.durable.get()
+    }
+}
+
+/// Starts the task that writes whole clusters when nobody forces. It ends with the executor, or the log.
+pub(crate) fn start<D: BlockDevice>(log: &Wafs<D>) {
+    let weak = Rc::downgrade(&log.shared);
+    let ripe = log.shared.ripe.clone();
+    log.shared.runtime.spawn_daemon("log writer", async move {
+        while let Some(shared) = weak.upgrade() {
+            if shared.ripe_until() > shared.durable.get() && shared.failure.get().is_none() {
+                // A failure is kept, and told to who forces.
+                let _ = shared.write_through(|| shared.ripe_until()).await;
+                continue;
+            }
+            drop(shared);
+            ripe.notified().await;
+        }
+    });
+}
+
+impl<D: BlockDevice> Shared<D> {
+    /// Sectors in a cluster.
+    fn cluster(&self) -> u64 {
+        (self.options.cluster as u64 / self.ring.sector).max(1)
+    }
+
+    /// Up to where whole clusters have been appended.
+    fn ripe_until(&self) -> Lsn {
+        let number = self.ring.number(self.end.get());
+        self.ring.lsn(number - number % self.cluster())
+    }
+
+    /// Writes until everything before what `target` gives is durable. It is asked when it is this
+    /// caller's turn.
+    pub(crate) async fn write_through(&self, target: impl FnOnce() -> Lsn) -> Result<(), LogError> {
+        let _one = self.writer.lock().await;
+        let target = target();
+        while self.durable.get() < target {
+            if let Some(failure) = self.failure.get() {
+                return Err(failure.into());
+            }
+            self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
+        }
+        Ok(())
+    }
+
+    /// One request: from the first sector that is not durable, up to `target`, a cluster at most.
+    async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
+        let ring = self.ring;
+        let first = ring.number(self.durable.get());
+        let cluster = self.cluster();
+        let most = cluster - first % cluster;
+        let wanted = ring.number(target - 1) + 1 - first;
+        let count = ring.run(first, most.min(wanted));
+        let upto = self.end.get().min(ring.lsn(first + count));
+        let mut image = IoBuf::zeroed((count * ring.sector) as usize);
+        {
+            let tail = self.tail.borrow();
+            for (i, sector) in image.chunks_exact_mut(ring.sector as usize).enumerate() {
+                self.fill(&tail, first + i as u64, sector);
+            }
+        }
+        let mut flags = WriteFlags::SYNC | WriteFlags::META;
+        flags.set(WriteFlags::FUA, self.volatile);
+        self.device.write(ring.byte(first), image, flags).await?;
+        let mut stats = self.stats.get();
+        stats.writes += 1;
+        stats.sectors += count;
+        self.stats.set(stats);
+        self.durable.set(upto);
+        let mut tail = self.tail.borrow_mut();
+        let base = ring.floor(upto);
+        let gone = (base - tail.base) as usize;
+        tail.bytes.drain(..gone);
+        tail.base = base;
+        while tail.starts.front().is_some_and(|lsn| *lsn < base) {
+            tail.starts.pop_front();
+        }
+        Ok(())
+    }
+
+    /// A sector as it is written now.
+    fn fill(&self, tail: &Tail, number: u64, sector: &mut [u8]) {
+        let lsn = self.ring.lsn(number);
+        let at = (lsn - tail.base) as usize;
+        let used = (tail.bytes.len() - at).min(self.ring.payload as usize);
+        sector[SectorHead::SIZE..SectorHead::SIZE + used]
+            .copy_from_slice(&tail.bytes[at..at + used]);
+        let record = tail.starts.partition_point(|start| *start < lsn);
+        let first = tail.starts.get(record).filter(|start| **start < lsn + used as u64);
+        let sb = self.sb.borrow();
+        let seconds = self.runtime.wall_time().0.saturating_sub(sb.made);
+        let head = SectorHead {
+            magic: SECTOR_MAGIC,
+            check: 0,
+            lsn,
+            id: sb.id,
+            epoch: sb.epoch,
+            time: seconds.clamp(0, u32::MAX.into()) as u32,
+            behind: u32::try_from(lsn.saturating_sub(self.durable.get())).unwrap_or(u32::MAX),
+            used: used as u16,
+            first: first.map_or(NO_RECORD, |start| (start - lsn) as u16),
+        };
+        head.seal(sector);
+    }
+
+    /// Writes the superblock, over the older of its copies.
+    pub(crate) async fn write_super(&self, mut sb: WafsSuper) -> Result<(), BlockError> {
+        sb.generation += 1;
+        let mut image = IoBuf::zeroed(self.ring.sector as usize);
+        sb.seal(&mut image);
+        let mut flags = WriteFlags::META;
+        flags.set(WriteFlags::FUA, self.volatile);
+        let at = sb.generation % 2 * self.ring.sector;
+        let written = self.device.write(at, image, flags).await;
+        written.inspect_err(|e| self.failure.set(Some(*e)))?;
+        let mut stats = self.stats.get();
+        stats.checkpoints += 1;
+        self.stats.set(stats);
+        *self.sb.borrow_mut() = sb;
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! What a log keeps through crashes and damage.
+//!
+//! Fault model: the honest disk with a volatile cache of `docs/crash-model.md`: any subset of what was not
+//! made durable survives, torn at 512 bytes, and requests under way survive in part. Crashes follow each
+//! other on the same image. What must hold: everything that was forced is there, in order; what
+//! follows it is a prefix of what was appended; nothing that an earlier crash lost comes back.
+//! Catches an end of log that is found too early or too late, sectors of an older mount that are taken
+//! for new ones, and a force that returns before its write is durable.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::{Recorder, Tap};
+use ordo_block::volatile::VolatileCache;
+use ordo_block::{BlockDevice, Operation, WriteFlags};
+use ordo_runtime::{Duration, Executor};
+use ordo_wafs::{GroupCommit, LogError, MkfsOptions, MountOptions, Wafs, mkfs};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+async fn all<D: BlockDevice>(log: &Wafs<D>) -> Vec<Vec<u8>> {
+    let mut reader = log.reader(log.start());
+    let mut out = Vec::new();
+    while let Some(record) = reader.next().await.unwrap() {
+        out.push(record.bytes);
+    }
+    out
+}
+
+fn record(rng: &mut Pcg64Mcg, n: usize) -> Vec<u8> {
+    let len = match rng.random_range(0..10) {
+        0 => rng.random_range(0..3000),
+        _ => rng.random_range(0..120),
+    };
+    let mut bytes = vec![0; len];
+    rng.fill_bytes(&mut bytes);
+    bytes.extend_from_slice(&n.to_le_bytes());
+    bytes
+}
+
+/// Life after life on one image; returns how many crashes lost something that was appended.
+fn lives(seed: u64, lives: usize) -> usize {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut disk = RamDisk::new(64 << 10);
+    let executor = Executor::simulated(seed);
+    executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+    // What the log must hold, and from where on it was not forced.
+    let mut expected: Vec<Vec<u8>> = Vec::new();
+    let mut forced = 0;
+    let mut lost = 0;
+    let mut n = 0;
+    for life in 0..lives {
+        let executor = Executor::simulated(seed);
+        let rt = executor.runtime();
+        let before = disk.snapshot();
+        let tap = Tap::new(&rt, VolatileCache::new(disk));
+        let recorder = Recorder::new(true);
+        tap.attach(recorder.clone());
+        let cluster = [512, 4096, 65536][rng.random_range(0..3)];
+        let options = MountOptions { cluster, ..MountOptions::default() };
+        let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
+        let mut acknowledged = 0;
+        executor
+            .block_on(async {
+                let log = Wafs::mount(&rt, tap, &options).await.unwrap();
+                let there = all(&log).await;
+                let start = expected.len().saturating_sub(there.len());
+                // Older records may have been given up; the rest is what was appended.
+                assert!(there.len() >= forced, "seed {seed}, life {life}: a forced record is gone");
+                let known: Vec<_> = expected.iter().take(there.len()).cloned().collect();
+                assert_eq!(there, known, "seed {seed}, life {life}");
+                lost += start;
+                expected.truncate(there.len());
+                forced = expected.len();
+                acknowledged = count();
+                for _ in 0..rng.random_range(0..60) {
+                    let bytes = record(&mut rng, n);
+                    n += 1;
+                    match log.append(&bytes) {
+                        Ok(_) => expected.push(bytes),
+                        Err(LogError::Full { .. }) => {
+                            log.force(log.end()).await.unwrap();
+                            log.truncate(log.end());
+                            log.checkpoint(None).await.unwrap();
+                            (expected, forced) = (Vec::new(), 0);
+                            acknowledged = count();
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                    if rng.random_range(0..4) == 0 {
+                        log.force(log.end()).await.unwrap();
+                        forced = expected.len();
+                        acknowledged = count();
+                    } else {
+                        rt.yield_now().await;
+                    }
+                }
+            })
+            .unwrap();
+        drop(executor);
+        // The crash comes anywhere behind the last force.
+        let writes: Vec<_> =
+            recorder.take().into_iter().filter(|r| r.op == Operation::Write).collect();
+        let complete = rng.random_range(acknowledged..=writes.len());
+        disk = before;
+        for (i, write) in writes.iter().take(complete + 1).enumerate() {
+            let whole = i < complete && write.flags.contains(WriteFlags::FUA);
+            let data = write.data.as_ref().expect("contents are kept");
+            for (n, sector) in data.chunks(512).enumerate() {
+                if whole || rng.random() {
+                    disk.store(write.offset + 512 * n as u64, sector);
+                }
+            }
+        }
+    }
+    lost
+}
+
+#[test]
+fn forced_records_survive_every_crash() {
+    let lost: usize = (0..40).map(|seed| lives(seed, 25)).sum();
+    assert!(lost > 100, "the crashes lost next to nothing: {lost}");
+}
+
+/// A log with some records, all forced but the last, on a disk of its own.
+fn sample() -> (RamDisk, Vec<Vec<u8>>) {
+    let executor = Executor::simulated(5);
+    let rt = executor.runtime();
+    let disk = Rc::new(RamDisk::new(16 << 10));
+    let mut rng = Pcg64Mcg::seed_from_u64(5);
+    let mut records: Vec<Vec<u8>> = (0..60).map(|n| record(&mut rng, n)).collect();
+    records.iter_mut().for_each(|record| record.truncate(90));
+    executor
+        .block_on(async {
+            mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+            // Once around, so that the rest of the ring holds old sectors.
+            let log = Wafs::mount(&rt, disk.clone(), &MountOptions::default()).await.unwrap();
+            while log.room() > 100 {
+                log.append(&[0xee; 60]).unwrap();
+            }
+            log.force(log.end()).await.unwrap();
+            log.truncate(log.end());
+            log.checkpoint(None).await.unwrap();
+            for (i, record) in records.iter().enumerate() {
+                let at = log.append(record).unwrap();
+                if i % 7 == 0 {
+                    log.force(at.end).await.unwrap();
+                }
+            }
+            log.force(log.end()).await.unwrap();
+        })
+        .unwrap();
+    (disk.snapshot(), records)
+}
+
+/// What a mount makes of an image: the records, or that it is damaged.
+fn verdict(disk: RamDisk) -> Result<Vec<Vec<u8>>, LogError> {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    executor
+        .block_on(async {
+            let options = MountOptions { read_only: true, ..MountOptions::default() };
+            let log = Wafs::mount(&rt, disk, &options).await?;
+            Ok(all(&log).await)
+        })
+        .unwrap()
+}
+
+/// Each bit of the log turned, one at a time: it is turned back, or it was in no record that is kept.
+#[test]
+fn every_single_turned_bit_is_harmless() {
+    let (disk, records) = sample();
+    let image = disk.to_vec();
+    assert_eq!(verdict(RamDisk::from_image(&image)), Ok(records.clone()));
+    for bit in 0..image.len() * 8 {
+        let mut bad = image.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(verdict(RamDisk::from_image(&bad)).as_ref(), Ok(&records), "bit {bit}");
+    }
+}
+
+/// Each sector lost, or torn in its middle: found, but for the last sector of all, which nothing tells
+/// from a write that never came; then all before it is there.
+#[test]
+fn a_lost_sector_is_found() {
+    let (disk, records) = sample();
+    let image = disk.to_vec();
+    let mut found = 0;
+    for sector in 0..image.len() / 512 {
+        for torn in [0, 100, 300] {
+            let mut bad = image.clone();
+            bad[sector * 512 + torn..(sector + 1) * 512].fill(0x77);
+            match verdict(RamDisk::from_image(&bad)) {
+                Ok(there) if there == records => {}
+                Ok(there) => {
+                    assert!(records.starts_with(&there), "sector {sector}");
+                    assert!(there.len() + 8 >= records.len(), "sector {sector}: {}", there.len());
+                }
+                Err(LogError::Damaged { .. }) => found += 1,
+                Err(error) => panic!("sector {sector}: {error}"),
+            }
+        }
+    }
+    assert!(found > 12, "{found}");
+}
+
+/// A log that is not there, another's, one whose superblock is gone: one clear error each.
+#[test]
+fn what_is_no_log_is_refused() {
+    assert!(matches!(verdict(RamDisk::new(8192)), Err(LogError::NoSuperblock(_))));
+    let (disk, _) = sample();
+    let mut image = disk.to_vec();
+    image[..1024].fill(0);
+    assert!(matches!(verdict(RamDisk::from_image(&image)), Err(LogError::NoSuperblock(_))));
+    // One copy is enough, where the log has not moved on since it was written.
+    let mut image = disk.to_vec();
+    image[..512].fill(0);
+    let one = verdict(RamDisk::from_image(&image));
+    let mut image = disk.to_vec();
+    image[512..1024].fill(0);
+    let other = verdict(RamDisk::from_image(&image));
+    let sound = [&one, &other].iter().filter(|v| v.is_ok()).count();
+    assert!(sound >= 1, "{one:?} {other:?}");
+    for v in [one, other] {
+        assert!(matches!(v, Ok(_) | Err(LogError::Damaged { .. })));
+    }
+    // A new log where an old one was starts empty, whatever the old sectors say.
+    let executor = Executor::simulated(1);
+    executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+    assert_eq!(verdict(disk), Ok(Vec::new()));
+}
+
+/// Sixteen callers at once, one force each, again and again: with group commit they share writes, and
+/// without it each record is written for itself.
+#[test]
+fn group_commit_shares_writes() {
+    let writes = |group| {
+        let executor = Executor::simulated(3);
+        let rt = executor.runtime();
+        let disk = Rc::new(RamDisk::new(1 << 20));
+        executor
+            .block_on(async {
+                mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+                let options = MountOptions { group, ..MountOptions::default() };
+                let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
+                let order = Rc::new(RefCell::new(0));
+                let tasks: Vec<_> = (0..16u8)
+                    .map(|who| {
+                        let (log, order, rt) = (log.clone(), order.clone(), rt.clone());
+                        rt.clone().spawn("a client", async move {
+                            for _ in 0..20 {
+                                let at = log.append(&[who; 500]).unwrap();
+                                log.force(at.end).await.unwrap();
+                                assert!(log.durable() >= at.end);
+                                *order.borrow_mut() += 1;
+                                rt.sleep(Duration::from_millis(1)).await;
+                            }
+                        })
+                    })
+                    .collect();
+                for task in tasks {
+                    task.await;
+                }
+                assert_eq!(*order.borrow(), 320);
+                assert_eq!(log.read(log.start()).await.unwrap().bytes.len(), 500);
+                log.stats().writes
+            })
+            .unwrap()
+    };
+    let each = writes(None);
+    let shared = writes(Some(GroupCommit { delay: Duration::from_micros(100), batch: 16 }));
+    assert!(each >= 320, "{each}");
+    assert!(shared <= each / 3, "{shared} of {each}");
+}
+
+/// Every record by its number, and no number in between.
+#[test]
+fn records_are_found_by_their_numbers() {
+    let (disk, records) = sample();
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    executor
+        .block_on(async {
+            let log = Wafs::mount(&rt, disk, &MountOptions::default()).await.unwrap();
+            let mut lsn = log.start();
+            for record in &records {
+                let found = log.read(lsn).await.unwrap();
+                assert_eq!(&found.bytes, record);
+                for between in lsn + 1..found.end.min(lsn + 30) {
+                    assert!(matches!(log.read(between).await, Err(LogError::NoRecord { .. })));
+                }
+                lsn = found.end;
+            }
+            assert_eq!(lsn, log.end());
+            assert!(log.read(lsn).await.is_err());
+        })
+        .unwrap();
+}
