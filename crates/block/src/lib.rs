@@ -25,6 +25,7 @@ mod error;
 pub mod fault;
 pub mod file;
 pub mod model;
+pub mod part;
 pub mod ram;
 pub mod tap;
 pub mod volatile;

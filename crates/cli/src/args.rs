@@ -45,6 +45,8 @@ pub enum Command {
     Import(Import),
     /// Copy what is in an image to a directory.
     Export(Export),
+    /// Make, append to, read and follow a log: a WAFS in an image or on a device.
+    Log(crate::commands::log::Log),
     /// Print completions for a shell.
     Completions(Completions),
     /// Write manual pages.

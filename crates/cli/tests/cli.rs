@@ -182,3 +182,56 @@ fn every_command_has_help_completions_and_a_manual_page() {
         assert!(page.contains(".SH"), "{command}");
     }
 }
+
+#[test]
+fn a_log_takes_lines_and_gives_them_back() {
+    let temp = tempfile::tempdir().unwrap();
+    let log = temp.path().join("events.log");
+    let log = text(&log);
+    assert!(refused(&["log", "stat", log]).1.contains("No such file"));
+    ordo(&["log", "create", log, "--size", "64k"]).success();
+    assert!(refused(&["log", "create", log]).1.contains("--force"));
+    let append = |input: &str, more: &[&str]| {
+        let mut args = vec!["log", "append", log, "--verbose"];
+        args.extend(more);
+        let out = Command::cargo_bin("ordo").unwrap().args(args).write_stdin(input).assert();
+        stdout(&out.success())
+    };
+    let first = append("one\ntwo\n", &[]);
+    let second = append("three", &["--each"]);
+    assert_eq!((first.as_str(), second.as_str()), ("0\n4\n", "8\n"));
+    assert_eq!(stdout(&ordo(&["log", "read", log]).success()), "one\ntwo\nthree\n");
+    assert_eq!(stdout(&ordo(&["log", "read", log, "--from", "4", "-c", "1"]).success()), "two\n");
+    let (code, said) = refused(&["log", "read", log, "--from", "5"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("no record begins at 5; the log holds 0 to 14"), "{said}");
+    assert_eq!(
+        stdout(&ordo(&["log", "follow", log, "--from", "4", "-c", "2"]).success()),
+        "two\nthree\n"
+    );
+    ordo(&["log", "truncate", log, "8"]).success();
+    let out = stdout(&ordo(&["log", "stat", log, "--json"]).success());
+    let stat: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&stat["start"], &stat["end"], &stat["records"]),
+        (&8.into(), &14.into(), &1.into())
+    );
+    // More than it holds: refused, or the oldest are given up.
+    let many = "x".repeat(99) + "\n";
+    let many = many.repeat(1000);
+    let full = Command::cargo_bin("ordo")
+        .unwrap()
+        .args(["log", "append", log])
+        .write_stdin(many.clone())
+        .assert();
+    assert!(stderr(&full.failure()).contains("the log is full"));
+    append(&many, &["--wrap"]);
+    let kept = stdout(&ordo(&["log", "read", log]).success()).lines().count();
+    assert!((200..1000).contains(&kept), "{kept}");
+    // Damage is told, and what lies before it can be read.
+    let mut bytes = fs::read(log).unwrap();
+    bytes[30_000..30_600].fill(0);
+    fs::write(log, bytes).unwrap();
+    let (_, said) = refused(&["log", "read", log]);
+    assert!(said.contains("the log is damaged at"), "{said}");
+}

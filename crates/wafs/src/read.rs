@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ordo_block::BlockDevice;
-use ordo_format::wafs::SectorHead;
+use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
 
 use crate::ring::{Expected, Ring, get_length};
 use crate::{LogError, Lsn, Wafs};
@@ -131,6 +131,11 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, time: 0 }
     }
 
+    /// Reads the log of a superblock from `from` on, where a record must begin, without mounting it.
+    pub fn on(device: &'d D, sb: &WafsSuper, from: Lsn) -> Self {
+        Reader::new(device, Ring::of(sb), sb.id, from)
+    }
+
     pub(crate) fn sectors(&mut self) -> &mut Sectors<'d, D> {
         &mut self.sectors
     }
@@ -138,6 +143,16 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     /// Where the next record begins.
     pub fn at(&self) -> Lsn {
         self.at
+    }
+
+    /// Looks again behind the end, where another process may have written since.
+    pub fn again(&mut self) {
+        let old = &self.sectors;
+        let mut sectors = Sectors::new(old.device, old.ring, old.id, old.ring.number(self.at));
+        sectors.epoch = old.epoch;
+        self.sectors = sectors;
+        self.bytes.clear();
+        self.used = 0;
     }
 
     /// The next record; `None` at the end of what is on the device.
@@ -204,7 +219,7 @@ impl<D: BlockDevice> Wafs<D> {
             let mut sectors = Sectors::new(&shared.device, ring, id, number);
             let Some((head, _)) = sectors.next().await? else { return Ok(false) };
             let start = head.lsn + u64::from(head.first);
-            if head.first != ordo_format::wafs::NO_RECORD && start <= lsn {
+            if head.first != NO_RECORD && start <= lsn {
                 break start;
             }
             number -= 1;

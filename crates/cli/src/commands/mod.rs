@@ -7,4 +7,5 @@ pub mod files;
 pub mod fsck;
 pub mod generate;
 pub mod info;
+pub mod log;
 pub mod mkfs;

@@ -1,0 +1,380 @@
+//! `ordo log`: a stand-alone log on the command line.
+
+use std::io::{BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use ordo_block::file::{Access, FileDisk};
+use ordo_report::number::parse_bytes;
+use ordo_report::{json, number};
+use ordo_runtime::{Duration, Runtime};
+use ordo_wafs::{
+    Lsn, MkfsOptions, MountOptions, Reader, Record, Wafs, mkfs, mount::find_superblock,
+};
+
+use crate::image::real_time;
+use crate::text::put;
+
+/// How often a follower looks.
+const POLL: Duration = Duration::from_millis(100);
+
+/// `ordo log`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A record is a line, without its end, or a whole file. Each has a log sequence number (LSN), which the log
+never uses twice. `append` returns when all of it would survive a power failure.
+
+Examples:
+  ordo log create events.log --size 16m
+  tail -F /var/log/messages | ordo log append events.log --each
+  ordo log append events.log --whole < photo.jpg
+  ordo log read events.log --from 4711
+  ordo log follow events.log
+  ordo log truncate events.log 4711")]
+pub struct Log {
+    /// What to do.
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LogCommand {
+    /// Make an empty log.
+    Create(Create),
+    /// Append records from the standard input.
+    Append(Append),
+    /// Print records.
+    Read(ReadLog),
+    /// Print records, then those that others append, until interrupted.
+    Follow(Follow),
+    /// Show what a log holds.
+    Stat(Stat),
+    /// Give up the records before one.
+    Truncate(Truncate),
+}
+
+/// Make an empty log.
+#[derive(Args, Debug)]
+struct Create {
+    /// The file, made if it is not there, or a device.
+    log: PathBuf,
+    /// Its size; of a file that is there, or a device, all of it.
+    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    size: Option<u64>,
+    /// A name, 32 bytes at most.
+    #[arg(long, short = 'L', default_value = "")]
+    label: String,
+    /// Goes into the log's id.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Make it even where a log is.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Append records.
+#[derive(Args, Debug)]
+struct Append {
+    /// The log.
+    log: PathBuf,
+    /// One record of all the input, instead of one a line.
+    #[arg(long)]
+    whole: bool,
+    /// Make each line durable before the next is read, instead of all at the end.
+    #[arg(long, conflicts_with = "whole")]
+    each: bool,
+    /// When the log is full give up the oldest records.
+    #[arg(long)]
+    wrap: bool,
+    /// Print each record's LSN.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Print records.
+#[derive(Args, Debug)]
+struct ReadLog {
+    /// The log.
+    log: PathBuf,
+    /// Start with this record.
+    #[arg(long, value_name = "LSN")]
+    from: Option<Lsn>,
+    /// Stop before this LSN, and do not look at what lies behind it.
+    #[arg(long, value_name = "LSN")]
+    to: Option<Lsn>,
+    /// Records at most.
+    #[arg(long, short, value_name = "N")]
+    count: Option<usize>,
+    /// Print JSON, with LSNs; bytes that are no text as hexadecimal.
+    #[arg(long)]
+    json: bool,
+    /// Print the bytes alone, without a line's end.
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+}
+
+/// Follow a log.
+#[derive(Args, Debug)]
+struct Follow {
+    /// The log.
+    log: PathBuf,
+    /// Start with this record, not with the next one that is appended.
+    #[arg(long, value_name = "LSN")]
+    from: Option<Lsn>,
+    /// Stop after this many.
+    #[arg(long, short, value_name = "N")]
+    count: Option<usize>,
+}
+
+/// Show what a log holds.
+#[derive(Args, Debug)]
+struct Stat {
+    /// The log.
+    log: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Give up old records.
+#[derive(Args, Debug)]
+struct Truncate {
+    /// The log.
+    log: PathBuf,
+    /// The first record to keep, or the end of the log.
+    lsn: Lsn,
+}
+
+pub fn run(args: &Log) -> Result<()> {
+    match &args.command {
+        LogCommand::Create(a) => real_time(async |rt| create(&rt, a).await).context(name(&a.log)),
+        LogCommand::Append(a) => real_time(async |rt| append(&rt, a).await).context(name(&a.log)),
+        LogCommand::Read(a) => real_time(async |rt| read(&rt, a).await).context(name(&a.log)),
+        LogCommand::Follow(a) => real_time(async |rt| follow(&rt, a).await).context(name(&a.log)),
+        LogCommand::Stat(a) => real_time(async |rt| stat(&rt, a).await).context(name(&a.log)),
+        LogCommand::Truncate(a) => {
+            real_time(async |rt| truncate(&rt, a).await).context(name(&a.log))
+        }
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+async fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<Wafs<FileDisk>> {
+    let disk = FileDisk::open(runtime, path, access)?;
+    let read_only = access != Access::ReadWrite;
+    let options = MountOptions { cluster: 64 << 10, read_only, ..MountOptions::default() };
+    Ok(Wafs::mount(runtime, disk, &options).await?)
+}
+
+async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
+    let disk = match (args.log.exists(), args.size) {
+        (true, _) => FileDisk::open(runtime, &args.log, Access::ReadWrite)?,
+        (false, Some(size)) => FileDisk::create(runtime, &args.log, size)?,
+        (false, None) => bail!("not there; give --size to make it"),
+    };
+    if !args.force && find_superblock(&disk).await.is_ok() {
+        bail!("holds a log; --force makes a new one in its place");
+    }
+    let options =
+        MkfsOptions { label: args.label.clone(), seed: args.seed, ..MkfsOptions::default() };
+    let sb = mkfs(&disk, &options, runtime.wall_time().0).await?;
+    let room = number::bytes(sb.sectors * sb.payload() as u64);
+    put(None, &format!("{}: a log with room for {room}\n", args.log.display()))
+}
+
+/// Appends a record; where it does not fit, gives up old ones if it may.
+async fn append_one(log: &Wafs<FileDisk>, record: &[u8], wrap: bool) -> Result<Lsn> {
+    let need = record.len() as u64 + 8;
+    if wrap && need > log.room() && need < log.capacity() / 2 {
+        log.force(log.end()).await?;
+        // A quarter at a time: the superblock is written seldom.
+        let keep_from = log.start() + need.max(log.capacity() / 4);
+        let mut reader = log.reader(log.start());
+        while reader.at() < keep_from.min(log.end()) {
+            if reader.next().await?.is_none() {
+                break;
+            }
+        }
+        log.truncate(reader.at());
+        log.checkpoint(None).await?;
+    }
+    Ok(log.append(record)?.lsn)
+}
+
+async fn append(runtime: &Runtime, args: &Append) -> Result<()> {
+    let log = open(runtime, &args.log, Access::ReadWrite).await?;
+    let mut input = std::io::stdin().lock();
+    let mut out = std::io::stdout().lock();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let n = if args.whole {
+            input.read_to_end(&mut line)?
+        } else {
+            input.read_until(b'\n', &mut line)?
+        };
+        if n == 0 {
+            break;
+        }
+        if !args.whole && line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        let lsn = append_one(&log, &line, args.wrap).await?;
+        if args.each {
+            log.force(log.end()).await?;
+        }
+        if args.verbose {
+            writeln!(out, "{lsn}")?;
+        }
+    }
+    Ok(log.unmount().await?)
+}
+
+#[derive(serde::Serialize)]
+struct Line {
+    lsn: Lsn,
+    end: Lsn,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+}
+
+impl Line {
+    fn of(record: Record) -> Line {
+        let Record { lsn, end, bytes, .. } = record;
+        match String::from_utf8(bytes) {
+            Ok(text) => Line { lsn, end, text: Some(text), hex: None },
+            Err(e) => {
+                let hex = e.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+                Line { lsn, end, text: None, hex: Some(hex) }
+            }
+        }
+    }
+}
+
+async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
+    let disk = FileDisk::open(runtime, &args.log, Access::ReadOnly)?;
+    // Up to a place that is known the log can be read whatever became of the rest.
+    let sb = find_superblock(&disk).await?;
+    let log = match args.to {
+        Some(_) => None,
+        None => Some(open(runtime, &args.log, Access::ReadOnly).await?),
+    };
+    let from = args.from.unwrap_or(sb.start);
+    if let Some(log) = log.as_ref().filter(|log| from < log.end()) {
+        log.read(from).await?;
+    }
+    let to = args.to.or(log.as_ref().map(Wafs::end)).unwrap_or(Lsn::MAX);
+    let mut reader = Reader::on(&disk, &sb, from);
+    let mut out = std::io::stdout().lock();
+    let mut lines = Vec::new();
+    for _ in 0..args.count.unwrap_or(usize::MAX) {
+        let Some(record) = reader.next().await?.filter(|record| record.end <= to) else { break };
+        if args.json {
+            lines.push(Line::of(record));
+        } else {
+            out.write_all(&record.bytes)?;
+            out.write_all(if args.raw { b"" } else { b"\n" })?;
+        }
+    }
+    if args.json {
+        out.write_all(json(&lines)?.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}
+
+async fn follow(runtime: &Runtime, args: &Follow) -> Result<()> {
+    let log = open(runtime, &args.log, Access::Watch).await?;
+    let mut reader = log.reader(args.from.unwrap_or(log.end()));
+    let mut out = std::io::stdout().lock();
+    let mut left = args.count.unwrap_or(usize::MAX);
+    while left > 0 {
+        match reader.next().await? {
+            Some(record) => {
+                out.write_all(&record.bytes)?;
+                out.write_all(b"\n")?;
+                left -= 1;
+            }
+            None => {
+                out.flush()?;
+                let start = find_superblock(log.device()).await?.start;
+                if start > reader.at() {
+                    bail!(
+                        "records from {} to {start} were given up before they were read",
+                        reader.at()
+                    );
+                }
+                runtime.sleep(POLL).await;
+                reader.again();
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+#[derive(serde::Serialize)]
+struct Stats {
+    log: String,
+    label: String,
+    sector: u32,
+    capacity: u64,
+    start: Lsn,
+    end: Lsn,
+    records: u64,
+    room: u64,
+    epoch: u32,
+    made: i64,
+    mended_sectors: u64,
+    incomplete_bytes: u64,
+}
+
+async fn stat(runtime: &Runtime, args: &Stat) -> Result<()> {
+    let log = open(runtime, &args.log, Access::ReadOnly).await?;
+    let sb = log.superblock();
+    let label = sb.label.split(|b| *b == 0).next().unwrap_or_default();
+    let stats = Stats {
+        log: name(&args.log),
+        label: String::from_utf8_lossy(label).into_owned(),
+        sector: sb.sector,
+        capacity: log.capacity(),
+        start: log.start(),
+        end: log.end(),
+        records: log.mounted().records,
+        room: log.room(),
+        epoch: sb.epoch,
+        made: sb.made,
+        mended_sectors: log.mounted().mended,
+        incomplete_bytes: log.mounted().incomplete,
+    };
+    if args.json {
+        return put(None, &json(&stats)?);
+    }
+    let mut text = format!(
+        "{}: {} records from {} to {}, {} of {} free, mounted {} times for writing\n",
+        stats.log,
+        number::count(stats.records),
+        stats.start,
+        stats.end,
+        number::bytes(stats.room),
+        number::bytes(stats.capacity),
+        stats.epoch,
+    );
+    if stats.mended_sectors > 0 {
+        text.push_str(&format!("{} sectors with a turned bit\n", stats.mended_sectors));
+    }
+    put(None, &text)
+}
+
+async fn truncate(runtime: &Runtime, args: &Truncate) -> Result<()> {
+    let log = open(runtime, &args.log, Access::ReadWrite).await?;
+    if args.lsn != log.end() {
+        log.read(args.lsn).await?;
+    }
+    log.truncate(args.lsn);
+    Ok(log.unmount().await?)
+}
