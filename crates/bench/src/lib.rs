@@ -4,6 +4,7 @@
 //! - [`workload`]: what is done, on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
 //! - [`compare`]: a workload on a system on a simulated disk, everything counted; a power cut in its
 //!   middle, and the check afterwards.
+//! - [`crash`]: the same systems and workloads for the crash explorer.
 //! - [`published`]: what the papers measured.
 //! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
 //!
@@ -22,6 +23,7 @@
 //! ```
 
 pub mod compare;
+pub mod crash;
 pub mod oracle;
 pub mod published;
 pub mod workload;

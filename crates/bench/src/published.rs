@@ -35,3 +35,44 @@ pub const CREATE_DROPS_KB: [Published; 2] = [
 pub const RECOVERY_EMPTY_SECONDS: Published = figure(5.0, "Soft Updates, 2000, Table III");
 /// Seconds that a check took of one that was 76 percent full.
 pub const RECOVERY_FULL_SECONDS: Published = figure(150.0, "Soft Updates, 2000, Table III");
+/// Halts in the middle of a benchmark, and looking at what was left.
+pub const CRASH_TRIALS: Published = figure(25.0, "Soft Updates, 2000, section 4.4");
+/// Percentage of them after which a check was needed, with synchronous writes or without order.
+pub const CRASH_CHECK_PERCENT: Published = figure(96.0, "Soft Updates, 2000, section 4.4");
+/// Percentage of them after which the check could not resolve everything, without order.
+pub const CRASH_UNRESOLVABLE_PERCENT: Published = figure(30.0, "Soft Updates, 2000, section 4.4");
+
+/// What a system guarantees: "Journaling versus Soft Updates", 2000, section 6 and Table 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarantees {
+    /// A change of names is on disk when it returns.
+    pub durable: bool,
+    /// An operation is there wholly or not at all.
+    pub atomic: bool,
+    /// New data are on disk before what points to them.
+    pub data_first: bool,
+    /// No scan of the whole file system is needed after a crash.
+    pub no_check: bool,
+    /// Recovery always succeeds.
+    pub recoverable: bool,
+}
+
+/// What the paper says of a system; none where it has none.
+pub fn guarantees(system: &str) -> Option<Guarantees> {
+    let journal = |durable| Guarantees {
+        durable,
+        atomic: true,
+        data_first: false,
+        no_check: true,
+        recoverable: true,
+    };
+    let none = Guarantees { atomic: false, no_check: false, recoverable: false, ..journal(false) };
+    Some(match system {
+        "ffs-sync" => Guarantees { durable: true, recoverable: true, ..none },
+        "ffs-none" => none,
+        "ffs-soft-updates" => Guarantees { atomic: false, data_first: true, ..journal(false) },
+        "lffs-file" | "lffs-wafs-1async" | "lffs-wafs-2async" => journal(false),
+        "lffs-wafs-1sync" | "lffs-wafs-2sync" => journal(true),
+        _ => return None,
+    })
+}

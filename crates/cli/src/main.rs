@@ -70,6 +70,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Compare(a) => commands::compare::run(&a),
         Command::Bench(a) => commands::bench::run(&a).map(done),
+        Command::Crash(a) => commands::crash::run(&a),
         Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
         Command::Info(a) => commands::info::run(&a).map(done),
         Command::Fsck(a) => commands::fsck::run(&a),

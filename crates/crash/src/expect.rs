@@ -30,6 +30,8 @@ pub(crate) struct Expected<T> {
     pub client: Option<usize>,
     /// Whether a change is durable.
     pub durable: bool,
+    /// The last change that had returned.
+    pub returned: Option<usize>,
 }
 
 impl<T> Expected<T> {
@@ -165,7 +167,8 @@ impl Worker<'_> {
         let mut clients = changes.iter().map(|c| self.history.calls[c.0].client);
         let first = clients.next();
         let client = first.filter(|f| clients.all(|c| c == *f));
-        Expected { candidates, client, durable: !durable.is_empty() }
+        let returned = begun.iter().map(|c| c.0).filter(|c| self.returned(*c)).max();
+        Expected { candidates, client, durable: !durable.is_empty(), returned }
     }
 
     fn name(&self, dir: ObjectId, name: &[u8]) -> Expected<Option<ObjectId>> {

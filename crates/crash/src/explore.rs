@@ -11,10 +11,11 @@ use crate::expect::Expect;
 use crate::judge::{Depth, Judge, Verdict};
 use crate::model::{Cursor, Layout, Sectors};
 use crate::record::{Run, record_recovery};
+use crate::rules::Rule;
 use crate::{Config, CrashError, Scheme, Workload, explain, record, sample};
 
 /// How much is explored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Budget {
     /// States at most; they are shared out among the frontiers.
     pub states: usize,
@@ -28,6 +29,8 @@ pub struct Budget {
     pub recovery_every: usize,
     /// States judged of each recovery that is cut off.
     pub recovery_states: usize,
+    /// Only states that follow one of these; none: all states.
+    pub rules: Vec<Rule>,
     /// Threads; 0: as many as the machine has processors.
     pub threads: usize,
 }
@@ -41,6 +44,7 @@ impl Default for Budget {
             recovery_depth: 1,
             recovery_every: 200,
             recovery_states: 20,
+            rules: Vec::new(),
             threads: 0,
         }
     }
@@ -77,8 +81,14 @@ pub struct Counts {
     pub needs_check: u64,
     /// A repair leaves something.
     pub beyond_repair: u64,
+    /// Something is found that a repair has to guess about: a block that two files have, no root.
+    pub unresolvable: u64,
     /// States whose names and contents were judged.
     pub trees: u64,
+    /// A change of names that had returned is not there: durable or not.
+    pub lost_returned: u64,
+    /// The most such changes in one state.
+    pub lost_returned_most: u64,
     /// Something durable is not there.
     pub lost_durable: u64,
     /// Something is neither as before nor as after an operation.
@@ -102,7 +112,10 @@ impl Counts {
         self.unsound += other.unsound;
         self.needs_check += other.needs_check;
         self.beyond_repair += other.beyond_repair;
+        self.unresolvable += other.unresolvable;
         self.trees += other.trees;
+        self.lost_returned += other.lost_returned;
+        self.lost_returned_most = self.lost_returned_most.max(other.lost_returned_most);
         self.lost_durable += other.lost_durable;
         self.not_atomic += other.not_atomic;
         self.stale += other.stale;
@@ -119,6 +132,9 @@ impl Counts {
         self.unsound += u64::from(verdict.unsound);
         self.needs_check += u64::from(verdict.needs_check);
         self.beyond_repair += u64::from(verdict.beyond_repair);
+        self.unresolvable += u64::from(verdict.unresolvable);
+        self.lost_returned += u64::from(verdict.lost_returned > 0);
+        self.lost_returned_most = self.lost_returned_most.max(verdict.lost_returned);
         self.lost_durable += u64::from(!verdict.lost_durable.is_empty());
         self.not_atomic += u64::from(!verdict.not_atomic.is_empty());
         self.stale += u64::from(!verdict.stale.is_empty());
@@ -332,7 +348,8 @@ impl<'s, S: Scheme> Worker<'s, S> {
             return part;
         }
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frontier as u64;
-        let states = sample::states(self.sectors, &layout, share, seed);
+        let wanted = (share, &self.budget.rules[..]);
+        let states = sample::states(self.sectors, &layout, wanted, seed);
         self.settle();
         for (i, state) in states.into_iter().enumerate() {
             let every = |n: usize| n > 0 && (i + frontier).is_multiple_of(n);

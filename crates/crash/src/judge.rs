@@ -25,6 +25,10 @@ pub struct Verdict {
     pub needs_check: bool,
     /// A repair leaves something that cannot be repaired.
     pub beyond_repair: bool,
+    /// A check finds what a repair has to guess about.
+    pub unresolvable: bool,
+    /// Changes of names that had returned and are not there, durable or not.
+    pub lost_returned: u64,
     /// What was durable and is not there.
     pub lost_durable: Vec<String>,
     /// What is neither as before an operation nor as after it, or out of order.
@@ -36,6 +40,10 @@ pub struct Verdict {
     /// Which promises of the scheme are broken, and how.
     pub broken: Vec<String>,
 }
+
+/// What a repair has to guess about: whose a block is, what the root was.
+const GUESSED: [&str; 4] =
+    ["DuplicateBlock", "RootMissing", "RootNotDirectory", "SuperblockDamaged"];
 
 /// How many things of a sort a verdict lists.
 const LISTED: usize = 8;
@@ -111,7 +119,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
                 tree.map(|tree| tree.compare(self.history, expect, &self.promise))
             });
             match found {
-                Ok(found) => found.into_verdict(verdict, &self.promise),
+                Ok(found) => found.into_verdict(verdict),
                 Err(error) => {
                     let (what, no_check) = (format!("looking: {error}"), self.promise.no_check);
                     Verdict::note(&mut verdict.unusable, &mut verdict.broken, no_check, what);
@@ -131,6 +139,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
             Ok(Err(error)) => {
                 verdict.unsound = true;
                 verdict.beyond_repair = true;
+                verdict.unresolvable = true;
                 let (what, promised) = (format!("check: {error}"), self.promise.no_check);
                 Verdict::note(&mut verdict.unusable, &mut verdict.broken, promised, what);
                 None
@@ -142,6 +151,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
     fn structure(&self, report: &Report, promised: bool, verdict: &mut Verdict) {
         for finding in &report.findings {
             verdict.unsound |= finding.severity() == Severity::Damage;
+            verdict.unresolvable |= GUESSED.contains(&finding.kind());
             verdict.needs_check |= finding.severity() != Severity::CountsOnly;
             let listed = verdict.broken.len() < LISTED;
             if promised && listed && !(self.promise.allows)(report, finding) {
@@ -322,10 +332,12 @@ struct Found {
     lost_durable: Vec<(bool, String)>,
     not_atomic: Vec<(bool, String)>,
     stale: Vec<(bool, String)>,
+    lost_returned: u64,
 }
 
 impl Found {
-    fn into_verdict(self, verdict: &mut Verdict, _promise: &Promise) {
+    fn into_verdict(self, verdict: &mut Verdict) {
+        verdict.lost_returned += self.lost_returned;
         let Verdict { lost_durable, not_atomic, stale, broken, .. } = verdict;
         for (list, found) in
             [(lost_durable, self.lost_durable), (not_atomic, self.not_atomic), (stale, self.stale)]
@@ -418,6 +430,8 @@ impl Comparer<'_> {
             }
             return Vec::new();
         }
+        let is_older = |c: &&Candidate<_>| c.call < expected.returned;
+        self.found.lost_returned += u64::from(fits.iter().all(is_older));
         if let Some(client) = expected.client {
             let after = |call: usize| call + 1;
             let range =

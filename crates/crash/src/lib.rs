@@ -8,10 +8,11 @@
 //! Layers:
 //! - [`scheme`]: what is crashed, and what it promises. One value is all it takes to add a system.
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
-//! - [`model`], `sample`: frontiers, choices and states; which of them are judged.
+//! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
 //! - `expect`, [`judge`]: the oracles.
 //! - [`mod@explore`]: all frontiers on all cores.
-//! - [`mod@shrink`]: a failure made small.
+//! - [`mod@shrink`], [`saved`]: a failure made small, and as a file.
+//! - [`campaign`]: many runs, on several machines.
 //!
 //! Invariants:
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
@@ -37,6 +38,7 @@
 //! assert!(outcome.counts.promise_broken > 0);
 //! ```
 
+pub mod campaign;
 pub mod disk;
 mod expect;
 mod explain;
@@ -46,7 +48,9 @@ pub mod judge;
 mod minimise;
 pub mod model;
 pub mod record;
+pub mod rules;
 mod sample;
+pub mod saved;
 pub mod scheme;
 pub mod script;
 pub mod shrink;
@@ -56,7 +60,8 @@ pub use judge::Verdict;
 pub use minimise::minimise;
 pub use model::Model;
 pub use record::{Config, Run, record};
-pub use scheme::{OnFfs, Promise, Scheme, Volume};
+pub use rules::Rule;
+pub use scheme::{HeldTo, OnFfs, Promise, Scheme, Volume};
 pub use script::{Place, Script, Step, Workload};
 pub use shrink::{Shrunk, shrink, shrink_state};
 

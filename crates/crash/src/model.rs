@@ -302,6 +302,8 @@ pub(crate) struct Layout {
     pub choices: Vec<Choice>,
     /// In order of completion; those under way last.
     pub writes: Vec<Losable>,
+    /// Whether it is of the last frontier.
+    pub is_last: bool,
 }
 
 impl Layout {
@@ -335,11 +337,12 @@ impl Layout {
         }
         let mut writes: Vec<Losable> = writes.into_values().collect();
         writes.sort_by_key(|w| w.order);
-        Layout { choices, writes }
+        Layout { choices, writes, is_last: false }
     }
 
     /// Notes which options are still there at the next frontier; none where there is no next.
     pub fn note_later(&mut self, next: Option<(&Cursor, &Layout)>) {
+        self.is_last = next.is_none();
         let places: FxHashMap<u32, usize> = next
             .iter()
             .flat_map(|(_, l)| l.choices.iter().enumerate().map(|(i, c)| (c.place, i)))
@@ -363,7 +366,11 @@ impl Layout {
         let all: f64 = self.choices.iter().map(|c| c.options.len() as f64).product();
         let later = |c: &Choice| c.later.iter().filter(|l| **l).count() as f64;
         let shared: f64 = self.choices.iter().map(later).product();
-        if all.is_finite() { all - shared } else { f64::MAX }
+        match all.is_finite() {
+            true if self.is_last => all,
+            true => all - shared,
+            false => f64::MAX,
+        }
     }
 
     /// Whether this is a state of the frontier.
@@ -374,7 +381,8 @@ impl Layout {
 
     /// Whether the next frontier has this state too.
     pub fn is_later(&self, state: &[u8]) -> bool {
-        self.choices.iter().zip(state).all(|(c, o)| c.later[usize::from(*o)])
+        let is_later = |(c, o): (&Choice, &u8)| c.later[usize::from(*o)];
+        !self.is_last && self.choices.iter().zip(state).all(is_later)
     }
 
     /// The state in which exactly these writes are there, each whole.

@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ordo_block::fault::{Attempt, Faults, Faulty, Rule};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options, Repair};
-use ordo_runtime::{Duration, Executor, Runtime, Schedule};
+use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
 use ordo_sba::{Class, Classifier};
 use ordo_vfs::FileSystem;
 
 use crate::disk::Slow;
 use crate::history::{Book, History, Watched, noted_unmount};
+use crate::rules::Kind;
 use crate::script::Workload;
 use crate::{CrashError, Model, Scheme};
 
@@ -29,6 +31,8 @@ pub struct Config {
     pub model: Model,
     /// The cache of the file system.
     pub cache: CacheConfig,
+    /// Writes that fail.
+    pub faults: Vec<(Kind, u64)>,
     /// A write or a flush takes a random time below this, in microseconds.
     pub micros_max: u64,
 }
@@ -44,7 +48,7 @@ impl Config {
             data_age: age,
             ..CacheConfig::with_capacity(4 << 20)
         };
-        Config { seed, model, cache, micros_max: 2000 }
+        Config { seed, model, cache, faults: Vec::new(), micros_max: 2000 }
     }
 }
 
@@ -203,13 +207,17 @@ async fn recorded<S: Scheme, W: Workload>(
     let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
     scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
-    let (line, disks) = watch(rt, rams, config.model, config.micros_max).await?;
+    let (line, disks) = watch(rt, rams, config).await?;
     let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
     let clock = line.clone();
     let book = Book::new(fs.root(), move || clock.borrow().events.len());
     let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
-    workload.run(rt, &watched).await.map_err(CrashError::Work)?;
-    noted_unmount(&watched(0)).await.map_err(|e| CrashError::Work(e.to_string()))?;
+    let worked = workload.run(rt, &watched).await;
+    let unmounted = noted_unmount(&watched(0)).await.map_err(|e| e.to_string());
+    // With writes that fail, so may what is done; what it leaves is judged all the same.
+    if config.faults.is_empty() {
+        worked.and(unmounted).map_err(CrashError::Work)?;
+    }
     let history = Arc::new(book.borrow().history.clone());
     Ok(line.take().into_run(config.model, bases, history))
 }
@@ -223,23 +231,33 @@ impl Line {
 }
 
 /// A disk of a run: it takes its time, and every request is put on a line.
-type Disk = Rc<Tap<Slow<Rc<RamDisk>>>>;
+type Disk = Rc<Tap<Slow<Faulty<Rc<RamDisk>>>>>;
 
 async fn watch(
     rt: &Runtime,
     rams: Vec<Rc<RamDisk>>,
-    model: Model,
-    micros_max: u64,
+    config: &Config,
 ) -> Result<(Rc<RefCell<Line>>, Vec<Disk>), CrashError> {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
     for (disk, inner) in rams.into_iter().enumerate() {
-        let volatile = model.is_volatile();
-        let slow = Slow { runtime: rt.clone(), inner: inner.clone(), micros_max, volatile };
+        let (volatile, micros_max) = (config.model.is_volatile(), config.micros_max);
+        let faults = Faults::new();
+        let faulty = Faulty::new(inner.clone(), &faults);
+        let slow = Slow { runtime: rt.clone(), inner: faulty, micros_max, volatile };
         let tap = Rc::new(Tap::new(rt, slow));
         line.borrow_mut().disks.push(Vec::new());
         tap.attach(Rc::new(Sink { line: line.clone(), disk }));
-        name_writes(&tap, &inner, &line, disk).await?;
+        let classifier = name_writes(&tap, &inner, &line, disk).await?;
+        for (kind, number) in config.faults.iter().cloned() {
+            let classifier = classifier.clone();
+            let is_meant = move |attempt: &Attempt<'_>| {
+                let name = classifier.as_ref().map(|c| c.name(&issued(attempt)));
+                let class = name.as_ref().map_or(Class::Unknown, |n| n.class());
+                kind.is(disk, class, &name.map(|n| n.to_string()).unwrap_or_default())
+            };
+            faults.add(Rule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
+        }
         disks.push(tap);
     }
     Ok((line, disks))
@@ -262,7 +280,7 @@ pub(crate) fn record_recovery<S: Scheme>(
     let work = async {
         let rams = images.iter().map(|i| Rc::new(RamDisk::from_image(i))).collect();
         let config = Config::new(seed, of.model);
-        let watched = watch(&rt, rams, of.model, config.micros_max).await;
+        let watched = watch(&rt, rams, &config).await;
         let (line, disks) = watched.map_err(|e| e.to_string())?;
         if scheme.recovers() {
             scheme.recover(&rt, &disks).await?;
@@ -290,16 +308,25 @@ fn used(bytes: u64) -> Rc<RamDisk> {
     Rc::new(disk)
 }
 
+/// The errno of a request that fails.
+const EIO: i32 = 5;
+
+/// A request as the classifier wants to see it.
+fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
+    let Attempt { op, offset, len, flags, data } = *attempt;
+    Issued { id: 0, op, offset, len, flags, data, at: Time::default(), epoch: 0 }
+}
+
 /// Has every write named by what it means, where the disk holds something that the classifier knows.
 async fn name_writes<D: ordo_block::BlockDevice>(
     tap: &Rc<Tap<D>>,
     inner: &Rc<RamDisk>,
     line: &Rc<RefCell<Line>>,
     disk: usize,
-) -> Result<(), CrashError> {
+) -> Result<Option<Rc<Classifier>>, CrashError> {
     let classifier = Classifier::new();
     if !classifier.prime(inner).await.map_err(|e| CrashError::Make(e.to_string()))? {
-        return Ok(());
+        return Ok(None);
     }
     let line = line.clone();
     classifier.listen(move |named| {
@@ -312,6 +339,6 @@ async fn name_writes<D: ordo_block::BlockDevice>(
             write.class = named.class();
         }
     });
-    tap.attach(classifier);
-    Ok(())
+    tap.attach(classifier.clone());
+    Ok(Some(classifier))
 }

@@ -9,11 +9,23 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashSet;
 
 use crate::model::{Layout, Sectors};
+use crate::rules::{self, Rule};
 
 /// The states of a frontier to be judged, each an option for every choice, none of them twice and none
 /// that the next frontier has too. `wanted` of them at most.
-pub(crate) fn states(sectors: &Sectors, layout: &Layout, wanted: usize, seed: u64) -> Vec<Vec<u8>> {
+pub(crate) fn states(
+    sectors: &Sectors,
+    layout: &Layout,
+    (wanted, rules): (usize, &[Rule]),
+    seed: u64,
+) -> Vec<Vec<u8>> {
     let mut picked = Picked { layout, wanted, seen: FxHashSet::default(), out: Vec::new() };
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    // A write that fails is in the run; all states of that are of interest.
+    if rules.iter().any(|r| !matches!(r, Rule::Fail(..))) {
+        rules::states(sectors, layout, rules, (wanted, &mut rng), |state| picked.add(state));
+        return picked.out;
+    }
     let all: f64 = layout.choices.iter().map(|c| c.options.len() as f64).product();
     if layout.possible() <= wanted as f64 && all <= 16.0 * wanted as f64 + 1024.0 {
         exhaust(layout, |state| {
@@ -27,7 +39,6 @@ pub(crate) fn states(sectors: &Sectors, layout: &Layout, wanted: usize, seed: u6
         .map(|w| sectors.run.disks[w.write.0].writes[w.write.1].class)
         .collect();
     telling(&mut picked, &classes);
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut tries = 0;
     while picked.out.len() < wanted && tries < 4 * wanted + 64 {
         tries += 1;

@@ -110,10 +110,11 @@ impl Workload for Script {
             let client = Client { fs, runtime, number, dirs };
             clients.push(rt.spawn("a client", client.run(steps.clone())));
         }
+        let mut result = Ok(());
         for client in clients {
-            client.await;
+            result = result.and(client.await);
         }
-        Ok(())
+        result
     }
 }
 
@@ -148,12 +149,17 @@ struct Client<F> {
 
 impl<F: FileSystem> Client<F> {
     /// Does all steps.
-    async fn run(mut self, steps: Vec<Step>) {
+    async fn run(mut self, steps: Vec<Step>) -> Result<(), String> {
         for (i, step) in steps.into_iter().enumerate() {
             if let Err(error) = self.step(step, i).await {
-                assert!(!matches!(error.errno, Errno::Corrupt | Errno::Io), "{step:?}: {error}");
+                // With a disk that fails nothing more can be done, unless only to read.
+                if matches!(error.errno, Errno::Io | Errno::ReadOnly) {
+                    return Err(format!("{step:?}: {error}"));
+                }
+                assert!(error.errno != Errno::Corrupt, "{step:?}: {error}");
             }
         }
+        Ok(())
     }
 
     fn dir(&self, place: Place) -> Ino {

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod copy;
+pub mod crash;
 pub mod files;
 pub mod fsck;
 pub mod generate;

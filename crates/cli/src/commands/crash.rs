@@ -1,0 +1,207 @@
+//! `ordo crash`.
+
+mod save;
+mod story;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use ordo_bench::compare::System;
+use ordo_bench::crash::{Seeded, UseScheme, with_scheme};
+use ordo_bench::workload::Workload;
+use ordo_crash::campaign::{Plan, Results, merge};
+use ordo_crash::{
+    Budget, Config, CrashError, Model, Outcome, Rule, Run, Scheme, Script, explore_run, record,
+};
+use ordo_report::progress::Progress;
+use ordo_report::{json, number};
+
+use crate::args::{Crash, CrashCommand, CrashWorkload};
+use crate::text::put;
+
+/// What the models assume, as the project's documentation has it.
+const MODELS: &str = include_str!("../../../../docs/crash-model.md");
+
+/// Exit status where a promise was broken.
+const BROKEN: u8 = 1;
+
+pub fn run(args: &Crash) -> Result<ExitCode> {
+    match &args.command {
+        Some(CrashCommand::Replay { file, json }) => save::replay(file, *json),
+        Some(CrashCommand::Merge { files, json, output }) => {
+            let read = |file: &std::path::PathBuf| read(file);
+            let parts = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+            show(&merge(&parts)?, *json, output.as_deref())
+        }
+        None if args.explain_model => {
+            put(None, MODELS)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => campaign(args),
+    }
+}
+
+fn read(file: &Path) -> Result<Results> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    Results::parse(&text).with_context(|| file.display().to_string())
+}
+
+/// Prints results, and says whether every promise was kept.
+fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitCode> {
+    if let Some(path) = output {
+        write_whole(path, &json(results)?)?;
+    }
+    let text = if as_json { json(results)? } else { story::text(results) };
+    put(None, &text)?;
+    let broken = results.rows.iter().any(|r| r.counts.promise_broken > 0);
+    Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+}
+
+/// Writes a file whole or not at all, so that a campaign that is stopped can go on.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let beside = path.with_extension("part");
+    std::fs::write(&beside, text)
+        .and_then(|()| std::fs::rename(&beside, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn plan(args: &Crash) -> Plan {
+    let systems = if args.fs.is_empty() { System::ALL.to_vec() } else { args.fs.clone() };
+    Plan {
+        systems: systems.iter().map(|s| s.name().to_string()).collect(),
+        held_to: args.hold_to.map(|s| s.name().to_string()),
+        models: args.model.clone(),
+        workload: workload_text(&args.workload),
+        seed: args.seed,
+        runs: args.runs,
+        states: args.states,
+        tree_every: args.tree_every,
+        usable_every: args.usable_every,
+        recovery_depth: args.recovery_depth,
+        recovery_every: args.recovery_every,
+        rules: args.rule.iter().map(ToString::to_string).collect(),
+        bytes: args.size,
+        shard: args.shard.0,
+        shards: args.shard.1,
+    }
+}
+
+fn workload_text(workload: &CrashWorkload) -> String {
+    match workload {
+        CrashWorkload::Random { clients, steps } => {
+            format!("random:clients={clients},steps={steps}")
+        }
+        CrashWorkload::Bench(workload) => workload.to_string(),
+    }
+}
+
+fn budget(args: &Crash) -> Budget {
+    Budget {
+        states: args.states,
+        tree_every: args.tree_every,
+        usable_every: args.usable_every,
+        recovery_depth: args.recovery_depth,
+        recovery_every: args.recovery_every,
+        rules: args.rule.clone(),
+        threads: args.threads,
+        ..Budget::default()
+    }
+}
+
+fn config(seed: u64, model: Model, rules: &[Rule]) -> Config {
+    let fails = |rule: &Rule| match rule {
+        Rule::Fail(kind, number) => Some((kind.clone(), *number)),
+        _ => None,
+    };
+    Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) }
+}
+
+/// One run: what is done, how it is recorded, how much of it is explored.
+struct OneRun<'a> {
+    doing: &'a Doing,
+    config: &'a Config,
+    budget: &'a Budget,
+}
+
+/// What is done, ready to be done.
+enum Doing {
+    Script(Script),
+    Bench(Workload, u64),
+}
+
+impl Doing {
+    fn new(workload: &CrashWorkload, seed: u64) -> Doing {
+        match workload {
+            CrashWorkload::Random { clients, steps } => {
+                Doing::Script(Script::random(seed, *clients, *steps))
+            }
+            CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
+        }
+    }
+
+    fn record<S: Scheme>(&self, scheme: &S, config: &Config) -> Result<Run, CrashError> {
+        match self {
+            Doing::Script(script) => record(scheme, script, config),
+            Doing::Bench(workload, seed) => {
+                record(scheme, &Seeded { workload, seed: *seed }, config)
+            }
+        }
+    }
+}
+
+impl UseScheme for OneRun<'_> {
+    type Out = Result<Outcome, CrashError>;
+
+    fn with<S: Scheme>(self, scheme: &S) -> Self::Out {
+        let run = Arc::new(self.doing.record(scheme, self.config)?);
+        Ok(explore_run(scheme, &run, self.config.seed, self.budget))
+    }
+}
+
+fn campaign(args: &Crash) -> Result<ExitCode> {
+    let plan = plan(args);
+    let mut results = Results::new(plan.clone());
+    if let Some(path) = args.output.as_deref().filter(|p| args.resume && p.exists()) {
+        results = read(path)?;
+        results.belong_to(&plan)?;
+    }
+    let progress = Progress::new(args.quiet);
+    let (budget, started) = (budget(args), Instant::now());
+    let (mut judged, mut saved) = (0, false);
+    for at in 0..results.rows.len() {
+        let row = results.rows[at].clone();
+        let system = System::by_name(&row.system).context("a system of the plan")?;
+        let (done, total) = (row.runs, plan.seeds().count() as u64);
+        progress.begin(&row.system, row.model.name(), total);
+        for (i, seed) in plan.seeds().enumerate().skip(done as usize) {
+            let doing = Doing::new(&args.workload, seed);
+            let config = config(seed, row.model, &args.rule);
+            let run = OneRun { doing: &doing, config: &config, budget: &budget };
+            let outcome = with_scheme(system, args.hold_to, args.size, run)
+                .with_context(|| format!("{}, seed {seed}", row.system))?;
+            results.rows[at].add(seed, &outcome);
+            judged += outcome.counts.states + outcome.counts.in_recovery;
+            if let Some(failure) = outcome.failures.first().filter(|_| !saved) {
+                saved = true;
+                progress.finish();
+                let found = save::Found { args, system, doing, config, budget: &budget, failure };
+                found.save()?;
+            }
+            if let Some(path) = &args.output {
+                write_whole(path, &json(&results)?)?;
+            }
+            progress.reach(i as u64 + 1, total);
+        }
+    }
+    progress.finish();
+    if !args.quiet {
+        let seconds = started.elapsed().as_secs_f64();
+        let rate = number::figure(judged as f64 / seconds.max(1e-9));
+        eprintln!("{} states in {seconds:.1} s, {rate} a second", number::count(judged));
+    }
+    show(&results, args.json, args.output.as_deref())
+}

@@ -1,0 +1,156 @@
+//! Failures saved, and repeated.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use ordo_bench::compare::System;
+use ordo_bench::crash::{UseScheme, with_scheme};
+use ordo_bench::workload::Workload;
+use ordo_crash::saved::{Saved, SavedError, fingerprint};
+use ordo_crash::{Budget, Config, Failure, Rule, Scheme, judge_path, shrink, shrink_state};
+use ordo_report::json;
+
+use super::{BROKEN, Doing, config};
+use crate::args::Crash;
+use crate::text::put;
+
+/// Explorations that making a failure small may take.
+const SHRINK_RUNS: usize = 150;
+
+/// A failure that was found.
+pub(super) struct Found<'a> {
+    pub args: &'a Crash,
+    pub system: System,
+    pub doing: Doing,
+    pub config: Config,
+    pub budget: &'a Budget,
+    pub failure: &'a Failure,
+}
+
+impl Found<'_> {
+    /// Makes it small, saves it and tells.
+    pub fn save(self) -> Result<()> {
+        let (args, system, seed) = (self.args, self.system, self.config.seed);
+        let bytes = args.size;
+        let saved = with_scheme(system, args.hold_to, bytes, self)?;
+        let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
+        let path = args.save.clone().unwrap_or_else(default);
+        let told = tell(&saved);
+        std::fs::write(&path, saved.seal()?)
+            .with_context(|| format!("writing {}", path.display()))?;
+        if !args.quiet {
+            eprintln!("{told}repeat it with: ordo crash replay {}\n", path.display());
+        }
+        Ok(())
+    }
+}
+
+impl UseScheme for Found<'_> {
+    type Out = Result<Saved>;
+
+    fn with<S: Scheme>(self, scheme: &S) -> Result<Saved> {
+        let Found { args, system, mut doing, config, budget, failure } = self;
+        let mut failure = failure.clone();
+        if !args.no_shrink
+            && let Doing::Script(script) = &doing
+        {
+            let small = shrink(scheme, script, &config, budget, &failure, SHRINK_RUNS)?;
+            failure = small.failure;
+            doing = Doing::Script(small.script);
+        }
+        let run = Arc::new(doing.record(scheme, &config)?);
+        if !args.no_shrink {
+            failure = shrink_state(scheme, &run, config.seed, &failure);
+        }
+        let (workload, script) = match doing {
+            Doing::Script(script) => (String::new(), Some(script)),
+            Doing::Bench(workload, _) => (workload.to_string(), None),
+        };
+        Ok(Saved {
+            format: String::new(),
+            system: system.name().into(),
+            held_to: args.hold_to.map(|s| s.name().to_string()),
+            model: config.model,
+            seed: config.seed,
+            bytes: args.size,
+            workload,
+            script,
+            rules: args.rule.iter().map(ToString::to_string).collect(),
+            path: failure.path,
+            broken: failure.verdict.broken,
+            picture: failure.picture.lines().map(str::to_string).collect(),
+            run: fingerprint(&run),
+            check: 0,
+        })
+    }
+}
+
+/// A failure for a person.
+fn tell(saved: &Saved) -> String {
+    let mut out = format!(
+        "{} on a disk of the model '{}', seed {}: a promise is broken\n",
+        saved.system,
+        saved.model.name(),
+        saved.seed
+    );
+    for what in &saved.broken {
+        out.push_str(&format!("  {what}\n"));
+    }
+    let operations = saved.script.as_ref().map(|s| s.len());
+    if let Some(operations) = operations {
+        out.push_str(&format!("after {operations} operations, with this on the disk:\n"));
+    }
+    for line in &saved.picture {
+        out.push_str(&format!("{line}\n"));
+    }
+    out
+}
+
+/// `ordo crash replay`.
+pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    let saved = Saved::parse(&text).with_context(|| file.display().to_string())?;
+    let known = |name: &String| match System::by_name(name) {
+        Some(system) => Ok(system),
+        None => bail!("{}: there is no system '{name}' here", file.display()),
+    };
+    let (system, held_to) = (known(&saved.system)?, saved.held_to.as_ref().map(known));
+    let again = with_scheme(system, held_to.transpose()?, saved.bytes, Again(&saved));
+    let failure = again.with_context(|| file.display().to_string())?;
+    let broken = !failure.verdict.broken.is_empty();
+    let picture = failure.picture.lines().map(str::to_string).collect();
+    let now = Saved { broken: failure.verdict.broken, picture, ..saved };
+    let text = match (as_json, broken) {
+        (true, _) => json(&now)?,
+        (false, true) => tell(&now),
+        (false, false) => "every promise is kept in this state now\n".into(),
+    };
+    put(None, &text)?;
+    Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+}
+
+struct Again<'a>(&'a Saved);
+
+impl UseScheme for Again<'_> {
+    type Out = Result<Failure>;
+
+    fn with<S: Scheme>(self, scheme: &S) -> Result<Failure> {
+        let saved = self.0;
+        let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+        let config = config(saved.seed, saved.model, &rules);
+        let doing = match &saved.script {
+            Some(script) => Doing::Script(script.clone()),
+            None => Doing::Bench(saved.workload.parse::<Workload>()?, saved.seed),
+        };
+        let run = Arc::new(doing.record(scheme, &config)?);
+        if fingerprint(&run) != saved.run {
+            return Err(SavedError::OtherRun { seed: saved.seed }.into());
+        }
+        let failure = judge_path(scheme, &run, saved.seed, &saved.path);
+        Ok(failure.ok_or(SavedError::NoState)?)
+    }
+}

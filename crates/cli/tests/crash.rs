@@ -1,0 +1,133 @@
+//! `ordo crash` as a user meets it: rows, exit status, a failure saved and repeated, parts put together.
+//!
+//! Fault model: a broken promise that is not told by the exit status; a failure that cannot be repeated;
+//! a partial or damaged result passed off as whole.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+
+/// The command, its exit status, what it printed and what it complained of.
+fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::cargo_bin("ordo").unwrap();
+    let output = command.current_dir(dir).arg("crash").args(args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+const SMALL: [&str; 7] =
+    ["--quiet", "--workload", "random:clients=2,steps=40", "--states", "150", "--runs", "2"];
+
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn every_system_gets_a_row_and_the_matrix_says_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = small(&["--model", "completed,volatile", "--json"]);
+    let (code, out, err) = crash(dir.path(), &args);
+    assert_eq!(code, 0, "{out}{err}");
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let rows = value["rows"].as_array().unwrap();
+    for key in ["system", "states", "unsound", "lost_durable", "not_atomic", "promise_broken"] {
+        assert!(rows.iter().all(|r| !r[key].is_null()), "{key}: {out}");
+    }
+    let row = |system: &str| rows.iter().find(|r| r["system"] == system).unwrap();
+    assert!(row("ffs-none")["unsound"].as_u64().unwrap() > 50, "{out}");
+    assert_eq!(row("ffs-sync")["lost_durable"], 0);
+    assert_eq!(crash(dir.path(), &args).1, out, "the same seed gives the same output");
+    let (code, out, _) = crash(dir.path(), &small(&["--fs", "ffs-sync,ffs-none"]));
+    assert_eq!(code, 0);
+    assert!(out.contains("names durable on return                     yes / yes"), "{out}");
+    assert!(out.contains("96 %"), "{out}");
+}
+
+/// What breaks a promise gives exit status 1, and a file that shows the same again, unless somebody
+/// touched it.
+#[test]
+fn a_broken_promise_is_saved_and_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.json");
+    let name = file.to_str().unwrap();
+    let mut args = small(&["--fs", "ffs-none", "--hold-to", "ffs-sync", "--save", name]);
+    let (code, out, _) = crash(dir.path(), &args);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("BROKEN: ffs-none (volatile), seed 1: "), "{out}");
+    let (code, told, err) = crash(dir.path(), &["replay", name]);
+    assert_eq!(code, 1, "{told}{err}");
+    assert!(told.contains("a promise is broken") && told.contains("write "), "{told}");
+    let json = crash(dir.path(), &["replay", name, "--json"]).1;
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let steps = |c: &serde_json::Value| c.as_array().unwrap().len();
+    let clients = value["script"]["clients"].as_array().unwrap();
+    assert!(clients.iter().map(steps).sum::<usize>() <= 4, "{json}");
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"seed\": 1", "\"seed\": 2")).unwrap();
+    let (code, _, err) = crash(dir.path(), &["replay", name]);
+    assert_eq!(code, 1);
+    assert!(err.contains("f.json") && err.contains("changed after it was written"), "{err}");
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let (_, out, err) = crash(dir.path(), &["replay", name]);
+    assert!(out.is_empty() && err.contains("not a whole failure file"), "{out}{err}");
+
+    // A failure of another workload than clients is repeated too.
+    args = vec!["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-sync", "--save", name];
+    args.extend(["--workload", "postmark:files=8,transactions=10", "--size", "4m"]);
+    args.extend(["--states", "100", "--runs", "1"]);
+    assert_eq!(crash(dir.path(), &args).0, 1);
+    let (code, told, err) = crash(dir.path(), &["replay", name]);
+    assert!(code == 1 && told.contains("a promise is broken"), "{told}{err}");
+}
+
+/// Parts give what the whole gives; a gap, a part twice, a part cut short: one clear error.
+#[test]
+fn parts_make_a_whole_or_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = |shard: &str, file: &str| {
+        crash(dir.path(), &small(&["--fs", "ffs-none", "--shard", shard, "-o", file])).0
+    };
+    assert_eq!((part("1/2", "1.json"), part("2/2", "2.json"), part("1/1", "all.json")), (0, 0, 0));
+    let (code, merged, err) = crash(dir.path(), &["merge", "1.json", "2.json", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let whole = std::fs::read_to_string(dir.path().join("all.json")).unwrap();
+    assert_eq!(merged, whole);
+    let fails = |args: &[&str], says: &str| {
+        let (code, out, err) = crash(dir.path(), args);
+        assert!(code == 1 && out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
+    };
+    fails(&["merge", "1.json"], "shard 2 of 2 is missing");
+    fails(&["merge", "1.json", "1.json", "2.json"], "there twice");
+    fails(&["merge", "1.json", "all.json"], "another campaign");
+    std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() - 9]).unwrap();
+    fails(&["merge", "cut.json"], "not a whole file of crash results");
+    // To go on with what is done changes nothing.
+    let args = small(&["--fs", "ffs-none", "--resume", "-o", "all.json"]);
+    assert_eq!(crash(dir.path(), &args).0, 0);
+    assert_eq!(std::fs::read_to_string(dir.path().join("all.json")).unwrap(), whole);
+    let args = small(&["--fs", "ffs-sync", "--resume", "-o", "all.json"]);
+    fails(&args, "another campaign");
+}
+
+/// Rules choose states by meaning, and what is no rule is said.
+#[test]
+fn rules_choose_by_meaning() {
+    let dir = tempfile::tempdir().unwrap();
+    let states = |rule: &str| {
+        let args = small(&["--fs", "ffs-none", "--rule", rule, "--json"]);
+        let (code, out, err) = crash(dir.path(), &args);
+        assert_eq!(code, 0, "{err}");
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let row = &value["rows"][0];
+        (row["states"].as_u64().unwrap(), row["unsound"].as_u64().unwrap())
+    };
+    let (all, unsound) = states("directory before inode_block");
+    assert!(all > 0 && unsound * 2 > all, "entries without inodes: {unsound} of {all}");
+    assert!(states("tear superblock").0 > 0);
+    assert!(states("eio inode_block 3").0 > 0);
+    assert_eq!(states("lose symlink").0, 0, "clients make none");
+    let (code, _, err) = crash(dir.path(), &["--rule", "lose everything"]);
+    assert!(code == 2 && err.contains("no kind of block"), "{err}");
+    assert!(crash(dir.path(), &["--explain-model"]).1.contains("Writes tear at 512 bytes"));
+}

@@ -1,0 +1,211 @@
+//! Faults by meaning: which kinds of block a crash loses, keeps, tears or reorders, and which writes fail.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ordo_sba::Class;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+
+use crate::model::{Layout, Sectors};
+use crate::record::Write;
+
+/// What a rule takes, for help texts.
+pub const SYNTAX: &str = "\
+  lose KIND            of what is not durable, all writes of this kind are lost, and no others
+  keep KIND            they are kept, and no others
+  tear KIND            they are torn, all others are kept
+  KIND before KIND     the first are kept, the second lost: the disk wrote them in the wrong order
+  eio KIND N           the Nth write of this kind fails
+KIND is a kind of block (superblock, summary, cylinder_group, inode_block, directory, indirect,
+file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for what a write's description contains.";
+
+/// Which writes a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Those that begin with this kind of block.
+    Class(Class),
+    /// Those to this disk.
+    Disk(usize),
+    /// Those whose description contains this.
+    Text(String),
+}
+
+/// A fault by meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// These are lost, and no others.
+    Lose(Kind),
+    /// These are kept, and no others.
+    Keep(Kind),
+    /// These are torn, all others kept.
+    Tear(Kind),
+    /// The first are kept, the second lost.
+    Before(Kind, Kind),
+    /// The write with this number, from 1, fails.
+    Fail(Kind, u64),
+}
+
+/// Why a text is not a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Not one of the forms.
+    #[error("'{0}' is no rule; the forms are:\n{SYNTAX}")]
+    Form(String),
+    /// No such kind.
+    #[error("'{0}' is no kind of block; there are {all}, disk0, disk1, and text:WORDS", all = all_kinds())]
+    Kind(String),
+}
+
+fn all_kinds() -> String {
+    Class::ALL.map(Class::key).join(", ")
+}
+
+impl FromStr for Kind {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Kind, RuleError> {
+        if let Some(words) = text.strip_prefix("text:") {
+            return Ok(Kind::Text(words.to_string()));
+        }
+        if let Some(disk) = text.strip_prefix("disk").and_then(|n| n.parse().ok()) {
+            return Ok(Kind::Disk(disk));
+        }
+        let class = Class::ALL.into_iter().find(|c| c.key() == text);
+        class.map(Kind::Class).ok_or_else(|| RuleError::Kind(text.to_string()))
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Rule, RuleError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let wrong = || RuleError::Form(text.to_string());
+        Ok(match words[..] {
+            ["lose", kind] => Rule::Lose(kind.parse()?),
+            ["keep", kind] => Rule::Keep(kind.parse()?),
+            ["tear", kind] => Rule::Tear(kind.parse()?),
+            [first, "before", second] => Rule::Before(first.parse()?, second.parse()?),
+            ["eio", kind, number] => match number.parse() {
+                Ok(0) | Err(_) => return Err(wrong()),
+                Ok(number) => Rule::Fail(kind.parse()?, number),
+            },
+            _ => return Err(wrong()),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Class(class) => f.write_str(class.key()),
+            Kind::Disk(disk) => write!(f, "disk{disk}"),
+            Kind::Text(text) => write!(f, "text:{text}"),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Lose(kind) => write!(f, "lose {kind}"),
+            Rule::Keep(kind) => write!(f, "keep {kind}"),
+            Rule::Tear(kind) => write!(f, "tear {kind}"),
+            Rule::Before(first, second) => write!(f, "{first} before {second}"),
+            Rule::Fail(kind, number) => write!(f, "eio {kind} {number}"),
+        }
+    }
+}
+
+impl Kind {
+    /// Whether a write is of this kind.
+    pub fn is(&self, disk: usize, class: Class, name: &str) -> bool {
+        match self {
+            Kind::Class(c) => *c == class,
+            Kind::Disk(d) => *d == disk,
+            Kind::Text(text) => name.contains(text.as_str()),
+        }
+    }
+
+    fn is_write(&self, sectors: &Sectors, write: (usize, usize)) -> bool {
+        let Write { class, name, .. } = &sectors.run.disks[write.0].writes[write.1];
+        self.is(write.0, *class, name)
+    }
+}
+
+/// Calls `each` with the states of a frontier that follow one of the rules; `tears` of those that tear.
+pub(crate) fn states(
+    sectors: &Sectors,
+    layout: &Layout,
+    rules: &[Rule],
+    (tears, rng): (usize, &mut Pcg64Mcg),
+    mut each: impl FnMut(&[u8]),
+) {
+    for rule in rules {
+        let is = |kind: &Kind| -> Vec<bool> {
+            layout.writes.iter().map(|w| kind.is_write(sectors, w.write)).collect()
+        };
+        let some = |marks: &[bool]| marks.contains(&true);
+        match rule {
+            Rule::Lose(kind) => {
+                let marks = is(kind);
+                if some(&marks) {
+                    each(&layout.with_writes(|i| !marks[i]));
+                }
+            }
+            Rule::Keep(kind) => {
+                let marks = is(kind);
+                if some(&marks) {
+                    each(&layout.with_writes(|i| marks[i]));
+                }
+            }
+            Rule::Before(first, second) => {
+                let (first, second) = (is(first), is(second));
+                if some(&first) && some(&second) {
+                    each(&layout.with_writes(|i| first[i] || !second[i]));
+                }
+            }
+            Rule::Tear(kind) => {
+                let marks = is(kind);
+                let whole = layout.with_writes(|_| true);
+                for _ in 0..if some(&marks) { tears } else { 0 } {
+                    let mut state = whole.clone();
+                    let torn = layout.writes.iter().zip(&marks).filter(|(_, m)| **m);
+                    for (choice, _) in torn.flat_map(|(w, _)| &w.parts) {
+                        if rng.random() {
+                            state[*choice as usize] = 0;
+                        }
+                    }
+                    each(&state);
+                }
+            }
+            Rule::Fail(..) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        for text in
+            ["lose directory", "keep disk1", "tear text:links 2", "eio inode_block 3", "a before b"]
+        {
+            let rule = text.parse::<Rule>();
+            match text {
+                "tear text:links 2" => assert!(matches!(rule, Err(RuleError::Form(_)))),
+                "a before b" => assert_eq!(rule, Err(RuleError::Kind("a".into()))),
+                _ => assert_eq!(rule.unwrap().to_string(), text),
+            }
+        }
+        assert!("eio inode_block 0".parse::<Rule>().is_err());
+        let rule: Rule = "superblock before directory".parse().unwrap();
+        assert_eq!(
+            rule,
+            Rule::Before(Kind::Class(Class::Superblock), Kind::Class(Class::Directory))
+        );
+    }
+}
