@@ -5,12 +5,13 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs
 VENV = target/judges
 
-.PHONY: help test lint bench judges fuzz
+.PHONY: help test lint bench judges fuzz crash-campaign
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
+	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.json'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -36,6 +37,17 @@ lint:
 
 bench:
 	$(CARGO) run --release --quiet --package ordo-bench --bin figures
+
+# Goes on where it was stopped. CRASH_RUNS runs of up to CRASH_STATES states for each system and disk.
+CRASH_RUNS ?= 400
+CRASH_STATES ?= 25000
+crash-campaign:
+	$(CARGO) build --release --quiet --package ordo-cli
+	mkdir -p target/campaign
+	target/release/ordo crash --model completed,volatile,prefix --runs $(CRASH_RUNS) \
+	  --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 --resume \
+	  -o target/campaign/crash.json
+	cp target/campaign/crash.json docs/results/crash.json
 
 fuzz:
 	cd fuzz && for t in mount check; do mkdir -p corpus/$$t && \

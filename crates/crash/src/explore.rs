@@ -268,18 +268,18 @@ fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
 }
 
 /// Two cursors, one frontier apart.
-struct Pair {
-    here: Cursor,
+pub(crate) struct Pair {
+    pub here: Cursor,
     ahead: Cursor,
 }
 
 impl Pair {
-    fn new(sectors: &Sectors) -> Pair {
+    pub fn new(sectors: &Sectors) -> Pair {
         Pair { here: Cursor::new(sectors), ahead: Cursor::new(sectors) }
     }
 
     /// The layout of a frontier; they must be asked for in ascending order.
-    fn layout(&mut self, sectors: &Sectors, frontier: usize) -> Layout {
+    pub fn layout(&mut self, sectors: &Sectors, frontier: usize) -> Layout {
         self.here.advance(sectors, sectors.ends[frontier]);
         let mut layout = self.here.layout(sectors);
         match sectors.ends.get(frontier + 1) {

@@ -47,6 +47,8 @@ pub mod history;
 pub mod judge;
 mod minimise;
 pub mod model;
+#[cfg(test)]
+mod model_tests;
 pub mod record;
 pub mod rules;
 mod sample;

@@ -5,6 +5,7 @@
 //! times do not. Virtual time is exact; the model and the seed are named. With arguments, only the
 //! sections that they name are run and nothing is written.
 
+mod crash;
 mod directories;
 mod files;
 mod in_process;
@@ -83,11 +84,12 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 5] = [
+const SECTIONS: [(&str, &str, Measure); 6] = [
     ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     ("directories", "A directory of a million entries", directories::measure),
     ("streaming", "One large file, written and read", streaming::measure),
     ("simulated", "Simulated disk requests", simulated::measure),
+    ("crash", "Crash states judged", crash::measure),
     ("files", "Writes for each file, and throughput by size", files::measure),
 ];
 
