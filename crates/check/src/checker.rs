@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
-use ordo_format::ufs2::superblock::{FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE, SuperblockError};
+use ordo_format::ufs2::superblock::{
+    FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE, SuperblockError,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::io::Io;
@@ -56,7 +58,6 @@ impl<D: BlockDevice> Checker<D> {
             return Err(CheckError::Sector { frag, sector: geometry.sector });
         }
         let mut run = self.start(found, search.work);
-        run.report.was_clean = run.sb.clean == 1 && run.sb.flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
         if self.options.skip_clean && run.report.was_clean && run.report.findings.is_empty() {
             run.report.skipped = true;
             run.report.work = run.io.work;
@@ -99,6 +100,12 @@ impl<D: BlockDevice> Checker<D> {
             rotor: 0,
             lost: Vec::new(),
         };
+        let flags = run.sb.flags;
+        let is_clean = run.sb.clean == 1 && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
+        run.report.was_clean = is_clean;
+        // A copy of the superblock does not know how the file system was used last.
+        run.report.soft_updates =
+            !is_clean && !run.from_copy && flags & FS_DOSOFTDEP != 0 && flags & FS_NEEDSFSCK == 0;
         findings.into_iter().for_each(|finding| run.finding(finding));
         run
     }
@@ -131,12 +138,13 @@ impl<D: BlockDevice> Run<'_, D> {
 
     /// Writes repairs where the options allow all of them.
     async fn write_repairs(&mut self, device: &D) -> Result<(), CheckError> {
-        let findings = &self.report.findings;
+        let report = &self.report;
         let allowed = match self.options.repair {
             Repair::No => false,
             Repair::Yes => true,
             Repair::Preen => {
-                self.report.suppressed == 0 && findings.iter().all(Finding::is_safe_to_repair)
+                report.suppressed == 0
+                    && report.findings.iter().all(|finding| report.is_safe_to_repair(finding))
             }
         };
         let consistent = self.report.is_consistent();

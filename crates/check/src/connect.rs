@@ -17,11 +17,16 @@ enum Way {
 }
 
 impl<D: BlockDevice> Run<'_, D> {
-    /// Finds directories that are not inside of the root, and moves them to lost+found.
+    /// Finds directories that are not inside of the root, and moves them to lost+found, or clears them.
     pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
         self.tell(Phase::Connectivity, 0, self.dirs.len());
         let heads = self.find_heads().await?;
+        self.report.cleared = self.is_ordinary();
         for (idx, in_loop) in heads {
+            if self.report.cleared {
+                self.discard(idx).await?;
+                continue;
+            }
             let ino = self.dirs[idx].ino;
             let empty = self.dirs[idx].entries == 0;
             if !in_loop {

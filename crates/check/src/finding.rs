@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::state::ROOT;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -127,6 +129,8 @@ findings! {
     SuperblockHash {
         /// Where the superblock is, in bytes.
         at: u64,
+        /// Whether it is right once the clean flag is set: the write that changed the flag was cut off.
+        flag_only: bool,
     } Damage, "superblock at byte {at}: wrong check-hash", repair "hash made right";
 
     /// A group's copy of the superblock is unusable or describes another file system.
@@ -590,12 +594,28 @@ findings! {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// How bad it is, where nothing is known of how the file system was used. [`Report::severity`] knows
+    /// more.
+    ///
+    /// [`Report::severity`]: crate::Report::severity
     pub fn severity(&self) -> Severity {
         match self {
             // Soft updates write a size before the indirect address that it needs.
             Finding::EndsInHole { indirect: true, .. } => Severity::CountsOnly,
+            Finding::SuperblockHash { flag_only: true, .. } => Severity::CountsOnly,
             _ => self.class(),
+        }
+    }
+
+    /// How bad it is on what a crash left of a file system under soft updates. A write of a group or of
+    /// the superblock may have been torn: its check-hash, like its counts, follows from what a mount
+    /// believes. A directory that is being renamed has both names for a while.
+    pub(crate) fn severity_after_soft_updates(&self) -> Severity {
+        match self {
+            Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
+            // The root has no name that could be changed.
+            Finding::DirectoryLinkedTwice { target, .. } if *target != ROOT => Severity::LeakOnly,
+            _ => self.severity(),
         }
     }
 
@@ -604,11 +624,9 @@ impl Finding {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, and
-    /// bitmaps that call free what is in use.
-    pub fn is_safe_to_repair(&self) -> bool {
-        self.severity() != Severity::Damage
-            || matches!(self, Finding::BlocksNotMarked { .. } | Finding::InodesNotMarked { .. })
+    /// Whether a repair loses nothing although it is damage: bitmaps that call free what is in use.
+    pub(crate) fn is_mended_without_loss(&self) -> bool {
+        matches!(self, Finding::BlocksNotMarked { .. } | Finding::InodesNotMarked { .. })
     }
 
     /// The inode it is about, if it is about one.

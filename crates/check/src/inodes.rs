@@ -1,5 +1,7 @@
 //! Phase 1: cylinder groups and their inodes, blocks and sizes.
 
+use std::ops::Range;
+
 use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
 use ordo_format::ufs2::group::Group;
@@ -71,17 +73,33 @@ impl<D: BlockDevice> Run<'_, D> {
         let inopb = self.sb.inopb;
         self.groups[cg as usize].inodes = vec![InodeInfo::default(); inited as usize];
         let ahead_bytes = &first[self.sb.byte_of(inodes_at - start) as usize..];
-        self.check_slots(cg, 0, ahead_bytes).await?;
+        let used = self.trusted_map(cg);
+        self.check_slots(cg, 0, ahead_bytes, used.as_deref()).await?;
         let batch = (self.io.batch() / frag).max(1) as u32;
         let mut block = ahead;
         while block * inopb < inited {
-            let count = batch.min((inited - block * inopb).div_ceil(inopb));
+            let mut count = batch.min((inited - block * inopb).div_ceil(inopb));
+            if let Some(used) = &used {
+                let Some(wanted) = blocks_in_use(used, block..block + count, inopb) else {
+                    block += count;
+                    continue;
+                };
+                (block, count) = (wanted.start, wanted.len() as u32);
+            }
             let addr = inodes_at + u64::from(block) * frag;
             let bytes = self.io.read(addr, u64::from(count) * frag).await?;
-            self.check_slots(cg, block * inopb, &bytes).await?;
+            self.check_slots(cg, block * inopb, &bytes, used.as_deref()).await?;
             block += count;
         }
         Ok(())
+    }
+
+    /// The bitmap of used inodes of a group, where it is to be trusted and can be.
+    fn trusted_map(&self, cg: u32) -> Option<Vec<u8>> {
+        let state = &self.groups[cg as usize];
+        let parsed = state.parsed.as_ref()?;
+        let trusted = self.options.trust_bitmaps && self.report.soft_updates;
+        trusted.then(|| state.header[parsed.layout(&self.sb).inodes].to_vec())
     }
 
     /// The copy of the superblock in a group: usable, and of this file system.
@@ -119,6 +137,8 @@ impl<D: BlockDevice> Run<'_, D> {
                 let least = stored.max(self.sb.ipg.min(2 * self.sb.inopb));
                 let needed = match bitmap::next_set(used, least, self.sb.ipg) {
                     None => least,
+                    // Bits may be on the disk before the block that they are of: none is in use yet.
+                    Some(_) if self.report.soft_updates => least,
                     Some(_) => self.plausible_inodes(cg, Some(used), least).await?,
                 };
                 if needed > stored {
@@ -170,14 +190,24 @@ impl<D: BlockDevice> Run<'_, D> {
             && (!self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok())
     }
 
-    /// Looks at a row of inodes, the first of which is number `first` in the group.
-    async fn check_slots(&mut self, cg: u32, first: u32, bytes: &[u8]) -> Result<(), BlockError> {
+    /// Looks at a row of inodes, the first of which is number `first` in the group; only at those that
+    /// are marked in `used`, where that is given.
+    async fn check_slots(
+        &mut self,
+        cg: u32,
+        first: u32,
+        bytes: &[u8],
+        used: Option<&[u8]>,
+    ) -> Result<(), BlockError> {
         let inited = self.groups[cg as usize].inodes.len();
         for (i, slot) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
             let within = first as usize + i;
             let ino = self.sb.cg_first_inode(cg) as u32 + within as u32;
             if within >= inited {
                 break;
+            }
+            if used.is_some_and(|used| !bitmap::is_set(used, within as u32)) {
+                continue;
             }
             self.io.work.inodes += 1;
             if ino < ROOT {
@@ -408,6 +438,17 @@ impl<D: BlockDevice> Run<'_, D> {
 
 fn is_type(mode: u16) -> bool {
     matches!(mode & IFMT, IFREG | IFDIR | IFLNK | IFCHR | IFBLK | IFIFO | IFSOCK)
+}
+
+/// The first run of blocks of inodes in `blocks` (in the group) of which any inode is marked in `used`.
+fn blocks_in_use(used: &[u8], blocks: Range<u32>, inopb: u32) -> Option<Range<u32>> {
+    let in_use = |block: u32| {
+        bitmap::next_set(used, block * inopb, ((block + 1) * inopb).min(used.len() as u32 * 8))
+            .is_some()
+    };
+    let start = blocks.clone().find(|block| in_use(*block))?;
+    let end = (start..blocks.end).find(|block| !in_use(*block)).unwrap_or(blocks.end);
+    Some(start..end)
 }
 
 /// Whether two superblocks describe the same layout.

@@ -7,7 +7,7 @@
 //! is known so far; on these the phases, in the order of their numbers:
 //! 1. blocks and sizes (`inodes`, `walk`, `relocate`): every group's inodes; which block is whose;
 //! 2. path names (`names`): every directory's entries;
-//! 3. connectivity (`connect`, `lost`): every directory is inside of the root;
+//! 3. connectivity (`connect`, `lost`, `discard`): every directory is inside of the root;
 //! 4. reference counts (`links`);
 //! 5. cylinder groups, summary and totals (`groups`).
 //!
@@ -30,6 +30,7 @@
 
 mod checker;
 mod connect;
+mod discard;
 mod finding;
 mod groups;
 mod inodes;

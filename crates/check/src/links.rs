@@ -50,7 +50,7 @@ impl<D: BlockDevice> Run<'_, D> {
             if !self.relinked.contains(&ino) {
                 self.finding(Finding::UnreferencedInode { ino, links, empty });
             }
-            if empty {
+            if empty || self.report.cleared {
                 return self.free_file(ino).await;
             }
             if !self.put_file_in_lost(ino, kind).await? {

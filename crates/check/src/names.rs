@@ -297,10 +297,15 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(())
     }
 
-    /// Gives every directory one parent: where there are several, the one that its `..` names, else
-    /// the first.
+    /// Gives every directory one parent: where there are several, one inside of the root rather than
+    /// another, and of these the one that its `..` names, else the first.
     async fn choose_parents(&mut self, mut refs: Vec<DirRef>) -> Result<(), BlockError> {
         refs.sort_by_key(|link| link.child);
+        let inside = if refs.windows(2).any(|pair| pair[0].child == pair[1].child) {
+            self.reachable(&refs)
+        } else {
+            FxHashSet::default()
+        };
         let mut rest = refs.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.iter().take_while(|link| link.child == first.child).count();
@@ -311,7 +316,9 @@ impl<D: BlockDevice> Run<'_, D> {
                 ROOT => usize::MAX,
                 _ => {
                     let dotdot = self.dirs[child].dotdot;
-                    links.iter().position(|link| link.parent == dotdot).unwrap_or(0)
+                    let rank =
+                        |link: &DirRef| (!inside.contains(&link.parent), link.parent != dotdot);
+                    (0..links.len()).min_by_key(|i| rank(&links[*i])).unwrap_or(0)
                 }
             };
             for (i, link) in links.iter().enumerate() {
@@ -326,6 +333,24 @@ impl<D: BlockDevice> Run<'_, D> {
             }
         }
         Ok(())
+    }
+
+    /// The directories that names lead to from the root.
+    fn reachable(&self, refs: &[DirRef]) -> FxHashSet<u32> {
+        let mut below: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for link in refs {
+            below.entry(link.parent).or_default().push(link.child);
+        }
+        let mut inside = FxHashSet::from_iter([ROOT]);
+        let mut pending = vec![ROOT];
+        while let Some(ino) = pending.pop() {
+            for child in below.get(&ino).into_iter().flatten() {
+                if inside.insert(*child) {
+                    pending.push(*child);
+                }
+            }
+        }
+        inside
     }
 
     async fn remove_link(&mut self, link: &DirRef) -> Result<(), BlockError> {

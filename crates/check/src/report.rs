@@ -33,6 +33,9 @@ pub struct Options {
     pub skip_clean: bool,
     /// Whether to look at the superblock's copies.
     pub copies: bool,
+    /// On what a crash left of a file system under soft updates: look only at inodes that the bitmaps
+    /// call used. An inode that is free, but not empty, is not seen then.
+    pub trust_bitmaps: bool,
     /// The most findings to keep; more are counted only.
     pub max_findings: usize,
 }
@@ -44,6 +47,7 @@ impl Default for Options {
             superblock: None,
             skip_clean: false,
             copies: true,
+            trust_bitmaps: false,
             max_findings: 100_000,
         }
     }
@@ -106,8 +110,14 @@ pub struct Report {
     pub paths: BTreeMap<u32, String>,
     /// Whether the superblock said that the file system was clean.
     pub was_clean: bool,
+    /// Whether it is what a crash left of a file system under soft updates: leaks, link counts that are
+    /// too high and derived counts are ordinary there, and what has no name is cleared. Damage is not.
+    pub soft_updates: bool,
     /// Whether the file system was taken to be clean and not looked at.
     pub skipped: bool,
+    /// Whether what has no name is cleared, and not moved to lost+found: after soft updates, unless there
+    /// is damage.
+    pub cleared: bool,
     /// Whether repairs were written.
     pub repaired: bool,
     /// Findings that no repair makes go away.
@@ -130,6 +140,8 @@ impl Report {
             counts: BTreeMap::new(),
             paths: BTreeMap::new(),
             was_clean: false,
+            soft_updates: false,
+            cleared: false,
             skipped: false,
             repaired: false,
             unrepairable: 0,
@@ -137,6 +149,32 @@ impl Report {
             files: 0,
             used_fragments: 0,
             fragments: 0,
+        }
+    }
+
+    /// How bad a finding is, for this file system.
+    pub fn severity(&self, finding: &Finding) -> Severity {
+        match self.soft_updates {
+            true => finding.severity_after_soft_updates(),
+            false => finding.severity(),
+        }
+    }
+
+    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, and bitmaps
+    /// that call free what is in use.
+    pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
+        self.severity(finding) != Severity::Damage || finding.is_mended_without_loss()
+    }
+
+    /// What a repair does, or would do, about a finding.
+    pub fn repair(&self, finding: &Finding) -> &'static str {
+        match finding {
+            Finding::UnreferencedDirectory { .. } | Finding::UnreferencedInode { .. }
+                if self.cleared =>
+            {
+                "cleared"
+            }
+            _ => finding.repair(),
         }
     }
 
@@ -166,7 +204,9 @@ impl Report {
         let path = finding.ino().and_then(|ino| self.paths.get(&ino));
         let path = path.map(|path| format!(" ({path})")).unwrap_or_default();
         let done = if !self.repaired && finding.is_repairable() { "to be " } else { "" };
-        format!("{finding}{path}; {done}{}", finding.repair())
+        let is_unexpected = self.soft_updates && self.severity(finding) == Severity::Damage;
+        let unexpected = if is_unexpected { "unexpected after soft updates: " } else { "" };
+        format!("{unexpected}{finding}{path}; {done}{}", self.repair(finding))
     }
 }
 

@@ -128,7 +128,8 @@ pub(crate) struct Run<'d, D> {
 
 impl<'d, D: BlockDevice> Run<'d, D> {
     pub fn finding(&mut self, finding: Finding) {
-        *self.report.counts.entry(finding.severity()).or_default() += 1;
+        let severity = self.report.severity(&finding);
+        *self.report.counts.entry(severity).or_default() += 1;
         self.report.unrepairable += u64::from(!finding.is_repairable());
         if self.report.findings.len() >= self.options.max_findings {
             self.report.suppressed += 1;

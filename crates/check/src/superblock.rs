@@ -15,6 +15,9 @@ const SEARCH_LIMIT: u64 = 1 << 30;
 /// Groups whose copies are tried where the recovery record says where they are.
 const GROUPS_TRIED: u32 = 64;
 
+/// The byte of the clean flag.
+const CLEAN_AT: usize = 209;
+
 /// A superblock that can be used, and what is wrong with where it was found.
 pub(crate) struct Found {
     pub sb: Superblock,
@@ -61,7 +64,7 @@ impl<'d, D: BlockDevice> Search<'d, D> {
         }
         let mut findings = Vec::new();
         if sb.verify_hash(&bytes, endian).is_err() {
-            findings.push(Finding::SuperblockHash { at });
+            findings.push(Finding::SuperblockHash { at, flag_only: false });
         }
         Ok(Found { sb, endian, from_copy, findings })
     }
@@ -115,7 +118,7 @@ impl<'d, D: BlockDevice> Search<'d, D> {
         at: u64,
         bytes: &[u8],
     ) -> Result<Option<Found>, CheckError> {
-        let Ok((sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
+        let Ok((mut sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
         if sb.sblockloc as u64 != at || !self.fits(&sb) {
             return Ok(None);
         }
@@ -125,7 +128,16 @@ impl<'d, D: BlockDevice> Search<'d, D> {
         {
             return Ok(None);
         }
-        let findings = vec![Finding::SuperblockHash { at }];
+        // Whoever mounts or unmounts changes the clean flag, in another sector than the hash.
+        let mut whole = bytes.to_vec();
+        whole[CLEAN_AT] ^= 1;
+        let flag_only = sb.verify_hash(&whole, endian).is_ok();
+        if flag_only {
+            sb.clean = whole[CLEAN_AT] as i8;
+        } else {
+            sb.clean = 0;
+        }
+        let findings = vec![Finding::SuperblockHash { at, flag_only }];
         Ok(Some(Found { sb, endian, from_copy: false, findings }))
     }
 

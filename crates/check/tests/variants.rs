@@ -237,7 +237,7 @@ fn preening_repairs_only_what_loses_nothing() {
         let disk = plant(&sound, &inodes, case);
         let before = disk.to_vec();
         let report = check(&disk, Repair::Preen).unwrap();
-        if report.findings.iter().all(Finding::is_safe_to_repair) {
+        if report.findings.iter().all(|finding| report.is_safe_to_repair(finding)) {
             assert_eq!(report.exit_code(), 1, "{}", case.0);
             assert_clean(&disk, case.0);
             repaired += 1;

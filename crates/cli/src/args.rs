@@ -427,6 +427,11 @@ pub struct Info {
 Exit status, as of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left,
 8 the check failed, 16 wrong use. Without -y or -p nothing is written.
 
+What a crash left under soft updates (ordo info shows the flag) may hold space, inodes and links for
+nothing, and can be mounted as it is. There a check clears what has no name instead of moving it to
+lost+found, unless it finds damage, which is then called unexpected; and -p trusts the bitmaps: it reads
+only inodes that they call used.
+
 Examples:
   ordo fsck disk.img                look, write nothing
   ordo fsck -y disk.img             repair everything

@@ -150,9 +150,9 @@ impl<'r, S: Scheme> Judge<'r, S> {
 
     fn structure(&self, report: &Report, promised: bool, verdict: &mut Verdict) {
         for finding in &report.findings {
-            verdict.unsound |= finding.severity() == Severity::Damage;
+            verdict.unsound |= report.severity(finding) == Severity::Damage;
             verdict.unresolvable |= GUESSED.contains(&finding.kind());
-            verdict.needs_check |= finding.severity() != Severity::CountsOnly;
+            verdict.needs_check |= report.severity(finding) != Severity::CountsOnly;
             let listed = verdict.broken.len() < LISTED;
             if promised && listed && !(self.promise.allows)(report, finding) {
                 verdict.broken.push(report.describe(finding));

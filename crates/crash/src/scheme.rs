@@ -172,12 +172,8 @@ fn sync_allows(report: &Report, finding: &Finding) -> bool {
         || out_of_reach()
 }
 
-/// A group's hash and counts are derived from its bitmaps, and a mount works them out anew; so it does a
-/// torn superblock's.
-const DERIVED: [&str; 2] = ["GroupHash", "SuperblockHash"];
-
-fn soft_updates_allow(_: &Report, finding: &Finding) -> bool {
-    finding.severity() != Severity::Damage || DERIVED.contains(&finding.kind())
+fn soft_updates_allow(report: &Report, finding: &Finding) -> bool {
+    report.severity(finding) != Severity::Damage
 }
 
 /// FFS on one device under an ordering.

@@ -70,9 +70,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         self.cache.get(key, self.sb_at, len, Class::Metadata).await.map_err(io_error)
     }
 
-    /// Brings the superblock and the summary area in the cache up to date. `clean` is the flag that
-    /// says whether the image can be used without a check.
-    pub(crate) async fn store_books(&self, clean: bool) -> FsResult<()> {
+    /// Brings the superblock and the summary area in the cache up to date. `unmounted`: everything else
+    /// is on the disk.
+    pub(crate) async fn store_books(&self, unmounted: bool) -> FsResult<()> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
         let buf = self.superblock_block().await?;
@@ -85,8 +85,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             sb.cstotal = books.total.clone();
             sb.optim = books.optim;
             sb.time = seconds;
-            sb.clean = i8::from(clean);
-            sb.fmod = 0;
+            self.marks.put(&mut sb, unmounted);
             sb.encode(bytes, self.endian);
         });
         self.books.borrow_mut().dirty = false;

@@ -106,7 +106,11 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let key = BufKey::device(at);
         let buf = self.cache.get(key, at, len, Class::Metadata).await.map_err(io_error)?;
         if !buf.is_verified() {
-            Group::read(&buf.read(), self.endian, &self.sb, cg).map_err(|e| {
+            let found = match self.torn_groups {
+                true => Group::parse(&buf.read(), self.endian, &self.sb, cg),
+                false => Group::read(&buf.read(), self.endian, &self.sb, cg),
+            };
+            found.map_err(|e| {
                 FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
             })?;
             buf.set_verified();

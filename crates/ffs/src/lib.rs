@@ -2,7 +2,8 @@
 //!
 //! Layers, lowest first:
 //! - [`mkfs`]: makes an empty file system.
-//! - [`mount`](mod@mount): finds and checks the superblock, reads the summaries.
+//! - [`mount`](mod@mount): finds and checks the superblock, reads the summaries; `torn`, `recount`: what a
+//!   crash left of them; `marks`: what the superblock says of how it is used.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `books`: what is free in each group, in memory, and writing that back.
 //! - `alloc`: choosing groups, blocks, fragments, inodes, clusters.
@@ -44,8 +45,10 @@ mod books;
 mod group;
 mod layout;
 mod map;
+mod marks;
 pub mod mkfs;
 pub mod mount;
+mod recount;
 mod torn;
 mod truncate;
 
@@ -62,8 +65,10 @@ use ordo_ordering::{Op, OrderingPolicy};
 use ordo_ufs::Ufs;
 
 pub use mount::{MountError, MountOptions, mount};
+pub use recount::Recovered;
 
 use books::Books;
+use marks::Marks;
 
 /// A fast file system on a device, under an ordering.
 pub type FastFs<D, P> = Ufs<Ffs<D, P>>;
@@ -82,6 +87,11 @@ pub struct Ffs<D, P> {
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
     books: RefCell<Books>,
+    marks: Marks,
+    /// What was done to mount it, where it had not been unmounted.
+    recovered: Option<Recovered>,
+    /// Whether groups may have been torn and not mended: it is only read.
+    torn_groups: bool,
 }
 
 /// An operation on this layout.
@@ -96,6 +106,19 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// The byte order of the image.
     pub fn endian(&self) -> Endian {
         self.endian
+    }
+
+    /// What was done when it was mounted so that it could be used without a check; `None` where it was
+    /// clean.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// A check has gone through all of it as it was when it was mounted, and what it found is given back:
+    /// it will be clean once it is unmounted.
+    pub fn set_checked(&self) {
+        self.marks.checked();
+        self.books.borrow_mut().dirty = true;
     }
 
     /// Fragments in a block.

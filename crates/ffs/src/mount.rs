@@ -3,9 +3,7 @@
 use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{Cache, CacheConfig};
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{
-    FS_GJOURNAL, FS_NEEDSFSCK, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError,
-};
+use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
 use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
@@ -14,6 +12,8 @@ use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use crate::books::{Books, summary_block};
 use crate::group::seal;
+use crate::marks::{self, Marks};
+use crate::recount::{self, Recovered};
 use crate::{FastFs, Ffs, torn};
 
 /// How to mount.
@@ -80,6 +80,8 @@ pub struct Found {
     pub endian: Endian,
     /// Where it is, in bytes.
     pub at: u64,
+    /// Whether its last write was torn, so that what such a write changes cannot be told.
+    pub torn: bool,
 }
 
 /// Finds the superblock of a device.
@@ -97,12 +99,12 @@ pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountE
         }
         let bytes = device.read(at, len as usize).await?;
         match Superblock::read(&bytes, at) {
-            Ok((sb, endian)) => return Ok(Found { sb, endian, at }),
+            Ok((sb, endian)) => return Ok(Found { sb, endian, at, torn: false }),
             Err(SuperblockError::Magic { .. }) => {}
             Err(error) => {
                 let is_hash = matches!(error, SuperblockError::CheckHash { .. });
-                if is_hash && let Some((sb, endian)) = torn::read(device, &bytes, at).await? {
-                    return Ok(Found { sb, endian, at });
+                if is_hash && let Some(found) = torn::read(device, &bytes, at).await? {
+                    return Ok(found);
                 }
                 damaged.get_or_insert(MountError::Superblock { at, error });
             }
@@ -134,13 +136,18 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
     policy: P,
     options: &MountOptions,
 ) -> Result<FastFs<D, P>, MountError> {
-    let Found { sb, endian, at: sb_at } = find_superblock(&device).await?;
+    let Found { sb, endian, at: sb_at, torn } = find_superblock(&device).await?;
     let geometry = device.geometry();
     let want = sb.byte_of(sb.size.max(0).cast_unsigned());
     if want > geometry.bytes {
         return Err(MountError::DeviceTooSmall { want, have: geometry.bytes });
     }
     let read_only = options.ufs.read_only;
+    let clean = marks::is_clean(&sb);
+    let can_go_on = match P::BITMAPS_TRUSTED {
+        true => marks::has_right_bitmaps(&sb),
+        false => !P::NEEDS_CHECK,
+    };
     if !read_only {
         if geometry.read_only {
             return Err(MountError::ReadOnlyDevice);
@@ -148,11 +155,15 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         if let Some(reason) = forbids_writing(&sb) {
             return Err(MountError::Unsupported(reason));
         }
-        let unclean = sb.clean != 1 || sb.flags & FS_NEEDSFSCK != 0;
-        if unclean && P::NEEDS_CHECK && !options.force {
+        if !clean && !can_go_on && !options.force {
             return Err(MountError::Unclean);
         }
     }
+    let recount = !clean && P::BITMAPS_TRUSTED && can_go_on && !read_only;
+    let recounted = match recount {
+        true => Some(recount::groups(runtime, &device, &sb, endian).await?),
+        false => None,
+    };
     let cache = Cache::new(runtime, device, policy, options.cache.clone());
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image| {
@@ -162,10 +173,23 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
             seal(&sealed, sb_at, endian, byte, image);
         }
     }));
-    let groups = read_summary(&cache, &sb, endian).await?;
-    let books = Books::new(&sb, groups);
-    let ffs =
-        Ffs { cache, endian, sb_at, use_reserve: options.use_reserve, books: books.into(), sb };
+    let (groups, recovered) = match recounted {
+        Some((groups, recovered)) => {
+            (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
+        }
+        None => (read_summary(&cache, &sb, endian).await?, None),
+    };
+    let ffs = Ffs {
+        books: Books::new(&sb, groups).into(),
+        marks: Marks::new(&sb, P::BITMAPS_TRUSTED),
+        recovered,
+        torn_groups: !clean && read_only,
+        use_reserve: options.use_reserve,
+        cache,
+        endian,
+        sb_at,
+        sb,
+    };
     if !read_only {
         ffs.store_books(false).await?;
         let buf = ffs.superblock_block().await?;

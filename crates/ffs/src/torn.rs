@@ -4,18 +4,24 @@
 //! write leaves a wrong hash over fields that are each old or new, and every mount and unmount writes
 //! one. What such a write changes is the clean flag, the time and the counts; the geometry stays. So a
 //! superblock that is right but for its hash is believed if the first group's copy, which no mount
-//! writes, has the same geometry; and not as far as it says that it is clean.
+//! writes, has the same geometry; and not as far as it says that it is clean, unless its hash is right once
+//! the clean flag is set: then the flag alone is of a write that was cut off. A mount waits for that write
+//! before it makes any other, and an unmount makes it after all others, so the image is clean.
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
+
+use crate::mount::Found;
+
+/// The byte of the clean flag.
+const CLEAN_AT: usize = 209;
 
 /// The superblock in `bytes`, read at byte `at` with a wrong check-hash, if it is merely torn.
 pub(crate) async fn read<D: BlockDevice>(
     device: &D,
     bytes: &[u8],
     at: u64,
-) -> Result<Option<(Superblock, Endian)>, BlockError> {
+) -> Result<Option<Found>, BlockError> {
     let Ok((mut sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
     let copy_at = sb.byte_of(sb.cg_superblock(0));
     let is_inside = copy_at + SBLOCK_SIZE as u64 <= device.geometry().bytes;
@@ -27,8 +33,11 @@ pub(crate) async fn read<D: BlockDevice>(
     if copy_endian != endian || geometry(&copy) != geometry(&sb) {
         return Ok(None);
     }
-    sb.clean = 0;
-    Ok(Some((sb, endian)))
+    let mut whole = bytes.to_vec();
+    whole[CLEAN_AT] = 1;
+    let is_clean = sb.verify_hash(&whole, endian).is_ok();
+    sb.clean = i8::from(is_clean);
+    Ok(Some(Found { sb, endian, at, torn: !is_clean }))
 }
 
 /// All that says where things are.

@@ -10,9 +10,10 @@ use ordo_block::{BlockDevice, ram::RamDisk};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{MountError, MountOptions, mount};
-use ordo_format::ufs2::superblock::SuperblockError;
+use ordo_format::ufs2::superblock::{FS_UNCLEAN, SuperblockError};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
+use ordo_vfs::{FileSystem, NewNode};
 
 const AT: u64 = 65536;
 const SECTORS: usize = 3;
@@ -31,7 +32,7 @@ fn superblock(disk: &RamDisk) -> Vec<u8> {
 }
 
 #[test]
-fn a_torn_superblock_is_unclean_and_no_more() {
+fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let disk = Rc::new(made(&executor));
@@ -49,17 +50,55 @@ fn a_torn_superblock_is_unclean_and_no_more() {
             let range = sector * 512..(sector + 1) * 512;
             torn.store(AT + range.start as u64, &from[range]);
         }
-        let is_old = superblock(&torn) == before;
+        // Nothing else was written yet, so either is true.
+        let is_clean = kept & 4 == 0;
         let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
-        assert!(found.sb.clean == 0 || is_old, "sectors {kept:03b}");
-        let refused = executor.block_on(mount(&rt, torn.clone(), NoOrder, &options)).unwrap();
-        assert!(is_old || matches!(refused, Err(MountError::Unclean)), "sectors {kept:03b}");
-        // Whoever mounts it all the same, as an ordering may that needs no check, seals it anew.
-        let forced = MountOptions { force: true, ..MountOptions::default() };
-        let fs = executor.block_on(mount(&rt, torn.clone(), NoOrder, &forced)).unwrap().unwrap();
-        executor.block_on(fs.unmount()).unwrap().unwrap();
+        assert_eq!(found.sb.clean, i8::from(is_clean), "sectors {kept:03b}");
+        let mounted = executor.block_on(mount(&rt, torn.clone(), NoOrder, &options)).unwrap();
+        match mounted {
+            Ok(fs) => {
+                assert!(is_clean, "sectors {kept:03b}");
+                executor.block_on(fs.unmount()).unwrap().unwrap();
+            }
+            Err(error) => {
+                assert!(!is_clean && matches!(error, MountError::Unclean), "{kept:03b}: {error}");
+                // Whoever mounts it all the same seals it anew; it stays to be checked.
+                let forced = MountOptions { force: true, ..MountOptions::default() };
+                let fs = executor.block_on(mount(&rt, torn.clone(), NoOrder, &forced));
+                executor.block_on(fs.unwrap().unwrap().unmount()).unwrap().unwrap();
+            }
+        }
         let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
-        assert_eq!(found.sb.clean, 1);
+        assert_eq!((found.sb.clean == 1, found.torn), (is_clean, false), "sectors {kept:03b}");
+        assert_eq!(found.sb.flags & FS_UNCLEAN == 0, is_clean, "sectors {kept:03b}");
+    }
+}
+
+#[test]
+fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let disk = Rc::new(made(&executor));
+    let fs = executor.block_on(mount(&rt, disk.clone(), NoOrder, &MountOptions::default()));
+    let fs = fs.unwrap().unwrap();
+    executor.block_on(fs.make(fs.root(), b"file", &NewNode::file(0o644))).unwrap().unwrap();
+    executor.block_on(rt.sleep(std::time::Duration::from_secs(100))).unwrap();
+    executor.block_on(fs.sync()).unwrap().unwrap();
+    let before = superblock(&disk);
+    executor.block_on(rt.sleep(std::time::Duration::from_secs(1000))).unwrap();
+    executor.block_on(fs.unmount()).unwrap().unwrap();
+    let after = superblock(&disk);
+    for kept in 0..(1 << SECTORS) {
+        let torn = Rc::new(disk.snapshot());
+        for sector in 0..SECTORS {
+            let from = if kept & (1 << sector) == 0 { &before } else { &after };
+            let range = sector * 512..(sector + 1) * 512;
+            torn.store(AT + range.start as u64, &from[range]);
+        }
+        let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
+        // The hash, and with it the time, is in the last sector.
+        assert_eq!(found.sb.clean == 1, kept & 4 != 0, "sectors {kept:03b}");
+        assert_eq!(found.sb.flags, 0x200, "sectors {kept:03b}");
     }
 }
 

@@ -24,6 +24,10 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// Whether an image that was not unmounted must be checked before it can be used.
     const NEEDS_CHECK: bool;
 
+    /// Whether the bitmaps on disk never call free what is in use: an image that was not unmounted can then
+    /// be used once what follows from the bitmaps is worked out anew. Layouts mark such images.
+    const BITMAPS_TRUSTED: bool = false;
+
     /// What it keeps for one operation.
     type Op;
 

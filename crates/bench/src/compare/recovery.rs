@@ -62,7 +62,7 @@ pub(super) fn check(
     let (mut kinds, mut damage_kinds) = (BTreeMap::new(), BTreeMap::new());
     for finding in &report.findings {
         *kinds.entry(finding.kind()).or_default() += 1;
-        if finding.severity() == Severity::Damage {
+        if report.severity(finding) == Severity::Damage {
             *damage_kinds.entry(finding.kind()).or_default() += 1;
         }
     }

@@ -22,6 +22,7 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
         repair,
         superblock: args.superblock.map(|sector| sector * 512),
         skip_clean: args.preen && !args.force,
+        trust_bitmaps: args.preen,
         ..Options::default()
     };
     let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };

@@ -5,6 +5,7 @@ use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_format::Endian;
+use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
 use ordo_format::ufs2::{Csum, Group, dump};
 use ordo_report::json;
 use ordo_runtime::Runtime;
@@ -93,6 +94,7 @@ struct Shown {
     inodes_per_group: u32,
     min_free_percent: i32,
     clean: bool,
+    soft_updates: bool,
     flags: i32,
     check_hashes: u32,
     last_written: i64,
@@ -131,6 +133,7 @@ async fn as_json(disk: &FileDisk, found: &Found, args: &Info) -> Result<String> 
         inodes_per_group: sb.ipg,
         min_free_percent: sb.minfree,
         clean: sb.clean == 1,
+        soft_updates: sb.flags & FS_DOSOFTDEP != 0,
         flags: sb.flags,
         check_hashes: sb.metackhash,
         last_written: sb.time,

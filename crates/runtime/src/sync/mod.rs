@@ -3,12 +3,14 @@
 //! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first
 //! come, first served. None of them may be held across executors.
 
+mod abreast;
 mod first;
 mod lock;
 mod notify;
 pub mod oneshot;
 mod semaphore;
 
+pub use abreast::abreast;
 pub use first::first;
 pub use lock::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 pub use notify::Notify;

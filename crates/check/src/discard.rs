@@ -1,0 +1,113 @@
+//! What a crash leaves without a name under soft updates is what was being removed: it is cleared.
+//!
+//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). Only where everything else is as soft
+//! updates leave it: where there is damage, what has no name may be what somebody wants back.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::ufs2::dir::{self, DT_DIR};
+use ordo_format::ufs2::{Group, bitmap};
+
+use crate::state::Run;
+use crate::{Finding, Severity};
+
+impl<D: BlockDevice> Run<'_, D> {
+    /// Whether all that has been and will be found is ordinary after soft updates. After phase 2, and
+    /// after loops of directories were looked for: nothing was repaired yet but what was found.
+    pub fn is_ordinary(&self) -> bool {
+        self.report.soft_updates
+            && !self.report.counts.contains_key(&Severity::Damage)
+            && self.bitmaps_hold()
+            && self.links_suffice()
+            && self.dirs.iter().all(|info| {
+                let known = info.dotdot_at != 0;
+                info.parent.is_none_or(|parent| !known || parent == info.dotdot)
+            })
+    }
+
+    /// Whether no bitmap calls free what is in use.
+    fn bitmaps_hold(&self) -> bool {
+        (0..self.sb.ncg).all(|cg| {
+            let state = &self.groups[cg as usize];
+            let Some(group) = &state.parsed else { return false };
+            self.group_holds(cg, group)
+        })
+    }
+
+    fn group_holds(&self, cg: u32, group: &Group) -> bool {
+        let state = &self.groups[cg as usize];
+        let layout = group.layout(&self.sb);
+        let free = &state.header[layout.frags];
+        let used = &state.header[layout.inodes];
+        let ndblk = self.sb.cg_frags(cg);
+        let bytes = ndblk as usize / 8;
+        let is_wrong = |bit: u32| bitmap::is_set(free, bit) && !bitmap::is_set(&state.free, bit);
+        free[..bytes].iter().zip(&state.free[..bytes]).all(|(stored, found)| stored & !found == 0)
+            && !(bytes as u32 * 8..ndblk).any(is_wrong)
+            && bitmap::next_set(free, ndblk, self.sb.fpg as u32).is_none()
+            && state
+                .inodes
+                .iter()
+                .enumerate()
+                .all(|(i, info)| info.kind == 0 || bitmap::is_set(used, i as u32))
+    }
+
+    /// Whether no link count is below the number of names.
+    fn links_suffice(&self) -> bool {
+        let mut below = vec![0u32; self.dirs.len()];
+        for info in &self.dirs {
+            if let Some(parent) = info.parent {
+                below[self.dir_of[&parent]] += 1;
+            }
+        }
+        let of_directory = |(info, below): (&crate::state::DirInfo, &u32)| {
+            let links = self.info(info.ino).map_or(0, |inode| inode.links);
+            // What has no name has lost its count already.
+            info.parent.is_none() || i64::from(links) >= 2 + i64::from(*below)
+        };
+        let files = self.groups.iter().flat_map(|group| &group.inodes);
+        self.dirs.iter().zip(&below).all(of_directory)
+            && files
+                .filter(|info| info.kind != 0 && info.kind != DT_DIR)
+                .all(|info| i64::from(info.links) >= i64::from(info.found))
+    }
+
+    /// Clears a directory that is in none, and all directories below it. What they name loses these names.
+    pub async fn discard(&mut self, head: usize) -> Result<(), BlockError> {
+        let mut pending = vec![head];
+        while let Some(idx) = pending.pop() {
+            let ino = self.dirs[idx].ino;
+            let empty = self.dirs[idx].entries == 0;
+            self.finding(Finding::UnreferencedDirectory { ino, empty });
+            for child in self.take_names(idx).await? {
+                if self.dirs[child].parent == Some(ino) && self.dirs[child].alive {
+                    pending.push(child);
+                }
+            }
+            self.dirs[idx].alive = false;
+            self.free_file(ino).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the names in a directory from the files that they are of; returns the directories named.
+    async fn take_names(&mut self, idx: usize) -> Result<Vec<usize>, BlockError> {
+        let mut below = Vec::new();
+        for block in self.dirs[idx].blocks.clone() {
+            let frags = self.sb.frags_for(block.bytes as u64);
+            let bytes = self.io.read(block.addr, frags).await?;
+            let start = block.lbn << self.sb.bshift;
+            let end = (self.dirs[idx].size.saturating_sub(start)).min(block.bytes as u64) as usize;
+            for entry in dir::entries(&bytes[..end], self.endian).filter_map(Result::ok) {
+                if entry.is_free() || matches!(entry.name, b"." | b"..") {
+                    continue;
+                }
+                if let Some(child) = self.dir_of.get(&entry.ino) {
+                    below.push(*child);
+                } else if let Some(info) = self.info_mut(entry.ino) {
+                    info.found = info.found.saturating_sub(1);
+                }
+            }
+        }
+        Ok(below)
+    }
+}

@@ -1,0 +1,256 @@
+//! What a crash leaves under soft updates: which of it is ordinary, and what is made of it.
+//!
+//! Fault model: a sound file system, marked as soft updates leave it after a crash, with one structure in
+//! a state that soft updates pass through; then the same with damage besides. Would catch a check that
+//! alarms people over every crash, one that fills lost+found with what was being removed, and one that
+//! clears files although a directory was lost.
+
+mod support;
+
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_check::{Options, Repair, Report, Severity};
+use ordo_format::Endian;
+use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK};
+use ordo_format::ufs2::{bitmap, dir};
+use support::{Inodes, Surgeon, assert_clean, check, check_with, kinds, populated};
+
+use Severity::{CountsOnly, LeakOnly};
+
+const ROOT: u32 = 2;
+const FREE: u32 = 60;
+const QUIET: u32 = 2;
+
+/// A state, what is found, how bad it is at most, how to make it.
+type State = (&'static str, &'static [&'static str], Severity, fn(&Surgeon, &Inodes));
+
+const ORDINARY: &[State] = &[
+    ("a file is removed, its inode not yet", &["UnreferencedInode"], LeakOnly, |s, _| {
+        s.remove_entry(ROOT, "large");
+    }),
+    ("a file is removed, its count lowered", &["UnlinkedInode"], LeakOnly, |s, i| {
+        s.remove_entry(ROOT, "large");
+        s.change_inode(i.large, |node| node.nlink = 0);
+    }),
+    ("one name of many is removed", &["LinkCountHigh"], LeakOnly, |s, i| {
+        s.remove_entry(i.dir, "again");
+    }),
+    (
+        "a directory is removed, its parent's count not yet lowered",
+        &["LinkCountHigh", "UnreferencedDirectory"],
+        LeakOnly,
+        |s, i| {
+            s.remove_entry(i.sub, "inner");
+            s.change_inode(i.inner, |node| node.nlink = 0);
+            s.remove_entry(i.dir, "sub");
+            s.disk.store(s.inode_at(i.inner), &[0; 256]);
+            release(s, i.inner);
+        },
+    ),
+    (
+        "a directory is removed, its parent's count lowered",
+        &["UnreferencedDirectory"],
+        LeakOnly,
+        |s, i| {
+            s.remove_entry(i.sub, "inner");
+            s.disk.store(s.inode_at(i.inner), &[0; 256]);
+            release(s, i.inner);
+            s.remove_entry(i.dir, "sub");
+            s.change_inode(i.dir, |node| node.nlink -= 1);
+            s.change_inode(i.sub, |node| node.nlink = 0);
+        },
+    ),
+    (
+        "a tree is removed, of which nothing but its name is gone",
+        &[
+            "LinkCountHigh",
+            "LinkCountHigh",
+            "UnreferencedDirectory",
+            "UnreferencedDirectory",
+            "UnreferencedInode",
+        ],
+        LeakOnly,
+        |s, _| s.remove_entry(ROOT, "dir"),
+    ),
+    (
+        "a directory has its new name and its old one",
+        &["DirectoryLinkedTwice", "LinkCountHigh"],
+        LeakOnly,
+        |s, i| {
+            s.add_entry(ROOT, "moved", i.sub, dir::DT_DIR);
+            s.change_inode(i.sub, |node| node.nlink += 1);
+            s.change_inode(ROOT, |node| node.nlink += 1);
+        },
+    ),
+    ("blocks taken for a file that did not get them", &["BlocksLeaked"], LeakOnly, |s, _| {
+        let map = s.header(QUIET).0.layout(&s.sb).frags;
+        let bit = s.sb.dblkno as u32 + 19;
+        s.change_group(QUIET, |_, bytes| bitmap::clear(&mut bytes[map], bit));
+    }),
+    ("an inode taken, not written", &["InodesLeaked"], LeakOnly, |s, _| {
+        let map = s.header(0).0.layout(&s.sb).inodes;
+        s.change_group(0, |_, bytes| bitmap::set(&mut bytes[map], FREE));
+    }),
+    ("inodes taken in a block that was never filled", &["InodesLeaked"], LeakOnly, |s, i| {
+        let group = s.header(0).0;
+        let first = group.initediblk;
+        assert!(first < s.sb.ipg, "some are not initialised");
+        // Rubbish of an older file system that looks like a file.
+        let old = s.load(s.inode_at(i.small), 256);
+        s.disk.store(s.inode_at(first), &old);
+        s.change_group(0, |_, bytes| bitmap::set(&mut bytes[group.layout(&s.sb).inodes], first));
+    }),
+    ("a torn write of a group", &["GroupCounts", "GroupHash"], CountsOnly, |s, _| {
+        s.disk.store(s.byte(s.sb.cg_header(0)) + 36, &[9; 4]);
+    }),
+    ("a torn write of the superblock", &["SuperblockHash"], CountsOnly, |s, _| {
+        s.disk.store(65536 + 1072, &[9; 4]);
+    }),
+    ("an old summary", &["Summary", "Totals"], CountsOnly, |s, _| {
+        let at = s.byte(s.sb.csaddr as u64) + u64::from(QUIET) * 16;
+        s.disk.store(at, &[3; 4]);
+        s.change_superblock(|sb| sb.cstotal.ndir = 77);
+    }),
+];
+
+/// Marks an inode free; its blocks are leaked.
+fn release(s: &Surgeon, ino: u32) {
+    let cg = ino / s.sb.ipg;
+    let map = s.header(cg).0.layout(&s.sb).inodes;
+    s.change_group(cg, |_, bytes| bitmap::clear(&mut bytes[map], ino % s.sb.ipg));
+}
+
+fn crashed(sound: &RamDisk) -> Surgeon {
+    let disk = Rc::new(sound.snapshot());
+    Surgeon::new(&disk).change_superblock(|sb| {
+        sb.clean = 0;
+        sb.flags |= FS_DOSOFTDEP;
+    });
+    Surgeon::new(&disk)
+}
+
+fn found(report: &Report) -> Vec<&'static str> {
+    // What else leaks with it, and counts that follow, are beside the point.
+    let also = ["BlocksLeaked", "GroupCounts", "Summary", "Totals"];
+    let all = kinds(report);
+    let rest: Vec<_> = all.iter().copied().filter(|kind| !also.contains(kind)).collect();
+    if rest.is_empty() { all } else { rest }
+}
+
+fn lost_and_found(s: &Surgeon) -> bool {
+    let node = s.inode(ROOT);
+    let bytes = s.load(s.byte(node.db[0] as u64), node.size as usize);
+    dir::entries(&bytes, s.endian).any(|entry| entry.unwrap().name == b"lost+found")
+}
+
+#[test]
+fn ordinary_states_are_leaks_and_are_cleared() {
+    for endian in [Endian::Little, Endian::Big] {
+        let (sound, inodes) = populated(endian);
+        for (name, wanted, worst, make) in ORDINARY {
+            let s = crashed(&sound);
+            make(&s, &inodes);
+            let looked = check(&s.disk, Repair::No).unwrap();
+            let mut wanted = wanted.to_vec();
+            wanted.retain(|kind| found(&looked).contains(kind) || !kind.starts_with("GroupC"));
+            assert!(looked.soft_updates && looked.is_safe(), "{name}:\n{looked}");
+            if wanted.iter().all(|kind| !["Summary", "Totals"].contains(kind)) {
+                assert_eq!(found(&looked), wanted, "{name}:\n{looked}");
+            }
+            assert_eq!(looked.counts.keys().max(), Some(worst), "{name}:\n{looked}");
+            assert!(!looked.to_string().contains("unexpected"), "{looked}");
+            // Preening, which looks at used inodes only, repairs all of it.
+            let options =
+                Options { repair: Repair::Preen, trust_bitmaps: true, ..Options::default() };
+            let preened = check_with(&s.disk, options).unwrap();
+            assert_eq!(preened.findings, looked.findings, "{name}");
+            assert!(preened.repaired && preened.exit_code() == 1, "{name}:\n{preened}");
+            assert!(!lost_and_found(&s), "{name}:\n{preened}");
+            assert_clean(&s.disk, name);
+        }
+    }
+}
+
+#[test]
+fn without_the_mark_the_same_is_saved() {
+    let (sound, inodes) = populated(Endian::Little);
+    let plain = Surgeon::new(&Rc::new(sound.snapshot()));
+    plain.remove_entry(ROOT, "large");
+    let report = check(&plain.disk, Repair::Yes).unwrap();
+    assert!(!report.soft_updates && lost_and_found(&plain), "{report}");
+    // Nor where it was found once that it needs a full check.
+    let marked = crashed(&sound);
+    marked.change_superblock(|sb| sb.flags |= FS_NEEDSFSCK);
+    marked.remove_entry(ROOT, "large");
+    let report = check(&marked.disk, Repair::Yes).unwrap();
+    assert!(!report.soft_updates && lost_and_found(&marked), "{report}");
+    assert_eq!(marked.inode(inodes.large).nlink, 1);
+}
+
+/// Its kind, and how to do it.
+type Damage = (&'static str, fn(&Surgeon, &Inodes));
+
+/// Damage besides, of one kind each: what has no name may have been lost with a directory.
+const DAMAGE: &[Damage] = &[
+    ("EntryUnallocated", |s, i| s.add_entry(i.dir, "gone", FREE, dir::DT_REG)),
+    ("Misaligned", |s, i| s.change_inode(i.huge, |node| node.db[0] = s.inode(i.small).db[0])),
+    ("DotDotWrong", |s, i| {
+        s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, i.wide));
+    }),
+    ("LinkCountLow", |s, i| s.change_inode(i.twice, |node| node.nlink -= 1)),
+    ("LinkCountLow", |s, i| s.change_inode(i.dir, |node| node.nlink -= 1)),
+    ("BlocksNotMarked", |s, i| {
+        let addr = s.inode(i.small).db[0] as u64;
+        let (cg, bit) = (s.sb.frag_group(addr), s.sb.frag_in_group(addr));
+        let map = s.header(cg).0.layout(&s.sb).frags;
+        s.change_group(cg, |_, bytes| bitmap::set(&mut bytes[map], bit));
+    }),
+    ("InodesNotMarked", |s, i| release(s, i.small)),
+    ("FreeBeyondEnd", |s, _| {
+        let last = s.sb.ncg - 1;
+        let map = s.header(last).0.layout(&s.sb).frags;
+        let end = s.sb.cg_frags(last);
+        s.change_group(last, |_, bytes| bitmap::set(&mut bytes[map], end + 3));
+    }),
+    ("InodeHash", |s, i| s.disk.store(s.inode_at(i.small) + 32, &[1; 4])),
+    ("GroupHeader", |s, _| s.change_group(1, |group, _| group.magic = 0)),
+    ("DirectoryLinkedTwice", |s, i| s.add_entry(i.sub, "up", ROOT, dir::DT_DIR)),
+];
+
+#[test]
+fn where_there_is_damage_nothing_is_cleared() {
+    let (sound, inodes) = populated(Endian::Little);
+    for (kind, damage) in DAMAGE {
+        let s = crashed(&sound);
+        s.remove_entry(ROOT, "large");
+        damage(&s, &inodes);
+        let looked = check(&s.disk, Repair::No).unwrap();
+        assert!(!looked.is_safe() && kinds(&looked).contains(kind), "{kind}:\n{looked}");
+        assert!(looked.to_string().contains("unexpected after soft updates"), "{kind}:\n{looked}");
+        let report = check(&s.disk, Repair::Yes).unwrap();
+        assert_eq!(report.findings, looked.findings, "{kind}");
+        assert!(lost_and_found(&s) && s.inode(inodes.large).nlink == 1, "{kind}:\n{report}");
+        assert_clean(&s.disk, kind);
+    }
+}
+
+/// A preen that trusts the bitmaps reads less, and finds the same.
+#[test]
+fn trusting_the_bitmaps_reads_fewer_inodes() {
+    let (sound, _) = populated(Endian::Little);
+    let s = crashed(&sound);
+    s.remove_entry(ROOT, "large");
+    let all = check(&s.disk, Repair::No).unwrap();
+    let options = Options { trust_bitmaps: true, ..Options::default() };
+    let few = check_with(&s.disk, options.clone()).unwrap();
+    assert_eq!(all.findings, few.findings);
+    assert_eq!(all.work.inodes_used, few.work.inodes_used);
+    // Inodes 0 and 1 are marked, but are none.
+    assert_eq!(few.work.inodes, few.work.inodes_used + 2, "{:?}", few.work);
+    assert!(all.work.inodes > 3 * few.work.inodes, "{:?} {:?}", all.work, few.work);
+    // It is no matter of belief where nobody kept them.
+    let plain = Rc::new(sound.snapshot());
+    let report = check_with(&plain, options).unwrap();
+    assert_eq!(report.work.inodes, all.work.inodes);
+}

@@ -1,0 +1,198 @@
+//! Mounting what a crash left, without a check.
+//!
+//! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right, what follows
+//! from them is worked out anew at mount. A write of a group may be torn at 512 bytes: every bit on the
+//! disk is then right, or calls used what is free; counts, cluster maps and the check-hash may belong to
+//! another state of the bitmaps. So all of them are made from the bitmaps as they are. Only the number of
+//! directories, which no bitmap knows, stays as the header has it: nothing but where the next directory
+//! goes depends on it.
+//!
+//! All groups are read, many at once: their counts decide where everything goes from now on, and the paper
+//! does the same. It takes as long as there are groups, however full they are. Only groups that were
+//! wrong are written, before anything else is: a crash meanwhile leaves what can be worked out again.
+
+use std::fmt;
+
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_format::Endian;
+use ordo_format::ufs2::bitmap::{block_mask, cluster_counts, count, for_each_run};
+use ordo_format::ufs2::group::GroupLayout;
+use ordo_format::ufs2::{Csum, Group, Superblock};
+use ordo_runtime::Runtime;
+use ordo_runtime::sync::abreast;
+use ordo_vfs::FsError;
+
+use crate::MountError;
+
+/// Groups that are read at once.
+const READS: usize = 64;
+
+/// What was done so that an image that had not been unmounted could be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Groups whose counts were worked out.
+    pub groups: u32,
+    /// Of these, the ones in which something was wrong and is right now.
+    pub mended: Vec<u32>,
+    /// Whether the superblock's last write was torn: whatever a write of it changes was taken from the
+    /// groups.
+    pub torn_superblock: bool,
+}
+
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.torn_superblock {
+            f.write_str("its superblock was torn, and is what its copy and the groups say; ")?;
+        }
+        write!(
+            f,
+            "it was not unmounted: what is free in {} groups was worked out anew, and {} of them mended; \
+             what is held for nothing stays so until a check (ordo fsck)",
+            self.groups,
+            self.mended.len()
+        )
+    }
+}
+
+/// Works out what is free in each group, and puts right what is wrong in their headers.
+///
+/// # Errors
+/// The device failed; a header that is not one.
+pub(crate) async fn groups<D: BlockDevice>(
+    runtime: &Runtime,
+    device: &D,
+    sb: &Superblock,
+    endian: Endian,
+) -> Result<(Vec<Csum>, Recovered), MountError> {
+    let len = (sb.cgsize as usize).next_multiple_of(device.geometry().sector as usize);
+    let mut counts = vec![Csum::zeroed(); sb.ncg as usize];
+    let mut recovered = Recovered { groups: sb.ncg, ..Recovered::default() };
+    let tables = Tables::new(sb.frag as u32);
+    let recount = |cg: u32| {
+        let tables = &tables;
+        async move {
+            let at = sb.byte_of(sb.cg_header(cg));
+            runtime.cpu().request();
+            let bytes = device.read(at, len).await?;
+            runtime.cpu().bytes(len);
+            let (group, fresh) = tables.mend(&bytes, endian, sb, cg).map_err(|e| {
+                FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
+            })?;
+            let is_wrong = fresh[..] != bytes[..];
+            if is_wrong {
+                device.write(at, IoBuf::from_slice(&fresh), WriteFlags::META).await?;
+            }
+            Ok::<_, MountError>((group.cs, is_wrong))
+        }
+    };
+    abreast(READS, (0..sb.ncg).map(recount), |cg, done| {
+        let (cs, is_wrong) = done?;
+        counts[cg] = cs;
+        if is_wrong {
+            recovered.mended.push(cg as u32);
+        }
+        Ok::<_, MountError>(())
+    })
+    .await?;
+    recovered.mended.sort_unstable();
+    Ok((counts, recovered))
+}
+
+/// What each byte of a bitmap of fragments says.
+struct Tables {
+    frag: u32,
+    /// Whole free blocks, one bit each.
+    whole: [u8; 256],
+    /// Free fragments outside of whole free blocks.
+    loose: [u8; 256],
+    /// Runs of such, by length.
+    runs: [[u8; 8]; 256],
+}
+
+impl Tables {
+    fn new(frag: u32) -> Tables {
+        let mut tables = Tables { frag, whole: [0; 256], loose: [0; 256], runs: [[0; 8]; 256] };
+        for byte in 0..=u8::MAX {
+            let at = usize::from(byte);
+            for blk in 0..8 / frag {
+                let bits = byte >> (blk * frag) & block_mask(frag);
+                if bits == block_mask(frag) {
+                    tables.whole[at] |= 1 << blk;
+                    continue;
+                }
+                tables.loose[at] += bits.count_ones() as u8;
+                for_each_run(bits, frag, |_, length| tables.runs[at][length as usize] += 1);
+            }
+        }
+        tables
+    }
+
+    /// A group's header, and its bytes, with everything in them that follows from the bitmaps.
+    fn mend(
+        &self,
+        bytes: &[u8],
+        endian: Endian,
+        sb: &Superblock,
+        cg: u32,
+    ) -> Result<(Group, Vec<u8>), ordo_format::ufs2::group::GroupError> {
+        let mut group = Group::parse(bytes, endian, sb, cg)?;
+        let layout = group.layout(sb);
+        let mut fresh = bytes.to_vec();
+        group.cs.nifree = (sb.ipg - count(&bytes[layout.inodes.clone()], sb.ipg)).cast_signed();
+        group.cs.ndir = group.cs.ndir.clamp(0, sb.ipg.cast_signed() - group.cs.nifree);
+        let clusters = self.count_frags(&bytes[layout.frags.clone()], &mut group);
+        group.encode(&mut fresh, endian);
+        put_clusters(&mut fresh, endian, &layout, &clusters, group.nclusterblks);
+        Group::seal(&mut fresh, endian, sb);
+        Ok((group, fresh))
+    }
+
+    /// Counts what is free in a bitmap of fragments; returns the bitmap of free blocks.
+    fn count_frags(&self, map: &[u8], group: &mut Group) -> Vec<u8> {
+        let blocks_in_byte = 8 / self.frag;
+        let used = group.ndblk as usize;
+        let mut clusters = vec![0; map.len().div_ceil(self.frag as usize)];
+        let mut times = [0i32; 256];
+        for (at, byte) in map[..used.div_ceil(8)].iter().enumerate() {
+            // What lies beyond the group's end is not free, whatever the bits say.
+            let left = used - 8 * at;
+            let mask = if left < 8 { (1u8 << left) - 1 } else { 0xff };
+            let byte = usize::from(byte & mask);
+            times[byte] += 1;
+            let bit = at as u32 * blocks_in_byte;
+            clusters[bit as usize / 8] |= self.whole[byte] << (bit % 8);
+        }
+        group.cs.nbfree = 0;
+        group.cs.nffree = 0;
+        let mut frsum = [0; 8];
+        for (byte, times) in times.iter().enumerate().filter(|(_, times)| **times > 0) {
+            group.cs.nbfree += times * self.whole[byte].count_ones().cast_signed();
+            group.cs.nffree += times * i32::from(self.loose[byte]);
+            for (sum, runs) in frsum.iter_mut().zip(self.runs[byte]) {
+                *sum += times * i32::from(runs);
+            }
+        }
+        let lengths = 1..self.frag as usize;
+        group.frsum[lengths.clone()].copy_from_slice(&frsum[lengths]);
+        clusters
+    }
+}
+
+fn put_clusters(
+    bytes: &mut [u8],
+    endian: Endian,
+    layout: &GroupLayout,
+    clusters: &[u8],
+    blocks: u32,
+) {
+    if layout.clusters.is_empty() {
+        return;
+    }
+    let most = layout.cluster_sum.len() as u32 / 4 - 1;
+    let sums = cluster_counts(clusters, blocks, most);
+    let len = layout.clusters.len();
+    bytes[layout.clusters.clone()].copy_from_slice(&clusters[..len]);
+    for (length, sum) in sums.iter().enumerate().take(most as usize + 1).skip(1) {
+        endian.put_i32(bytes, layout.cluster_sum.start + 4 * length, *sum);
+    }
+}
