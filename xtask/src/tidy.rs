@@ -10,7 +10,8 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
+    ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("format", &["ordo-"]),
     ("runtime", &["ordo-"]),
@@ -24,7 +25,14 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Names of orderings, which no layout and no name space may know.
-const ORDERINGS: [&str; 4] = ["SyncOrder", "NoOrder", "ordering::sync", "ordering::none"];
+const ORDERINGS: [&str; 6] = [
+    "SyncOrder",
+    "NoOrder",
+    "JournalOrder",
+    "ordering::sync",
+    "ordering::none",
+    "ordering::journal",
+];
 
 /// Words that mean that something is not finished.
 const UNFINISHED: [&str; 5] = ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];

@@ -58,6 +58,14 @@ pub trait WriteGate: 'static {
         let _ = block;
     }
 
+    /// Whether the block must not be written at all for now, whatever it holds: its place belonged to
+    /// another, who may get it back if the power goes. [`unblocked`](Self::unblocked) is asked to end that
+    /// where somebody has to wait for the block.
+    fn held(&self, block: &Buffer) -> bool {
+        let _ = block;
+        false
+    }
+
     /// Waits until something has happened that lets more be written whole, where writing all that is dirty
     /// has brought nothing: an operation that is under way has ended, say.
     async fn unblocked(&self) {}
@@ -96,6 +104,9 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     }
     fn forgotten(&self, block: &Buffer) {
         (**self).forgotten(block);
+    }
+    fn held(&self, block: &Buffer) -> bool {
+        (**self).held(block)
     }
     async fn unblocked(&self) {
         (**self).unblocked().await;

@@ -62,6 +62,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                     buf.written().await;
                     continue;
                 }
+                if self.shared.gate.held(buf) {
+                    self.failure().map_or(Ok(()), Err)?;
+                    self.shared.gate.unblocked().await;
+                    continue;
+                }
                 let rolled_back = self.write_cluster(vec![buf.clone()], true).await?;
                 if rolled_back {
                     break;
@@ -240,7 +245,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         let claim = Claim(cluster);
         let slot = self.shared.slots.acquire(1).await;
         // What was forgotten since the claim is clean, and its address may belong to another.
-        let live: Vec<BufRef> = claim.0.iter().filter(|b| b.is_dirty()).cloned().collect();
+        let live: Vec<BufRef> = claim.0.iter().filter(|b| self.may_write(b)).cloned().collect();
         if live.len() < claim.0.len() || live.is_empty() {
             drop((slot, claim));
             for buf in live {
@@ -264,6 +269,15 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         drop(slot);
         self.finish(&parts, result, durable);
         result.map(|()| parts.iter().any(|p| !p.whole))
+    }
+
+    /// Whether a buffer that was claimed is still to be written. What the gate holds has to wait.
+    fn may_write(&self, buf: &BufRef) -> bool {
+        let held = buf.is_dirty() && self.shared.gate.held(buf);
+        if held {
+            self.set_due(buf, self.shared.runtime.now() + crate::syncer::TICK);
+        }
+        buf.is_dirty() && !held
     }
 
     /// Copies of the buffers as the gate lets them be written, sealed, one after another.

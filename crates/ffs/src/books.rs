@@ -86,6 +86,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             sb.optim = books.optim;
             sb.time = seconds;
             self.marks.put(&mut sb, unmounted);
+            sb.mtime = self.sb.mtime;
             sb.encode(bytes, self.endian);
         });
         self.books.borrow_mut().dirty = false;

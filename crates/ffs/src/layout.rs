@@ -263,6 +263,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
         if self.books.borrow().dirty {
             self.store_books(false).await?;
         }
+        P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)
     }
 
@@ -274,9 +275,11 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
             return Err(io_error(failure));
         }
         self.store_books(false).await?;
+        P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
         // Only now is it true, and only then is it said.
         self.store_books(true).await?;
-        self.cache.flush_all().await.map_err(io_error)
+        self.cache.flush_all().await.map_err(io_error)?;
+        P::close(&self.cache).await.map_err(io_error)
     }
 }

@@ -4,6 +4,7 @@
 //! - [`mkfs`]: makes an empty file system.
 //! - [`mount`](mod@mount): finds and checks the superblock, reads the summaries; `torn`, `recount`: what a
 //!   crash left of them; `marks`: what the superblock says of how it is used.
+//! - [`recover`]: what an ordering is told of an image that a crash left.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `books`: what is free in each group, in memory, and writing that back.
 //! - `alloc`: choosing groups, blocks, fragments, inodes, clusters.
@@ -49,6 +50,7 @@ mod marks;
 pub mod mkfs;
 pub mod mount;
 mod recount;
+pub mod recover;
 mod torn;
 mod truncate;
 

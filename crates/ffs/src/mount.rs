@@ -5,7 +5,7 @@ use ordo_cache::{Cache, CacheConfig};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
 use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
-use ordo_ordering::OrderingPolicy;
+use ordo_ordering::{Image, OrderingPolicy, RecoverError, Recovery};
 use ordo_runtime::Runtime;
 use ordo_ufs::{Layout, Ufs, UfsConfig};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
@@ -14,6 +14,7 @@ use crate::books::{Books, summary_block};
 use crate::group::seal;
 use crate::marks::{self, Marks};
 use crate::recount::{self, Recovered};
+use crate::recover::{OnDevice, read_groups};
 use crate::{FastFs, Ffs, torn};
 
 /// How to mount.
@@ -66,6 +67,9 @@ pub enum MountError {
         /// The device's size.
         have: u64,
     },
+    /// What the ordering keeps does not lead out of what a crash left.
+    #[error("{0}")]
+    Recover(#[from] RecoverError),
     /// What is on disk cannot be used.
     #[error("{0}")]
     FileSystem(#[from] FsError),
@@ -164,6 +168,13 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         true => Some(recount::groups(runtime, &device, &sb, endian).await?),
         false => None,
     };
+    let (mut sb, mut recovery) = (sb, Recovery::None);
+    if !read_only {
+        let (seconds, _) = runtime.wall_time();
+        let image = OnDevice::new(&sb, endian, seconds);
+        recovery = policy.recover(&device, &image).await?;
+        sb.mtime = image.next_stamp();
+    }
     let cache = Cache::new(runtime, device, policy, options.cache.clone());
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image| {
@@ -173,11 +184,12 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
             seal(&sealed, sb_at, endian, byte, image);
         }
     }));
-    let (groups, recovered) = match recounted {
-        Some((groups, recovered)) => {
+    let (groups, recovered) = match (recounted, recovery) {
+        (Some((groups, recovered)), _) => {
             (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
         }
-        None => (read_summary(&cache, &sb, endian).await?, None),
+        (None, Recovery::Replayed { .. }) => (read_groups(&cache, &sb, endian).await?, None),
+        (None, Recovery::None) => (read_summary(&cache, &sb, endian).await?, None),
     };
     let ffs = Ffs {
         books: Books::new(&sb, groups).into(),
@@ -194,6 +206,7 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         ffs.store_books(false).await?;
         let buf = ffs.superblock_block().await?;
         ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
+        P::start(&ffs.cache);
     }
     let fs = Ufs::new(ffs, options.ufs.clone());
     check_root(fs.layout()).await?;

@@ -7,7 +7,7 @@
 //! Layers:
 //! - [`change`]: the words.
 //! - [`policy`]: the trait, and [`Op`], through which the core makes every change of metadata.
-//! - [`none`], [`sync`]: the orderings.
+//! - [`none`], [`sync`], [`journal`]: the orderings.
 //!
 //! Invariants:
 //! - Every change of metadata is made by [`Op::apply`], after [`Op::admit`] of the same thing.
@@ -19,11 +19,13 @@
 //! block; `Op::end`.
 
 pub mod change;
+pub mod journal;
 pub mod none;
 pub mod policy;
 pub mod sync;
 
 pub use change::{Change, Deferred, OpKind, PointerTo, What};
+pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
-pub use policy::{Op, OrderingPolicy};
+pub use policy::{Image, Op, OrderingPolicy, RecoverError, Recovery};
 pub use sync::{SyncOrder, SyncRules};

@@ -75,6 +75,43 @@ pub trait OrderingPolicy: WriteGate + Sized {
         cache.barrier().await
     }
 
+    /// Brings what a crash left on the device to a state that can be used, before anything of it is
+    /// cached, and takes note of the image that is mounted.
+    ///
+    /// # Errors
+    /// The device failed, or what the ordering keeps does not belong to the image.
+    async fn recover<D: BlockDevice>(
+        &self,
+        device: &D,
+        image: &dyn Image,
+    ) -> Result<Recovery, RecoverError> {
+        let _ = (device, image);
+        Ok(Recovery::None)
+    }
+
+    /// The file system is mounted to be written: starts whatever runs beside it.
+    fn start<D: BlockDevice>(cache: &Cache<D, Self>) {
+        let _ = cache;
+    }
+
+    /// Makes durable what the ordering itself keeps about everything that has ended.
+    ///
+    /// # Errors
+    /// The device failed.
+    async fn sync<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+        let _ = cache;
+        Ok(())
+    }
+
+    /// Everything is on the device and the image is clean: ends what [`start`](Self::start) began.
+    ///
+    /// # Errors
+    /// The device failed.
+    async fn close<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+        let _ = cache;
+        Ok(())
+    }
+
     /// A step that gives something back comes next in this operation. `None`: the ordering keeps it, and
     /// [`ready`](Self::ready) returns it when its time has come. Else it is to be taken now.
     fn defer(&self, op: &mut Self::Op, step: Deferred) -> Option<Deferred> {
@@ -118,6 +155,64 @@ pub trait OrderingPolicy: WriteGate + Sized {
         let _ = cache;
         Ok(false)
     }
+}
+
+/// What an ordering is told of an image before it is mounted.
+pub trait Image {
+    /// Tells one file system from another.
+    fn id(&self) -> u64;
+    /// Whether it was unmounted.
+    fn is_clean(&self) -> bool;
+    /// When it was last mounted to be written, as the image says.
+    fn stamp(&self) -> i64;
+    /// What the mount that begins will say instead.
+    fn next_stamp(&self) -> i64;
+    /// Bytes in a fragment.
+    fn fragment(&self) -> u64;
+    /// The block that holds a byte of the device, as far as it is finished as one.
+    fn unit(&self, byte: u64) -> Range<u64>;
+    /// Finishes a block whose bytes were changed: check-hashes.
+    fn seal(&self, start: u64, block: &mut [u8]);
+}
+
+/// What became of an image before it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// The ordering does not recover, or there was nothing to be done.
+    #[default]
+    None,
+    /// A log was replayed; what is derived from groups has to be worked out anew.
+    Replayed {
+        /// Records read.
+        records: u64,
+        /// Operations that are complete now.
+        operations: u64,
+        /// Changes that were undone.
+        undone: u64,
+        /// Changes that were made again.
+        redone: u64,
+        /// Bytes of log read.
+        log_bytes: u64,
+    },
+}
+
+/// Why an image cannot be recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoverError {
+    /// The device failed.
+    #[error("{0}")]
+    Device(#[from] BlockError),
+    /// The log is another file system's.
+    #[error("the log belongs to another file system; give the one that was made for this image")]
+    OtherLog,
+    /// Somebody has changed the image since.
+    #[error(
+        "not unmounted cleanly, and changed since by somebody who knows nothing of its log; check it (ordo fsck)"
+    )]
+    StaleLog,
+    /// The log was never used with the image.
+    #[error("not unmounted cleanly, and its log was not in use then; check it (ordo fsck)")]
+    UnusedLog,
 }
 
 /// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.

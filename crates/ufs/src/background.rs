@@ -70,9 +70,13 @@ impl<L: Layout> Ufs<L> {
     }
 
     async fn release_put_off(&self, ino: u64) -> FsResult<()> {
-        // Without a name and unopened it stays in the table until it is released.
-        let Some(ip) = self.table().get(ino) else { return Ok(()) };
-        self.release_unnamed(&ip).await
+        // Without a name and unopened it stays in the table until it is released; what a crash has left
+        // without a name is on disk.
+        match self.inode(ino).await {
+            Ok(ip) => self.release_unnamed(&ip).await,
+            Err(error) if error.errno == Errno::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts the release of an inode off that has just lost its last name. False where the ordering wants

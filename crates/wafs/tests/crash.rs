@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_block::tap::{Recorder, Tap};
+use ordo_block::tap::{self, Recorder, Tap};
 use ordo_block::volatile::VolatileCache;
 use ordo_block::{BlockDevice, Operation, WriteFlags};
 use ordo_runtime::{Duration, Executor};
@@ -37,6 +37,27 @@ fn record(rng: &mut Pcg64Mcg, n: usize) -> Vec<u8> {
     rng.fill_bytes(&mut bytes);
     bytes.extend_from_slice(&n.to_le_bytes());
     bytes
+}
+
+/// The disk after a crash anywhere behind the first `acknowledged` writes.
+fn crash(
+    rng: &mut Pcg64Mcg,
+    disk: RamDisk,
+    requests: &[tap::Record],
+    acknowledged: usize,
+) -> RamDisk {
+    let writes: Vec<_> = requests.iter().filter(|r| r.op == Operation::Write).collect();
+    let complete = rng.random_range(acknowledged..=writes.len());
+    for (i, write) in writes.iter().take(complete + 1).enumerate() {
+        let whole = i < complete && write.flags.contains(WriteFlags::FUA);
+        let data = write.data.as_ref().expect("contents are kept");
+        for (n, sector) in data.chunks(512).enumerate() {
+            if whole || rng.random() {
+                disk.store(write.offset + 512 * n as u64, sector);
+            }
+        }
+    }
+    disk
 }
 
 /// Life after life on one image; returns how many crashes lost something that was appended.
@@ -99,20 +120,7 @@ fn lives(seed: u64, lives: usize) -> usize {
             })
             .unwrap();
         drop(executor);
-        // The crash comes anywhere behind the last force.
-        let writes: Vec<_> =
-            recorder.take().into_iter().filter(|r| r.op == Operation::Write).collect();
-        let complete = rng.random_range(acknowledged..=writes.len());
-        disk = before;
-        for (i, write) in writes.iter().take(complete + 1).enumerate() {
-            let whole = i < complete && write.flags.contains(WriteFlags::FUA);
-            let data = write.data.as_ref().expect("contents are kept");
-            for (n, sector) in data.chunks(512).enumerate() {
-                if whole || rng.random() {
-                    disk.store(write.offset + 512 * n as u64, sector);
-                }
-            }
-        }
+        disk = crash(&mut rng, before, &recorder.take(), acknowledged);
     }
     lost
 }

@@ -1,0 +1,349 @@
+//! The records of a journal of byte ranges.
+//!
+//! A record is a byte that says which, then numbers of seven bits a byte, lowest first. Places are on the
+//! file system's device, in sectors of 512 bytes.
+//!
+//! | kind | then | meaning |
+//! |---:|---|---|
+//! | 1 | sector; runs: gap, length * 2 + (old is zero), new bytes, old bytes | bytes changed |
+//! | 2 | sector, offset, length; runs: zeros, count, bytes | a block, or part of one, is new: this is all of it |
+//! | 3 | sector, sectors | these were freed: older records about them are void |
+//! | 4 | inode | an inode has lost its last name, and is to be freed |
+//! | 5 | inode | it has been freed, or has a name again |
+//! | 6 | flags, kind of operation | an operation ended; flag 1: none is under way |
+//! | 7 | | recovery has put everything before this in its place |
+
+use std::ops::Range;
+
+/// Bytes between two changed ones that are not worth a run of their own.
+const GAP_MIN: usize = 3;
+
+/// A record, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// Bytes from `at` on changed.
+    Patch {
+        /// Byte address on the device.
+        at: u64,
+        /// What changed.
+        runs: Runs<'a>,
+    },
+    /// A block is new.
+    Fresh {
+        /// Byte address on the device.
+        at: u64,
+        /// How many bytes.
+        len: usize,
+        /// What they are.
+        image: Image<'a>,
+    },
+    /// Bytes were freed.
+    Revoke {
+        /// Byte address on the device.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
+    /// An inode is to be freed.
+    Orphan(u64),
+    /// An inode is not to be freed any more.
+    Kept(u64),
+    /// Everything before this is in its place, once a quiet end follows.
+    Restart,
+    /// An operation ended.
+    End {
+        /// Whether no other was under way.
+        quiet: bool,
+        /// Its kind.
+        kind: u8,
+    },
+}
+
+/// The runs of a patch: an iterator over place, new bytes and old bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+/// A run of changed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// Byte address on the device.
+    pub at: u64,
+    /// What is there now.
+    pub new: &'a [u8],
+    /// What was there before; `None`: zeros.
+    pub old: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = Run<'a>;
+
+    fn next(&mut self) -> Option<Run<'a>> {
+        let gap = get(&mut self.rest)?;
+        let head = get(&mut self.rest)?;
+        let at = self.at.checked_add(gap)?;
+        let len = usize::try_from(head >> 1).ok()?;
+        let new = take(&mut self.rest, len)?;
+        let old = if head & 1 == 1 { None } else { Some(take(&mut self.rest, len)?) };
+        self.at = at.checked_add(len as u64)?;
+        Some(Run { at, new, old })
+    }
+}
+
+/// A block, without its zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image<'a>(&'a [u8]);
+
+impl Image<'_> {
+    /// Calls `each` with the offset and the bytes of every run that is not zeros.
+    pub fn runs(self, mut each: impl FnMut(usize, &[u8])) {
+        let mut rest = self.0;
+        let mut at = 0usize;
+        while let (Some(zeros), Some(len)) = (get(&mut rest), get(&mut rest)) {
+            let Ok(len) = usize::try_from(len) else { return };
+            at = at.saturating_add(usize::try_from(zeros).unwrap_or(usize::MAX));
+            let Some(bytes) = take(&mut rest, len) else { return };
+            each(at, bytes);
+            at = at.saturating_add(len);
+        }
+    }
+}
+
+fn put(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn get(rest: &mut &[u8]) -> Option<u64> {
+    let mut n = 0;
+    for i in 0..10 {
+        let (byte, more) = rest.split_first()?;
+        *rest = more;
+        n |= u64::from(byte & 0x7f).checked_shl(7 * i)?;
+        if byte & 0x80 == 0 {
+            return Some(n);
+        }
+    }
+    None
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (bytes, more) = rest.split_at_checked(len)?;
+    *rest = more;
+    Some(bytes)
+}
+
+/// Puts a patch into `out`: `ranges` of a block at `address` that now has `new`, and had the bytes `old`,
+/// range after range. False where nothing is different.
+pub fn patch(
+    address: u64,
+    new: &[u8],
+    ranges: &[Range<usize>],
+    old: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    out.clear();
+    out.push(1);
+    put(address / 512, out);
+    // A block may begin within a sector's number only.
+    let empty = out.len();
+    let mut end = 0;
+    let mut sorted: Vec<(Range<usize>, usize)> = Vec::with_capacity(ranges.len());
+    let mut at = 0;
+    for range in ranges {
+        sorted.push((range.clone(), at));
+        at += range.len();
+    }
+    sorted.sort_by_key(|(range, _)| range.start);
+    for (range, at) in sorted {
+        let (now, before) = (&new[range.clone()], &old[at..at + range.len()]);
+        let mut i = 0;
+        while i < now.len() {
+            if now[i] == before[i] {
+                i += 1;
+                continue;
+            }
+            let start = i;
+            let mut same = 0;
+            while i < now.len() && same < GAP_MIN {
+                same = if now[i] == before[i] { same + 1 } else { 0 };
+                i += 1;
+            }
+            let stop = i - same;
+            // Ranges may overlap: what was told already is told once.
+            let from = (range.start + start).max(end);
+            let until = range.start + stop;
+            if from >= until {
+                continue;
+            }
+            let (n, o) = (&new[from..until], &before[from - range.start..stop]);
+            let zero = o.iter().all(|b| *b == 0);
+            put((from - end) as u64, out);
+            put((n.len() as u64) << 1 | u64::from(zero), out);
+            out.extend_from_slice(n);
+            if !zero {
+                out.extend_from_slice(o);
+            }
+            end = until;
+        }
+    }
+    out.len() > empty
+}
+
+/// Puts into `out` that `bytes`, at `offset` in the block at `address`, are new.
+pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(2);
+    put(address / 512, out);
+    put(offset as u64, out);
+    put(bytes.len() as u64, out);
+    let mut at = 0;
+    while at < bytes.len() {
+        let zeros = bytes[at..].iter().take_while(|b| **b == 0).count();
+        let start = at + zeros;
+        if start == bytes.len() {
+            break;
+        }
+        // Up to a few zeros in a row are not worth a run.
+        let (mut stop, mut quiet) = (start, 0);
+        while stop < bytes.len() && quiet <= GAP_MIN {
+            quiet = if bytes[stop] == 0 { quiet + 1 } else { 0 };
+            stop += 1;
+        }
+        stop -= quiet;
+        put(zeros as u64, out);
+        put((stop - start) as u64, out);
+        out.extend_from_slice(&bytes[start..stop]);
+        at = stop;
+    }
+}
+
+/// Puts one of the short records into `out`.
+pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    match *entry {
+        Entry::Revoke { at, len } => {
+            out.push(3);
+            put(at / 512, out);
+            put(len / 512, out);
+        }
+        Entry::Orphan(ino) => {
+            out.push(4);
+            put(ino, out);
+        }
+        Entry::Kept(ino) => {
+            out.push(5);
+            put(ino, out);
+        }
+        Entry::Restart => out.push(7),
+        Entry::End { quiet, kind } => out.extend_from_slice(&[6, u8::from(quiet), kind]),
+        Entry::Patch { .. } | Entry::Fresh { .. } => {
+            unreachable!("these have functions of their own")
+        }
+    }
+}
+
+/// Decodes a record; `None` for what is none. The runs of a patch end where they cannot go on.
+pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
+    let (kind, mut rest) = bytes.split_first()?;
+    let rest = &mut rest;
+    let place = |rest: &mut &[u8]| get(rest)?.checked_mul(512);
+    Some(match kind {
+        1 => {
+            let at = place(rest)?;
+            Entry::Patch { at, runs: Runs { rest, at } }
+        }
+        2 => {
+            let at = place(rest)?.checked_add(get(rest)?)?;
+            let len = usize::try_from(get(rest)?).ok()?;
+            Entry::Fresh { at, len, image: Image(rest) }
+        }
+        3 => Entry::Revoke { at: place(rest)?, len: place(rest)? },
+        4 => Entry::Orphan(get(rest)?),
+        5 => Entry::Kept(get(rest)?),
+        6 => Entry::End { quiet: *take(rest, 1)?.first()? == 1, kind: *take(rest, 1)?.first()? },
+        7 => Entry::Restart,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A patch does to old bytes what was done to them, and undoes it; whatever the ranges are, as
+        /// long as they cover what changed.
+        #[test]
+        fn patches_redo_and_undo(
+            old in prop::collection::vec(0u8..3, 200),
+            changes in prop::collection::vec((0usize..200, any::<u8>()), 0..40),
+            cut in 1usize..199,
+        ) {
+            let mut new = old.clone();
+            for (at, byte) in changes {
+                new[at] = byte;
+            }
+            let mut out = Vec::new();
+            let ranges = [cut..200, 0..cut];
+            let before: Vec<u8> = ranges.iter().flat_map(|r| old[r.clone()].to_vec()).collect();
+            let any = patch(8192, &new, &ranges, &before, &mut out);
+            prop_assert_eq!(any, new != old);
+            let Some(Entry::Patch { at, runs }) = decode(&out) else { panic!() };
+            prop_assert_eq!(at, 8192);
+            let (mut redone, mut undone) = (old.clone(), new.clone());
+            for run in runs {
+                let range = (run.at - 8192) as usize..(run.at - 8192) as usize + run.new.len();
+                redone[range.clone()].copy_from_slice(run.new);
+                match run.old {
+                    Some(old) => undone[range].copy_from_slice(old),
+                    None => undone[range].fill(0),
+                }
+            }
+            prop_assert_eq!(redone, new);
+            prop_assert_eq!(undone, old);
+        }
+
+        #[test]
+        fn fresh_blocks_come_back(bytes in prop::collection::vec(0u8..2, 0..300)) {
+            let mut out = Vec::new();
+            fresh(4096, 512, &bytes, &mut out);
+            let Some(Entry::Fresh { at, len, image }) = decode(&out) else { panic!() };
+            prop_assert_eq!((at, len), (4608, bytes.len()));
+            let mut back = vec![0; len];
+            image.runs(|at, run| back[at..at + run.len()].copy_from_slice(run));
+            prop_assert_eq!(back, bytes);
+        }
+
+        /// What is on disk never panics.
+        #[test]
+        fn anything_can_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            match decode(&bytes) {
+                Some(Entry::Patch { runs, .. }) => drop(runs.count()),
+                Some(Entry::Fresh { image, .. }) => image.runs(|_, _| ()),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn short_records_come_back() {
+        for entry in [
+            Entry::Revoke { at: 1 << 40, len: 4096 },
+            Entry::Orphan(77),
+            Entry::Kept(1 << 20),
+            Entry::Restart,
+            Entry::End { quiet: true, kind: 3 },
+        ] {
+            let mut out = Vec::new();
+            short(&entry, &mut out);
+            assert_eq!(decode(&out), Some(entry));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The keeper: once a second the log is written, its start moved, and space made where it is short.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{BufRef, Cache};
+use ordo_log::Log;
+use ordo_log::record::Entry;
+use ordo_runtime::Time;
+use ordo_runtime::sync::first;
+
+use super::JournalOrder;
+use super::state::State;
+
+/// Starts the task. It ends when the journal is closed, or with the executor.
+pub(super) fn start<D: BlockDevice, L: Log>(cache: &Cache<D, JournalOrder<L>>) {
+    let cache = cache.clone();
+    let runtime = cache.runtime().clone();
+    runtime.spawn_daemon("journal keeper", async move {
+        let state = &cache.gate().state;
+        let mut last = state.runtime.now();
+        while !state.closed.get() {
+            if state.is_settled() {
+                state.idle.set(true);
+                state.work.notified().await;
+                state.idle.set(false);
+            }
+            first(state.work.notified(), state.runtime.sleep(state.options.tick)).await;
+            if state.closed.get() {
+                break;
+            }
+            let before = (state.log.start(), state.log.durable());
+            let done = round(&cache, &mut last).await;
+            state.space.notify_all();
+            let stuck = before == (state.log.start(), state.log.durable());
+            if done.is_err() || stuck {
+                state.runtime.sleep(state.options.tick).await;
+            }
+        }
+    });
+}
+
+/// Writes the log, and, where it is time or space is short, moves its start.
+async fn round<D: BlockDevice, L: Log>(
+    cache: &Cache<D, JournalOrder<L>>,
+    last: &mut Time,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    state.commit_all().await?;
+    let short = state.log.room() < state.log.capacity() * 5 / 8;
+    if short {
+        force_out(cache).await?;
+    }
+    let now = state.runtime.now();
+    if short || now.since(*last) >= state.options.checkpoint_every {
+        *last = now;
+        state.checkpoint().await?;
+    }
+    Ok(())
+}
+
+/// A forced checkpoint: the blocks that the older half of the log describes are written.
+async fn force_out<D: BlockDevice, L: Log>(
+    cache: &Cache<D, JournalOrder<L>>,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
+    let old: Vec<BufRef> = {
+        let tracks = state.tracks.borrow();
+        tracks.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
+    };
+    if !old.is_empty() {
+        state.count(|stats| stats.forced_checkpoints += 1);
+        cache.write_all(old, false).await?;
+        cache.barrier().await?;
+    }
+    Ok(())
+}
+
+/// Everything is in its place, and the image says that it is clean: nothing of the log is needed.
+pub(super) async fn close<D: BlockDevice, L: Log>(
+    cache: &Cache<D, JournalOrder<L>>,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    state.closed.set(true);
+    state.work.notify_one();
+    state.commit_all().await?;
+    state.log.checkpoint(state.log.end(), state.client.get().encode()).await
+}
+
+impl<L: Log> State<L> {
+    /// Whether there is nothing to keep.
+    fn is_settled(&self) -> bool {
+        self.tracks.borrow().is_empty() && self.log.durable() == self.log.end()
+    }
+
+    /// Records where the log starts now.
+    async fn checkpoint(&self) -> Result<(), BlockError> {
+        // What old records say that must not be lost is said again.
+        let start = self.oldest();
+        let said: Vec<u64> = {
+            let orphans = self.orphans.borrow();
+            let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
+            orphans
+                .iter()
+                .filter(|(_, lsn)| **lsn <= start.max(half))
+                .map(|(ino, _)| *ino)
+                .collect()
+        };
+        if !said.is_empty() && self.log.room() < self.log.capacity() * 3 / 4 {
+            for ino in said {
+                let (lsn, _) = self.append_short(&Entry::Orphan(ino));
+                self.orphans.borrow_mut().insert(ino, lsn);
+            }
+            self.commit_all().await?;
+        }
+        let start = self.oldest();
+        if start > self.log.start() {
+            self.logged.borrow_mut().retain(|_, (_, end)| *end > start);
+            self.log.checkpoint(start, self.client.get().encode()).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! The ordering `journal`: every change of metadata is in a log before it is in its place.
+//!
+//! Source: journaling-versus-soft-updates-2000, sections 3.2, 5 and 6; soft-updates-2000, section 4.5. Each
+//! change appends a record of the bytes that changed, new and old ([`ordo_log::record`]). The rules:
+//!
+//! | rule | what holds | switch |
+//! |---|---|---|
+//! | write-ahead | a block is written when the log is durable up to the last record about it | [`WRITE_AHEAD`](JournalRules::WRITE_AHEAD) |
+//! | undo | what the log has of operations that did not complete is undone at recovery | [`UNDO`](JournalRules::UNDO) |
+//! | revoke | records about a block that was freed since are not repeated | [`REVOKE`](JournalRules::REVOKE) |
+//! | hold | nothing is written to a block that was freed before it is certain that it was | [`HOLD`](JournalRules::HOLD) |
+//! | keep | log space is given up when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
+//!
+//! **Complete means quiet.** Operations at the same time change the same bytes: a group's counts, bits side
+//! by side. So the log is complete at places where no operation is under way, *quiet* ones; recovery undoes
+//! everything behind the last one, in the reverse order, and repeats everything before it. That is
+//! right whatever operations share, and what survives is a prefix of what was done. Who needs an
+//! operation to be durable waits until the log is quiet behind it: new ones are not begun meanwhile, and
+//! those under way never wait for one that is to begin.
+//!
+//! **Synchronous or not.** Synchronously a create, link, removal or rename waits until the log is durable
+//! behind it; everything else rides along. Otherwise the log is written in clusters, when a block has to
+//! be, and once a second.
+//!
+//! **Inodes that have lost their last name** and are not freed yet stay known to the log, so that recovery
+//! can hand them to the core: nothing leaks.
+//!
+//! Where this is not what the paper describes, and why, is in `docs/journal.md`.
+
+mod keeper;
+mod policy;
+mod replay;
+mod state;
+
+use std::rc::Rc;
+
+use ordo_cache::{Buffer, WriteGate};
+use ordo_log::Log;
+use ordo_runtime::{Duration, Runtime};
+
+pub use state::JournalStats;
+
+use state::State;
+
+bitflags::bitflags! {
+    /// The rules of the journal, each of which can be switched off to see what it is there for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct JournalRules: u8 {
+        /// The log is durable up to a block's last record before the block is written.
+        const WRITE_AHEAD = 1;
+        /// Recovery undoes operations that did not complete.
+        const UNDO = 2;
+        /// Recovery repeats no record about a block that was freed since.
+        const REVOKE = 4;
+        /// A block that was freed is not written by its new owner before that is certain.
+        const HOLD = 8;
+        /// Log space is given up only when nobody needs it.
+        const KEEP = 16;
+    }
+}
+
+/// How a journal behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Creates, links, removals and renames are durable when they return.
+    pub synchronous: bool,
+    /// How often the log is written and its start looked for.
+    pub tick: Duration,
+    /// How often at most the start is recorded on the log's device, while there is space.
+    pub checkpoint_every: Duration,
+    /// The rules that hold.
+    pub rules: JournalRules,
+}
+
+impl JournalOptions {
+    /// A log file, as published: asynchronous, its start recorded each second.
+    pub fn file() -> JournalOptions {
+        JournalOptions {
+            synchronous: false,
+            tick: Duration::from_secs(1),
+            checkpoint_every: Duration::from_secs(1),
+            rules: JournalRules::all(),
+        }
+    }
+
+    /// A stand-alone log, as published: its superblock is written infrequently.
+    pub fn wafs(synchronous: bool) -> JournalOptions {
+        JournalOptions {
+            synchronous,
+            checkpoint_every: Duration::from_secs(30),
+            ..JournalOptions::file()
+        }
+    }
+}
+
+/// The ordering `journal`, on a log. Cheap to clone: clones share everything.
+pub struct JournalOrder<L> {
+    state: Rc<State<L>>,
+}
+
+impl<L> Clone for JournalOrder<L> {
+    fn clone(&self) -> Self {
+        JournalOrder { state: self.state.clone() }
+    }
+}
+
+impl<L: Log> JournalOrder<L> {
+    /// A journal on a mounted log.
+    pub fn new(runtime: &Runtime, log: L, options: JournalOptions) -> JournalOrder<L> {
+        JournalOrder { state: Rc::new(State::new(runtime, log, options)) }
+    }
+
+    /// The log.
+    pub fn log(&self) -> &L {
+        &self.state.log
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> JournalStats {
+        self.state.stats.get()
+    }
+}
+
+impl<L: Log> WriteGate for JournalOrder<L> {
+    const FOLLOWS_WRITES: bool = true;
+
+    fn before_write(&self, block: &Buffer, _image: &mut [u8]) -> ordo_cache::Verdict {
+        self.state.before_write(block)
+    }
+
+    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), ordo_block::BlockError>) {
+        if result.is_ok() {
+            self.state.written(block, version);
+        }
+    }
+
+    fn forgotten(&self, block: &Buffer) {
+        self.state.forget(block);
+    }
+
+    fn held(&self, block: &Buffer) -> bool {
+        self.state.is_held(block)
+    }
+
+    async fn unblocked(&self) {
+        // A failure is kept, and told to the next who asks.
+        if self.state.commit_all().await.is_err() {
+            self.state.runtime.sleep(self.state.options.tick).await;
+        }
+    }
+
+    async fn wait_for(&self, lsn: u64) -> Result<(), ordo_block::BlockError> {
+        self.state.force(lsn).await
+    }
+}

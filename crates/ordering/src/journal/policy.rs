@@ -1,0 +1,195 @@
+//! The journal as an ordering: what each change means for the log.
+
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{BufKey, BufRef, Cache};
+use ordo_log::Log;
+use ordo_log::record::Entry;
+use ordo_runtime::sync::Notify;
+
+use super::state::State;
+use super::{JournalOrder, keeper, replay};
+use crate::{
+    Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
+};
+
+/// An operation under way. Dropped without an end it has undone its own changes, which counts as one.
+pub struct JournalOp<L: Log> {
+    state: Rc<State<L>>,
+    kind: OpKind,
+    wrote: bool,
+    ended: bool,
+    /// Blocks whose first contents are in the log, with their places then.
+    fresh: Vec<(BufKey, u64)>,
+}
+
+impl<L: Log> JournalOp<L> {
+    fn finish(&mut self) -> u64 {
+        self.ended = true;
+        self.state.end(self.kind as u8, self.wrote)
+    }
+}
+
+impl<L: Log> Drop for JournalOp<L> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.finish();
+        }
+    }
+}
+
+/// Whether the paper's synchronous log is forced for such an operation before it returns.
+fn is_forced(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Make | OpKind::Link | OpKind::Remove | OpKind::Rename)
+}
+
+impl<L: Log> JournalOrder<L> {
+    /// Logs the contents of a block that a pointer is set to, where they are metadata.
+    fn log_target(&self, op: &mut JournalOp<L>, what: &What<'_>) {
+        let What::SetPointer { old, new, to, init, .. } = *what else { return };
+        // The target of a long symbolic link is in a block of data, and part of making it.
+        if to == PointerTo::Data && op.kind != OpKind::Make {
+            return;
+        }
+        let Some(address) = init.address() else { return };
+        if old.0 == new.0 && to == PointerTo::Directory {
+            return;
+        }
+        if old.0 != 0 && to == PointerTo::Directory {
+            self.state.moved(init);
+        }
+        self.log_whole(op, init, address);
+    }
+
+    fn log_whole(&self, op: &mut JournalOp<L>, buf: &BufRef, address: u64) {
+        if !op.fresh.contains(&(buf.key(), address)) {
+            op.fresh.push((buf.key(), address));
+            self.state.append_fresh(buf, 0..buf.len());
+        }
+    }
+}
+
+impl<L: Log> OrderingPolicy for JournalOrder<L> {
+    const NAME: &'static str = "journal";
+    const NEEDS_CHECK: bool = false;
+    type Op = JournalOp<L>;
+
+    fn wants_old(what: &What<'_>) -> bool {
+        !matches!(what, What::Summary | What::InitDirectory { .. })
+    }
+
+    async fn begin<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        kind: OpKind,
+    ) -> Result<JournalOp<L>, BlockError> {
+        let state = &cache.gate().state;
+        // What gives space back must not wait for those who wait for space.
+        state.begin(kind != OpKind::Housekeeping).await?;
+        Ok(JournalOp { state: state.clone(), kind, wrote: false, ended: false, fresh: Vec::new() })
+    }
+
+    async fn admit<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        _op: &mut JournalOp<L>,
+        _what: &What<'_>,
+    ) -> Result<(), BlockError> {
+        cache.gate().state.check()
+    }
+
+    fn record(&self, op: &mut JournalOp<L>, change: &Change<'_>) {
+        let state = &self.state;
+        match change.what {
+            // Derived from the groups, and worked out anew after a replay.
+            What::Summary => return,
+            // What the device has there is not what memory had: all of it is logged.
+            What::InitDirectory { .. } | What::InitInodeBlock { .. } => {
+                op.wrote = true;
+                let whole = std::slice::from_ref(&(0..change.buf.len())) == change.ranges;
+                if whole && let Some(address) = change.buf.address() {
+                    self.log_whole(op, change.buf, address);
+                    return;
+                }
+                if change.old.is_empty() {
+                    for range in change.ranges {
+                        state.append_fresh(change.buf, range.clone());
+                    }
+                    return;
+                }
+            }
+            _ => {}
+        }
+        op.wrote = true;
+        self.log_target(op, &change.what);
+        state.append_patch(change.buf, change.ranges, change.old);
+        match change.what {
+            What::FreeBlock { address, frags } => state.freed(address, frags),
+            What::SetLinkCount { ino, new: 0, .. } => {
+                let (lsn, _) = state.append_short(&Entry::Orphan(ino));
+                state.orphans.borrow_mut().insert(ino, lsn);
+            }
+            What::SetLinkCount { ino, old: 0, .. } | What::ClearInode { ino } => state.keep(ino),
+            _ => {}
+        }
+    }
+
+    async fn end<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        mut op: JournalOp<L>,
+    ) -> Result<(), BlockError> {
+        let behind = op.finish();
+        let state = &cache.gate().state;
+        state.check()?;
+        if state.options.synchronous && op.wrote && is_forced(op.kind) {
+            state.commit(behind).await?;
+        }
+        Ok(())
+    }
+
+    async fn fsync<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        ino: u64,
+        _inode: &BufRef,
+    ) -> Result<(), BlockError> {
+        // First the log: what it holds back can be written then.
+        cache.gate().state.commit_all().await?;
+        cache.flush_file(ino).await?;
+        cache.barrier().await
+    }
+
+    async fn recover<D: BlockDevice>(
+        &self,
+        device: &D,
+        image: &dyn Image,
+    ) -> Result<Recovery, RecoverError> {
+        replay::recover(&self.state, device, image).await
+    }
+
+    fn start<D: BlockDevice>(cache: &Cache<D, Self>) {
+        keeper::start(cache);
+    }
+
+    async fn sync<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+        cache.gate().state.commit_all().await
+    }
+
+    async fn close<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+        keeper::close(cache).await
+    }
+
+    fn ready(&self) -> Option<Rc<Notify>> {
+        Some(self.state.ready.clone())
+    }
+
+    fn peek_ready(&self) -> Option<Deferred> {
+        self.state.recovered.borrow().front().copied()
+    }
+
+    fn next_ready(&self) -> Option<Deferred> {
+        self.state.recovered.borrow_mut().pop_front()
+    }
+
+    fn deferred(&self) -> usize {
+        self.state.recovered.borrow().len()
+    }
+}

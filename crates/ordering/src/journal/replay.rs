@@ -1,0 +1,284 @@
+//! Recovery: the log's end, a pass back that undoes, a pass on that repeats.
+//!
+//! Everything is bytes at places on the device, so both passes can be cut off and begun anew any number
+//! of times. The log is given up only when all is durable in its place.
+
+use std::collections::BTreeMap;
+
+use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_log::Log;
+use ordo_log::record::{Entry, decode};
+
+use super::JournalRules;
+use super::state::{Client, State};
+use crate::{Deferred, Image, OpKind, RecoverError, Recovery};
+
+/// Memory for blocks that are being mended, in bytes.
+const MEMORY: usize = 16 << 20;
+
+/// Recovers what a crash left, and takes note of the image.
+pub(super) async fn recover<L: Log, D: BlockDevice>(
+    state: &State<L>,
+    device: &D,
+    image: &dyn Image,
+) -> Result<Recovery, RecoverError> {
+    state.fragment.set(image.fragment());
+    let client = Client::decode(state.log.client());
+    if client.id != 0 && client.id != image.id() {
+        return Err(RecoverError::OtherLog);
+    }
+    let next = Client { id: image.id(), stamp: image.next_stamp(), before: image.stamp() };
+    state.client.set(next);
+    if image.is_clean() {
+        state.log.checkpoint(state.log.end(), next.encode()).await?;
+        state.start_over();
+        return Ok(Recovery::None);
+    }
+    if client.id == 0 {
+        return Err(RecoverError::UnusedLog);
+    }
+    if image.stamp() != client.stamp && image.stamp() != client.before {
+        return Err(RecoverError::StaleLog);
+    }
+    let found = survey(&state.log).await?;
+    let mut blocks = Blocks { device, image, map: BTreeMap::new(), bytes: 0 };
+    let undone = match state.is_on(JournalRules::UNDO) {
+        true => undo(state, &mut blocks, &found).await?,
+        false => 0,
+    };
+    let redone = redo(state, &mut blocks, &found).await?;
+    blocks.write().await?;
+    device.flush().await?;
+    let (start, _) = state.append_short(&Entry::Restart);
+    for ino in &found.orphans {
+        let (lsn, _) = state.append_short(&Entry::Orphan(*ino));
+        state.orphans.borrow_mut().insert(*ino, lsn);
+        state.recovered.borrow_mut().push_back(Deferred::Release { ino: *ino });
+    }
+    state.append_short(&Entry::End { quiet: true, kind: OpKind::Housekeeping as u8 });
+    state.log.force(state.log.end()).await?;
+    state.log.checkpoint(start, next.encode()).await?;
+    state.start_over();
+    Ok(Recovery::Replayed {
+        records: found.records,
+        operations: found.operations,
+        undone,
+        redone,
+        log_bytes: found.end - found.start,
+    })
+}
+
+/// What a first reading of the log tells.
+#[derive(Default)]
+struct Found {
+    /// The first record to be looked at.
+    start: u64,
+    /// Behind the last quiet end.
+    quiet: u64,
+    /// The end.
+    end: u64,
+    records: u64,
+    operations: u64,
+    /// Fragments that were freed before the last quiet end, with the record's number.
+    revoked: BTreeMap<u64, u64>,
+    /// Inodes to be freed.
+    orphans: Vec<u64>,
+}
+
+async fn survey<L: Log>(log: &L) -> Result<Found, BlockError> {
+    let mut found = Found { start: log.start(), quiet: log.start(), ..Found::default() };
+    let mut restart = None;
+    // What is certain with the next quiet end.
+    let mut pending: Vec<(u64, Told)> = Vec::new();
+    let mut orphans = BTreeMap::new();
+    let (mut records, mut operations) = (0, 0);
+    log.scan(log.start(), &mut |record| {
+        records += 1;
+        match decode(&record.bytes) {
+            Some(Entry::Restart) => restart = Some(record.lsn),
+            Some(Entry::Revoke { at, len }) => pending.push((record.lsn, Told::Freed(at, len))),
+            Some(Entry::Orphan(ino)) => pending.push((record.lsn, Told::Orphan(ino))),
+            Some(Entry::Kept(ino)) => pending.push((record.lsn, Told::Kept(ino))),
+            Some(Entry::End { quiet, .. }) => {
+                operations += 1;
+                if !quiet {
+                    return true;
+                }
+                if let Some(lsn) = restart.take() {
+                    pending.retain(|(at, _)| *at > lsn);
+                    found.start = lsn;
+                    found.revoked.clear();
+                    orphans.clear();
+                }
+                found.quiet = record.end;
+                found.operations = operations;
+                for (lsn, told) in pending.drain(..) {
+                    match told {
+                        Told::Freed(at, len) => {
+                            // Sectors: what a fragment is in units of is the image's business.
+                            for sector in
+                                (at / 512)..(at.saturating_add(len) / 512).min(at / 512 + (1 << 16))
+                            {
+                                found.revoked.insert(sector, lsn);
+                            }
+                        }
+                        Told::Orphan(ino) => drop(orphans.insert(ino, ())),
+                        Told::Kept(ino) => drop(orphans.remove(&ino)),
+                    }
+                }
+            }
+            _ => {}
+        }
+        found.end = record.end;
+        true
+    })
+    .await?;
+    found.records = records;
+    found.end = found.end.max(found.quiet);
+    found.orphans = orphans.into_keys().collect();
+    Ok(found)
+}
+
+/// What a record says beside bytes.
+enum Told {
+    Freed(u64, u64),
+    Orphan(u64),
+    Kept(u64),
+}
+
+/// Undoes what is behind the last quiet end, the last first.
+async fn undo<L: Log, D: BlockDevice>(
+    state: &State<L>,
+    blocks: &mut Blocks<'_, D>,
+    found: &Found,
+) -> Result<u64, BlockError> {
+    let mut tail = Vec::new();
+    state
+        .log
+        .scan(found.quiet, &mut |record| {
+            tail.push(record.bytes.clone());
+            true
+        })
+        .await?;
+    // A block that was new there belonged to nobody before, or to somebody who has it back: what was
+    // done to it has not been written, or does not matter.
+    let mut fresh: Vec<(u64, u64, usize)> = Vec::new();
+    for (n, bytes) in tail.iter().enumerate() {
+        if let Some(Entry::Fresh { at, len, .. }) = decode(bytes) {
+            fresh.push((at, at.saturating_add(len as u64), n));
+        }
+    }
+    let mut undone = 0;
+    for (n, bytes) in tail.iter().enumerate().rev() {
+        let Some(Entry::Patch { runs, .. }) = decode(bytes) else { continue };
+        for run in runs {
+            if fresh.iter().any(|(from, to, at)| (*from..*to).contains(&run.at) && *at < n) {
+                continue;
+            }
+            match run.old {
+                Some(old) => blocks.put(run.at, old).await?,
+                None => blocks.put(run.at, &vec![0; run.new.len()]).await?,
+            }
+            undone += 1;
+        }
+    }
+    Ok(undone)
+}
+
+/// Repeats everything up to the last quiet end.
+async fn redo<L: Log, D: BlockDevice>(
+    state: &State<L>,
+    blocks: &mut Blocks<'_, D>,
+    found: &Found,
+) -> Result<u64, BlockError> {
+    let revoke = state.is_on(JournalRules::REVOKE);
+    let void = |at: u64, lsn: u64| {
+        revoke && found.revoked.get(&(at / 512)).is_some_and(|freed| *freed > lsn)
+    };
+    let mut redone = 0;
+    let mut from = found.start;
+    while from < found.quiet {
+        // A piece of the log at a time: blocks are read between two.
+        let mut piece = Vec::new();
+        let until = (from + (1 << 20)).min(found.quiet);
+        state
+            .log
+            .scan(from, &mut |record| {
+                if record.end <= found.quiet {
+                    piece.push((record.lsn, record.bytes.clone()));
+                }
+                from = record.end;
+                record.end < until
+            })
+            .await?;
+        if piece.is_empty() {
+            break;
+        }
+        for (lsn, bytes) in piece {
+            match decode(&bytes) {
+                Some(Entry::Patch { runs, .. }) => {
+                    for run in runs.filter(|run| !void(run.at, lsn)) {
+                        blocks.put(run.at, run.new).await?;
+                        redone += 1;
+                    }
+                }
+                Some(Entry::Fresh { at, len, image }) if !void(at, lsn) && len <= 1 << 16 => {
+                    let mut whole = vec![0; len];
+                    image.runs(|offset, run| {
+                        if let Some(place) = whole.get_mut(offset..offset + run.len()) {
+                            place.copy_from_slice(run);
+                        }
+                    });
+                    blocks.put(at, &whole).await?;
+                    redone += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(redone)
+}
+
+/// Blocks that are being mended.
+struct Blocks<'a, D> {
+    device: &'a D,
+    image: &'a dyn Image,
+    map: BTreeMap<u64, Vec<u8>>,
+    bytes: usize,
+}
+
+impl<D: BlockDevice> Blocks<'_, D> {
+    /// Changes bytes of the device.
+    async fn put(&mut self, mut at: u64, mut bytes: &[u8]) -> Result<(), BlockError> {
+        let end = self.device.geometry().bytes;
+        while !bytes.is_empty() && at < end {
+            let unit = self.image.unit(at);
+            let unit = unit.start..unit.end.min(end);
+            if !self.map.contains_key(&unit.start) {
+                if self.bytes > MEMORY {
+                    self.write().await?;
+                }
+                let block = self.device.read(unit.start, (unit.end - unit.start) as usize).await?;
+                self.bytes += block.len();
+                self.map.insert(unit.start, block.to_vec());
+            }
+            let block = self.map.get_mut(&unit.start).expect("just read");
+            let n = bytes.len().min((unit.end - at) as usize);
+            let within = (at - unit.start) as usize;
+            block[within..within + n].copy_from_slice(&bytes[..n]);
+            at += n as u64;
+            bytes = &bytes[n..];
+        }
+        Ok(())
+    }
+
+    /// Writes what was changed, in order of address.
+    async fn write(&mut self) -> Result<(), BlockError> {
+        for (start, mut block) in std::mem::take(&mut self.map) {
+            self.image.seal(start, &mut block);
+            self.device.write(start, IoBuf::from_slice(&block), WriteFlags::META).await?;
+        }
+        self.bytes = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,467 @@
+//! What a journal knows in memory: which records each block needs, what was freed, who is under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+
+use ordo_block::{BlockError, Fault, Operation};
+use ordo_cache::{BufKey, BufRef, Buffer, Verdict};
+use ordo_log::Log;
+use ordo_log::record::{self, Entry};
+use ordo_runtime::Runtime;
+use ordo_runtime::sync::Notify;
+
+use super::{JournalOptions, JournalRules};
+use crate::Deferred;
+
+/// What a journal did since it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Operations that changed something.
+    pub operations: u64,
+    /// Times a block had to wait for the log.
+    pub write_ahead: u64,
+    /// Times that new operations had to wait until the log was quiet.
+    pub drains: u64,
+    /// Checkpoints that were forced because space was short.
+    pub forced_checkpoints: u64,
+}
+
+/// What the log has about a block that is not in its place.
+pub(super) struct Track {
+    pub buf: BufRef,
+    /// The first record that a crash now would need.
+    pub low: u64,
+    /// The end of the last record.
+    pub high: u64,
+    /// Writes under way, or not known to be durable: the version, and where the log ended then.
+    images: Vec<(u64, u64)>,
+}
+
+/// What an image of the file system's device is kept with in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Client {
+    pub id: u64,
+    pub stamp: i64,
+    pub before: i64,
+}
+
+impl Client {
+    pub fn encode(self) -> [u8; 64] {
+        let mut out = [0; 64];
+        out[..8].copy_from_slice(&self.id.to_le_bytes());
+        out[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        out[16..24].copy_from_slice(&self.before.to_le_bytes());
+        out
+    }
+
+    pub fn decode(bytes: [u8; 64]) -> Client {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        Client { id: word(0), stamp: word(8).cast_signed(), before: word(16).cast_signed() }
+    }
+}
+
+pub(super) struct State<L> {
+    pub runtime: Runtime,
+    pub log: L,
+    pub options: JournalOptions,
+    pub tracks: RefCell<BTreeMap<BufKey, Track>>,
+    /// Records that are needed though their block is gone: the first, and up to where the log must be
+    /// quiet and durable for it to be certain.
+    zombies: RefCell<Vec<(u64, u64)>>,
+    /// Fragments that were freed: where the log ended then.
+    freed: RefCell<BTreeMap<u64, u64>>,
+    freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
+    /// Blocks of files that the log has records about: byte address; length, end of the last record.
+    pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Inodes without a name that are not freed yet, and where the log says so.
+    pub orphans: RefCell<BTreeMap<u64, u64>>,
+    pub client: Cell<Client>,
+    pub fragment: Cell<u64>,
+    /// Operations under way.
+    open: Cell<u32>,
+    /// Tasks that wait for a quiet place.
+    draining: Cell<u32>,
+    /// Quiet places behind the durable one.
+    quiet: RefCell<VecDeque<u64>>,
+    /// The last quiet place, and the last one that is durable.
+    last_quiet: Cell<u64>,
+    pub safe: Cell<u64>,
+    quieted: Notify,
+    may_begin: Notify,
+    pub work: Rc<Notify>,
+    pub idle: Cell<bool>,
+    pub space: Notify,
+    pub closed: Cell<bool>,
+    pub recovered: RefCell<VecDeque<Deferred>>,
+    pub ready: Rc<Notify>,
+    pub failure: Cell<Option<BlockError>>,
+    scratch: RefCell<Vec<u8>>,
+    pub stats: Cell<JournalStats>,
+}
+
+/// What there is when the log has no room, which begins see to that it has.
+const NO_ROOM: BlockError =
+    BlockError { op: Operation::Write, offset: 0, len: 0, fault: Fault::Io(28) };
+
+impl<L: Log> State<L> {
+    pub fn new(runtime: &Runtime, log: L, options: JournalOptions) -> State<L> {
+        let end = log.end();
+        State {
+            runtime: runtime.clone(),
+            log,
+            options,
+            tracks: RefCell::default(),
+            zombies: RefCell::default(),
+            freed: RefCell::default(),
+            freed_order: RefCell::default(),
+            logged: RefCell::default(),
+            orphans: RefCell::default(),
+            client: Cell::default(),
+            fragment: Cell::new(512),
+            open: Cell::new(0),
+            draining: Cell::new(0),
+            quiet: RefCell::default(),
+            last_quiet: Cell::new(end),
+            safe: Cell::new(end),
+            quieted: Notify::new("a quiet log", 0),
+            may_begin: Notify::new("leave to begin", 0),
+            work: Rc::new(Notify::new("something logged", 0)),
+            idle: Cell::new(false),
+            space: Notify::new("log space", 0),
+            closed: Cell::new(false),
+            recovered: RefCell::default(),
+            ready: Rc::new(Notify::new("inodes to be freed after recovery", 0)),
+            failure: Cell::new(None),
+            scratch: RefCell::default(),
+            stats: Cell::default(),
+        }
+    }
+
+    /// Everything in the log was recovered, and is given up: it ends at a quiet place.
+    pub fn start_over(&self) {
+        self.last_quiet.set(self.log.end());
+        self.safe.set(self.log.end());
+    }
+
+    pub fn is_on(&self, rule: JournalRules) -> bool {
+        self.options.rules.contains(rule)
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut JournalStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    pub fn check(&self) -> Result<(), BlockError> {
+        self.failure.get().map_or(Ok(()), Err)
+    }
+
+    // Appending.
+
+    fn append(&self, bytes: &[u8]) -> (u64, u64) {
+        if self.idle.replace(false) {
+            self.work.notify_one();
+        }
+        match self.log.append(bytes) {
+            Some(at) => at,
+            None => {
+                // Nothing can be written any more: what is in memory is not in the log.
+                self.failure.set(Some(NO_ROOM));
+                (self.log.end(), self.log.end())
+            }
+        }
+    }
+
+    pub fn append_short(&self, entry: &Entry<'_>) -> (u64, u64) {
+        let mut out = self.scratch.take();
+        record::short(entry, &mut out);
+        let at = self.append(&out);
+        self.scratch.replace(out);
+        at
+    }
+
+    /// An inode without a name has been freed, or has a name again.
+    pub fn keep(&self, ino: u64) {
+        if self.orphans.borrow_mut().remove(&ino).is_some() {
+            self.append_short(&Entry::Kept(ino));
+        }
+    }
+
+    /// Logs what changed in a block.
+    pub fn append_patch(&self, buf: &BufRef, ranges: &[Range<usize>], old: &[u8]) {
+        let Some(address) = buf.address() else { return };
+        let mut out = self.scratch.take();
+        if record::patch(address, &buf.read(), ranges, old, &mut out) {
+            let at = self.append(&out);
+            self.track(buf, at);
+        }
+        self.scratch.replace(out);
+    }
+
+    /// Logs all of a part of a block.
+    pub fn append_fresh(&self, buf: &BufRef, range: Range<usize>) {
+        let Some(address) = buf.address() else { return };
+        let mut out = self.scratch.take();
+        record::fresh(address, range.start, &buf.read()[range], &mut out);
+        let at = self.append(&out);
+        self.scratch.replace(out);
+        self.track(buf, at);
+    }
+
+    fn track(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
+        let mut tracks = self.tracks.borrow_mut();
+        let track = tracks.entry(buf.key()).or_insert_with(|| Track {
+            buf: buf.clone(),
+            low: lsn,
+            high: end,
+            images: Vec::new(),
+        });
+        debug_assert!(Rc::ptr_eq(&track.buf, buf), "one buffer for each key");
+        track.high = end;
+        drop(tracks);
+        if buf.key().file != 0
+            && let Some(address) = buf.address()
+        {
+            let len = buf.len() as u64;
+            let mut logged = self.logged.borrow_mut();
+            let known = logged.entry(address).or_insert((len, end));
+            *known = (known.0.max(len), end);
+        }
+    }
+
+    /// The block has moved: what the log has about its old place is needed until that is certain.
+    pub fn moved(&self, buf: &Buffer) {
+        if let Some(track) = self.tracks.borrow().get(&buf.key()) {
+            self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
+        }
+    }
+
+    /// Fragments have been freed.
+    pub fn freed(&self, address: u64, frags: u32) {
+        let size = self.fragment.get();
+        let (at, len) = (address * size, u64::from(frags) * size);
+        let mut logged = self.logged.borrow_mut();
+        let hit: Vec<u64> = logged
+            .range(at.saturating_sub(1 << 16)..at + len)
+            .filter(|(start, known)| **start + known.0 > at)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in &hit {
+            if *start >= at {
+                logged.remove(start);
+            }
+        }
+        drop(logged);
+        if !hit.is_empty() {
+            self.append_short(&Entry::Revoke { at, len });
+        }
+        let end = self.log.end();
+        let mut freed = self.freed.borrow_mut();
+        for frag in address..address + u64::from(frags) {
+            freed.insert(frag, end);
+        }
+        self.freed_order.borrow_mut().push_back((end, address, frags));
+    }
+
+    // Blocks on their way to the disk.
+
+    pub fn before_write(&self, block: &Buffer) -> Verdict {
+        if self.failure.get().is_some() {
+            return Verdict::WaitFor(u64::MAX);
+        }
+        let mut tracks = self.tracks.borrow_mut();
+        let Some(track) = tracks.get_mut(&block.key()) else { return Verdict::Write };
+        if track.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
+            self.count(|stats| stats.write_ahead += 1);
+            return Verdict::WaitFor(track.high);
+        }
+        let now = (block.version(), self.log.end());
+        match track.images.last_mut() {
+            Some(last) if last.0 == now.0 => {}
+            _ => track.images.push(now),
+        }
+        Verdict::Write
+    }
+
+    pub fn written(&self, block: &Buffer, version: u64) {
+        let mut tracks = self.tracks.borrow_mut();
+        let Some(track) = tracks.get_mut(&block.key()) else { return };
+        if !std::ptr::eq(&raw const *track.buf, block) {
+            return;
+        }
+        if block.version() == version {
+            tracks.remove(&block.key());
+            return;
+        }
+        // Whatever was logged since the image was taken is not in it.
+        if let Some((_, end)) = track.images.iter().find(|(v, _)| *v == version) {
+            track.low = track.low.max(*end);
+        }
+        track.images.retain(|(v, _)| *v > version);
+    }
+
+    pub fn forget(&self, block: &Buffer) {
+        let mut tracks = self.tracks.borrow_mut();
+        let ours = |track: &Track| std::ptr::eq(&raw const *track.buf, block);
+        if tracks.get(&block.key()).is_some_and(ours)
+            && let Some(track) = tracks.remove(&block.key())
+        {
+            // The operation that gives the block up may yet be undone.
+            self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
+        }
+    }
+
+    pub fn is_held(&self, block: &Buffer) -> bool {
+        let freed = self.freed.borrow();
+        if freed.is_empty() || !self.is_on(JournalRules::HOLD) {
+            return false;
+        }
+        let Some(address) = block.address() else { return false };
+        let size = self.fragment.get();
+        let frags = address / size..(address + block.len() as u64).div_ceil(size);
+        freed.range(frags).next().is_some()
+    }
+
+    // Operations.
+
+    /// Waits until an operation may begin: for a quiet place that somebody needs, and for space.
+    pub async fn begin(&self, space: bool) -> Result<(), BlockError> {
+        loop {
+            self.check()?;
+            if self.draining.get() > 0 && self.open.get() > 0 {
+                self.may_begin.notified().await;
+            } else if space && self.log.room() < self.log.capacity() / 2 {
+                self.idle.set(false);
+                self.work.notify_one();
+                self.space.notified().await;
+            } else {
+                break;
+            }
+        }
+        self.open.set(self.open.get() + 1);
+        Ok(())
+    }
+
+    /// An operation has ended; the place in the log behind it.
+    pub fn end(&self, kind: u8, wrote: bool) -> u64 {
+        self.open.set(self.open.get() - 1);
+        let quiet = self.open.get() == 0;
+        let behind = self.last_quiet.get() < self.log.end();
+        if wrote || (quiet && behind) {
+            self.append_short(&Entry::End { quiet, kind });
+        }
+        if wrote {
+            self.count(|stats| stats.operations += 1);
+        }
+        if quiet && behind {
+            self.note_quiet();
+        }
+        if quiet {
+            self.quieted.notify_all();
+            self.may_begin.notify_all();
+        }
+        self.log.end()
+    }
+
+    pub fn note_quiet(&self) {
+        self.last_quiet.set(self.log.end());
+        self.quiet.borrow_mut().push_back(self.log.end());
+    }
+
+    /// Waits until the log is quiet at or behind `lsn`; that place.
+    pub async fn quiet_at(&self, lsn: u64) -> u64 {
+        if self.last_quiet.get() < lsn {
+            self.count(|stats| stats.drains += 1);
+            self.draining.set(self.draining.get() + 1);
+            let _guard = Draining(self);
+            while self.last_quiet.get() < lsn && self.failure.get().is_none() {
+                self.quieted.notified().await;
+            }
+        }
+        self.last_quiet.get().max(lsn).min(self.log.end())
+    }
+
+    /// Waits until everything before `lsn` is complete and durable.
+    pub async fn commit(&self, lsn: u64) -> Result<(), BlockError> {
+        if self.safe.get() >= lsn {
+            return self.check();
+        }
+        let quiet = self.first_quiet(lsn);
+        let place = match quiet {
+            Some(place) => place,
+            None => self.quiet_at(lsn).await,
+        };
+        self.force(place).await
+    }
+
+    fn first_quiet(&self, lsn: u64) -> Option<u64> {
+        self.quiet.borrow().iter().copied().find(|place| *place >= lsn)
+    }
+
+    /// As [`commit`](Self::commit), for all that has been logged.
+    pub async fn commit_all(&self) -> Result<(), BlockError> {
+        self.commit(self.log.end()).await
+    }
+
+    /// Makes the log durable up to `lsn`, complete there or not.
+    pub async fn force(&self, lsn: u64) -> Result<(), BlockError> {
+        self.check()?;
+        let forced = self.log.force(lsn.min(self.log.end())).await;
+        if let Err(error) = forced {
+            self.failure.set(Some(error));
+            self.quieted.notify_all();
+            self.may_begin.notify_all();
+            self.space.notify_all();
+        }
+        self.forced();
+        forced
+    }
+
+    /// The log may be durable further than it was: what was waiting for that is certain now.
+    pub fn forced(&self) {
+        let durable = self.log.durable();
+        let mut quiet = self.quiet.borrow_mut();
+        while quiet.front().is_some_and(|place| *place <= durable) {
+            self.safe.set(quiet.pop_front().expect("just looked at"));
+        }
+        drop(quiet);
+        let safe = self.safe.get();
+        let (mut order, mut freed) = (self.freed_order.borrow_mut(), self.freed.borrow_mut());
+        while let Some((end, address, frags)) = order.front().copied().filter(|f| f.0 <= safe) {
+            order.pop_front();
+            for frag in address..address + u64::from(frags) {
+                // Freed again meanwhile: that is not certain yet.
+                if freed.get(&frag) == Some(&end) {
+                    freed.remove(&frag);
+                }
+            }
+        }
+        self.zombies.borrow_mut().retain(|(_, until)| *until > safe);
+    }
+
+    /// The oldest record that a crash now would need.
+    pub fn oldest(&self) -> u64 {
+        if !self.is_on(JournalRules::KEEP) {
+            return self.safe.get();
+        }
+        let low = self.tracks.borrow().values().map(|track| track.low).min();
+        let zombie = self.zombies.borrow().iter().map(|(low, _)| *low).min();
+        let orphan = self.orphans.borrow().values().copied().min();
+        [low, zombie, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
+    }
+}
+
+/// Lets operations begin again when it is dropped.
+struct Draining<'a, L: Log>(&'a State<L>);
+
+impl<L: Log> Drop for Draining<'_, L> {
+    fn drop(&mut self) {
+        self.0.draining.set(self.0.draining.get() - 1);
+        if self.0.draining.get() == 0 {
+            self.0.may_begin.notify_all();
+        }
+    }
+}
