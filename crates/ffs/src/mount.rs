@@ -175,15 +175,7 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         recovery = policy.recover(&device, &image).await?;
         sb.mtime = image.next_stamp();
     }
-    let cache = Cache::new(runtime, device, policy, options.cache.clone());
-    let sealed = sb.clone();
-    cache.set_seal(Box::new(move |block, image| {
-        if block.key().file == 0
-            && let Some(byte) = block.address()
-        {
-            seal(&sealed, sb_at, endian, byte, image);
-        }
-    }));
+    let cache = sealing_cache(runtime, device, policy, options, (&sb, sb_at, endian));
     let (groups, recovered) = match (recounted, recovery) {
         (Some((groups, recovered)), _) => {
             (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
@@ -211,6 +203,26 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
     let fs = Ufs::new(ffs, options.ufs.clone());
     check_root(fs.layout()).await?;
     Ok(fs)
+}
+
+/// A cache that finishes superblock and groups before they are written.
+fn sealing_cache<D: BlockDevice, P: OrderingPolicy>(
+    runtime: &Runtime,
+    device: D,
+    policy: P,
+    options: &MountOptions,
+    (sb, sb_at, endian): (&Superblock, u64, Endian),
+) -> Cache<D, P> {
+    let cache = Cache::new(runtime, device, policy, options.cache.clone());
+    let sealed = sb.clone();
+    cache.set_seal(Box::new(move |block, image| {
+        if block.key().file == 0
+            && let Some(byte) = block.address()
+        {
+            seal(&sealed, sb_at, endian, byte, image);
+        }
+    }));
+    cache
 }
 
 /// Without a root directory there is nothing to use.
