@@ -26,6 +26,8 @@ pub enum Fault {
     OutOfRange,
     /// The device does not take writes.
     ReadOnly,
+    /// A view of what a device held was given up.
+    Gone,
 }
 
 /// A failed request: what, where, why.
@@ -57,6 +59,7 @@ impl fmt::Display for BlockError {
             Fault::Misaligned => write!(f, "not whole sectors"),
             Fault::OutOfRange => write!(f, "beyond the end of the device"),
             Fault::ReadOnly => write!(f, "the device is read-only"),
+            Fault::Gone => write!(f, "the view of an earlier state was given up"),
         }
     }
 }

@@ -24,6 +24,7 @@
 mod error;
 pub mod fault;
 pub mod file;
+pub mod frozen;
 pub mod model;
 pub mod part;
 pub mod ram;

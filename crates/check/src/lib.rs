@@ -46,4 +46,4 @@ mod walk;
 
 pub use checker::Checker;
 pub use finding::{Count, Finding, Severity, Slot};
-pub use report::{CheckError, Options, Phase, Progress, Repair, Report, Work};
+pub use report::{CheckError, ExtraName, Options, Phase, Progress, Repair, Report, Work};

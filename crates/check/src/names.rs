@@ -8,7 +8,7 @@ use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_WHT, Entry};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::state::{DirBlock, ROOT, Run};
-use crate::{Finding, Phase};
+use crate::{ExtraName, Finding, Phase};
 
 /// An entry for a directory.
 struct DirRef {
@@ -328,6 +328,15 @@ impl<D: BlockDevice> Run<'_, D> {
                     info.name = link.name.clone();
                     info.entry_at = link.at;
                 } else {
+                    if let Some(kept) = links.get(chosen) {
+                        self.report.extra_names.push(ExtraName {
+                            target: link.child,
+                            dir: link.parent,
+                            name: link.name.clone(),
+                            kept_dir: kept.parent,
+                            kept_name: kept.name.clone(),
+                        });
+                    }
                     self.remove_link(link).await?;
                 }
             }
@@ -356,7 +365,9 @@ impl<D: BlockDevice> Run<'_, D> {
     async fn remove_link(&mut self, link: &DirRef) -> Result<(), BlockError> {
         let (ino, target, name) = (link.parent, link.child, printable(&link.name));
         self.finding(Finding::DirectoryLinkedTwice { ino, name, target });
-        self.relinked.insert(target);
+        if !self.report.soft_updates {
+            self.relinked.insert(target);
+        }
         let parent = self.dir_of[&link.parent];
         self.dirs[parent].entries -= 1;
         self.remove_entry_at(link.at).await

@@ -97,6 +97,21 @@ pub struct Work {
     pub indirect_blocks: u64,
 }
 
+/// A name of a directory that has another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraName {
+    /// The directory that has both.
+    pub target: u32,
+    /// The directory that the name is in.
+    pub dir: u32,
+    /// The name.
+    pub name: Box<[u8]>,
+    /// The directory that the other name is in, which is kept.
+    pub kept_dir: u32,
+    /// The name that is kept.
+    pub kept_name: Box<[u8]>,
+}
+
 /// What a check found and did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -106,6 +121,9 @@ pub struct Report {
     pub suppressed: u64,
     /// Findings by severity, those not kept included.
     pub counts: BTreeMap<Severity, u64>,
+    /// The names that [`Finding::DirectoryLinkedTwice`] is about.
+    #[serde(skip)]
+    pub extra_names: Vec<ExtraName>,
     /// Paths of inodes that findings are about, where known.
     pub paths: BTreeMap<u32, String>,
     /// Whether the superblock said that the file system was clean.
@@ -139,6 +157,7 @@ impl Report {
             suppressed: 0,
             counts: BTreeMap::new(),
             paths: BTreeMap::new(),
+            extra_names: Vec::new(),
             was_clean: false,
             soft_updates: false,
             cleared: false,

@@ -123,6 +123,12 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         self.books.borrow_mut().dirty = true;
     }
 
+    /// Damage was found that no crash explains: it must be checked before it is mounted again.
+    pub fn set_needs_check(&self) {
+        self.marks.needs_check();
+        self.books.borrow_mut().dirty = true;
+    }
+
     /// Fragments in a block.
     pub(crate) fn frag(&self) -> u32 {
         self.sb.frag as u32

@@ -58,4 +58,9 @@ impl Marks {
     pub fn checked(&self) {
         self.flags.set(self.flags.get() & !FS_UNCLEAN);
     }
+
+    /// Something is wrong that has to be looked into before the next mount.
+    pub fn needs_check(&self) {
+        self.flags.set(self.flags.get() | FS_NEEDSFSCK);
+    }
 }

@@ -5,7 +5,8 @@
 //! - [`inode`]: inodes in memory and the table of them.
 //! - [`dir`](mod@dir): entries in directory blocks, and the index that finds them.
 //! - `file`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
-//! - `background`: what an ordering puts off, done when its time has come.
+//! - `background`: what an ordering puts off, done when its time has come; `reclaim`: what a crash leaked,
+//!   given back.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
@@ -28,6 +29,7 @@ mod fs;
 pub mod inode;
 pub mod layout;
 mod names;
+mod reclaim;
 mod release;
 mod rename;
 mod xattr;

@@ -128,7 +128,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Locks two directories: an ancestor before its descendant, else the lower number first.
-    async fn lock_directories<'a>(
+    pub(crate) async fn lock_directories<'a>(
         &self,
         a: &'a Rc<Inode>,
         b: &'a Rc<Inode>,

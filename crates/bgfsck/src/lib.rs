@@ -1,0 +1,310 @@
+//! The check of a file system while it is used: what a crash leaked under soft updates is found on a view
+//! of the device as it was when it was mounted, and given back by the file system itself.
+//!
+//! Source: soft-updates-2000, section 3.3 (what a crash may leave) and its reference to background fsck.
+//!
+//! Layers, lowest first:
+//! - [`ordo_block::frozen`]: the device as it was, copied before it is written.
+//! - `paced`: reads of it, spaced so that others get their share of the disk.
+//! - `found`: the independent checker's findings on that, as steps.
+//! - `steps`: each step taken by the live file system, as an operation of its own.
+//! - [`Background`]: the task.
+//!
+//! Invariants:
+//! - The checker sees one state, that of the mount, and never what is going on.
+//! - Nothing is changed but through the file system's operations, under its locks and its ordering. So a
+//!   crash in the midst of it leaves leaks, as ever.
+//! - A step that finds something other than what was leaked leaves it alone. `ufs::reclaim` has the
+//!   argument why that does not happen.
+//! - Where anything is found that soft updates do not leave, nothing at all is given back, and the image
+//!   is marked: it has to be checked before its next mount.
+//! - Only when all is given back does the image count as checked, and is clean once it is unmounted.
+//!
+//! ```
+//! use ordo_bgfsck::{Background, Ending, Pace};
+//! use ordo_block::{frozen::Frozen, ram::RamDisk};
+//! use ordo_ffs::{MountOptions, mkfs, mount};
+//! use ordo_ordering::NoOrder;
+//!
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let rt = executor.runtime();
+//! executor.block_on(async {
+//!     let disk = RamDisk::new(16 << 20);
+//!     mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), 0).await.unwrap();
+//!     let disk = std::rc::Rc::new(Frozen::new(disk, 64 << 20));
+//!     let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
+//!     let check = Background::start(&rt, &fs, &disk, Pace::default());
+//!     // ... use the file system ...
+//!     let outcome = check.wait().await.unwrap();
+//!     assert_eq!(outcome.ending, Ending::NotNeeded);
+//!     fs.unmount().await.unwrap();
+//! }).unwrap();
+//! ```
+
+mod found;
+mod paced;
+mod steps;
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+use ordo_block::frozen::Frozen;
+use ordo_block::{BlockDevice, BlockError, Fault};
+use ordo_check::{CheckError, Checker, Options, Report};
+use ordo_ffs::FastFs;
+use ordo_ordering::OrderingPolicy;
+use ordo_runtime::{Join, Runtime};
+use ordo_vfs::FsError;
+use serde::Serialize;
+
+use found::Found;
+use paced::Paced;
+use steps::Taken;
+
+/// A file system that can be checked while it is used.
+pub type Watched<D, P> = FastFs<Rc<Frozen<D>>, P>;
+
+/// How much of the time it may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// The share of the time in which it has a request under way or works, from above 0 to 1.
+    pub share: f64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { share: 0.2 }
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// The image was clean when it was mounted, or is read-only.
+    NotNeeded,
+    /// All that had leaked is given back.
+    Complete,
+    /// Something is left that only a check of the unmounted file system repairs.
+    Partly,
+    /// There is damage that no crash explains: nothing was given back.
+    Damage,
+    /// The memory for the view was used up: nothing was given back.
+    OutOfMemory,
+    /// It was told to stop.
+    Stopped,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// What was given back.
+    pub given_back: GivenBack,
+    /// What the checker found on the state at the mount, where it came to its end.
+    pub report: Option<Report>,
+}
+
+/// What was given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GivenBack {
+    /// Fragments that nothing had.
+    pub fragments: u64,
+    /// Inodes that were only marked.
+    pub inodes: u64,
+    /// Files and directories without a name.
+    pub unnamed: u64,
+    /// Links counted too many.
+    pub links: u64,
+    /// Second names of directories.
+    pub names: u64,
+    /// Counts of sectors made right.
+    pub sectors: u64,
+    /// Findings that were left alone.
+    pub left: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GivenBack { fragments, inodes, unnamed, links, names, left, .. } = self.given_back;
+        match self.ending {
+            Ending::NotNeeded => return f.write_str("nothing to check"),
+            Ending::Complete => f.write_str("checked while in use")?,
+            Ending::Partly => {
+                write!(f, "checked while in use; {left} findings are left for ordo fsck")?;
+            }
+            Ending::Damage => {
+                return f.write_str(
+                    "damage that no crash explains: unmount it and check it (ordo fsck) before it is \
+                     mounted again",
+                );
+            }
+            Ending::OutOfMemory => {
+                return f.write_str(
+                    "the check ran out of memory for what was written meanwhile; what leaked stays so \
+                     until the next mount, or a check (ordo fsck)",
+                );
+            }
+            Ending::Stopped => f.write_str("the check was stopped")?,
+        }
+        write!(
+            f,
+            ": {unnamed} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
+             links and {names} names given back"
+        )
+    }
+}
+
+/// Why it could not be carried out.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BackgroundError {
+    /// The check failed.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// The file system could not give something back.
+    #[error(transparent)]
+    FileSystem(#[from] FsError),
+}
+
+/// A check under way. To be stopped, or waited for, before the file system is unmounted.
+pub struct Background {
+    stop: Rc<Cell<bool>>,
+    task: Join<Result<Outcome, BackgroundError>>,
+}
+
+impl Background {
+    /// Starts a check of a file system that has just been mounted on a device frozen before that. It ends
+    /// at once where the image was clean.
+    pub fn start<D: BlockDevice, P: OrderingPolicy>(
+        runtime: &Runtime,
+        fs: &Watched<D, P>,
+        disk: &Rc<Frozen<D>>,
+        pace: Pace,
+    ) -> Background {
+        let stop = Rc::new(Cell::new(false));
+        let run = Run {
+            runtime: runtime.clone(),
+            fs: fs.clone(),
+            disk: disk.clone(),
+            pace,
+            stop: stop.clone(),
+        };
+        Background { stop, task: runtime.spawn("background check", run.run()) }
+    }
+
+    /// Has it stop before its next step, and waits for that.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub async fn stop(self) -> Result<Outcome, BackgroundError> {
+        self.stop.set(true);
+        self.task.await
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// The device failed, or the file system could not give something back.
+    pub async fn wait(self) -> Result<Outcome, BackgroundError> {
+        self.task.await
+    }
+}
+
+struct Run<D: BlockDevice, P: OrderingPolicy> {
+    runtime: Runtime,
+    fs: Watched<D, P>,
+    disk: Rc<Frozen<D>>,
+    pace: Pace,
+    stop: Rc<Cell<bool>>,
+}
+
+impl<D: BlockDevice, P: OrderingPolicy> Run<D, P> {
+    async fn run(self) -> Result<Outcome, BackgroundError> {
+        let outcome = self.check_and_give_back().await;
+        self.disk.thaw();
+        outcome
+    }
+
+    async fn check_and_give_back(&self) -> Result<Outcome, BackgroundError> {
+        let end = |ending, report| Outcome { ending, given_back: GivenBack::default(), report };
+        if self.fs.is_read_only() || self.fs.layout().recovered().is_none() {
+            return Ok(end(Ending::NotNeeded, None));
+        }
+        match self.look().await {
+            Err(_) if self.stop.get() => Ok(end(Ending::Stopped, None)),
+            Err(error) if is_gone(&error) => Ok(end(Ending::OutOfMemory, None)),
+            Err(error) => Err(error),
+            Ok((report, _)) if !report.is_safe() || !report.soft_updates => {
+                self.fs.layout().set_needs_check();
+                Ok(end(Ending::Damage, Some(report)))
+            }
+            Ok((report, found)) => {
+                // All that is needed of the state at the mount is known.
+                self.disk.thaw();
+                let given_back = self.give_back(&found).await?;
+                let ending = match given_back.left {
+                    _ if self.stop.get() => Ending::Stopped,
+                    0 => Ending::Complete,
+                    _ => Ending::Partly,
+                };
+                if ending == Ending::Complete {
+                    self.fs.layout().set_checked();
+                }
+                Ok(Outcome { ending, given_back, report: Some(report) })
+            }
+        }
+    }
+
+    /// Has the checker look at the state at the mount.
+    async fn look(&self) -> Result<(Report, Found), BackgroundError> {
+        let sb = self.fs.layout().superblock();
+        let endian = self.fs.layout().endian();
+        let view =
+            Rc::new(Paced::new(&self.runtime, self.disk.view(), self.pace, self.stop.clone()));
+        let spare = found::free_space(&view, sb, endian).await?;
+        let frag = sb.fshift;
+        let base = sb.fpg as u64;
+        self.disk.spare(move |bytes| {
+            (bytes.start >> frag..((bytes.end - 1) >> frag) + 1).all(|addr| {
+                let map = &spare[(addr / base) as usize];
+                let bit = (addr % base) as u32;
+                ordo_format::ufs2::bitmap::is_set(map, bit)
+            })
+        });
+        let options = Options { trust_bitmaps: true, copies: false, ..Options::default() };
+        let report = Checker::new(view.clone(), options).run().await?;
+        let found = found::gather(&view, sb, endian, &report).await?;
+        Ok((report, found))
+    }
+
+    /// Takes all steps, one after the other, each at its pace.
+    async fn give_back(&self, found: &Found) -> Result<GivenBack, BackgroundError> {
+        let mut given_back = GivenBack { left: found.left, ..GivenBack::default() };
+        for step in &found.steps {
+            if self.stop.get() {
+                break;
+            }
+            let start = self.runtime.now();
+            match steps::take(&self.fs, step).await? {
+                Taken::Left => given_back.left += 1,
+                Taken::Done => steps::count(step, &mut given_back),
+            }
+            paced::rest(&self.runtime, self.pace, start).await;
+        }
+        Ok(given_back)
+    }
+}
+
+/// Whether it failed because the view was given up.
+fn is_gone(error: &BackgroundError) -> bool {
+    matches!(
+        error,
+        BackgroundError::Check(CheckError::Device(BlockError { fault: Fault::Gone, .. }))
+            | BackgroundError::Device(BlockError { fault: Fault::Gone, .. })
+    )
+}

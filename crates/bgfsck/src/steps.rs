@@ -1,0 +1,60 @@
+//! Each step as an operation of the live file system.
+
+use ordo_block::BlockDevice;
+use ordo_ordering::OrderingPolicy;
+use ordo_vfs::FsResult;
+
+use crate::found::Step;
+use crate::{GivenBack, Watched};
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Done,
+    /// What it is about is not as it was.
+    Left,
+}
+
+/// Takes a step, if what it is about is as it was when the file system was mounted.
+///
+/// # Errors
+/// The device failed; `Corrupt` where a bitmap is not as it must be: only the step that it is for could
+/// have changed it.
+pub(crate) async fn take<D: BlockDevice, P: OrderingPolicy>(
+    fs: &Watched<D, P>,
+    step: &Step,
+) -> FsResult<Taken> {
+    let done = match step {
+        Step::Block { address, frags } => {
+            let sb = fs.layout().superblock();
+            let (address, frags) = (*address, *frags);
+            assert!(
+                sb.has_frags(address, frags.into()) && !sb.is_own(address, frags.into()),
+                "the checker calls leaked only what files can have"
+            );
+            fs.reclaim_block(address, frags).await?;
+            true
+        }
+        Step::Inode { ino } => fs.reclaim_inode(*ino).await?,
+        Step::Unnamed { ino, then } => fs.reclaim_unnamed(*ino, then).await?,
+        Step::Links { ino, then, excess } => fs.reclaim_links(*ino, then, *excess).await?,
+        Step::Sectors { ino, then, right } => fs.reclaim_sectors(*ino, then, *right).await?,
+        Step::Name { target, second, first } => {
+            let (second, first) = ((second.0, &*second.1), (first.0, &*first.1));
+            fs.reclaim_name(*target, second, first).await?
+        }
+    };
+    Ok(if done { Taken::Done } else { Taken::Left })
+}
+
+/// Counts a step that was taken.
+pub(crate) fn count(step: &Step, given_back: &mut GivenBack) {
+    match step {
+        Step::Block { frags, .. } => given_back.fragments += u64::from(*frags),
+        Step::Inode { .. } => given_back.inodes += 1,
+        Step::Unnamed { .. } => given_back.unnamed += 1,
+        Step::Links { excess, .. } => given_back.links += u64::from(*excess),
+        Step::Sectors { .. } => given_back.sectors += 1,
+        Step::Name { .. } => given_back.names += 1,
+    }
+}

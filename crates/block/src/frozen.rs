@@ -1,0 +1,349 @@
+//! A device as it was at one moment, to be read while it is written.
+//!
+//! [`Frozen`] lies under whoever writes; [`Frozen::view`] shows what was there when it was frozen. Before
+//! the first write to a piece of 4 KiB its old contents are copied to memory (copy on write), so that
+//! nothing on the device is needed. It costs the writer a read for each such piece, unless it is known
+//! that nobody will ask for it ([`Frozen::spare`]).
+//!
+//! Memory is bounded. Who writes is never made to wait for who looks back: when the bound is reached the
+//! view is given up, the copies are dropped, and every read of the view fails from then on
+//! ([`Fault::Gone`]). Whoever reads it starts over another time.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use ordo_runtime::sync::Notify;
+use rustc_hash::FxHashMap;
+
+use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+
+/// The unit of copies, in bytes.
+const PIECE: u64 = 4096;
+
+/// What became of a piece.
+enum Copied {
+    /// It is being read, for the copy.
+    Reading,
+    /// The copy.
+    Here(Box<[u8]>),
+}
+
+/// Says which bytes nobody will ask the view for.
+type Spare = Box<dyn Fn(Range<u64>) -> bool>;
+
+struct State {
+    /// Whether copies are made.
+    frozen: Cell<bool>,
+    /// Whether the view was given up for want of memory.
+    gone: Cell<bool>,
+    copies: RefCell<FxHashMap<u64, Copied>>,
+    bytes: Cell<usize>,
+    bytes_max: usize,
+    spare: RefCell<Option<Spare>>,
+    read: Notify,
+}
+
+/// A device that remembers what it held. See the module's head.
+pub struct Frozen<D> {
+    device: Rc<D>,
+    state: Rc<State>,
+}
+
+/// The device as it was when it was frozen. Read-only.
+pub struct View<D> {
+    device: Rc<D>,
+    state: Rc<State>,
+}
+
+impl<D: BlockDevice> Frozen<D> {
+    /// Freezes `device`, to which nothing is being written. At most `bytes_max` bytes of copies are kept.
+    pub fn new(device: D, bytes_max: usize) -> Frozen<D> {
+        let state = State {
+            frozen: Cell::new(true),
+            gone: Cell::new(false),
+            copies: RefCell::new(FxHashMap::default()),
+            bytes: Cell::new(0),
+            bytes_max,
+            spare: RefCell::new(None),
+            read: Notify::new("a copy of what is about to be written", 0),
+        };
+        Frozen { device: Rc::new(device), state: Rc::new(state) }
+    }
+
+    /// The device as it was.
+    pub fn view(&self) -> View<D> {
+        View { device: self.device.clone(), state: self.state.clone() }
+    }
+
+    /// From now on bytes for which `spare` says yes are not copied before they are written: the view may
+    /// show anything there. The range it is asked for is within a piece.
+    pub fn spare(&self, spare: impl Fn(Range<u64>) -> bool + 'static) {
+        *self.state.spare.borrow_mut() = Some(Box::new(spare));
+    }
+
+    /// Ends it: drops the copies, and makes no more. The view can no longer be read.
+    pub fn thaw(&self) {
+        self.state.end();
+    }
+
+    /// Memory that copies take now, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.state.bytes.get()
+    }
+
+    /// Copies what is about to be written and was not copied yet.
+    async fn preserve(&self, range: Range<u64>) {
+        let state = &self.state;
+        let pieces = range.start / PIECE..range.end.div_ceil(PIECE);
+        let mut piece = pieces.start;
+        while piece < pieces.end && state.frozen.get() {
+            match state.copied(piece) {
+                Some(true) => piece += 1,
+                Some(false) => state.read.notified().await,
+                None if state.is_spare(piece, &range) => piece += 1,
+                None => {
+                    // Neighbours together.
+                    let most = (self.device.geometry().max_request as u64 / PIECE).max(1);
+                    let needed =
+                        |n: &u64| state.copied(*n).is_none() && !state.is_spare(*n, &range);
+                    let end = (piece..pieces.end.min(piece + most)).take_while(needed).count();
+                    self.copy(piece..piece + end as u64).await;
+                }
+            }
+        }
+    }
+
+    async fn copy(&self, pieces: Range<u64>) {
+        let state = &self.state;
+        let start = pieces.start * PIECE;
+        let len = ((pieces.end * PIECE).min(self.device.geometry().bytes) - start) as usize;
+        if state.bytes.get() + len > state.bytes_max {
+            state.give_up();
+            return;
+        }
+        state.bytes.set(state.bytes.get() + len);
+        state.copies.borrow_mut().extend(pieces.clone().map(|piece| (piece, Copied::Reading)));
+        let read = self.device.read(start, len).await;
+        if state.frozen.get() {
+            match read {
+                Ok(bytes) => {
+                    let copies = bytes.chunks(PIECE as usize).map(|old| Copied::Here(old.into()));
+                    state.copies.borrow_mut().extend(pieces.zip(copies));
+                }
+                // What cannot be read cannot be kept; that is no reason not to write over it.
+                Err(_) => state.give_up(),
+            }
+        }
+        state.read.notify_all();
+    }
+}
+
+impl State {
+    /// Whether a piece is copied; `None`: not even begun.
+    fn copied(&self, piece: u64) -> Option<bool> {
+        self.copies.borrow().get(&piece).map(|copied| matches!(copied, Copied::Here(_)))
+    }
+
+    fn give_up(&self) {
+        self.gone.set(true);
+        self.end();
+    }
+
+    /// Whether nobody will ask for what is written of a piece.
+    fn is_spare(&self, piece: u64, written: &Range<u64>) -> bool {
+        let start = written.start.max(piece * PIECE);
+        let end = written.end.min((piece + 1) * PIECE);
+        self.spare.borrow().as_ref().is_some_and(|spare| spare(start..end))
+    }
+
+    fn end(&self) {
+        self.frozen.set(false);
+        self.copies.borrow_mut().clear();
+        self.bytes.set(0);
+        self.spare.borrow_mut().take();
+        self.read.notify_all();
+    }
+}
+
+impl<D: BlockDevice> View<D> {
+    /// Whether it was given up for want of memory.
+    pub fn is_gone(&self) -> bool {
+        self.state.gone.get()
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for View<D> {
+    fn geometry(&self) -> Geometry {
+        Geometry { read_only: true, ..self.device.geometry() }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        let lost = BlockError { op: Operation::Read, offset, len, fault: Fault::Gone };
+        if !self.state.frozen.get() {
+            return Err(lost);
+        }
+        let mut bytes = self.device.read(offset, len).await?;
+        if !self.state.frozen.get() {
+            return Err(lost);
+        }
+        // After the read: what was written meanwhile was copied before.
+        let copies = self.state.copies.borrow();
+        let end = offset + len as u64;
+        for piece in offset / PIECE..end.div_ceil(PIECE) {
+            if let Some(Copied::Here(old)) = copies.get(&piece) {
+                let start = piece * PIECE;
+                let (from, to) = (offset.max(start), end.min(start + old.len() as u64));
+                bytes[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&old[(from - start) as usize..(to - start) as usize]);
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, _: WriteFlags) -> Result<(), BlockError> {
+        self.geometry().check_write(Operation::Write, offset, data.len())
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        self.geometry().check_write(Operation::Discard, offset, len as usize)
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Frozen<D> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.device.read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        if self.state.frozen.get() {
+            self.device.geometry().check_write(Operation::Write, offset, data.len())?;
+            self.preserve(offset..offset + data.len() as u64).await;
+        }
+        self.device.write(offset, data, flags).await
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        self.device.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        if self.state.frozen.get() {
+            let whole = usize::try_from(len).unwrap_or(usize::MAX);
+            self.device.geometry().check_write(Operation::Discard, offset, whole)?;
+            self.preserve(offset..offset + len).await;
+        }
+        self.device.discard(offset, len).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_runtime::Executor;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{Model, Modeled};
+    use crate::ram::RamDisk;
+
+    const SECTORS: u64 = 80;
+
+    proptest! {
+        /// Writes anywhere, many at once, on a disk that takes its time and its own order, while the view
+        /// is read: it shows what was there at first, all of it, always; the device what was written.
+        /// Would catch a copy that comes too late, is torn, or is of the wrong piece.
+        #[test]
+        fn the_view_never_changes(
+            writes in prop::collection::vec((0u64..SECTORS, 1usize..20, any::<u8>()), 1..40),
+            reads in prop::collection::vec((0u64..SECTORS, 1usize..20), 1..40),
+            seed in 0u64..1000,
+        ) {
+            let executor = Executor::simulated(seed);
+            let rt = executor.runtime();
+            let ram = Rc::new(RamDisk::new(SECTORS * 512));
+            let before: Vec<u8> = (0..SECTORS * 512).map(|i| (i / 7 + i / 512) as u8).collect();
+            ram.store(0, &before);
+            let model = Model::by_name("viking").expect("a model of ours");
+            let modelled = Modeled::new(&rt, model, ram.clone());
+            let frozen = Rc::new(Frozen::new(modelled, 1 << 20));
+            let view = Rc::new(frozen.view());
+            let cut = |at: u64, n: usize| (n as u64).min(SECTORS - at) as usize * 512;
+            let mut tasks = Vec::new();
+            for (at, n, byte) in writes.clone() {
+                let (frozen, len) = (frozen.clone(), cut(at, n));
+                tasks.push(rt.spawn("writer", async move {
+                    let data = IoBuf::from_slice(&vec![byte; len]);
+                    frozen.write(at * 512, data, WriteFlags::empty()).await.unwrap();
+                }));
+            }
+            let checked = executor.block_on(async {
+                for (at, n) in reads {
+                    let len = cut(at, n);
+                    let bytes = view.read(at * 512, len).await.unwrap();
+                    let start = at as usize * 512;
+                    if bytes[..] != before[start..start + len] {
+                        return false;
+                    }
+                }
+                for task in tasks {
+                    task.await;
+                }
+                view.read(0, before.len()).await.unwrap()[..] == before[..]
+            });
+            prop_assert!(checked.unwrap());
+            for (at, n, _) in &writes {
+                let start = *at as usize * 512;
+                let now = &ram.to_vec()[start..start + cut(*at, *n)];
+                let last = |i: usize| writes.iter().any(|(a, m, byte)| {
+                    let range = *a as usize * 512..*a as usize * 512 + cut(*a, *m);
+                    range.contains(&(start + i)) && now[i] == *byte
+                });
+                prop_assert!((0..now.len()).step_by(512).all(last));
+            }
+        }
+    }
+
+    /// More copies than there is room for: the writer goes on, the view ends and says so, and the memory
+    /// is free again. What is spared takes no room at all.
+    #[test]
+    fn memory_is_bounded() {
+        let executor = Executor::simulated(1);
+        let write = |frozen: &Frozen<RamDisk>, piece: u64| {
+            let data = IoBuf::from_slice(&[1; 512]);
+            let write = frozen.write(piece * PIECE, data, WriteFlags::empty());
+            executor.block_on(write).unwrap().unwrap();
+        };
+        let frozen = Frozen::new(RamDisk::new(16 * PIECE), 3 * PIECE as usize);
+        let view = frozen.view();
+        frozen.spare(|range| range.start >= 8 * PIECE);
+        for piece in [0, 1, 2, 0, 1, 9, 10, 11, 12] {
+            write(&frozen, piece);
+        }
+        assert_eq!(frozen.bytes(), 3 * PIECE as usize);
+        assert!(executor.block_on(view.read(0, 512)).unwrap().unwrap()[..] == [0; 512]);
+        write(&frozen, 3);
+        assert!(view.is_gone() && frozen.bytes() == 0);
+        let error = executor.block_on(view.read(0, 512)).unwrap().unwrap_err();
+        assert_eq!(error.fault, Fault::Gone);
+        write(&frozen, 4);
+        assert!(executor.block_on(frozen.read(4 * PIECE, 512)).unwrap().unwrap()[0] == 1);
+    }
+
+    /// Nothing is written through a view.
+    #[test]
+    fn a_view_is_read_only() {
+        let executor = Executor::simulated(1);
+        let view = Frozen::new(RamDisk::new(1 << 16), 0).view();
+        let write = view.write(0, IoBuf::from_slice(&[1; 512]), WriteFlags::empty());
+        let error = executor.block_on(write).unwrap().unwrap_err();
+        assert_eq!(error.fault, Fault::ReadOnly);
+    }
+}

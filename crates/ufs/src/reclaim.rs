@@ -1,0 +1,168 @@
+//! Giving back what a crash leaked, while the file system is used: steps for whoever checked it as it was
+//! when it was mounted.
+//!
+//! What was leaked then cannot have come into use since:
+//! - A block or an inode that a bitmap calls used is chosen by nobody, and what no pointer leads to is
+//!   freed by nobody. It stays as it was until a step here frees it.
+//! - An inode without a name is reached by nobody: names lead to inodes, and new names are made only for
+//!   new inodes and for those that a name has led to.
+//! - A link count that was too high by some number stays too high by it: whatever is done to names changes
+//!   names and count alike. Only freeing the inode ends that, and then its generation ends too.
+//!
+//! Each step looks again at what can be seen, under the locks that an ordinary operation takes, and leaves
+//! everything alone where it is not as it was.
+
+use std::rc::Rc;
+
+use ordo_format::ufs2::Dinode;
+use ordo_ordering::{Deferred, OpKind, What};
+use ordo_vfs::{Errno, FsResult, Ino};
+
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::{Ufs, io_error};
+
+impl<L: Layout> Ufs<L> {
+    /// Marks `frags` fragments of one block free that nothing points to.
+    ///
+    /// # Errors
+    /// `Corrupt` where any of them is free; the device failed.
+    pub async fn reclaim_block(&self, address: u64, frags: u32) -> FsResult<()> {
+        self.reclaim(Deferred::FreeBlock { address, frags }).await
+    }
+
+    /// Marks an inode free that is in use by its bitmap only. False where it is in use.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is marked free; the device failed.
+    pub async fn reclaim_inode(&self, ino: u64) -> FsResult<bool> {
+        let in_use = match self.layout().load_inode(ino).await {
+            Ok(_) => true,
+            Err(error) if error.errno == Errno::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if in_use || self.table().get(ino).is_some() {
+            return Ok(false);
+        }
+        self.reclaim(Deferred::FreeInode { ino, directory: false }).await?;
+        Ok(true)
+    }
+
+    async fn reclaim(&self, step: Deferred) -> FsResult<()> {
+        let mut op = self.begin(OpKind::Free).await?;
+        self.layout().give_back(&mut op, step).await?;
+        op.end().await.map_err(io_error)
+    }
+
+    /// An inode as it was when the file system was mounted, if it still is that one.
+    async fn same_inode(&self, ino: u64, then: &Dinode) -> FsResult<Option<Rc<Inode>>> {
+        let ip = match self.inode(ino).await {
+            Ok(ip) => ip,
+            Err(error) if error.errno == Errno::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let same = {
+            let now = ip.dinode();
+            now.generation == then.generation && (now.mode ^ then.mode) & 0o170_000 == 0
+        };
+        Ok(same.then_some(ip))
+    }
+
+    /// Frees an inode without a name, with all that it has. True as well where it has been freed; false where
+    /// it is not as it must be.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn reclaim_unnamed(&self, ino: u64, then: &Dinode) -> FsResult<bool> {
+        let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
+        let links = u32::from(then.nlink.cast_unsigned());
+        self.lower_links(&ip, links).await
+    }
+
+    /// Lowers a link count by what it is too high. True as well where the inode has been freed; false where
+    /// it is not as it must be.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn reclaim_links(&self, ino: u64, then: &Dinode, excess: u32) -> FsResult<bool> {
+        let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
+        self.lower_links(&ip, excess).await
+    }
+
+    async fn lower_links(&self, ip: &Rc<Inode>, by: u32) -> FsResult<bool> {
+        let guard = ip.lock.write().await;
+        // A directory that is removed loses its count, whatever it was.
+        if ip.gone.get() || (by > 0 && ip.links() == 0) {
+            return Ok(true);
+        }
+        if ip.links() < by {
+            return Ok(false);
+        }
+        let _held = self.hold([&**ip]).await?;
+        let mut op = self.begin(OpKind::Remove).await?;
+        if by > 0 {
+            self.set_links(&mut op, ip, ip.links() - by).await?;
+        }
+        let unnamed = ip.links() == 0;
+        let put_off = unnamed && self.put_off_release(&mut op, ip);
+        op.end().await.map_err(io_error)?;
+        drop(guard);
+        if unnamed && !put_off {
+            self.release_unnamed(ip).await?;
+        }
+        Ok(true)
+    }
+
+    /// Makes the count of sectors right of an inode that nobody has changed since it was mounted. False
+    /// where somebody has.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn reclaim_sectors(&self, ino: u64, then: &Dinode, right: u64) -> FsResult<bool> {
+        let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
+        let _guard = ip.lock.write().await;
+        let unchanged = {
+            let now = ip.dinode();
+            (now.blocks, now.size, now.ctime, now.ctimensec, now.db, now.ib)
+                == (then.blocks, then.size, then.ctime, then.ctimensec, then.db, then.ib)
+        };
+        if ip.gone.get() || !unchanged {
+            return Ok(false);
+        }
+        let mut op = self.begin(OpKind::Attributes).await?;
+        self.update_inode(&mut op, &ip, What::SetAttributes { ino }, |d| d.blocks = right).await?;
+        op.end().await.map_err(io_error)?;
+        Ok(true)
+    }
+
+    /// Takes a directory's second name away, while its first, which it keeps, is still there too. False
+    /// where one of them is not.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn reclaim_name(
+        &self,
+        target: u64,
+        (dir, name): (u64, &[u8]),
+        (kept_dir, kept): (u64, &[u8]),
+    ) -> FsResult<bool> {
+        if (dir, name) == (kept_dir, kept) {
+            return Ok(false);
+        }
+        let found = (self.directory(Ino(dir)).await, self.directory(Ino(kept_dir)).await);
+        let (Ok(dp), Ok(kept_dp)) = found else { return Ok(false) };
+        let _shape = self.shared.rename.write().await;
+        let _dirs = self.lock_directories(&dp, &kept_dp).await?;
+        let stands = |found: &Option<crate::dir::Found>| found.is_some_and(|f| f.ino == target);
+        let first = self.find_entry(&kept_dp, kept).await?;
+        let Some(second) = self.find_entry(&dp, name).await? else { return Ok(false) };
+        if dp.gone.get() || kept_dp.gone.get() || !stands(&first) || second.ino != target {
+            return Ok(false);
+        }
+        let _held = self.hold([&*dp]).await?;
+        let mut op = self.begin(OpKind::Remove).await?;
+        self.remove_entry(&mut op, &dp, name, second).await?;
+        op.end().await.map_err(io_error)?;
+        Ok(true)
+    }
+}
