@@ -109,7 +109,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         if !depth.tree && !depth.usable {
             return;
         }
-        if !self.promise.no_check {
+        if !self.promise.no_check && (!report.is_consistent() || depth.usable) {
             self.repair(verdict);
         }
         if depth.tree {
@@ -423,7 +423,16 @@ impl Comparer<'_> {
                 self.title(dir),
                 may.join(" or ")
             );
-            if expected.durable {
+            // A check that finds a directory under two names may keep the old one, though the new one took
+            // the place of another directory.
+            let is_directory = |c: &Candidate<Option<ObjectId>>| {
+                let file_type = |o: ObjectId| self.history.objects[o].file_type;
+                c.value.is_some_and(|o| file_type(o) == FileType::Directory)
+            };
+            let directories = expected.candidates.iter().filter(|c| is_directory(c)).count();
+            if directories > 1 && found.is_none() && !self.promise.no_check {
+                self.found.not_atomic.push((false, what));
+            } else if expected.durable {
                 self.found.lost_durable.push((self.promise.durable_fsync, what));
             } else {
                 self.found.not_atomic.push((self.promise.names, what));
