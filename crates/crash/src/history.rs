@@ -5,13 +5,13 @@
 //! each file. Objects are what inode numbers stand for, one after the other.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr,
-    StatFs, XattrMode,
+    Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode,
+    SetAttr, StatFs, XattrMode,
 };
 
 use crate::disk::SECTOR;
@@ -92,6 +92,8 @@ pub struct History {
     pub objects: Vec<Object>,
     /// Every name that there ever was: its directory, its changes.
     pub names: BTreeMap<NameKey, Vec<NameChange>>,
+    /// Names that a call was to change that failed with the disk: nobody knows what they stand for.
+    pub vague_names: BTreeSet<NameKey>,
 }
 
 /// What there is now, and the history of it.
@@ -255,6 +257,15 @@ impl<F> Watched<F> {
         }
         book.end(call, result.is_ok());
     }
+
+    /// Notes that names are vague after a call that failed with the disk.
+    fn doubt<T>(&self, result: &FsResult<T>, names: &[(Option<ObjectId>, &[u8])]) {
+        let by_disk = |e: &ordo_vfs::FsError| matches!(e.errno, Errno::Io | Errno::ReadOnly);
+        if result.as_ref().is_err_and(by_disk) {
+            let vague = &mut self.book.borrow_mut().history.vague_names;
+            vague.extend(names.iter().filter_map(|(dir, n)| Some(((*dir)?, n.to_vec()))));
+        }
+    }
 }
 
 impl<F: FileSystem> FileSystem for Watched<F> {
@@ -293,7 +304,9 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             }
         });
         if let Some(object) = object {
-            self.book.borrow_mut().end_contents(object);
+            let mut book = self.book.borrow_mut();
+            book.end_contents(object);
+            book.history.objects[object].vague |= result.is_err();
         }
         result
     }
@@ -304,6 +317,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let call = self.begin(Purpose::Change, text);
         let parent = self.book.borrow().object(dir);
         let result = self.fs.make(dir, name, new).await;
+        self.doubt(&result, &[(parent, name)]);
         self.end(call, &result, |book, attr| {
             book.history.objects.push(Object::new(attr.ino, attr.file_type, name));
             let object = book.history.objects.len() - 1;
@@ -323,6 +337,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let call = self.begin(Purpose::Change, text);
         let (object, parent) = (self.book.borrow().object(ino), self.book.borrow().object(dir));
         let result = self.fs.link(ino, dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
         self.end(call, &result, |book, _| {
             if let (Some(object), Some(parent)) = (object, parent) {
                 book.name(call, parent, name, Some(object));
@@ -336,6 +351,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             self.begin(Purpose::Change, format!("unlink {} in {}", words(name), self.title(dir)));
         let parent = self.book.borrow().object(dir);
         let result = self.fs.unlink(dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
         self.end(call, &result, |book, ()| {
             if let Some(parent) = parent {
                 book.name(call, parent, name, None);
@@ -349,6 +365,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             self.begin(Purpose::Change, format!("rmdir {} in {}", words(name), self.title(dir)));
         let parent = self.book.borrow().object(dir);
         let result = self.fs.rmdir(dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
         self.end(call, &result, |book, ()| {
             if let Some(parent) = parent {
                 book.name(call, parent, name, None);
@@ -375,6 +392,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let call = self.begin(Purpose::Change, text);
         let (a, b) = (self.book.borrow().object(from_dir), self.book.borrow().object(to_dir));
         let result = self.fs.rename(from_dir, from, to_dir, to, mode).await;
+        self.doubt(&result, &[(a, from), (b, to)]);
         self.end(call, &result, |book, ()| {
             let (Some(a), Some(b)) = (a, b) else { return };
             let (moved, other) = (book.stands_for(a, from), book.stands_for(b, to));

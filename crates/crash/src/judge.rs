@@ -384,12 +384,16 @@ impl Comparer<'_> {
                 entries.iter().map(|(n, i)| (n.as_slice(), *i)).collect();
             let expected = self.expect.names.get(&dir);
             for (name, expected) in expected.into_iter().flatten() {
+                if self.history.vague_names.contains(&(dir, name.clone())) {
+                    continue;
+                }
                 let found = entries.get(name.as_slice()).copied();
                 let objects = self.name(dir, name, expected, found);
                 todo.extend(self.follow(objects, found));
             }
             for name in entries.keys() {
-                let known = expected.is_some_and(|e| e.contains_key(*name));
+                let vague = self.history.vague_names.contains(&(dir, name.to_vec()));
+                let known = vague || expected.is_some_and(|e| e.contains_key(*name));
                 if !known && *name != b"lost+found" {
                     let place = self.title(dir);
                     let what = format!("{}: a name that was never there, in {place}", words(name));
@@ -519,7 +523,9 @@ impl Comparer<'_> {
 
     fn always_named(&mut self) {
         for object in &self.expect.always_named {
-            if !self.seen.contains(object) {
+            // What was behind a name that nobody knows may be there or not.
+            let sure = self.history.vague_names.is_empty();
+            if sure && !self.seen.contains(object) {
                 let what = format!("{} has lost its last name", self.title(*object));
                 self.found.lost_durable.push((self.promise.names, what));
             }

@@ -147,6 +147,8 @@ struct Version {
     order: usize,
     write: (usize, usize),
     content: u32,
+    /// The write failed: no flush makes it durable.
+    failed: bool,
 }
 
 /// The state of the disks after some of a run's events.
@@ -203,16 +205,17 @@ impl Cursor {
                     Model::Completed | Model::Prefix => self.harden(sectors, disk, write),
                     Model::Volatile if fua => self.harden(sectors, disk, write),
                     _ => {
-                        let order = self.order;
-                        for (place, content) in sectors.pieces(disk, write) {
-                            let version =
-                                Version { order, write: (disk, write), content: *content };
-                            self.versions.entry(*place).or_default().push(version);
-                        }
+                        self.keep(sectors, (disk, write), false);
                         return false;
                     }
                 }
                 true
+            }
+            Event::Failed { disk, write } => {
+                self.under_way.retain(|w| *w != (disk, write));
+                self.order += 1;
+                self.keep(sectors, (disk, write), true);
+                false
             }
             Event::FlushIssued { disk, id } => {
                 self.flushes.insert((disk, id), self.order);
@@ -223,6 +226,15 @@ impl Cursor {
                 self.hardened = true;
                 model == Model::Volatile && self.flush(disk, covered)
             }
+        }
+    }
+
+    /// Notes a write that is over and not durable.
+    fn keep(&mut self, sectors: &Sectors, write: (usize, usize), failed: bool) {
+        let order = self.order;
+        for (place, content) in sectors.pieces(write.0, write.1) {
+            let version = Version { order, write, content: *content, failed };
+            self.versions.entry(*place).or_default().push(version);
         }
     }
 
@@ -237,14 +249,12 @@ impl Cursor {
     fn flush(&mut self, disk: usize, covered: usize) -> bool {
         let (mut changed, durable) = (false, &mut self.durable);
         self.versions.retain(|place, versions| {
-            versions.retain(|v| {
-                let is_covered = v.write.0 == disk && v.order <= covered;
-                if is_covered {
-                    durable[*place as usize] = v.content;
-                    changed = true;
-                }
-                !is_covered
-            });
+            let is_covered = |v: &Version| v.write.0 == disk && v.order <= covered && !v.failed;
+            if let Some(newest) = versions.iter().rposition(is_covered) {
+                durable[*place as usize] = versions[newest].content;
+                versions.drain(..=newest);
+                changed = true;
+            }
             !versions.is_empty()
         });
         changed
@@ -260,7 +270,8 @@ impl Cursor {
             }
             for (place, content) in sectors.pieces(*disk, *write) {
                 let (order, write) = (self.order + 1 + i, (*disk, *write));
-                all.entry(*place).or_default().push(Version { order, write, content: *content });
+                let version = Version { order, write, content: *content, failed: false };
+                all.entry(*place).or_default().push(version);
             }
         }
         Layout::new(self, all)

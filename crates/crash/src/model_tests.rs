@@ -53,7 +53,11 @@ fn run(model: Model) -> impl Strategy<Value = Run> {
                 disks[disk].writes.push(write(offset, count, byte, fua && kind == 1));
                 let write = disks[disk].writes.len() - 1;
                 events.push(Event::Issued { disk, write });
-                open.push(Event::Completed { disk, write });
+                // A write of two sectors and more may fail.
+                open.push(match count > 1 && fua {
+                    true => Event::Failed { disk, write },
+                    false => Event::Completed { disk, write },
+                });
             }
             // Some of what is open completes.
             if kind != 3 {
@@ -68,7 +72,7 @@ fn run(model: Model) -> impl Strategy<Value = Run> {
 /// Every image after a crash at `at`, the long way.
 fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
     let (mut completed, mut flushes, mut durable) = (Vec::new(), Vec::new(), Vec::new());
-    let mut under_way = Vec::new();
+    let (mut under_way, mut failed) = (Vec::new(), Vec::new());
     for event in &run.events[..at] {
         match *event {
             Event::Issued { disk, write } => under_way.push((disk, write)),
@@ -80,18 +84,24 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
                     durable.push((disk, write));
                 }
             }
+            Event::Failed { disk, write } => {
+                under_way.retain(|w| *w != (disk, write));
+                completed.push((disk, write));
+                failed.push((disk, write));
+            }
             Event::FlushIssued { disk, id } => flushes.push((disk, id, completed.len())),
             Event::Flushed { disk, id } => {
                 let flush = flushes.iter().find(|f| (f.0, f.1) == (disk, id)).unwrap();
                 if run.model == Model::Volatile {
-                    durable.extend(completed[..flush.2].iter().filter(|w| w.0 == disk));
+                    let covered = completed[..flush.2].iter();
+                    durable.extend(covered.filter(|w| w.0 == disk && !failed.contains(w)));
                 }
             }
         }
     }
     if run.model == Model::Prefix {
         // What completed is there; the next may be, in part, if it was sent.
-        durable.clone_from(&completed);
+        durable.extend(completed.iter().filter(|w| !failed.contains(w)));
         let next = run.events[at..].iter().find_map(|e| match *e {
             Event::Completed { disk, write } => Some((disk, write)),
             _ => None,

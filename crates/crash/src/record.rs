@@ -69,6 +69,13 @@ pub enum Event {
         /// Which of its writes.
         write: usize,
     },
+    /// A write failed: all of it may be there, or any part, until it is written again.
+    Failed {
+        /// Which disk.
+        disk: usize,
+        /// Which of its writes.
+        write: usize,
+    },
     /// A flush was issued.
     FlushIssued {
         /// Which disk.
@@ -163,18 +170,19 @@ impl TapSink for Sink {
     }
 
     fn completed(&self, r: &Completed<'_>) {
-        // A failed write may be there or not, like one that never completed.
-        if r.result.is_err() {
-            return;
-        }
         let mut line = self.line.borrow_mut();
         let disk = self.disk;
         match r.op {
             Operation::Write => {
                 let write = line.by_id[&(disk, r.id)];
-                line.events.push(Event::Completed { disk, write });
+                line.events.push(match r.result {
+                    Ok(()) => Event::Completed { disk, write },
+                    Err(_) => Event::Failed { disk, write },
+                });
             }
-            Operation::Flush => line.events.push(Event::Flushed { disk, id: r.id }),
+            Operation::Flush if r.result.is_ok() => {
+                line.events.push(Event::Flushed { disk, id: r.id })
+            }
             _ => {}
         }
     }

@@ -111,6 +111,7 @@ pub fn fingerprint(run: &Run) -> u32 {
             Event::Completed { disk, write } => (1, disk, write as u64),
             Event::FlushIssued { disk, id } => (2, disk, id),
             Event::Flushed { disk, id } => (3, disk, id),
+            Event::Failed { disk, write } => (4, disk, write as u64),
         };
         add(&[kind, disk as u8]);
         add(&number.to_le_bytes());

@@ -4,7 +4,10 @@
 //! Fault model: each test says which disk. The workload: three clients, random operations, requests that
 //! complete in any order.
 
-use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore, shrink};
+use ordo_crash::record::Event;
+use ordo_crash::{
+    Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore, explore_run, record, shrink,
+};
 use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
 
 fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
@@ -105,4 +108,52 @@ fn a_failure_is_made_small() {
     let one = |what: &str| small.failure.picture.lines().filter(|l| l.contains(what)).count() == 1;
     assert!(one("LOST") || one("kept"), "{}", small.failure.picture);
     assert!(small.failure.picture.contains("directory block"), "{}", small.failure.picture);
+}
+
+/// Each single promise, made by nobody here, is found broken: would catch an oracle that never says no.
+#[test]
+fn every_promise_is_missed_where_it_is_not_kept() {
+    let only = |promise: fn(&mut Promise)| {
+        let mut all = Promise::NONE;
+        promise(&mut all);
+        all
+    };
+    let promises: [(&str, Promise); 7] = [
+        ("structure", only(|p| p.allows = |_, f| f.severity() != ordo_check::Severity::Damage)),
+        ("no check", only(|p| p.no_check = true)),
+        ("fsync", only(|p| p.durable_fsync = true)),
+        ("names on return", only(|p| (p.durable_names, p.durable_fsync) = (true, true))),
+        ("names", only(|p| p.names = true)),
+        ("order", only(|p| p.ordered = true)),
+        ("no stale contents", only(|p| p.no_stale = true)),
+    ];
+    for (what, promise) in promises {
+        let none = OnFfs::new("ffs-none", || NoOrder, promise);
+        let outcome = go(&none, Model::Volatile, 1, 400);
+        assert!(outcome.counts.promise_broken > 10, "{what}: {:?}", outcome.counts);
+        assert_eq!(go(&none, Model::Lying, 1, 100).counts.promise_broken, 0, "{what}");
+    }
+}
+
+/// A write fails with EIO, of each kind of block, and then the power goes: what returned without an error
+/// is there. Would catch an ordering that goes on after a failed write, and an oracle that takes a
+/// failed write for one that never was.
+#[test]
+fn sync_keeps_its_promises_where_a_write_fails() {
+    for kind in ["inode_block", "directory", "cylinder_group", "file_data"] {
+        for (number, model) in [(4, Model::Completed), (9, Model::Volatile)] {
+            let config = Config {
+                faults: vec![(kind.parse().unwrap(), number)],
+                ..Config::new(number, model)
+            };
+            let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+            let budget = Budget { states: 200, ..Budget::default() };
+            let script = Script::random(number, 3, 60);
+            let run = record(&scheme, &script, &config).unwrap();
+            let failed = |e: &&Event| matches!(e, Event::Failed { .. });
+            assert_eq!(run.events.iter().filter(failed).count(), 1, "{kind} {number}");
+            let outcome = explore_run(&scheme, &run.into(), number, &budget);
+            outcome.expect_kept(&format!("{kind} {number} fails, {model:?}"));
+        }
+    }
 }
