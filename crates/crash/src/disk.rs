@@ -5,6 +5,9 @@ use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 use ordo_runtime::{Duration, Runtime};
+use rustc_hash::FxHashSet;
+
+use crate::sum;
 
 /// The unit that a crash writes wholly or not at all, in bytes.
 pub const SECTOR: usize = 512;
@@ -40,6 +43,26 @@ impl Scratch {
         for (at, old) in self.undo.borrow_mut().drain(..).rev() {
             bytes[at..at + old.len()].copy_from_slice(&old);
         }
+    }
+
+    /// What the writes since the last rewind changed, as a difference of sums.
+    pub(crate) fn difference(&self) -> u128 {
+        let (bytes, undo) = (self.bytes.borrow(), self.undo.borrow());
+        let mut seen = FxHashSet::default();
+        let mut out = 0u128;
+        for (at, old) in undo.iter() {
+            for (i, before) in old.chunks_exact(SECTOR).enumerate() {
+                let sector = at / SECTOR + i;
+                if seen.insert(sector) {
+                    let now = &bytes[sector * SECTOR..(sector + 1) * SECTOR];
+                    if now != before {
+                        let share = |b: &[u8]| sum::share(sector as u64, sum::of_sector(b));
+                        out = out.wrapping_add(share(now)).wrapping_sub(share(before));
+                    }
+                }
+            }
+        }
+        out
     }
 
     /// The whole contents.

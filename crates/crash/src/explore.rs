@@ -351,6 +351,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         let wanted = (share, &self.budget.rules[..]);
         let states = sample::states(self.sectors, &layout, wanted, seed);
         self.settle();
+        self.judge.forget();
         for (i, state) in states.into_iter().enumerate() {
             let every = |n: usize| n > 0 && (i + frontier).is_multiple_of(n);
             let depth = Depth {
@@ -437,9 +438,16 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 
     pub fn put(&mut self, layout: &Layout, state: &[u8]) {
+        let mut image = 0u128;
         for (choice, option) in layout.choices.iter().zip(state) {
-            self.set(choice.place as usize, choice.options[usize::from(*option)]);
+            let content = choice.options[usize::from(*option)];
+            self.set(choice.place as usize, content);
+            if *option > 0 && self.sectors.places[choice.place as usize].0 == 0 {
+                let share = |content| self.sectors.share(choice.place, content);
+                image = image.wrapping_add(share(content)).wrapping_sub(share(choice.options[0]));
+            }
         }
+        self.judge.image = image;
     }
 
     fn set(&mut self, place: usize, content: u32) {

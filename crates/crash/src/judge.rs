@@ -1,5 +1,6 @@
 //! Judging one state of the disks: structure, what must be there, what must not, and use afterwards.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -7,6 +8,7 @@ use ordo_block::BlockDevice;
 use ordo_check::{Checker, Options, Repair, Report, Severity};
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, NewNode};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::disk::{SECTOR, Scratch};
@@ -60,7 +62,7 @@ impl Verdict {
 }
 
 /// How much is looked at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Depth {
     /// What a check says is held to the promise.
     pub structure: bool,
@@ -78,13 +80,18 @@ pub(crate) struct Judge<'r, S> {
     promise: Promise,
     /// Of checks that only read.
     executor: Executor,
+    /// The sum of what the first disk holds, less what is durable at this frontier.
+    pub image: u128,
+    /// What was found of images after recovery at this frontier: many states recover to the same.
+    known: RefCell<FxHashMap<(u128, Depth), Verdict>>,
 }
 
 impl<'r, S: Scheme> Judge<'r, S> {
     pub fn new(scheme: &'r S, disks: Vec<Rc<Scratch>>, run: &'r Run) -> Judge<'r, S> {
         let promise = scheme.promise().under(run.model);
         let executor = Executor::simulated(0);
-        Judge { scheme, disks, history: &run.history, promise, executor }
+        let known = RefCell::default();
+        Judge { scheme, disks, history: &run.history, promise, executor, image: 0, known }
     }
 
     /// Judges what is on the disks, and leaves them as they were.
@@ -104,6 +111,25 @@ impl<'r, S: Scheme> Judge<'r, S> {
             Verdict::note(&mut verdict.unusable, &mut verdict.broken, true, what);
             return;
         }
+        if !self.scheme.recovers() || depth.usable {
+            return self.judge_recovered(expect, depth, verdict);
+        }
+        // From here on all depends on what is on the first disk.
+        let key = (self.image.wrapping_add(self.disks[0].difference()), depth);
+        if let Some(known) = self.known.borrow().get(&key) {
+            verdict.clone_from(known);
+            return;
+        }
+        self.judge_recovered(expect, depth, verdict);
+        self.known.borrow_mut().insert(key, verdict.clone());
+    }
+
+    /// Forgets what is known of images: durable contents or what is expected are others from now on.
+    pub fn forget(&self) {
+        self.known.borrow_mut().clear();
+    }
+
+    fn judge_recovered(&self, expect: &Expect, depth: Depth, verdict: &mut Verdict) {
         let Some(report) = self.check(Repair::No, verdict) else { return };
         self.structure(&report, depth.structure, verdict);
         if !depth.tree && !depth.usable {

@@ -56,6 +56,7 @@ pub mod saved;
 pub mod scheme;
 pub mod script;
 pub mod shrink;
+mod sum;
 
 pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run, judge_path};
 pub use judge::Verdict;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
 use crate::record::{Event, Run};
+use crate::sum;
 
 /// What the disk may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,7 @@ pub(crate) struct Sectors {
     pub places: Vec<(usize, u64)>,
     /// Contents by number.
     contents: Vec<Box<[u8]>>,
+    sums: Vec<u128>,
     /// What is at each place at the start.
     base: Vec<u32>,
     /// For each disk and write, the places it covers, with contents.
@@ -101,14 +103,28 @@ impl Sectors {
             };
             pieces.push(d.writes.iter().map(cut).collect());
         }
-        let mut out =
-            Sectors { run, places, contents, base, pieces, ends: Vec::new(), judged: Vec::new() };
+        let sums = contents.iter().map(|c| sum::of_sector(c)).collect();
+        let mut out = Sectors {
+            run,
+            places,
+            contents,
+            sums,
+            base,
+            pieces,
+            ends: Vec::new(),
+            judged: Vec::new(),
+        };
         out.find_frontiers();
         out
     }
 
     pub fn content(&self, number: u32) -> &[u8] {
         &self.contents[number as usize]
+    }
+
+    /// The share of a place with these contents in the sum of its disk.
+    pub fn share(&self, place: u32, content: u32) -> u128 {
+        sum::share(self.places[place as usize].1, self.sums[content as usize])
     }
 
     pub fn pieces(&self, disk: usize, write: usize) -> &[(u32, u32)] {

@@ -101,7 +101,7 @@ async fn find_end<D: BlockDevice>(device: &D, sb: &WafsSuper) -> Result<End, Log
     let mut ahead = Sectors::new(device, ring, sb.id, number);
     for i in 0..look {
         let bytes = ahead.raw().await?;
-        let Some(head) = SectorHead::read(&bytes) else { continue };
+        let Some(head) = SectorHead::read(bytes) else { continue };
         let went_on = head.lsn == ring.lsn(number + i) && head.epoch >= epoch;
         let knew = head.lsn.saturating_sub(head.behind.into());
         let lapped = head.id == sb.id && head.lsn > ring.lsn(number + i);

@@ -1,15 +1,14 @@
 //! Reading records, in order or by their numbers.
 
-use std::collections::VecDeque;
-
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, IoBuf};
 use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
 
 use crate::ring::{Expected, Ring, get_length};
 use crate::{LogError, Lsn, Wafs};
 
-/// Bytes read at once.
-const READ_BYTES: u64 = 64 << 10;
+/// Bytes read at once at most, and at first: often a sector or two is all that is wanted.
+const READ_MAX: u64 = 64 << 10;
+const READ_FIRST: u64 = 4 << 10;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +42,18 @@ pub(crate) struct Sectors<'d, D> {
     first: u64,
     next: u64,
     epoch: u32,
-    ahead: VecDeque<Vec<u8>>,
+    /// Sectors that were read, and how many bytes of them have been given out.
+    ahead: IoBuf,
+    used: usize,
+    /// Bytes to read next.
+    reach: u64,
     pub mended: u64,
     pub stop: Option<Stop>,
 }
 
 impl<'d, D: BlockDevice> Sectors<'d, D> {
     pub(crate) fn new(device: &'d D, ring: Ring, id: u32, number: u64) -> Self {
-        let ahead = VecDeque::new();
+        let (ahead, used) = (IoBuf::zeroed(0), 0);
         Sectors {
             device,
             ring,
@@ -59,26 +62,36 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
             next: number,
             epoch: 0,
             ahead,
+            used,
+            reach: READ_FIRST,
             mended: 0,
             stop: None,
         }
     }
 
     /// The bytes of the next sector, whatever they are.
-    pub(crate) async fn raw(&mut self) -> Result<Vec<u8>, LogError> {
-        if self.ahead.is_empty() {
-            let most = (READ_BYTES / self.ring.sector).max(1);
+    pub(crate) async fn raw(&mut self) -> Result<&[u8], LogError> {
+        self.read_ahead().await?;
+        let size = self.ring.sector as usize;
+        self.next += 1;
+        self.used += size;
+        Ok(&self.ahead[self.used - size..self.used])
+    }
+
+    async fn read_ahead(&mut self) -> Result<(), LogError> {
+        if self.used == self.ahead.len() {
+            let most = (self.reach / self.ring.sector).max(1);
+            self.reach = (2 * self.reach).min(READ_MAX);
             let count = self.ring.run(self.next, most);
             let len = (count * self.ring.sector) as usize;
-            let bytes = self.device.read(self.ring.byte(self.next), len).await?;
-            self.ahead.extend(bytes.chunks_exact(self.ring.sector as usize).map(<[u8]>::to_vec));
+            self.ahead = self.device.read(self.ring.byte(self.next), len).await?;
+            self.used = 0;
         }
-        self.next += 1;
-        Ok(self.ahead.pop_front().expect("just read"))
+        Ok(())
     }
 
     /// The next sector of the log with its head; `None` at its end.
-    pub(crate) async fn next(&mut self) -> Result<Option<(SectorHead, Vec<u8>)>, LogError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(SectorHead, &[u8])>, LogError> {
         if self.stop.is_some() {
             return Ok(None);
         }
@@ -87,24 +100,26 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
             return Ok(None);
         }
         let lsn = self.ring.lsn(self.next);
-        let mut sector = self.raw().await?;
+        self.read_ahead().await?;
+        let end = self.used + self.ring.sector as usize;
+        let sector = &mut self.ahead[self.used..end];
         let expected = Expected { id: self.id, lsn, epoch: self.epoch };
-        let mut head = SectorHead::read(&sector);
+        let mut head = SectorHead::read(sector);
         if head.is_none() {
-            head = SectorHead::mend(&mut sector);
+            head = SectorHead::mend(sector);
             self.mended += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
         let Some(head) = head.filter(|head| expected.is(head)) else {
-            self.next -= 1;
-            self.ahead.push_front(sector);
             self.stop = Some(Stop::Foreign);
             return Ok(None);
         };
+        self.next += 1;
+        self.used = end;
         self.epoch = head.epoch;
         if u64::from(head.used) < self.ring.payload {
             self.stop = Some(Stop::Partial);
         }
-        Ok(Some((head, sector)))
+        Ok(Some((head, &self.ahead[end - self.ring.sector as usize..end])))
     }
 
     /// The number of the sector that would come next, and the epoch so far.
