@@ -2,15 +2,21 @@
 //!
 //! [`with_scheme`] is where a system's name becomes something to crash, with what it promises.
 
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_cache::CacheConfig;
 use ordo_crash::history::Watched;
 use ordo_crash::{HeldTo, OnFfs, Promise, Scheme};
+use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ordering::{NoOrder, SyncOrder};
-use ordo_runtime::{Runtime, cpu::CpuModel};
+use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
 
 use crate::compare::System;
+use crate::journaled::{Journaled, JournaledFs, LogPlace};
 use crate::workload::{Stage, Workload};
 
 /// Who wants a scheme, of whatever type it is.
@@ -59,13 +65,72 @@ impl<U: UseScheme> UseScheme for Held<U> {
 fn with_own<U: UseScheme>(system: System, bytes: u64, user: U) -> U::Out {
     let mkfs = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
     let name = system.name();
+    if let Some(journal) = system.journal() {
+        return user.with(&OnJournal { name, journal, bytes, mkfs });
+    }
     match system {
         System::FfsSync => {
             user.with(&OnFfs::new(name, SyncOrder::default, Promise::SYNC).sized(bytes, mkfs))
         }
-        System::FfsNone => {
-            user.with(&OnFfs::new(name, || NoOrder, Promise::NONE).sized(bytes, mkfs))
+        _ => user.with(&OnFfs::new(name, || NoOrder, Promise::NONE).sized(bytes, mkfs)),
+    }
+}
+
+/// A journaled system. Its log is looked after often, so that little time passes between two states.
+#[derive(Clone)]
+struct OnJournal {
+    name: &'static str,
+    journal: Journaled,
+    bytes: u64,
+    mkfs: MkfsOptions,
+}
+
+/// How often the journal looks after its log when it is crashed.
+const TICK: Duration = Duration::from_millis(5);
+
+impl Scheme for OnJournal {
+    type Fs<D: BlockDevice> = JournaledFs<D>;
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::journal(self.journal.synchronous)
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        match self.journal.place {
+            LogPlace::Other => vec![self.bytes, self.journal.sizes(self.bytes).1],
+            LogPlace::File | LogPlace::Same => vec![self.bytes],
         }
+    }
+
+    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        self.journal.make(rt, disks, &self.mkfs).await.map_err(|e| e.to_string())
+    }
+
+    async fn mount<D: BlockDevice>(
+        &self,
+        rt: &Runtime,
+        disks: &[Rc<D>],
+        cache: &CacheConfig,
+    ) -> Result<JournaledFs<D>, String> {
+        let mut journal = self.journal;
+        journal.options.tick = TICK;
+        journal.options.checkpoint_every = TICK;
+        let options = MountOptions { cache: cache.clone(), ..MountOptions::default() };
+        let mounted = journal.mount(rt, disks, &options).await;
+        mounted.map(|(fs, _)| fs).map_err(|e| e.to_string())
+    }
+
+    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        let fs = self.mount(rt, disks, &CacheConfig::default()).await?;
+        fs.unmount().await.map_err(|e| e.to_string())
+    }
+
+    fn recovers(&self) -> bool {
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`workload`]: what is done, on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
 //! - [`compare`]: a workload on a system on a simulated disk, everything counted; a power cut in its
 //!   middle, and the check afterwards.
+//! - [`journaled`]: FFS under a journal, wherever its log is.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
 //! - [`published`]: what the papers measured.
 //! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
@@ -15,7 +16,7 @@
 //! ```
 //! use ordo_bench::compare::{self, Rows, Setup, System};
 //! let workload = "postmark:files=10,transactions=20".parse().unwrap();
-//! let rows = System::ALL
+//! let rows = [System::FfsSync, System::FfsNone]
 //!     .map(|system| compare::run(system, &workload, &Setup::papers(), &mut ()).unwrap());
 //! assert!(rows[0].sync_waits > 0 && rows[1].sync_waits == 0);
 //! let json = serde_json::to_string(&Rows { rows: rows.into() }).unwrap();
@@ -24,6 +25,7 @@
 
 pub mod compare;
 pub mod crash;
+pub mod journaled;
 pub mod oracle;
 pub mod published;
 pub mod workload;

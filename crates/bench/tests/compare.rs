@@ -29,7 +29,7 @@ fn writes(row: &Row, name: &str) -> f64 {
 fn creating_small_files_takes_the_published_writes_and_larger_ones_more() {
     let setup = Setup { recovery: false, ..Setup::papers() };
     let sizes = "micro:total=8m,sizes=2k+8k+64k+96k+104k";
-    let [sync, none] = System::ALL.map(|s| row(s, sizes, &setup));
+    let [sync, none] = [System::FfsSync, System::FfsNone].map(|s| row(s, sizes, &setup));
     for kb in [2, 8, 64] {
         let name = format!("create {kb} KB");
         let near = |x: f64, published: f64| (x - published).abs() < 0.25;
@@ -55,7 +55,9 @@ fn every_request_is_named_and_counted_once() {
         assert_eq!(r.writes.total() + r.reads + r.flushes, r.requests);
         assert_eq!(r.bytes_written_by_kind.total(), r.bytes_written);
         assert!(r.sync_waits <= r.writes.total());
-        assert!(r.app_seconds <= r.total_seconds && r.disk_seconds <= r.total_seconds);
+        // Two disks are busy at once.
+        let disks = if r.system.contains("wafs-2") { 2.0 } else { 1.0 };
+        assert!(r.app_seconds <= r.total_seconds && r.disk_seconds <= disks * r.total_seconds);
         assert!(r.files_made > 200);
     }
 }
@@ -87,7 +89,7 @@ fn the_row_has_the_promised_fields_first() {
 fn after_a_power_cut_one_repair_is_enough_and_synchronous_writes_leave_no_name_astray() {
     for seed in 1..6 {
         let setup = Setup { seed, ..Setup::papers() };
-        for system in System::ALL {
+        for system in [System::FfsSync, System::FfsNone] {
             let r = row(system, "postmark:files=300,transactions=3000", &setup);
             let cut = r.recovery.unwrap();
             assert!(cut.consistent_afterwards, "seed {seed}, {system:?}: {cut:?}");
@@ -122,4 +124,27 @@ fn what_does_not_fit_is_said_before_anything_runs() {
     let setup = Setup { size: Some(8 << 40), ..Setup::papers() };
     let error = run(System::FfsSync, &workload, &setup, &mut ()).unwrap_err().to_string();
     assert!(error.contains("choose a larger disk (--disk)"), "{error}");
+}
+
+/// What the paper's Table 1 and Table 2 say of its journals: asynchronous ones cost next to nothing, a
+/// synchronous one less than synchronous writes, none leaves anything to be repaired; and the log takes
+/// records, not blocks. Catches a log that is forced where nobody waits, and one that takes blocks.
+#[test]
+fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
+    let rows =
+        System::ALL.map(|s| row(s, "postmark:files=300,transactions=3000", &Setup::papers()));
+    let of = |name: &str| rows.iter().find(|r| r.system == name).unwrap();
+    let (sync, none) = (of("ffs-sync"), of("ffs-none"));
+    for r in rows.iter().filter(|r| r.log.is_some()) {
+        let cut = r.recovery.as_ref().unwrap();
+        assert!(cut.consistent_afterwards && cut.kinds.is_empty(), "{}: {cut:?}", r.system);
+        let log = r.log.as_ref().unwrap();
+        assert!(log.bytes_per_operation < 300.0, "{}: {log:?}", r.system);
+        assert!(r.writes.get("log") > 0);
+        if r.system.contains("sync") && !r.system.contains("async") {
+            assert!(r.app_seconds < 0.9 * sync.app_seconds, "{}: {}", r.system, r.app_seconds);
+        } else {
+            assert!(r.app_seconds < 1.15 * none.app_seconds, "{}: {}", r.system, r.app_seconds);
+        }
+    }
 }

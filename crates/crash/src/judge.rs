@@ -271,6 +271,9 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
     while at < dirs.len() {
         let dir = dirs[at].0;
         for (name, ino) in names(fs, dir).await? {
+            if OWN_NAMES.contains(&name.as_slice()) {
+                continue;
+            }
             if fs.getattr(ino).await?.file_type == FileType::Directory {
                 dirs.push((ino, Some((dir, name))));
             } else {
@@ -393,6 +396,9 @@ fn words(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
+/// Names that a file system makes for itself.
+const OWN_NAMES: [&[u8]; 2] = [b"lost+found", ordo_ffs::logfile::NAME];
+
 impl Comparer<'_> {
     fn title(&self, object: ObjectId) -> String {
         let o = &self.history.objects[object];
@@ -420,7 +426,7 @@ impl Comparer<'_> {
             for name in entries.keys() {
                 let vague = self.history.vague_names.contains(&(dir, name.to_vec()));
                 let known = vague || expected.is_some_and(|e| e.contains_key(*name));
-                if !known && *name != b"lost+found" {
+                if !known && !OWN_NAMES.contains(name) {
                     let place = self.title(dir);
                     let what = format!("{}: a name that was never there, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));

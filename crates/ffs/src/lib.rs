@@ -45,6 +45,7 @@ mod attributes;
 mod books;
 mod group;
 mod layout;
+pub mod logfile;
 mod map;
 mod marks;
 pub mod mkfs;

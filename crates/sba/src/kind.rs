@@ -31,13 +31,15 @@ pub enum Class {
     Symlink,
     /// Extended attributes.
     ExtendedAttributes,
+    /// Part of a log, its superblock included.
+    Log,
     /// None of these, or nobody can say.
     Unknown,
 }
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 12] = [
+    pub const ALL: [Class; 13] = [
         Class::BootArea,
         Class::Superblock,
         Class::SuperblockCopy,
@@ -49,6 +51,7 @@ impl Class {
         Class::FileData,
         Class::Symlink,
         Class::ExtendedAttributes,
+        Class::Log,
         Class::Unknown,
     ];
 
@@ -66,6 +69,7 @@ impl Class {
             Class::FileData => "file_data",
             Class::Symlink => "symlink",
             Class::ExtendedAttributes => "extended_attributes",
+            Class::Log => "log",
             Class::Unknown => "unknown",
         }
     }
@@ -84,6 +88,7 @@ impl Class {
             Class::FileData => "file data",
             Class::Symlink => "symbolic link",
             Class::ExtendedAttributes => "extended attributes",
+            Class::Log => "log",
             Class::Unknown => "unknown",
         }
     }
@@ -171,6 +176,8 @@ pub enum EntryChange {
 pub enum What {
     /// Boot code.
     BootArea,
+    /// Records, or the superblock, of a log.
+    Log,
     /// The superblock that is used.
     Superblock,
     /// The copy in this cylinder group.
@@ -367,7 +374,7 @@ impl fmt::Display for Part {
             What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
             What::Unknown(Reason::NoSuperblock) => write!(f, "unknown: no superblock seen yet"),
             What::Unknown(Reason::BeyondFileSystem) => write!(f, "behind the file system's end"),
-            What::BootArea | What::Superblock | What::Summary => self.class.fmt(f),
+            What::BootArea | What::Log | What::Superblock | What::Summary => self.class.fmt(f),
         }
     }
 }

@@ -31,10 +31,11 @@ use ordo_ordering::{NoOrder, SyncOrder};
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_vfs::FsError;
 
+use crate::journaled::{Journaled, JournaledError, LogPlace};
 use crate::workload::{Workload, WorkloadError};
 
 pub use recovery::Recovery;
-pub use row::{PhaseRow, Row, Rows, Writes};
+pub use row::{LogRow, PhaseRow, Row, Rows, Writes};
 
 /// The largest file system made when no size is asked for, in bytes: what the oldest disks here hold.
 const SIZE_MAX: u64 = 4 << 30;
@@ -46,17 +47,48 @@ pub enum System {
     FfsSync,
     /// FFS without any order ("No Order", "FFS-async"): fast, and not safe.
     FfsNone,
+    /// FFS with a log in a file of its own, written asynchronously.
+    LffsFile,
+    /// FFS with a stand-alone log on the same disk, synchronous.
+    LffsWafs1Sync,
+    /// The same, asynchronous.
+    LffsWafs1Async,
+    /// FFS with a stand-alone log on a second disk, synchronous.
+    LffsWafs2Sync,
+    /// The same, asynchronous.
+    LffsWafs2Async,
+    /// As `LffsWafs1Sync`, but who waits at the same time shares log writes.
+    LffsWafs1SyncGroup,
+    /// As `LffsWafs2Sync`, but who waits at the same time shares log writes.
+    LffsWafs2SyncGroup,
 }
 
 impl System {
     /// Every system, in the order in which tables show them.
-    pub const ALL: [System; 2] = [System::FfsSync, System::FfsNone];
+    pub const ALL: [System; 9] = [
+        System::FfsSync,
+        System::FfsNone,
+        System::LffsFile,
+        System::LffsWafs1Sync,
+        System::LffsWafs1Async,
+        System::LffsWafs2Sync,
+        System::LffsWafs2Async,
+        System::LffsWafs1SyncGroup,
+        System::LffsWafs2SyncGroup,
+    ];
 
     /// What a user calls it.
     pub const fn name(self) -> &'static str {
         match self {
             System::FfsSync => "ffs-sync",
             System::FfsNone => "ffs-none",
+            System::LffsFile => "lffs-file",
+            System::LffsWafs1Sync => "lffs-wafs-1sync",
+            System::LffsWafs1Async => "lffs-wafs-1async",
+            System::LffsWafs2Sync => "lffs-wafs-2sync",
+            System::LffsWafs2Async => "lffs-wafs-2async",
+            System::LffsWafs1SyncGroup => "lffs-wafs-1sync-group",
+            System::LffsWafs2SyncGroup => "lffs-wafs-2sync-group",
         }
     }
 
@@ -65,6 +97,29 @@ impl System {
         match self {
             System::FfsSync => "FFS with synchronous metadata writes where order matters",
             System::FfsNone => "FFS with no order at all: the bound on speed, and not safe",
+            System::LffsFile => "FFS with a log in a file, asynchronous",
+            System::LffsWafs1Sync => "FFS with a log on the same disk, durable on return",
+            System::LffsWafs1Async => "FFS with a log on the same disk, asynchronous",
+            System::LffsWafs2Sync => "FFS with a log on a second disk, durable on return",
+            System::LffsWafs2Async => "FFS with a log on a second disk, asynchronous",
+            System::LffsWafs1SyncGroup => "as lffs-wafs-1sync, with group commit",
+            System::LffsWafs2SyncGroup => "as lffs-wafs-2sync, with group commit",
+        }
+    }
+
+    /// How it keeps its journal, where it has one.
+    pub fn journal(self) -> Option<Journaled> {
+        let group = Some(Journaled::usual_group());
+        let new = |place, synchronous, group| Some(Journaled::new(place, synchronous, group));
+        match self {
+            System::FfsSync | System::FfsNone => None,
+            System::LffsFile => new(LogPlace::File, false, None),
+            System::LffsWafs1Sync => new(LogPlace::Same, true, None),
+            System::LffsWafs1Async => new(LogPlace::Same, false, None),
+            System::LffsWafs2Sync => new(LogPlace::Other, true, None),
+            System::LffsWafs2Async => new(LogPlace::Other, false, None),
+            System::LffsWafs1SyncGroup => new(LogPlace::Same, true, group),
+            System::LffsWafs2SyncGroup => new(LogPlace::Other, true, group),
         }
     }
 
@@ -185,6 +240,9 @@ pub enum CompareError {
     /// What was just made cannot be mounted.
     #[error("mounting the file system: {0}")]
     Mount(#[from] MountError),
+    /// The log cannot be made or used.
+    #[error(transparent)]
+    Journaled(#[from] JournaledError),
     /// The workload failed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
@@ -211,29 +269,22 @@ pub fn run(
 ) -> Result<Row, CompareError> {
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
-    let outcome = match system {
-        System::FfsSync => executor.block_on(stack::run(
-            &runtime,
-            system.name(),
-            SyncOrder::default,
-            workload,
-            setup,
-            follow,
-        )),
-        System::FfsNone => executor.block_on(stack::run(
-            &runtime,
-            system.name(),
-            NoOrder::default,
-            workload,
-            setup,
-            follow,
-        )),
+    let (name, cpu) = (system.name(), &runtime);
+    let outcome = match system.journal() {
+        Some(journal) => {
+            executor.block_on(stack::run_journaled(cpu, name, journal, workload, setup, follow))
+        }
+        None if system == System::FfsSync => {
+            let policy = SyncOrder::default;
+            executor.block_on(stack::run(cpu, name, policy, workload, setup, follow))
+        }
+        None => executor.block_on(stack::run(cpu, name, NoOrder::default, workload, setup, follow)),
     };
     let (mut row, cut) = outcome??;
     drop(executor);
     if let Some(cut) = cut {
         follow.begins(system.name(), "check");
-        row.recovery = Some(recovery::check(cut, setup, follow)?);
+        row.recovery = Some(recovery::check(cut, system.journal(), setup, follow)?);
     }
     Ok(row)
 }

@@ -6,10 +6,12 @@ use std::rc::Rc;
 
 use ordo_block::model::Modeled;
 use ordo_check::{Checker, Options, Repair, Severity};
-use ordo_runtime::Executor;
+use ordo_ffs::MountOptions;
+use ordo_runtime::{Executor, Runtime};
 
 use super::stack::{Cut, Store};
 use super::{CompareError, Follow, Setup};
+use crate::journaled::Journaled;
 
 /// A check with repair of the disk as a power cut half-way left it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -41,21 +43,32 @@ pub struct Recovery {
 /// Checks and repairs the disk that is left, on a disk of the same model.
 pub(super) fn check(
     cut: Cut,
+    journal: Option<Journaled>,
     setup: &Setup,
     follow: &mut dyn Follow,
 ) -> Result<Recovery, CompareError> {
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
     runtime.cpu().set_model(setup.cpu);
-    let store = Store::new(Rc::new(cut.image), setup.disk.volatile_cache());
-    let disk = Rc::new(Modeled::new(&runtime, setup.disk, store));
+    let disks: Vec<Rc<Modeled<Store>>> = cut
+        .images
+        .into_iter()
+        .map(|image| Store::new(Rc::new(image), setup.disk.volatile_cache()))
+        .map(|store| Rc::new(Modeled::new(&runtime, setup.disk, store)))
+        .collect();
+    let disk = disks[0].clone();
+    let mut replay = None;
+    if let Some(journal) = journal {
+        replay = Some(executor.block_on(replayed(&runtime, &disks, journal))??);
+    }
     let options = Options { repair: Repair::Yes, ..Options::default() };
     let reached = Rc::new(RefCell::new((0, 0)));
     let told = reached.clone();
     let checker = Checker::new(disk.clone(), options)
         .on_progress(Rc::new(move |_, done, total| *told.borrow_mut() = (done, total)));
     let report = executor.block_on(checker.run())??;
-    let seconds = runtime.now().as_secs_f64();
+    // With a log nothing is left to be repaired: what is found counts, and its time does not.
+    let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
     let again = executor.block_on(Checker::new(disk, Options::default()).run())??;
@@ -79,4 +92,16 @@ pub(super) fn check(
         writes: report.work.writes,
         files: report.files,
     })
+}
+
+/// Recovers by replaying the log, and unmounts; the seconds until the file system could be used.
+async fn replayed(
+    runtime: &Runtime,
+    disks: &[Rc<Modeled<Store>>],
+    journal: Journaled,
+) -> Result<f64, CompareError> {
+    let (fs, _) = journal.mount(runtime, disks, &MountOptions::default()).await?;
+    let seconds = runtime.now().as_secs_f64();
+    fs.unmount().await.map_err(CompareError::Unmount)?;
+    Ok(seconds)
 }

@@ -61,6 +61,23 @@ pub struct PhaseRow {
     pub disk_seconds: f64,
 }
 
+/// What went into a system's log.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct LogRow {
+    /// Operations that changed metadata.
+    pub operations: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Of them, for each operation.
+    pub bytes_per_operation: f64,
+    /// Writes of the log.
+    pub writes: u64,
+    /// Writes of its superblock.
+    pub checkpoints: u64,
+    /// Times that blocks were written for the log's sake.
+    pub forced_checkpoints: u64,
+}
+
 /// One system under one workload. Fields are added, never renamed.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
@@ -96,6 +113,8 @@ pub struct Row {
     pub files_made: u64,
     /// The workload's phases.
     pub phases: Vec<PhaseRow>,
+    /// What went into the log, where there is one.
+    pub log: Option<LogRow>,
     /// What a power cut in the middle left to be done.
     pub recovery: Option<Recovery>,
     /// The disk model.

@@ -12,12 +12,13 @@ use ordo_ffs::mkfs::mkfs;
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
-use ordo_sba::Classifier;
+use ordo_sba::{Classifier, Counts};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
 
-use super::row::{PhaseRow, Row, Writes};
+use super::row::{LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
+use crate::journaled::{Journaled, LogPlace};
 use crate::workload::{Phase, Stage, Watch, Workload};
 
 /// What holds the bytes: with a cache that a power cut empties, where the disk has one.
@@ -93,9 +94,7 @@ impl<P: OrderingPolicy> Stage for OnFfs<P> {
 struct Follower<'f> {
     system: &'static str,
     follow: &'f mut dyn Follow,
-    disk: Disk,
-    classifier: Rc<Classifier>,
-    runtime: Runtime,
+    rig: Rig,
     /// At the beginning of each phase.
     marks: Vec<Mark>,
     phase: Option<String>,
@@ -104,16 +103,16 @@ struct Follower<'f> {
     cut: Option<Cut>,
 }
 
-/// A disk as a power cut left it, and when that was, in seconds.
+/// The disks as a power cut left them, and when that was, in seconds.
 pub(super) struct Cut {
-    pub(super) image: RamDisk,
+    pub(super) images: Vec<RamDisk>,
     pub(super) at_seconds: f64,
 }
 
 impl Watch for Follower<'_> {
     fn begins(&mut self, name: &str) {
         self.now = name.to_string();
-        self.marks.push(Mark::now(&self.runtime, &self.disk, &self.classifier));
+        self.marks.push(self.rig.mark());
         self.follow.begins(self.system, name);
     }
 
@@ -121,11 +120,49 @@ impl Watch for Follower<'_> {
         self.follow.progress(done, total);
         let half = 2 * done >= total;
         if half && self.cut.is_none() && self.phase.as_ref() == Some(&self.now) {
-            let image = self.disk.inner().inner().cut(self.seed);
-            let at_seconds = self.runtime.now().as_secs_f64();
-            self.cut = Some(Cut { image, at_seconds });
+            let disks = self.rig.disks.iter().zip(self.seed..);
+            let images = disks.map(|(disk, seed)| disk.inner().inner().cut(seed)).collect();
+            let at_seconds = self.rig.runtime.now().as_secs_f64();
+            self.cut = Some(Cut { images, at_seconds });
         }
     }
+}
+
+/// The disks of a run, the first of which holds the file system, and who counts what goes there.
+struct Rig {
+    runtime: Runtime,
+    disks: Vec<Disk>,
+    classifiers: Vec<Rc<Classifier>>,
+}
+
+impl Rig {
+    async fn new(
+        runtime: &Runtime,
+        rams: &[Rc<RamDisk>],
+        setup: &Setup,
+    ) -> Result<Rig, CompareError> {
+        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), classifiers: Vec::new() };
+        for ram in rams {
+            let store = Store::new(ram.clone(), setup.disk.volatile_cache());
+            let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, setup.disk, store)));
+            let classifier = Classifier::new();
+            classifier.prime(ram).await.map_err(MountError::from)?;
+            disk.attach(classifier.clone());
+            rig.disks.push(disk);
+            rig.classifiers.push(classifier);
+        }
+        Ok(rig)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark::now(&self.runtime, &self.disks, &self.classifiers)
+    }
+}
+
+fn mount_options(setup: &Setup) -> MountOptions {
+    let cache =
+        CacheConfig { dirty_max: setup.dirty_max, ..CacheConfig::with_capacity(setup.memory) };
+    MountOptions { cache, ..MountOptions::default() }
 }
 
 /// Makes a file system, runs the workload on it, and counts.
@@ -140,28 +177,65 @@ pub(super) async fn run<P: OrderingPolicy>(
     let ram = Rc::new(RamDisk::new(setup.bytes_for(workload)?));
     // Made beneath the model: that is not part of the story.
     mkfs(&ram, &setup.mkfs_options(), runtime.wall_time().0).await?;
-    let store = Store::new(ram.clone(), setup.disk.volatile_cache());
-    let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, setup.disk, store)));
-    let classifier = Classifier::new();
-    classifier.prime(&ram).await.map_err(MountError::from)?;
-    disk.attach(classifier.clone());
-    let cache =
-        CacheConfig { dirty_max: setup.dirty_max, ..CacheConfig::with_capacity(setup.memory) };
-    let options = MountOptions { cache, ..MountOptions::default() };
-    let fs = mount(runtime, disk.clone(), policy(), &options).await?;
+    let rig = Rig::new(runtime, &[ram], setup).await?;
+    let fs = mount(runtime, rig.disks[0].clone(), policy(), &mount_options(setup)).await?;
+    drive(rig, fs, system, workload, setup, follow).await
+}
+
+/// The same with a journal, and what went into it.
+pub(super) async fn run_journaled(
+    runtime: &Runtime,
+    system: &'static str,
+    journaled: Journaled,
+    workload: &Workload,
+    setup: &Setup,
+    follow: &mut dyn Follow,
+) -> Result<(Row, Option<Cut>), CompareError> {
+    let bytes = setup.bytes_for(workload)?;
+    let mut rams = vec![Rc::new(RamDisk::new(bytes))];
+    if journaled.place == LogPlace::Other {
+        rams.push(Rc::new(RamDisk::new(journaled.sizes(bytes).1)));
+    }
+    journaled.make(runtime, &rams, &setup.mkfs_options()).await?;
+    let rig = Rig::new(runtime, &rams, setup).await?;
+    let (fs, journal) = journaled.mount(runtime, &rig.disks, &mount_options(setup)).await?;
+    let before = (journal.log().stats(), journal.stats());
+    let (mut row, cut) = drive(rig, fs, system, workload, setup, follow).await?;
+    let (log, stats) = (journal.log().stats(), journal.stats());
+    let operations = stats.operations - before.1.operations;
+    let bytes = log.bytes - before.0.bytes;
+    row.log = Some(LogRow {
+        operations,
+        bytes,
+        bytes_per_operation: bytes as f64 / operations.max(1) as f64,
+        writes: log.writes - before.0.writes,
+        checkpoints: log.checkpoints - before.0.checkpoints,
+        forced_checkpoints: stats.forced_checkpoints,
+    });
+    Ok((row, cut))
+}
+
+/// Runs the workload on a mounted file system, and counts.
+async fn drive<P: OrderingPolicy>(
+    rig: Rig,
+    fs: FastFs<Disk, P>,
+    system: &'static str,
+    workload: &Workload,
+    setup: &Setup,
+    follow: &mut dyn Follow,
+) -> Result<(Row, Option<Cut>), CompareError> {
+    let runtime = &rig.runtime.clone();
     fs.sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
-    classifier.restart();
-    let before = Mark::now(runtime, &disk, &classifier);
+    rig.classifiers.iter().for_each(|classifier| classifier.restart());
+    let before = rig.mark();
     let start = before.seconds;
     let mut stage =
         OnFfs { runtime: runtime.clone(), fs: Charged::calls_only(fs, runtime.clone()) };
     let mut watch = Follower {
         system,
         follow,
-        disk: disk.clone(),
-        classifier: classifier.clone(),
-        runtime: runtime.clone(),
+        rig,
         marks: Vec::new(),
         phase: setup.recovery.then(|| workload.middle()),
         now: String::new(),
@@ -171,35 +245,52 @@ pub(super) async fn run<P: OrderingPolicy>(
     let phases = workload.run(&mut stage, setup.seed, &mut watch).await?;
     let (cut, mut marks) = (watch.cut.take(), std::mem::take(&mut watch.marks));
     stage.fs.inner().unmount().await.map_err(CompareError::Unmount)?;
-    let after = Mark::now(runtime, &disk, &classifier);
+    let after = watch.rig.mark();
     marks.push(after.clone());
     let phases = phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect();
-    let bytes = Writes::of(&classifier.finish().writes, |c| c.bytes);
-    let row = row(system, workload, setup, (phases, bytes), before, after);
+    let row = row(system, workload, setup, phases, before, after);
     let cut = cut.map(|c| Cut { at_seconds: c.at_seconds - start, ..c });
     Ok((row, cut))
 }
 
-/// The clocks and counters at one time.
+/// The clocks and counters at one time, all disks together.
 #[derive(Clone)]
 struct Mark {
     seconds: f64,
     cpu_ns: u64,
-    disk: DiskStats,
+    disks: Vec<DiskStats>,
     writes: Writes,
+    bytes: Writes,
     sync_waits: u64,
 }
 
 impl Mark {
-    fn now(runtime: &Runtime, disk: &Disk, classifier: &Classifier) -> Mark {
-        let stats = classifier.stats();
+    fn now(runtime: &Runtime, disks: &[Disk], classifiers: &[Rc<Classifier>]) -> Mark {
+        let stats: Vec<_> = classifiers.iter().map(|classifier| classifier.finish()).collect();
+        let sum = |of: fn(&Counts) -> u64| {
+            let parts: Vec<_> = stats.iter().map(|s| Writes::of(&s.writes, of)).collect();
+            let mut all = Writes::default();
+            for class in ordo_sba::Class::ALL {
+                let n: u64 = parts.iter().map(|part| part.get(class.key())).sum();
+                if n > 0 {
+                    all.0.push((class.key(), n));
+                }
+            }
+            all
+        };
         Mark {
             seconds: runtime.now().as_secs_f64(),
             cpu_ns: runtime.cpu().total_ns(),
-            disk: disk.inner().stats(),
-            writes: Writes::of(&stats.writes, |c| c.requests),
-            sync_waits: stats.writes.total().sync,
+            disks: disks.iter().map(|disk| disk.inner().stats()).collect(),
+            writes: sum(|c| c.requests),
+            bytes: sum(|c| c.bytes),
+            sync_waits: stats.iter().map(|s| s.writes.total().sync).sum(),
         }
+    }
+
+    /// A count of all disks.
+    fn sum(&self, what: fn(&DiskStats) -> u64) -> u64 {
+        self.disks.iter().map(what).sum()
     }
 }
 
@@ -209,8 +300,8 @@ fn phase_row(phase: Phase, marks: &[Mark]) -> PhaseRow {
         phase,
         writes: after.writes.since(&before.writes),
         sync_waits: after.sync_waits - before.sync_waits,
-        reads: after.disk.reads - before.disk.reads,
-        disk_seconds: (after.disk.busy_ns - before.disk.busy_ns) as f64 / 1e9,
+        reads: after.sum(|d| d.reads) - before.sum(|d| d.reads),
+        disk_seconds: (after.sum(|d| d.busy_ns) - before.sum(|d| d.busy_ns)) as f64 / 1e9,
     }
 }
 
@@ -218,11 +309,11 @@ fn row(
     system: &str,
     workload: &Workload,
     setup: &Setup,
-    (phases, bytes_written_by_kind): (Vec<PhaseRow>, Writes),
+    phases: Vec<PhaseRow>,
     before: Mark,
     after: Mark,
 ) -> Row {
-    let since = |what: fn(&DiskStats) -> u64| what(&after.disk) - what(&before.disk);
+    let since = |what: fn(&DiskStats) -> u64| after.sum(what) - before.sum(what);
     Row {
         system: system.to_string(),
         workload: workload.to_string(),
@@ -237,7 +328,8 @@ fn row(
         flushes: since(|d| d.flushes),
         bytes_written: since(|d| d.bytes_written),
         bytes_read: since(|d| d.bytes_read),
-        bytes_written_by_kind,
+        bytes_written_by_kind: after.bytes.since(&before.bytes),
+        log: None,
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
         recovery: None,

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
 use ordo_log::Log;
 use ordo_log::record::{Entry, decode};
+use ordo_runtime::sync::abreast;
 
 use super::JournalRules;
 use super::state::{Client, State};
 use crate::{Deferred, Image, OpKind, RecoverError, Recovery};
 
-/// Memory for blocks that are being mended, in bytes.
-const MEMORY: usize = 16 << 20;
+/// Memory for what is to be put in its place, in bytes.
+const MEMORY: usize = 4 << 20;
 
 /// Recovers what a crash left, and takes note of the image.
 pub(super) async fn recover<L: Log, D: BlockDevice>(
@@ -41,7 +42,7 @@ pub(super) async fn recover<L: Log, D: BlockDevice>(
         return Err(RecoverError::StaleLog);
     }
     let found = survey(&state.log).await?;
-    let mut blocks = Blocks { device, image, map: BTreeMap::new(), bytes: 0 };
+    let mut blocks = Blocks { device, image, changes: Vec::new(), bytes: 0 };
     let undone = match state.is_on(JournalRules::UNDO) {
         true => undo(state, &mut blocks, &found).await?,
         false => 0,
@@ -239,45 +240,87 @@ async fn redo<L: Log, D: BlockDevice>(
     Ok(redone)
 }
 
-/// Blocks that are being mended.
+/// Spans of the device that are read and written at once at most, and the holes in them, in bytes.
+const SPAN: u64 = 256 << 10;
+const HOLE: u64 = 16 << 10;
+/// Spans that are read or written at the same time.
+const ABREAST: usize = 32;
+
+/// Blocks that are being mended: what is to be put where, in order, until there is much of it.
 struct Blocks<'a, D> {
     device: &'a D,
     image: &'a dyn Image,
-    map: BTreeMap<u64, Vec<u8>>,
+    changes: Vec<(u64, Vec<u8>)>,
     bytes: usize,
 }
 
 impl<D: BlockDevice> Blocks<'_, D> {
     /// Changes bytes of the device.
-    async fn put(&mut self, mut at: u64, mut bytes: &[u8]) -> Result<(), BlockError> {
-        let end = self.device.geometry().bytes;
-        while !bytes.is_empty() && at < end {
-            let unit = self.image.unit(at);
-            let unit = unit.start..unit.end.min(end);
-            if !self.map.contains_key(&unit.start) {
-                if self.bytes > MEMORY {
-                    self.write().await?;
-                }
-                let block = self.device.read(unit.start, (unit.end - unit.start) as usize).await?;
-                self.bytes += block.len();
-                self.map.insert(unit.start, block.to_vec());
-            }
-            let block = self.map.get_mut(&unit.start).expect("just read");
-            let n = bytes.len().min((unit.end - at) as usize);
-            let within = (at - unit.start) as usize;
-            block[within..within + n].copy_from_slice(&bytes[..n]);
-            at += n as u64;
-            bytes = &bytes[n..];
+    async fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        let room = self.device.geometry().bytes.saturating_sub(at).min(bytes.len() as u64);
+        if room > 0 {
+            self.changes.push((at, bytes[..room as usize].to_vec()));
+            self.bytes += bytes.len() + 32;
         }
-        Ok(())
+        if self.bytes > MEMORY { self.write().await } else { Ok(()) }
     }
 
-    /// Writes what was changed, in order of address.
-    async fn write(&mut self) -> Result<(), BlockError> {
-        for (start, mut block) in std::mem::take(&mut self.map) {
-            self.image.seal(start, &mut block);
-            self.device.write(start, IoBuf::from_slice(&block), WriteFlags::META).await?;
+    /// The units that changes are in, each with its end.
+    fn units(&self) -> BTreeMap<u64, u64> {
+        let mut units = BTreeMap::new();
+        for (at, bytes) in &self.changes {
+            let mut at = *at;
+            let end = at + bytes.len() as u64;
+            while at < end {
+                let unit = self.image.unit(at);
+                units.insert(unit.start, unit.end.min(self.device.geometry().bytes));
+                at = unit.end.max(at + 1);
+            }
         }
+        units
+    }
+
+    /// Does what was put: reads what it is in, changes and seals that, and writes it. Neighbours go
+    /// together, and what lies in a hole between them is written as it is.
+    async fn write(&mut self) -> Result<(), BlockError> {
+        let units = self.units();
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in &units {
+            match spans.last_mut() {
+                Some((first, last)) if *start <= *last + HOLE && *end - *first <= SPAN => {
+                    *last = *end;
+                }
+                _ => spans.push((*start, *end)),
+            }
+        }
+        let mut images: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let device = self.device;
+        let reads = spans.iter().map(|(start, end)| device.read(*start, (end - start) as usize));
+        abreast(ABREAST, reads, |n, read| {
+            images.insert(spans[n].0, read?.to_vec());
+            Ok::<_, BlockError>(())
+        })
+        .await?;
+        for (at, bytes) in self.changes.drain(..) {
+            let (mut at, mut bytes) = (at, &bytes[..]);
+            while !bytes.is_empty() {
+                let (start, image) = images.range_mut(..=at).next_back().expect("all was read");
+                let within = (at - start) as usize;
+                let n = bytes.len().min(image.len() - within);
+                image[within..within + n].copy_from_slice(&bytes[..n]);
+                at += n as u64;
+                bytes = &bytes[n..];
+            }
+        }
+        for (start, end) in units {
+            let (first, image) = images.range_mut(..=start).next_back().expect("all was read");
+            let (from, to) = ((start - first) as usize, (end - first) as usize);
+            self.image.seal(start, &mut image[from..to]);
+        }
+        let writes = images.into_iter().map(|(start, image)| async move {
+            device.write(start, IoBuf::from_slice(&image), WriteFlags::META).await
+        });
+        abreast(ABREAST, writes, |_, written| written).await?;
         self.bytes = 0;
         Ok(())
     }

@@ -24,6 +24,7 @@ use ordo_block::{BlockDevice, BlockError, Operation, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, SEARCH};
 use ordo_format::ufs2::{Group, Superblock};
+use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MAX, SECTOR_MIN, SectorHead, WafsSuper};
 use ordo_runtime::Time;
 
 use crate::kind::{Class, Named, Part, Reason, What};
@@ -202,6 +203,20 @@ async fn read_inside<D: BlockDevice>(
     device.read(at, (len * u64::from(geometry.sector)) as usize).await
 }
 
+/// Whether a request is of a log: it begins with a sound sector of one, or with its superblock.
+fn is_log(data: &[u8]) -> bool {
+    let sector = |bytes: &[u8]| {
+        let sizes = std::iter::successors(Some(SECTOR_MIN), |size| Some(size * 2));
+        let mut sizes = sizes.take_while(|size| *size <= bytes.len().min(SECTOR_MAX));
+        sizes.any(|size| SectorHead::read(&bytes[..size]).is_some())
+    };
+    let starts = data.get(..4).map(|word| Endian::Little.get_u32(word, 0));
+    match starts {
+        Some(SECTOR_MAGIC) => sector(data),
+        _ => data.len() >= WafsSuper::SIZE && WafsSuper::read(data, u64::MAX).is_ok(),
+    }
+}
+
 async fn find_superblock<D: BlockDevice>(
     device: &D,
 ) -> Result<Option<(Superblock, Endian)>, BlockError> {
@@ -218,6 +233,9 @@ async fn find_superblock<D: BlockDevice>(
 
 impl State {
     fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
+        if data.is_some_and(is_log) {
+            return vec![Part { class: Class::Log, offset, len, what: What::Log }];
+        }
         match &self.view {
             Some(view) => view.name(ask, offset, len, data),
             None => {

@@ -1,0 +1,155 @@
+//! FFS under a journal, wherever its log is: making, mounting, recovering.
+
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_block::part::Part;
+use ordo_ffs::mkfs::{MkfsError, MkfsOptions, mkfs};
+use ordo_ffs::mount::find_superblock;
+use ordo_ffs::{FastFs, MountError, MountOptions, logfile, mount};
+use ordo_ordering::{JournalOptions, JournalOrder, NoOrder};
+use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::FsError;
+use ordo_wafs::{GroupCommit, LogError, Wafs};
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPlace {
+    /// In a file of the file system, written in clusters of 64 KiB.
+    File,
+    /// In a WAFS behind the file system, on the same device.
+    Same,
+    /// In a WAFS on a second device.
+    Other,
+}
+
+/// A journaled FFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journaled {
+    /// Where its log is.
+    pub place: LogPlace,
+    /// Whether changes of names are durable on return.
+    pub synchronous: bool,
+    /// Whether callers at the same time share log writes.
+    pub group: Option<GroupCommit>,
+    /// How the journal behaves.
+    pub options: JournalOptions,
+}
+
+/// A log wherever it is.
+pub type AnyLog<D> = Wafs<Part<Rc<D>>>;
+
+/// A mounted file system.
+pub type JournaledFs<D> = FastFs<Rc<D>, JournalOrder<AnyLog<D>>>;
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum JournaledError {
+    /// The sizes are not legal.
+    #[error(transparent)]
+    Mkfs(#[from] MkfsError),
+    /// It cannot be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The log file cannot be made or found.
+    #[error("the log file: {0}")]
+    File(#[from] FsError),
+    /// There is no log file.
+    #[error("there is no log file in the image; make the file system anew with one")]
+    NoLogFile,
+    /// The log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+impl Journaled {
+    /// One of the published configurations.
+    pub fn new(place: LogPlace, synchronous: bool, group: Option<GroupCommit>) -> Journaled {
+        let options = match place {
+            LogPlace::File => JournalOptions { synchronous, ..JournalOptions::file() },
+            LogPlace::Same | LogPlace::Other => JournalOptions::wafs(synchronous),
+        };
+        Journaled { place, synchronous, group, options }
+    }
+
+    /// The group commit that is used where none is asked for: nobody is waited for, but who comes while a
+    /// write is under way shares the next.
+    pub fn usual_group() -> GroupCommit {
+        GroupCommit { delay: Duration::ZERO, batch: usize::MAX }
+    }
+
+    /// The sizes of the file system and of the log on a first device of `bytes` bytes.
+    pub fn sizes(&self, bytes: u64) -> (u64, u64) {
+        let log = logfile::usual_size(bytes);
+        match self.place {
+            LogPlace::Same => (bytes - log, log),
+            LogPlace::File | LogPlace::Other => (bytes, log),
+        }
+    }
+
+    /// Makes file system and log, empty.
+    ///
+    /// # Errors
+    /// [`JournaledError`].
+    pub async fn make<D: BlockDevice>(
+        &self,
+        rt: &Runtime,
+        disks: &[Rc<D>],
+        options: &MkfsOptions,
+    ) -> Result<(), JournaledError> {
+        let now = rt.wall_time().0;
+        let (size, log) = self.sizes(disks[0].geometry().bytes);
+        mkfs(&disks[0], &MkfsOptions { size: Some(size), ..options.clone() }, now).await?;
+        if self.place == LogPlace::File {
+            let mounted = MountOptions { use_reserve: true, ..MountOptions::default() };
+            let fs = mount(rt, disks[0].clone(), NoOrder, &mounted).await?;
+            logfile::make(&fs, log).await?;
+            fs.unmount().await?;
+        }
+        let part = self.part(disks).await?;
+        ordo_wafs::mkfs(&part, &ordo_wafs::MkfsOptions::default(), now).await?;
+        Ok(())
+    }
+
+    async fn part<D: BlockDevice>(&self, disks: &[Rc<D>]) -> Result<Part<Rc<D>>, JournaledError> {
+        let first = disks[0].clone();
+        Ok(match self.place {
+            LogPlace::Other => {
+                let bytes = disks[1].geometry().bytes;
+                Part::new(disks[1].clone(), 0, bytes)
+            }
+            LogPlace::Same => {
+                let found = find_superblock(&first).await?;
+                let end = found.sb.byte_of(found.sb.size.max(0).cast_unsigned());
+                let end = end.next_multiple_of(4096);
+                let bytes = first.geometry().bytes.saturating_sub(end);
+                Part::new(first, end, bytes)
+            }
+            LogPlace::File => {
+                let found = find_superblock(&first).await?;
+                let runs = logfile::find(&first, &found).await?;
+                Part::of(first, runs.ok_or(JournaledError::NoLogFile)?)
+            }
+        })
+    }
+
+    /// Mounts it, after recovery where that is needed.
+    ///
+    /// # Errors
+    /// [`JournaledError`].
+    pub async fn mount<D: BlockDevice>(
+        &self,
+        rt: &Runtime,
+        disks: &[Rc<D>],
+        options: &MountOptions,
+    ) -> Result<(JournaledFs<D>, JournalOrder<AnyLog<D>>), JournaledError> {
+        // As published but for the asynchronous WAFS, which wrote 4 KiB at a time, too: next to the file
+        // system's own writes that costs more than it brings.
+        let cluster = if self.synchronous { 4096 } else { 64 << 10 };
+        let log_options = ordo_wafs::MountOptions { cluster, group: self.group, read_only: false };
+        let log = Wafs::mount(rt, self.part(disks).await?, &log_options).await?;
+        let journal = JournalOrder::new(rt, log, self.options);
+        let fs = mount(rt, disks[0].clone(), journal.clone(), options).await?;
+        Ok((fs, journal))
+    }
+}

@@ -1,0 +1,124 @@
+//! A log in a file of the file system: making room for it, and finding it again before anything else can be
+//! read.
+//!
+//! The file is in the root, hidden from no one and in nobody's way: no dump, and nobody, root included,
+//! may write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn
+//! the root directory, but an inode that never changes is never half written.
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_format::ufs2::{Dinode, NDADDR, ROOT_INO};
+use ordo_vfs::{Errno, FileSystem, FileType, FsError, FsResult, NewNode, SetAttr, flags};
+
+use crate::mount::Found;
+
+/// The file's name.
+pub const NAME: &[u8] = b".ordojournal";
+
+/// The flags that it is known by.
+const FLAGS: u32 = flags::UF_NODUMP | flags::SF_IMMUTABLE | flags::SF_NOUNLINK;
+
+/// How large a log file is unless somebody says otherwise: a hundredth of the file system.
+pub fn usual_size(bytes: u64) -> u64 {
+    (bytes / 100).clamp(64 << 10, 1 << 30)
+}
+
+/// Makes the file on a mounted file system, new and empty but for the root: its blocks are then as
+/// contiguous as any large file's.
+///
+/// # Errors
+/// There is no room, or the device failed.
+pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
+    let file = fs.make(fs.root(), NAME, &NewNode::file(0o400)).await?;
+    let chunk = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < bytes {
+        let n = (bytes - at).min(chunk.len() as u64) as usize;
+        at += fs.write(file.ino, at, &chunk[..n]).await? as u64;
+    }
+    fs.fsync(file.ino).await?;
+    let set = SetAttr { flags: Some(FLAGS), ..SetAttr::default() };
+    fs.setattr(file.ino, &set).await?;
+    fs.sync().await
+}
+
+/// Where the log file of an image lies: offset and length of each run, in bytes. `None` where it has none.
+///
+/// # Errors
+/// The device failed, or the file's blocks cannot be right.
+pub async fn find<D: BlockDevice>(device: &D, image: &Found) -> FsResult<Option<Vec<(u64, u64)>>> {
+    let sb = &image.sb;
+    let block = sb.block_size();
+    let per_block = u64::from(sb.inopb);
+    let mut first = 0;
+    // It was made first, so it is in the first group.
+    while first < u64::from(sb.ipg).min(per_block * 4) {
+        let (address, _) = sb.inode_block(first);
+        let bytes = read(device, sb.byte_of(address), block).await?;
+        for (i, inode) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+            let d = Dinode::decode(inode, image.endian);
+            let is_file = FileType::from_mode(d.mode) == Some(FileType::Regular);
+            if first + i as u64 > ROOT_INO && is_file && d.flags & FLAGS == FLAGS {
+                return extents(device, image, &d).await.map(Some);
+            }
+        }
+        first += per_block;
+    }
+    Ok(None)
+}
+
+async fn read<D: BlockDevice>(device: &D, at: u64, len: usize) -> FsResult<Vec<u8>> {
+    let failed = |e: BlockError| FsError::with_detail(Errno::Io, e);
+    device.read(at, len).await.map(|bytes| bytes.to_vec()).map_err(failed)
+}
+
+/// The runs of a file, from its pointers.
+async fn extents<D: BlockDevice>(
+    device: &D,
+    image: &Found,
+    d: &Dinode,
+) -> FsResult<Vec<(u64, u64)>> {
+    let sb = &image.sb;
+    let block = sb.block_size() as u64;
+    let blocks = d.size / block;
+    let damaged = || FsError::corrupt("the log file's blocks cannot be right; run a check (fsck)");
+    let mut places: Vec<i64> = d.db.iter().copied().take(blocks as usize).collect();
+    let mut left = blocks.saturating_sub(NDADDR as u64);
+    for (depth, root) in d.ib.iter().enumerate() {
+        if left == 0 {
+            break;
+        }
+        // The blocks of pointers of one level after the other.
+        let mut level = vec![*root];
+        for _ in 0..=depth {
+            let mut below = Vec::new();
+            for address in level {
+                if !sb.has_frags(address.max(0).cast_unsigned(), sb.frag as u64) || address <= 0 {
+                    return Err(damaged());
+                }
+                let at = sb.byte_of(address.cast_unsigned());
+                let bytes = read(device, at, block as usize).await?;
+                let count = block as usize / 8;
+                below.extend((0..count).map(|i| image.endian.get_i64(&bytes, i * 8)));
+                if below.len() as u64 > left {
+                    break;
+                }
+            }
+            below.truncate(left as usize);
+            level = below;
+        }
+        left -= level.len() as u64;
+        places.extend(level);
+    }
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for address in places {
+        if address <= 0 || !sb.has_frags(address.cast_unsigned(), sb.frag as u64) {
+            return Err(damaged());
+        }
+        let at = sb.byte_of(address.cast_unsigned());
+        match runs.last_mut() {
+            Some((start, len)) if *start + *len == at => *len += block,
+            _ => runs.push((at, block)),
+        }
+    }
+    Ok(runs)
+}
