@@ -73,6 +73,7 @@ pub fn guarantees(system: &str) -> Option<Guarantees> {
         "ffs-soft-updates" => Guarantees { atomic: false, data_first: true, ..journal(false) },
         "lffs-file" | "lffs-wafs-1async" | "lffs-wafs-2async" => journal(false),
         "lffs-wafs-1sync" | "lffs-wafs-2sync" => journal(true),
+        "lffs-wafs-1sync-group" | "lffs-wafs-2sync-group" => journal(true),
         _ => return None,
     })
 }

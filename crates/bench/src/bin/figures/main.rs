@@ -9,6 +9,7 @@ mod crash;
 mod directories;
 mod files;
 mod in_process;
+mod journal;
 mod simulated;
 mod streaming;
 
@@ -84,13 +85,14 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 6] = [
+const SECTIONS: [(&str, &str, Measure); 7] = [
     ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     ("directories", "A directory of a million entries", directories::measure),
     ("streaming", "One large file, written and read", streaming::measure),
     ("simulated", "Simulated disk requests", simulated::measure),
     ("crash", "Crash states judged", crash::measure),
     ("files", "Writes for each file, and throughput by size", files::measure),
+    ("journal", "Journals, and what group commit buys", journal::measure),
 ];
 
 fn machine() -> String {
