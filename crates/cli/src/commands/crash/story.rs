@@ -5,6 +5,9 @@ use ordo_crash::campaign::{Results, Row};
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
 
+/// How many systems stand side by side.
+const COLUMNS: usize = 4;
+
 /// All of it.
 pub(super) fn text(results: &Results) -> String {
     let plan = &results.plan;
@@ -19,9 +22,15 @@ pub(super) fn text(results: &Results) -> String {
         out.push_str(&format!("; only: {}", plan.rules.join("; ")));
     }
     out.push_str("\n\n");
-    out.push_str(&matrix(results));
-    out.push('\n');
-    out.push_str(&guarantees(results));
+    for rows in results.rows.chunks(COLUMNS) {
+        out.push_str(&matrix(rows));
+        out.push('\n');
+    }
+    for rows in results.rows.chunks(COLUMNS) {
+        out.push_str(&guarantees(rows));
+        out.push('\n');
+    }
+    out.push_str(&sources());
     for row in &results.rows {
         if let Some((seed, what)) = &row.first_broken {
             let model = row.model.name();
@@ -44,13 +53,13 @@ fn share(part: u64, of: u64) -> String {
 }
 
 /// What was found, one column a system and disk.
-fn matrix(results: &Results) -> String {
+fn matrix(rows: &[Row]) -> String {
     let mut table = Table::new(&[("after a crash", Align::Left)]);
-    for row in &results.rows {
+    for row in rows {
         table.column(&heading(row), Align::Right);
     }
     let mut line = |what: &str, cell: &dyn Fn(&Row) -> String| {
-        let cells = results.rows.iter().map(cell);
+        let cells = rows.iter().map(cell);
         table.row(std::iter::once(what.to_string()).chain(cells).collect::<Vec<_>>());
     };
     line("states judged", &|r| number::count(r.counts.states));
@@ -77,15 +86,15 @@ fn matrix(results: &Results) -> String {
 }
 
 /// Table 2 of the paper, measured: a "no" was seen, a "yes" was never contradicted.
-fn guarantees(results: &Results) -> String {
+fn guarantees(rows: &[Row]) -> String {
     let mut table = Table::new(&[("guarantee (measured / published)", Align::Left)]);
-    for row in &results.rows {
+    for row in rows {
         table.column(&heading(row), Align::Right);
     }
     let word = |yes: bool| if yes { "yes" } else { "no" };
     type Published = fn(&published::Guarantees) -> bool;
     let mut line = |what: &str, measured: &dyn Fn(&Row) -> bool, published: Published| {
-        let cells = results.rows.iter().map(|row| {
+        let cells = rows.iter().map(|row| {
             let paper = published::guarantees(&row.system).map(|g| word(published(&g)));
             format!("{} / {}", word(measured(row)), paper.unwrap_or("-"))
         });
@@ -96,9 +105,14 @@ fn guarantees(results: &Results) -> String {
     line("no file shows what it never held", &|r| r.counts.stale == 0, |g| g.data_first);
     line("usable without a check", &|r| r.counts.unsound == 0, |g| g.no_check);
     line("can always be repaired", &|r| r.counts.unresolvable == 0, |g| g.recoverable);
+    table.to_string()
+}
+
+/// Where the published words are from, and the trials that the paper made.
+fn sources() -> String {
     let trials = published::CRASH_TRIALS;
     format!(
-        "{table}published: Journaling versus Soft Updates (2000), section 6, Table 2.\nIn {}, {} trials: a \
+        "published: Journaling versus Soft Updates (2000), section 6, Table 2.\nIn {}, {} trials: a \
          check was needed in {} % (ffs-sync, ffs-none) and 0 %\n(soft updates), and could not resolve all \
          in {} % (ffs-none).\n",
         trials.source,
