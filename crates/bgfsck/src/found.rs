@@ -3,7 +3,7 @@
 use ordo_block::{BlockDevice, BlockError};
 use ordo_check::{Finding, Report, Severity};
 use ordo_format::Endian;
-use ordo_format::ufs2::{Dinode, Group, Superblock};
+use ordo_format::ufs2::{Dinode, Group, Superblock, bitmap};
 
 /// One thing to be given back. Inodes are as they were at the mount.
 #[derive(Clone, Debug)]
@@ -16,81 +16,101 @@ pub(crate) enum Step {
     Unnamed { ino: u64, then: Box<Dinode> },
     /// A link count, and by how much it is too high.
     Links { ino: u64, then: Box<Dinode>, excess: u32 },
-    /// A count of sectors, and what it should be.
-    Sectors { ino: u64, then: Box<Dinode>, right: u64 },
+    /// A size, a count of sectors, and what they should be.
+    Measures { ino: u64, then: Box<Dinode>, size: Option<u64>, sectors: Option<u64> },
+    /// A group's number of directories, and what is missing in it.
+    Directories { cg: u32, by: i32 },
     /// A directory's second name, and its first: directory and name of each.
     Name { target: u64, second: (u64, Box<[u8]>), first: (u64, Box<[u8]>) },
 }
 
 /// All steps, and how many findings there is no step for.
+///
+/// A name must be gone on the disk before the count that it raises is lowered, or a crash in between would
+/// show a name too many. So the steps come in rounds, and each must be on the disk before the next: second
+/// names, and directories without a name, those outside before those inside of them; then all the rest.
 #[derive(Default)]
 pub(crate) struct Found {
-    pub steps: Vec<Step>,
+    pub rounds: Vec<Vec<Step>>,
     pub left: u64,
 }
 
-/// For each group the bitmap of fragments that were free: nobody will look at them.
-pub(crate) async fn free_space<D: BlockDevice>(
+/// What is to be known of each group as it was.
+pub(crate) struct Groups {
+    /// The bitmap of fragments that were free: nobody will look at them.
+    pub free: Vec<Box<[u8]>>,
+    /// The directories that the mount believed it to have.
+    pub directories: Vec<i32>,
+}
+
+/// Reads the headers of all groups.
+pub(crate) async fn groups<D: BlockDevice>(
     view: &D,
     sb: &Superblock,
     endian: Endian,
-) -> Result<Vec<Box<[u8]>>, BlockError> {
+) -> Result<Groups, BlockError> {
     let len = (sb.cgsize as usize).next_multiple_of(view.geometry().sector as usize);
-    let mut maps = Vec::with_capacity(sb.ncg as usize);
+    let mut groups = Groups { free: Vec::new(), directories: Vec::new() };
     for cg in 0..sb.ncg {
         let bytes = view.read(sb.byte_of(sb.cg_header(cg)), len).await?;
-        let map = match Group::parse(&bytes, endian, sb, cg) {
-            Ok(group) => bytes[group.layout(sb).frags].into(),
+        let Ok(group) = Group::parse(&bytes, endian, sb, cg) else {
             // The checker will say what is wrong with it.
-            Err(_) => vec![0; (sb.fpg as usize).div_ceil(8)].into(),
+            groups.free.push(vec![0; (sb.fpg as usize).div_ceil(8)].into());
+            groups.directories.push(0);
+            continue;
         };
-        maps.push(map);
+        let layout = group.layout(sb);
+        let used = bitmap::count(&bytes[layout.inodes], sb.ipg).cast_signed();
+        groups.free.push(bytes[layout.frags].into());
+        groups.directories.push(group.cs.ndir.clamp(0, used));
     }
-    Ok(maps)
+    Ok(groups)
 }
 
-/// Turns a report into steps. Names go first, and counts before the files that they may free; space that
-/// nothing has comes last.
+/// Turns a report into steps.
 pub(crate) async fn gather<D: BlockDevice>(
     view: &D,
     sb: &Superblock,
     endian: Endian,
     report: &Report,
+    directories: &[i32],
 ) -> Result<Found, BlockError> {
-    let mut found = Found { steps: Vec::new(), left: report.suppressed };
+    let depth = report.cleared_directories.iter().map(|(_, depth)| depth + 1).max();
+    let mut rounds = vec![Vec::new(); depth.unwrap_or(1) as usize];
+    for (cg, (there, believed)) in report.directories.iter().zip(directories).enumerate() {
+        let by = there.cast_signed() - believed;
+        if by != 0 {
+            rounds[0].push(Step::Directories { cg: cg as u32, by });
+        }
+    }
     for extra in &report.extra_names {
-        found.steps.push(Step::Name {
+        rounds[0].push(Step::Name {
             target: extra.target.into(),
             second: (extra.dir.into(), extra.name.clone()),
             first: (extra.kept_dir.into(), extra.kept_name.clone()),
         });
     }
+    for (ino, depth) in &report.cleared_directories {
+        let ino = (*ino).into();
+        let then = inode(view, sb, endian, ino).await?;
+        rounds[*depth as usize].push(Step::Unnamed { ino, then });
+    }
+    let (mut rest, mut left) = (Vec::new(), report.suppressed);
     for finding in &report.findings {
         let then = match finding {
             Finding::LinkCountHigh { ino, .. }
             | Finding::BlockCount { ino, .. }
+            | Finding::EndsInHole { ino, .. }
             | Finding::UnreferencedInode { ino, .. }
-            | Finding::UnreferencedDirectory { ino, .. }
             | Finding::UnlinkedInode { ino } => Some(inode(view, sb, endian, (*ino).into()).await?),
             _ => None,
         };
-        if !steps_of(sb, finding, then, &mut found.steps) && !follows(report, finding) {
-            found.left += 1;
+        if !steps_of(sb, finding, then, &mut rest) && !follows(report, finding) {
+            left += 1;
         }
     }
-    found.steps.sort_by_key(rank);
-    Ok(found)
-}
-
-fn rank(step: &Step) -> u8 {
-    match step {
-        Step::Name { .. } => 0,
-        Step::Links { .. } => 1,
-        Step::Sectors { .. } => 2,
-        Step::Unnamed { .. } => 3,
-        Step::Inode { .. } => 4,
-        Step::Block { .. } => 5,
-    }
+    rounds.push(rest);
+    Ok(Found { rounds, left })
 }
 
 /// Adds the steps for a finding; false where there are none.
@@ -117,15 +137,26 @@ fn steps_of(
             let excess = (i64::from(*stored) - i64::from(*found)) as u32;
             steps.push(Step::Links { ino: (*ino).into(), then, excess });
         }
-        (Finding::BlockCount { ino, found, .. }, Some(then)) => {
-            steps.push(Step::Sectors { ino: (*ino).into(), then, right: *found });
+        (Finding::EndsInHole { ino, end, .. }, Some(then)) => {
+            let (ino, size) = ((*ino).into(), Some(*end));
+            steps.push(Step::Measures { ino, then, size, sectors: None });
         }
-        (
-            Finding::UnreferencedInode { ino, .. }
-            | Finding::UnreferencedDirectory { ino, .. }
-            | Finding::UnlinkedInode { ino },
-            Some(then),
-        ) => steps.push(Step::Unnamed { ino: (*ino).into(), then }),
+        (Finding::BlockCount { ino, found, .. }, Some(then)) => {
+            let wanted = u64::from(*ino);
+            // It comes right after what was found about the size.
+            match steps.last_mut() {
+                Some(Step::Measures { ino, sectors, .. }) if *ino == wanted => {
+                    *sectors = Some(*found);
+                }
+                _ => {
+                    let sectors = Some(*found);
+                    steps.push(Step::Measures { ino: wanted, then, size: None, sectors });
+                }
+            }
+        }
+        (Finding::UnreferencedInode { ino, .. } | Finding::UnlinkedInode { ino }, Some(then)) => {
+            steps.push(Step::Unnamed { ino: (*ino).into(), then })
+        }
         _ => return false,
     }
     true
@@ -140,8 +171,9 @@ fn follows(report: &Report, finding: &Finding) -> bool {
         | Finding::FragmentRuns { .. }
         | Finding::ClusterMap { .. }
         | Finding::ClusterCounts { .. }
-        // Its names are steps.
-        | Finding::DirectoryLinkedTwice { .. } => true,
+        // These have their own lists.
+        | Finding::DirectoryLinkedTwice { .. }
+        | Finding::UnreferencedDirectory { .. } => true,
         Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => {
             report.severity(finding) == Severity::CountsOnly
         }

@@ -120,8 +120,8 @@ pub struct GivenBack {
     pub links: u64,
     /// Second names of directories.
     pub names: u64,
-    /// Counts of sectors made right.
-    pub sectors: u64,
+    /// Sizes, counts of sectors, and of directories in a group, made right.
+    pub counts: u64,
     /// Findings that were left alone.
     pub left: u64,
 }
@@ -266,35 +266,44 @@ impl<D: BlockDevice, P: OrderingPolicy> Run<D, P> {
         let endian = self.fs.layout().endian();
         let view =
             Rc::new(Paced::new(&self.runtime, self.disk.view(), self.pace, self.stop.clone()));
-        let spare = found::free_space(&view, sb, endian).await?;
+        let found::Groups { free, directories } = found::groups(&view, sb, endian).await?;
         let frag = sb.fshift;
         let base = sb.fpg as u64;
         self.disk.spare(move |bytes| {
             (bytes.start >> frag..((bytes.end - 1) >> frag) + 1).all(|addr| {
-                let map = &spare[(addr / base) as usize];
+                let map = &free[(addr / base) as usize];
                 let bit = (addr % base) as u32;
                 ordo_format::ufs2::bitmap::is_set(map, bit)
             })
         });
         let options = Options { trust_bitmaps: true, copies: false, ..Options::default() };
         let report = Checker::new(view.clone(), options).run().await?;
-        let found = found::gather(&view, sb, endian, &report).await?;
+        let found = found::gather(&view, sb, endian, &report, &directories).await?;
         Ok((report, found))
     }
 
     /// Takes all steps, one after the other, each at its pace.
     async fn give_back(&self, found: &Found) -> Result<GivenBack, BackgroundError> {
         let mut given_back = GivenBack { left: found.left, ..GivenBack::default() };
-        for step in &found.steps {
-            if self.stop.get() {
-                break;
+        let mut unsynced = false;
+        for round in &found.rounds {
+            if std::mem::take(&mut unsynced) && !round.is_empty() && !self.stop.get() {
+                let start = self.runtime.now();
+                self.fs.sync_all().await?;
+                paced::rest(&self.runtime, self.pace, start).await;
             }
-            let start = self.runtime.now();
-            match steps::take(&self.fs, step).await? {
-                Taken::Left => given_back.left += 1,
-                Taken::Done => steps::count(step, &mut given_back),
+            for step in round {
+                if self.stop.get() {
+                    return Ok(given_back);
+                }
+                unsynced = true;
+                let start = self.runtime.now();
+                match steps::take(&self.fs, step).await? {
+                    Taken::Left => given_back.left += 1,
+                    Taken::Done => steps::count(step, &mut given_back),
+                }
+                paced::rest(&self.runtime, self.pace, start).await;
             }
-            paced::rest(&self.runtime, self.pace, start).await;
         }
         Ok(given_back)
     }

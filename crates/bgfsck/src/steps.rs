@@ -38,7 +38,13 @@ pub(crate) async fn take<D: BlockDevice, P: OrderingPolicy>(
         Step::Inode { ino } => fs.reclaim_inode(*ino).await?,
         Step::Unnamed { ino, then } => fs.reclaim_unnamed(*ino, then).await?,
         Step::Links { ino, then, excess } => fs.reclaim_links(*ino, then, *excess).await?,
-        Step::Sectors { ino, then, right } => fs.reclaim_sectors(*ino, then, *right).await?,
+        Step::Measures { ino, then, size, sectors } => {
+            fs.reclaim_measures(*ino, then, (*size, *sectors)).await?
+        }
+        Step::Directories { cg, by } => {
+            fs.layout().correct_directories(*cg, *by).await?;
+            true
+        }
         Step::Name { target, second, first } => {
             let (second, first) = ((second.0, &*second.1), (first.0, &*first.1));
             fs.reclaim_name(*target, second, first).await?
@@ -54,7 +60,7 @@ pub(crate) fn count(step: &Step, given_back: &mut GivenBack) {
         Step::Inode { .. } => given_back.inodes += 1,
         Step::Unnamed { .. } => given_back.unnamed += 1,
         Step::Links { excess, .. } => given_back.links += u64::from(*excess),
-        Step::Sectors { .. } => given_back.sectors += 1,
+        Step::Measures { .. } | Step::Directories { .. } => given_back.counts += 1,
         Step::Name { .. } => given_back.names += 1,
     }
 }

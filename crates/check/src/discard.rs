@@ -73,14 +73,15 @@ impl<D: BlockDevice> Run<'_, D> {
 
     /// Clears a directory that is in none, and all directories below it. What they name loses these names.
     pub async fn discard(&mut self, head: usize) -> Result<(), BlockError> {
-        let mut pending = vec![head];
-        while let Some(idx) = pending.pop() {
+        let mut pending = vec![(head, 0)];
+        while let Some((idx, depth)) = pending.pop() {
             let ino = self.dirs[idx].ino;
             let empty = self.dirs[idx].entries == 0;
             self.finding(Finding::UnreferencedDirectory { ino, empty });
+            self.report.cleared_directories.push((ino, depth));
             for child in self.take_names(idx).await? {
                 if self.dirs[child].parent == Some(ino) && self.dirs[child].alive {
-                    pending.push(child);
+                    pending.push((child, depth + 1));
                 }
             }
             self.dirs[idx].alive = false;

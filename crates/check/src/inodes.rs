@@ -37,6 +37,7 @@ impl<D: BlockDevice> Run<'_, D> {
         for cg in 0..self.sb.ncg {
             self.tell(Phase::Blocks, cg as usize, groups);
             self.check_group_inodes(cg).await?;
+            self.report.directories.push(self.groups[cg as usize].directories as u32);
         }
         self.tell(Phase::Blocks, groups, groups);
         Ok(())

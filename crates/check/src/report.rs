@@ -124,6 +124,12 @@ pub struct Report {
     /// The names that [`Finding::DirectoryLinkedTwice`] is about.
     #[serde(skip)]
     pub extra_names: Vec<ExtraName>,
+    /// Directories without a name that are cleared, and how many of these each is inside of.
+    #[serde(skip)]
+    pub cleared_directories: Vec<(u32, u32)>,
+    /// Directories in each group, those without a name included.
+    #[serde(skip)]
+    pub directories: Vec<u32>,
     /// Paths of inodes that findings are about, where known.
     pub paths: BTreeMap<u32, String>,
     /// Whether the superblock said that the file system was clean.
@@ -158,6 +164,8 @@ impl Report {
             counts: BTreeMap::new(),
             paths: BTreeMap::new(),
             extra_names: Vec::new(),
+            cleared_directories: Vec::new(),
+            directories: Vec::new(),
             was_clean: false,
             soft_updates: false,
             cleared: false,

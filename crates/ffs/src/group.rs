@@ -10,7 +10,7 @@ use ordo_format::ufs2::bitmap::{
 };
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::{Group, Superblock};
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
@@ -166,6 +166,20 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             self.books.borrow_mut().changed(cg, old, header.cs);
             out
         })
+    }
+
+    /// Changes a group's number of directories, which no bitmap knows, by what it was wrong.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn correct_directories(&self, cg: u32, by: i32) -> FsResult<()> {
+        let buf = self.group(cg).await?;
+        let mut op = FfsOp::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
+        op.admit(&What::Summary).await.map_err(io_error)?;
+        self.edit_group(&mut op, &buf, 0..0, What::Summary, |group| {
+            group.header.cs.ndir = group.header.cs.ndir.saturating_add(by);
+        });
+        op.end().await.map_err(io_error)
     }
 
     /// The error for a group whose bitmaps contradict its counts or a file's pointers.

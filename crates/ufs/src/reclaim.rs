@@ -89,36 +89,53 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, excess).await
     }
 
+    /// Lowers a link count; frees what then has no name. A directory that was removed while its count was
+    /// too high still counts its own `.`, and its parent counts its `..`: these go with it.
     async fn lower_links(&self, ip: &Rc<Inode>, by: u32) -> FsResult<bool> {
-        let guard = ip.lock.write().await;
-        // A directory that is removed loses its count, whatever it was.
-        if ip.gone.get() || (by > 0 && ip.links() == 0) {
-            return Ok(true);
-        }
-        if ip.links() < by {
-            return Ok(false);
-        }
-        let _held = self.hold([&**ip]).await?;
-        let mut op = self.begin(OpKind::Remove).await?;
-        if by > 0 {
-            self.set_links(&mut op, ip, ip.links() - by).await?;
-        }
-        let unnamed = ip.links() == 0;
-        let put_off = unnamed && self.put_off_release(&mut op, ip);
-        op.end().await.map_err(io_error)?;
-        drop(guard);
-        if unnamed && !put_off {
-            self.release_unnamed(ip).await?;
+        let mut next = Some((ip.clone(), by));
+        while let Some((ip, by)) = next.take() {
+            let guard = ip.lock.write().await;
+            // Without any it is being freed, or was.
+            if ip.gone.get() || (by > 0 && ip.links() == 0) {
+                return Ok(true);
+            }
+            if ip.links() < by {
+                return Ok(false);
+            }
+            let mut links = ip.links() - by;
+            if by > 0 && links == 1 && ip.is_directory() {
+                links = 0;
+                let up = self.find_entry(&ip, b"..").await?.map(|up| up.ino);
+                if let Some(up) = up.filter(|up| *up != ip.ino()) {
+                    next = Some((self.inode(up).await?, 1));
+                }
+            }
+            let _held = self.hold([&*ip]).await?;
+            let mut op = self.begin(OpKind::Remove).await?;
+            if links != ip.links() {
+                self.set_links(&mut op, &ip, links).await?;
+            }
+            let put_off = links == 0 && self.put_off_release(&mut op, &ip);
+            op.end().await.map_err(io_error)?;
+            drop(guard);
+            if links == 0 && !put_off {
+                self.release_unnamed(&ip).await?;
+            }
         }
         Ok(true)
     }
 
-    /// Makes the count of sectors right of an inode that nobody has changed since it was mounted. False
-    /// where somebody has.
+    /// Makes the size, and the count of sectors, right of an inode that nobody has changed since it was
+    /// mounted. A size is only ever cut, to the end of the last block. False where somebody has.
     ///
     /// # Errors
     /// The device failed.
-    pub async fn reclaim_sectors(&self, ino: u64, then: &Dinode, right: u64) -> FsResult<bool> {
+    pub async fn reclaim_measures(
+        &self,
+        ino: u64,
+        then: &Dinode,
+        (size, sectors): (Option<u64>, Option<u64>),
+    ) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
         let _guard = ip.lock.write().await;
         let unchanged = {
@@ -126,11 +143,19 @@ impl<L: Layout> Ufs<L> {
             (now.blocks, now.size, now.ctime, now.ctimensec, now.db, now.ib)
                 == (then.blocks, then.size, then.ctime, then.ctimensec, then.db, then.ib)
         };
-        if ip.gone.get() || !unchanged {
+        if ip.gone.get() || !unchanged || size.is_some_and(|size| size > then.size) {
             return Ok(false);
         }
-        let mut op = self.begin(OpKind::Attributes).await?;
-        self.update_inode(&mut op, &ip, What::SetAttributes { ino }, |d| d.blocks = right).await?;
+        let mut op = self.begin(OpKind::Truncate).await?;
+        if let Some(size) = size {
+            self.layout().truncate(&mut op, &ip, size).await?;
+        }
+        if let Some(sectors) = sectors {
+            let what = What::SetAttributes { ino };
+            // The cut may have freed blocks of pointers that led nowhere.
+            let right = |now: u64| now.saturating_add(sectors).saturating_sub(then.blocks);
+            self.update_inode(&mut op, &ip, what, |d| d.blocks = right(d.blocks)).await?;
+        }
         op.end().await.map_err(io_error)?;
         Ok(true)
     }
