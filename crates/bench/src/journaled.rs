@@ -72,10 +72,9 @@ impl Journaled {
         Journaled { place, synchronous, group, options }
     }
 
-    /// The group commit that is used where none is asked for: nobody is waited for, but who comes while a
-    /// write is under way shares the next.
+    /// The group commit that is used where none is asked for: a millisecond for others to come along.
     pub fn usual_group() -> GroupCommit {
-        GroupCommit { delay: Duration::ZERO, batch: usize::MAX }
+        GroupCommit { delay: Duration::from_millis(1), batch: 64 }
     }
 
     /// The sizes of the file system and of the log on a first device of `bytes` bytes.

@@ -45,17 +45,17 @@ impl<D: BlockDevice> Wafs<D> {
                 group.done.notified().await;
                 continue;
             }
+            // Its turn first: whom the write before this one releases may come along.
+            let turn = shared.writer.lock().await;
             if !commit.delay.is_zero() && group.waiting.get() < commit.batch {
                 first(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
             }
             // Who comes from now on is led by another, once this write is under way.
-            let everything = || {
-                group.led.set(false);
-                group.waiting.set(0);
-                group.done.notify_all();
-                shared.end.get()
-            };
-            let written = shared.write_through(everything).await;
+            group.led.set(false);
+            group.waiting.set(0);
+            group.done.notify_all();
+            let written = shared.write_until(shared.end.get()).await;
+            drop(turn);
             group.done.notify_all();
             written?;
         }
@@ -117,7 +117,11 @@ impl<D: BlockDevice> Shared<D> {
     /// caller's turn.
     pub(crate) async fn write_through(&self, target: impl FnOnce() -> Lsn) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
-        let target = target();
+        self.write_until(target()).await
+    }
+
+    /// The same for who has the writer's lock.
+    async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
         while self.durable.get() < target {
             if let Some(failure) = self.failure.get() {
                 return Err(failure.into());

@@ -130,7 +130,7 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
 fn group_commit(out: &mut Section) {
     out.say(
         "Group commit: durable creates a second by so many clients at once, each in its own directory; \
-         nobody is waited for, who comes while the log is written shares the next write.",
+         a millisecond for others to come along.",
     );
     let mut table = String::from(
         "| clients | 1sync | 1sync, group | 2sync | 2sync, group |\n|---|---|---|---|---|\n",
