@@ -13,7 +13,7 @@ use ordo_check::Checker;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_format::Endian;
-use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::UfsConfig;
 use ordo_vfs::charged::Charged;
@@ -149,4 +149,28 @@ fn with_hardly_any_memory() {
 fn in_the_other_byte_order() {
     compare(8, 10_000, SPARC, || NoOrder);
     compare(9, 10_000, SPARC, SyncOrder::default);
+}
+
+#[test]
+fn with_room_and_soft_updates() {
+    compare(10, 20_000, ROOMY, SoftUpdates::default);
+    compare(11, 10_000, FREEBSD, SoftUpdates::default);
+}
+
+#[test]
+fn on_a_full_disk_with_soft_updates() {
+    compare(12, 20_000, FULL, SoftUpdates::default);
+}
+
+/// Something has to be undone in nearly every block that is written.
+#[test]
+fn with_hardly_any_memory_and_soft_updates() {
+    for seed in 13..16 {
+        compare(seed, 10_000, TOASTER, SoftUpdates::default);
+    }
+}
+
+#[test]
+fn in_the_other_byte_order_with_soft_updates() {
+    compare(16, 10_000, SPARC, SoftUpdates::default);
 }

@@ -40,9 +40,10 @@ pub trait WriteGate: 'static {
     /// Whether anything is ever undone in an image.
     const ROLLS_BACK: bool = false;
 
-    /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet.
-    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
-        let _ = (block, image);
+    /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet:
+    /// then `undone` gets the first bytes of what was changed in the copy.
+    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+        let _ = (block, image, undone);
         Verdict::Write
     }
 
@@ -86,6 +87,11 @@ pub trait WriteGate: 'static {
         Outlook::Whole
     }
 
+    /// What waits for what, for the report of a mistake.
+    fn story(&self) -> String {
+        String::new()
+    }
+
     /// Goes up whenever something is met that other blocks depend on.
     fn met(&self) -> u64 {
         0
@@ -96,8 +102,8 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     const FOLLOWS_WRITES: bool = G::FOLLOWS_WRITES;
     const ROLLS_BACK: bool = G::ROLLS_BACK;
 
-    fn before_write(&self, block: &Buffer, image: &mut [u8]) -> Verdict {
-        (**self).before_write(block, image)
+    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+        (**self).before_write(block, image, undone)
     }
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
         (**self).write_done(block, version, result);
@@ -119,6 +125,9 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     }
     fn met(&self) -> u64 {
         (**self).met()
+    }
+    fn story(&self) -> String {
+        (**self).story()
     }
 }
 

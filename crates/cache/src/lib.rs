@@ -42,8 +42,9 @@ pub use gate::{NoGate, Outlook, Verdict, WriteGate};
 use lists::{CleanList, DirtyList};
 use write::Epochs;
 
-/// Finishes a block's image just before it is written: check-hashes, over whatever the gate left.
-pub type Seal = Box<dyn Fn(&Buffer, &mut [u8])>;
+/// Finishes a block's image just before it is written: check-hashes, over whatever the gate left. Gets
+/// the places in which the gate has undone something.
+pub type Seal = Box<dyn Fn(&Buffer, &mut [u8], &[usize])>;
 
 /// A buffer cache over a device. Cheap to clone: clones share everything.
 pub struct Cache<D, G> {
@@ -70,6 +71,9 @@ struct Shared<D, G> {
     /// Written, but not yet known to be durable; in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
     epochs: Epochs,
+    /// Flushes under way, and the end of one.
+    flushing: Cell<u32>,
+    flushed: Notify,
     failure: Cell<Option<BlockError>>,
     /// Buffers written whole.
     cleaned: Cell<u64>,
@@ -101,6 +105,8 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
+            flushing: Cell::new(0),
+            flushed: Notify::new("a flush of the device", 0),
             failure: Cell::new(None),
             cleaned: Cell::new(0),
             stats: RefCell::new(CacheStats::default()),
@@ -129,6 +135,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// The limits it was made with.
     pub fn config(&self) -> &CacheConfig {
         &self.shared.config
+    }
+
+    /// Whether the device below may lose what was written and not flushed.
+    pub fn is_volatile(&self) -> bool {
+        self.shared.volatile
     }
 
     /// Counters since it was made.

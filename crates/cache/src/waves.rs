@@ -19,7 +19,7 @@ const PATIENCE: u8 = 3;
 const LOOKS_MAX: usize = 512;
 
 /// Rounds of writing everything in which nothing came of it, before that is taken for a mistake.
-const FRUITLESS_MAX: u32 = 100_000;
+const FRUITLESS_MAX: u32 = 10_000;
 
 /// What becomes of blocks that still cannot be written whole when the waves are through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     }
 
     /// Writes some of what is dirty, about `bytes` of it: preferably what depends on nothing. False where
-    /// nothing became clean.
-    pub(crate) async fn write_some(&self, bytes: usize) -> Result<bool, BlockError> {
+    /// nothing came of it.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn write_some(&self, bytes: usize) -> Result<bool, BlockError> {
         let before = self.progress();
         let oldest = if G::ROLLS_BACK && self.config().evict_independent_first {
             let gate = self.gate();
@@ -104,11 +107,22 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         self.write_all(oldest, false).await?;
         self.barrier_if_needed().await?;
         if self.progress() == before && G::ROLLS_BACK {
-            // What the oldest depend on is younger.
+            // What the oldest depend on is younger, or being written by others.
             self.write_all(self.all_dirty(), false).await?;
+            self.wait_for_writes().await;
             self.barrier_if_needed().await?;
         }
         Ok(self.progress() != before)
+    }
+
+    /// Writes everything that is dirty now, as far as it can be written, and makes it durable.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn write_dirty(&self) -> Result<(), BlockError> {
+        self.write_all(self.all_dirty(), false).await?;
+        self.wait_for_writes().await;
+        self.barrier().await
     }
 
     /// Writes everything that is dirty, whatever becomes dirty meanwhile included, and makes it
@@ -129,7 +143,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             self.barrier_if_needed().await?;
             if self.progress() == before {
                 fruitless += 1;
-                assert!(fruitless < FRUITLESS_MAX, "dirty blocks that can never be written whole");
+                assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", self.gate().story());
                 self.gate().unblocked().await;
             }
         }

@@ -144,15 +144,25 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         self.write_all(dirty, true).await
     }
 
+    /// The dirty buffers of one file, by logical block.
+    pub fn dirty_of(&self, file: u64) -> Vec<BufRef> {
+        self.shared.dirty.borrow().of_file(file)
+    }
+
     /// Waits until no request of this cache is under way.
     pub async fn wait_for_writes(&self) {
         drop(self.shared.slots.acquire(self.shared.config.requests_max).await);
     }
 
-    /// As [`barrier`](Self::barrier), where a write has completed since the last one.
+    /// As [`barrier`](Self::barrier), where a write has completed since the last one; where another's
+    /// flush is under way, waits for that one too.
     pub(crate) async fn barrier_if_needed(&self) -> Result<(), BlockError> {
         let none = self.shared.unflushed.borrow().is_empty();
-        if none { Ok(()) } else { self.barrier().await }
+        let result = if none { Ok(()) } else { self.barrier().await };
+        while self.shared.flushing.get() > 0 {
+            self.shared.flushed.notified().await;
+        }
+        result
     }
 
     /// Makes every completed write durable, and tells the gate.
@@ -167,7 +177,9 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         self.shared.stats.borrow_mut().flushes += 1;
         let epochs = &self.shared.epochs;
         let ending = epochs.current.replace(epochs.current.get() + 1);
+        self.shared.flushing.set(self.shared.flushing.get() + 1);
         let result = self.shared.device.flush().await;
+        self.shared.flushing.set(self.shared.flushing.get() - 1);
         if result.is_ok() {
             epochs.flushed.set(epochs.flushed.get().max(ending));
         }
@@ -177,6 +189,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         for (buf, version) in wave {
             self.shared.gate.write_done(&buf, version, result);
         }
+        self.shared.flushed.notify_all();
         result
     }
 
@@ -290,13 +303,14 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 let bytes = &mut image[at..at + buf.len()];
                 bytes.copy_from_slice(&buf.read());
                 at += buf.len();
-                let verdict = self.shared.gate.before_write(buf, bytes);
+                let mut undone = Vec::new();
+                let verdict = self.shared.gate.before_write(buf, bytes, &mut undone);
                 if let Verdict::WaitFor(lsn) = verdict {
                     self.shared.gate.wait_for(lsn).await?;
                     continue 'again;
                 }
                 if let Some(seal) = &*self.shared.seal.borrow() {
-                    seal(buf, bytes);
+                    seal(buf, bytes, &undone);
                 }
                 let whole = verdict == Verdict::Write;
                 parts.push(Part { buf: buf.clone(), version: buf.version(), whole });

@@ -239,7 +239,7 @@ impl WriteGate for Undo {
     const FOLLOWS_WRITES: bool = true;
     const ROLLS_BACK: bool = true;
 
-    fn before_write(&self, _block: &Buffer, image: &mut [u8]) -> Verdict {
+    fn before_write(&self, _block: &Buffer, image: &mut [u8], _: &mut Vec<usize>) -> Verdict {
         if self.log_at.get() < 7 {
             return Verdict::WaitFor(7);
         }

@@ -270,6 +270,11 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
     let mut at = 0;
     while at < dirs.len() {
         let dir = dirs[at].0;
+        at += 1;
+        // A crash in the midst of a rename may leave a directory two names.
+        if dirs[..at - 1].iter().any(|(seen, _)| *seen == dir) {
+            continue;
+        }
         for (name, ino) in names(fs, dir).await? {
             if OWN_NAMES.contains(&name.as_slice()) {
                 continue;
@@ -280,7 +285,6 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
                 fs.unlink(dir, &name).await?;
             }
         }
-        at += 1;
     }
     for (_, place) in dirs.into_iter().rev() {
         if let Some((parent, name)) = place {

@@ -18,6 +18,8 @@ pub(crate) struct Books {
     pub total: CsTotal,
     /// Directories made in a group without files in between: keeps trees from crowding one group.
     pub directories_in_a_row: Vec<u8>,
+    /// Per group, how many inodes have blocks that were filled and are perhaps not counted yet.
+    pub inodes_prepared: Vec<u32>,
     /// Whether blocks are placed for time or, as free space breaks up, for space.
     pub optim: i32,
     /// Whether anything here is not on disk.
@@ -29,7 +31,9 @@ impl Books {
         let mut total = CsTotal::zeroed();
         groups.iter().for_each(|group| total.add(group));
         let directories_in_a_row = vec![0; groups.len()];
-        Books { groups, total, directories_in_a_row, optim: sb.optim, dirty: false }
+        let inodes_prepared = vec![0; groups.len()];
+        let optim = sb.optim;
+        Books { groups, total, directories_in_a_row, inodes_prepared, optim, dirty: false }
     }
 
     /// A group's counts have changed from `old` to `new`.

@@ -9,7 +9,8 @@ use ordo_format::ufs2::bitmap::{
     block_bits, block_mask, clear, cluster_account, frag_sum, is_set, set,
 };
 use ordo_format::ufs2::group::GroupLayout;
-use ordo_format::ufs2::{Group, Superblock};
+use ordo_format::ufs2::superblock::CK_INODE;
+use ordo_format::ufs2::{Dinode, Group, Superblock};
 use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
@@ -191,8 +192,16 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     }
 }
 
-/// Finishes a block's image before it is written: the check-hashes that are over a whole block.
-pub(crate) fn seal(sb: &Superblock, sb_at: u64, endian: Endian, byte: u64, image: &mut [u8]) {
+/// Finishes a block's image before it is written: the check-hashes that are over a whole block, and those
+/// of inodes in which something was `undone`; an inode's is else made when the inode is stored.
+pub(crate) fn seal(
+    sb: &Superblock,
+    sb_at: u64,
+    endian: Endian,
+    byte: u64,
+    image: &mut [u8],
+    undone: &[usize],
+) {
     if byte == sb_at {
         sb.seal(image, endian);
         return;
@@ -200,5 +209,13 @@ pub(crate) fn seal(sb: &Superblock, sb_at: u64, endian: Endian, byte: u64, image
     let frag = byte >> sb.fshift;
     if sb.byte_of(frag) == byte && frag == sb.cg_header(sb.frag_group(frag)) {
         Group::seal(image, endian, sb);
+        return;
+    }
+    // Whatever else of the device's own is undone in part is a block of inodes.
+    for at in undone.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
+        let inode = &mut image[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
+        if Dinode::decode(inode, endian).mode != 0 {
+            Dinode::seal(inode, endian);
+        }
     }
 }

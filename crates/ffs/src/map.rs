@@ -419,6 +419,11 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let missing = &way.hops()[above.len()..];
         let mut new = self.allocate_tree(op, ip, lbn, above.last(), &way, missing.len()).await?;
         let frags = self.frag();
+        // Before the pointers: a count that is too low is damage, one that is too high only wrong.
+        let old = ip.dinode().blocks;
+        ip.add_blocks(self.sectors(frags) * new.len() as u64);
+        let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.dinode().blocks };
+        self.store(op, ip, what).await?;
         let data = new.pop().expect("one for the data");
         for (hop, address) in missing.iter().zip(new) {
             let buf = self.hang_pointers(op, ip, &way, above.last(), hop, address).await?;
@@ -426,8 +431,6 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         }
         let buf = self.fresh(op, ip, lbn, data, frags, fill).await;
         self.set_pointer(op, ip, lbn, (0, 0), (data, frags), &buf).await?;
-        ip.add_blocks(self.sectors(frags));
-        self.store(op, ip, What::SetAttributes { ino: ip.ino() }).await?;
         Ok(buf)
     }
 
@@ -496,18 +499,15 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             to: PointerTo::Indirect,
             init: &buf,
         };
-        let sectors = self.sectors(self.frag());
         match above {
             None => {
                 let inode = self.inode_buffer(ip.ino()).await?;
                 op.admit(&what).await.map_err(io_error)?;
-                ip.add_blocks(sectors);
                 ip.dinode_mut().ib[way.root] = address.cast_signed();
                 self.put_inode(op, &inode, ip, what);
             }
             Some(above) => {
                 op.admit(&what).await.map_err(io_error)?;
-                ip.add_blocks(sectors);
                 let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
                 let upper = upper.expect("a block of pointers hangs from a higher one");
                 self.put_pointer(op, above, upper.index, address, what);

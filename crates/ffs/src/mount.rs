@@ -215,11 +215,11 @@ fn sealing_cache<D: BlockDevice, P: OrderingPolicy>(
 ) -> Cache<D, P> {
     let cache = Cache::new(runtime, device, policy, options.cache.clone());
     let sealed = sb.clone();
-    cache.set_seal(Box::new(move |block, image| {
+    cache.set_seal(Box::new(move |block, image, undone| {
         if block.key().file == 0
             && let Some(byte) = block.address()
         {
-            seal(&sealed, sb_at, endian, byte, image);
+            seal(&sealed, sb_at, endian, byte, image, undone);
         }
     }));
     cache

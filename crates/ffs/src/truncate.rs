@@ -110,13 +110,18 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         self.cut_trees(op, ip, keep, &mut loose).await?;
         self.cut_inode(op, ip, size, &mut loose).await?;
         let mut damage = None;
+        let mut freed = 0;
         for piece in loose {
-            let freed = self.free_loose(op, ip, piece, &mut damage).await?;
-            let mut d = ip.dinode_mut();
-            d.blocks = d.blocks.saturating_sub(if size > 0 { freed } else { 0 });
+            freed += self.free_loose(op, ip, piece, &mut damage).await?;
         }
         if size > 0 {
-            self.store(op, ip, What::SetAttributes { ino: ip.ino() }).await?;
+            let (ino, old) = (ip.ino(), ip.dinode().blocks);
+            let new = old.saturating_sub(freed);
+            let buf = self.inode_buffer(ino).await?;
+            let what = What::SetBlockCount { ino, old, new };
+            op.admit(&what).await.map_err(io_error)?;
+            ip.dinode_mut().blocks = new;
+            self.put_inode(op, &buf, ip, what);
         }
         damage.map_or(Ok(()), Err)
     }

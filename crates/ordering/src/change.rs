@@ -47,8 +47,12 @@ pub enum What<'a> {
     AddEntry {
         /// The directory.
         dir: u64,
+        /// The entry's name.
+        name: &'a [u8],
         /// What the entry stands for.
         child: u64,
+        /// Whether that is a directory.
+        directory: bool,
         /// The first byte of the entry in the block. Entries never move.
         at: usize,
         /// The block that holds the child's inode.
@@ -58,6 +62,8 @@ pub enum What<'a> {
     RemoveEntry {
         /// The directory.
         dir: u64,
+        /// The entry's name.
+        name: &'a [u8],
         /// What the entry stood for.
         child: u64,
         /// The first byte of the entry in the block.
@@ -71,6 +77,8 @@ pub enum What<'a> {
         old: u64,
         /// What it stands for now.
         new: u64,
+        /// Whether that is a directory.
+        directory: bool,
         /// The first byte of the entry in the block.
         at: usize,
         /// The block that holds the new one's inode.
@@ -145,6 +153,16 @@ pub enum What<'a> {
         /// To.
         new: u32,
     },
+    /// An inode's count of sectors changes by itself: before pointers are set in blocks of pointers,
+    /// after some were reset there.
+    SetBlockCount {
+        /// Whose.
+        ino: u64,
+        /// From.
+        old: u64,
+        /// To.
+        new: u64,
+    },
     /// A size, with times, changes.
     SetSize {
         /// Whose.
@@ -163,10 +181,17 @@ pub enum What<'a> {
     },
     /// The superblock or the summary area is brought up to date.
     Summary,
-    /// A block of inodes is used for the first time: all of them free.
+    /// A block of inodes is filled for the first time: all of them free.
     InitInodeBlock {
         /// The first inode in it.
         first: u64,
+    },
+    /// A group comes to count a block of inodes as filled: they can be allocated.
+    UseInodeBlock {
+        /// The first inode in it.
+        first: u64,
+        /// That block.
+        block: &'a BufRef,
     },
 }
 

@@ -7,7 +7,7 @@
 //! Layers:
 //! - [`change`]: the words.
 //! - [`policy`]: the trait, and [`Op`], through which the core makes every change of metadata.
-//! - [`none`], [`sync`], [`journal`]: the orderings.
+//! - [`none`], [`sync`], [`soft_updates`], [`journal`]: the orderings.
 //!
 //! Invariants:
 //! - Every change of metadata is made by [`Op::apply`], after [`Op::admit`] of the same thing.
@@ -22,10 +22,12 @@ pub mod change;
 pub mod journal;
 pub mod none;
 pub mod policy;
+pub mod soft_updates;
 pub mod sync;
 
 pub use change::{Change, Deferred, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
 pub use policy::{Image, Op, OrderingPolicy, RecoverError, Recovery};
+pub use soft_updates::{SoftOptions, SoftRules, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

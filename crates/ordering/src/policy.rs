@@ -50,6 +50,11 @@ pub trait OrderingPolicy: WriteGate + Sized {
         what: &What<'_>,
     ) -> Result<(), BlockError>;
 
+    /// Something will wait for this block before long: a chance to start writing it.
+    fn soon<D: BlockDevice>(cache: &Cache<D, Self>, block: &BufRef) {
+        let _ = (cache, block);
+    }
+
     /// A change has been made. Must not wait.
     fn record(&self, op: &mut Self::Op, change: &Change<'_>);
 
@@ -266,6 +271,11 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
         let change = Change { buf, ranges, old: &self.old, what };
         self.cache.gate().record(&mut self.state, &change);
         out
+    }
+
+    /// Says that something will wait for a block before long.
+    pub fn soon(&self, block: &BufRef) {
+        P::soon(self.cache, block);
     }
 
     /// Puts a step off that gives something back, or returns it to be taken now.

@@ -102,7 +102,7 @@ impl SyncOrder {
             What::ClearInode { .. } => Some(SyncRules::ENTRY_BEFORE_COUNT),
             What::SetSize { directory: true, .. } => Some(SyncRules::ENTRY_BEFORE_SIZE),
             What::RemoveEntry { .. } => Some(SyncRules::NEW_NAME_BEFORE_OLD),
-            What::AllocateInode { .. } => Some(SyncRules::INODES_BEFORE_USE),
+            What::UseInodeBlock { .. } => Some(SyncRules::INODES_BEFORE_USE),
             What::FreeBlock { .. } => Some(SyncRules::POINTER_BEFORE_FREE),
             _ => None,
         }

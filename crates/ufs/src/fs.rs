@@ -27,7 +27,7 @@ impl<L: Layout> FileSystem for Ufs<L> {
         let ip = self.inode_of(ino).await?;
         let opens = ip.opens.get().checked_sub(1).ok_or(ordo_vfs::Errno::Stale)?;
         ip.opens.set(opens);
-        if opens == 0 && ip.links() == 0 { self.release(&ip).await } else { Ok(()) }
+        if ip.is_unused() { self.release_closed(&ip).await } else { Ok(()) }
     }
 
     async fn getattr(&self, ino: Ino) -> FsResult<Attr> {

@@ -38,7 +38,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_cache::Cache;
-use ordo_ordering::{Op, OpKind};
+use ordo_ordering::{Op, OpKind, OrderingPolicy};
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
 
@@ -211,6 +211,10 @@ impl<L: Layout> Ufs<L> {
     /// The device failed: the image must be checked before it is used again.
     pub async fn unmount(&self) -> FsResult<()> {
         let read_only = self.shared.config.read_only;
+        if !read_only && self.cache().gate().deferred() > 0 {
+            // What is put off has its time.
+            self.settle().await?;
+        }
         // Where nothing may change, what has no name is the next check's.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {

@@ -301,15 +301,34 @@ impl<L: Layout> Ufs<L> {
         let guard = ip.lock.write().await;
         self.may_remove(&dp, &ip)?;
         require(self.is_empty(&ip).await?, Errno::NotEmpty)?;
+        let up = self.find_entry(&ip, b"..").await?;
         let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found).await?;
-        self.set_links(&mut op, &dp, dp.links().saturating_sub(1)).await?;
-        self.set_links(&mut op, &ip, 0).await?;
+        self.drop_directory(&mut op, &dp, &ip, up).await?;
         let put_off = self.put_off_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
         if put_off { Ok(()) } else { self.release_unnamed(&ip).await }
+    }
+
+    /// Counts the links of an empty directory that has lost its name in `dp`, and its parent's. A crash in
+    /// the midst of a rename may have left it two names: then it lives on with the other, and its `..`,
+    /// `up`, tells whose count it raises.
+    pub(crate) async fn drop_directory(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dp: &Inode,
+        ip: &Inode,
+        up: Option<Found>,
+    ) -> FsResult<()> {
+        if ip.links() > 2 {
+            return self.set_links(op, ip, ip.links() - 1).await;
+        }
+        if up.is_none_or(|up| up.ino == dp.ino()) {
+            self.set_links(op, dp, dp.links().saturating_sub(1)).await?;
+        }
+        self.set_links(op, ip, 0).await
     }
 
     pub(crate) async fn read_link(&self, ino: Ino) -> FsResult<Vec<u8>> {

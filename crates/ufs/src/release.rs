@@ -51,6 +51,14 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
+    /// Frees an inode without names that was closed for the last time, now or when the ordering says so.
+    pub(crate) async fn release_closed(&self, ip: &Rc<Inode>) -> FsResult<()> {
+        let mut op = self.begin(OpKind::Free).await?;
+        let put_off = self.put_off_release(&mut op, ip);
+        op.end().await.map_err(io_error)?;
+        if put_off { Ok(()) } else { self.release(ip).await }
+    }
+
     /// Frees everything an inode has, then the inode.
     async fn free_contents(&self, op: &mut LayoutOp<'_, L>, ip: &Rc<Inode>) -> FsResult<()> {
         let _held = self.hold([&**ip]).await?;

@@ -203,8 +203,10 @@ impl<L: Layout> Ufs<L> {
         let is_dir = source.is_directory();
         let across = from.dir.ino() != to.dir.ino();
         let target = to.inode();
+        let mut up = None;
         if let Some(target) = target.filter(|_| is_dir) {
             require(self.is_empty(target).await?, Errno::NotEmpty)?;
+            up = self.find_entry(target, b"..").await?;
         }
         let mut op = self.begin(OpKind::Rename).await?;
         let before = Names::of(source);
@@ -222,8 +224,7 @@ impl<L: Layout> Ufs<L> {
         self.take_old_name(&mut op, from, source).await?;
         if let Some(target) = target {
             if is_dir {
-                self.set_links(&mut op, to.dir, to.dir.links().saturating_sub(1)).await?;
-                self.set_links(&mut op, target, 0).await?;
+                self.drop_directory(&mut op, to.dir, target, up).await?;
             } else {
                 self.set_links(&mut op, target, target.links().saturating_sub(1)).await?;
             }
@@ -288,6 +289,10 @@ impl<L: Layout> Ufs<L> {
             (d.mtime, d.mtimensec) = (times.mtime, times.mtimensec);
         })
         .await?;
+        if up.ino != old_parent.ino() {
+            // A crash in the midst of an earlier rename left it two names: another's count is too high.
+            return Ok(());
+        }
         self.set_links(op, old_parent, old_parent.links().saturating_sub(1)).await
     }
 
@@ -305,10 +310,21 @@ impl<L: Layout> Ufs<L> {
             let gains = if source.is_directory() { to.dir } else { from.dir };
             require(gains.links() < self.limits().links_max, Errno::TooManyLinks)?;
         }
+        let spare = self.spare_name(from.dir, source).await?;
         let mut op = self.begin(OpKind::Rename).await?;
-        // Each is counted once more while both entries are in flux.
-        for ip in [source, target] {
-            self.set_links(&mut op, ip, ip.links() + 1).await?;
+        let before = [Names::of(source), Names::of(target)];
+        // Each is counted once more while both entries are in flux, and the source, whose name goes first,
+        // has a name to spare: at no time is anything without one.
+        self.set_links(&mut op, source, source.links() + 2).await?;
+        self.set_links(&mut op, target, target.links() + 1).await?;
+        if let Err(error) = self.add_spare(&mut op, from.dir, &spare, source).await {
+            if self.writable().is_ok() {
+                for (ip, before) in [source, target].into_iter().zip(before) {
+                    self.restore_names(&mut op, ip, before).await?;
+                }
+                op.end().await.map_err(io_error)?;
+            }
+            return Err(error);
         }
         let ends = [(from, target), (to, source)];
         for (end, ip) in ends {
@@ -322,10 +338,35 @@ impl<L: Layout> Ufs<L> {
                 }
             }
         }
-        for ip in [source, target] {
-            self.set_links(&mut op, ip, ip.links().saturating_sub(1)).await?;
-        }
+        let found = self.find_entry(from.dir, &spare).await?.ok_or(Errno::Again)?;
+        self.remove_entry(&mut op, from.dir, &spare, found).await?;
+        self.set_links(&mut op, source, source.links().saturating_sub(2)).await?;
+        self.set_links(&mut op, target, target.links().saturating_sub(1)).await?;
         op.end().await.map_err(io_error)
+    }
+
+    /// A name that nothing has in a directory whose lock is held: what a crash in the midst of an exchange
+    /// may leave beside the two names.
+    async fn spare_name(&self, dir: &Rc<Inode>, source: &Inode) -> FsResult<Vec<u8>> {
+        let mut nth = 0;
+        loop {
+            let name = format!(".exchange-{}-{nth}", source.ino()).into_bytes();
+            if self.find_entry(dir, &name).await?.is_none() {
+                return Ok(name);
+            }
+            nth += 1;
+        }
+    }
+
+    async fn add_spare(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        source: &Inode,
+    ) -> FsResult<()> {
+        let slot = self.find_slot(dir, name).await?;
+        self.add_entry(op, dir, &slot, name, source.ino(), source.file_type()).await
     }
 }
 

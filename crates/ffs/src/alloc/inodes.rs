@@ -102,7 +102,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     /// Makes sure that the block of inodes around `index` holds inodes: a group's inode blocks are
     /// filled with free inodes only when they are first needed. One more block than asked is kept
-    /// ready, so that whoever counts the blocks of a crashed image finds nothing half made.
+    /// ready, so that whoever counts the blocks of a crashed image finds nothing half made; and the one
+    /// after it is filled, so that nobody has to wait for it when its turn comes.
     async fn initialise_inodes(
         &self,
         op: &mut FfsOp<'_, D, P>,
@@ -111,38 +112,60 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         index: u32,
     ) -> FsResult<()> {
         loop {
-            let header = Group::decode(&group.read(), self.endian);
-            let ready = header.initediblk;
-            if index + self.sb.inopb < ready || ready >= self.sb.ipg {
+            let ready = Group::decode(&group.read(), self.endian).initediblk;
+            if index + 2 * self.sb.inopb < ready || ready >= self.sb.ipg {
+                return Ok(());
+            }
+            let Some(buf) = self.fill_inodes(op, cg, group, ready).await? else { continue };
+            if index + self.sb.inopb < ready {
                 return Ok(());
             }
             let first = self.sb.cg_first_inode(cg) + u64::from(ready);
-            let (address, _) = self.sb.inode_block(first);
-            let byte = self.sb.byte_of(address);
-            let (key, len) = (BufKey::device(byte), self.sb.block_size());
-            let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
-            let what = What::InitInodeBlock { first };
+            let what = What::UseInodeBlock { first, block: &buf };
             op.admit(&what).await.map_err(io_error)?;
-            if Group::decode(&group.read(), self.endian).initediblk != ready {
-                continue;
-            }
-            op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
-                bytes.fill(0);
-                for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
-                    let mut d = Dinode::zeroed();
-                    d.generation = self.new_generation();
-                    d.encode(inode, self.endian);
-                }
-            });
             let count = self.sb.inopb.min(self.sb.ipg - ready);
-            let ino = first;
-            op.admit(&What::AllocateInode { ino }).await.map_err(io_error)?;
             // The group must say so on disk before an entry stands for one of them: a check does not
             // look for inodes beyond those that the group calls initialised.
-            self.edit_group(op, group, 0..0, What::InitInodeBlock { first }, |group| {
+            self.edit_group(op, group, 0..0, what, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
+    }
+
+    /// The block of inodes from `ready` on, in the group, filled with free inodes if it was not before.
+    /// `None` where another has come first.
+    async fn fill_inodes(
+        &self,
+        op: &mut FfsOp<'_, D, P>,
+        cg: u32,
+        group: &BufRef,
+        ready: u32,
+    ) -> FsResult<Option<BufRef>> {
+        let first = self.sb.cg_first_inode(cg) + u64::from(ready);
+        if self.books.borrow().inodes_prepared[cg as usize] > ready {
+            return self.inode_buffer(first).await.map(Some);
+        }
+        let (address, _) = self.sb.inode_block(first);
+        let byte = self.sb.byte_of(address);
+        let (key, len) = (BufKey::device(byte), self.sb.block_size());
+        let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
+        let what = What::InitInodeBlock { first };
+        op.admit(&what).await.map_err(io_error)?;
+        let others = Group::decode(&group.read(), self.endian).initediblk != ready;
+        if others || self.books.borrow().inodes_prepared[cg as usize] > ready {
+            return Ok(None);
+        }
+        op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
+            bytes.fill(0);
+            for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
+                let mut d = Dinode::zeroed();
+                d.generation = self.new_generation();
+                d.encode(inode, self.endian);
+            }
+        });
+        self.books.borrow_mut().inodes_prepared[cg as usize] = ready + self.sb.inopb;
+        op.soon(&buf);
+        Ok(Some(buf))
     }
 
     pub(crate) fn new_generation(&self) -> u32 {

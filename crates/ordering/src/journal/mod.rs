@@ -124,7 +124,12 @@ impl<L: Log> JournalOrder<L> {
 impl<L: Log> WriteGate for JournalOrder<L> {
     const FOLLOWS_WRITES: bool = true;
 
-    fn before_write(&self, block: &Buffer, _image: &mut [u8]) -> ordo_cache::Verdict {
+    fn before_write(
+        &self,
+        block: &Buffer,
+        _image: &mut [u8],
+        _undone: &mut Vec<usize>,
+    ) -> ordo_cache::Verdict {
         self.state.before_write(block)
     }
 

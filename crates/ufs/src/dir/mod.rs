@@ -208,7 +208,15 @@ impl<L: Layout> Ufs<L> {
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
         };
         let at = piece + used;
-        let what = What::AddEntry { dir: dir.ino(), child, at: within + at, inode: &inode };
+        let directory = file_type == FileType::Directory;
+        let what = What::AddEntry {
+            dir: dir.ino(),
+            name,
+            child,
+            directory,
+            at: within + at,
+            inode: &inode,
+        };
         op.admit(&what).await.map_err(io_error)?;
         let kind = dir::type_of_mode(file_type.mode_bits());
         op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
@@ -263,7 +271,7 @@ impl<L: Layout> Ufs<L> {
         found: Found,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
-        let what = What::RemoveEntry { dir: dir.ino(), child: found.ino, at: within };
+        let what = What::RemoveEntry { dir: dir.ino(), name, child: found.ino, at: within };
         op.admit(&what).await.map_err(io_error)?;
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
@@ -292,8 +300,14 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
         let inode = self.layout().inode_block(child).await?;
-        let (dir_ino, old) = (dir.ino(), found.ino);
-        let what = What::ChangeEntry { dir: dir_ino, old, new: child, at: within, inode: &inode };
+        let what = What::ChangeEntry {
+            dir: dir.ino(),
+            old: found.ino,
+            new: child,
+            directory: file_type == FileType::Directory,
+            at: within,
+            inode: &inode,
+        };
         op.admit(&what).await.map_err(io_error)?;
         let endian = self.limits().endian;
         let start = within / CHUNK * CHUNK;

@@ -1,0 +1,173 @@
+//! Making durable what is asked for, and keeping memory within its bound.
+
+use std::collections::BTreeSet;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
+
+use super::SoftUpdates;
+use super::graph::{Graph, Id};
+
+/// Rounds of writing for space that bring nothing before it is given up.
+const RECLAIM_ROUNDS: u32 = 8;
+
+/// Rounds of an fsync that bring nothing before that is taken for a mistake.
+const FRUITLESS_MAX: u32 = 10_000;
+
+/// Blocks that have to be written for a file to be durable.
+#[derive(Default)]
+struct Wanted {
+    blocks: BTreeSet<BufKey>,
+    seen: BTreeSet<Id>,
+    directories: BTreeSet<u64>,
+}
+
+impl Graph {
+    /// Everything that a file waits for: its inode, its names, and the directories up to the root.
+    fn wanted(&self, ino: u64) -> Wanted {
+        let mut wanted = Wanted::default();
+        let mut inodes = vec![ino];
+        wanted.directories.insert(ino);
+        for id in self.moved() {
+            self.collect(id, &mut wanted);
+            inodes.extend(self.get(id).map(|n| n.subject));
+        }
+        while let Some(ino) = inodes.pop() {
+            let tails = self.inodes.get(&ino).copied().unwrap_or_default();
+            let own = tails.body.into_iter().chain(tails.links);
+            let names = self.names.get(&ino).into_iter().flatten();
+            for id in own.chain(names.copied()).collect::<Vec<_>>() {
+                self.collect(id, &mut wanted);
+            }
+            for dir in self.parents(ino) {
+                if wanted.directories.insert(dir) {
+                    inodes.push(dir);
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Adds a node, and all that it waits for.
+    fn collect(&self, id: Id, wanted: &mut Wanted) {
+        let mut stack = vec![id];
+        while let Some(id) = stack.pop() {
+            let Some(node) = self.get(id) else { continue };
+            if wanted.seen.insert(id) {
+                wanted.blocks.insert(node.key);
+                stack.extend(node.needs.iter().copied());
+                // What comes before it in its cell goes before it to the disk, and perhaps with what
+                // comes after.
+                if let super::graph::Role::Change { cell, .. } = node.role {
+                    stack.extend(self.cell(node.key, cell));
+                }
+            }
+        }
+    }
+}
+
+/// Writes a file's blocks, its inode and its names, wave by wave, until nothing of them is left.
+pub(super) async fn fsync<D: BlockDevice>(
+    cache: &Cache<D, SoftUpdates>,
+    ino: u64,
+    inode: &BufRef,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    let mut first = true;
+    let mut fruitless = 0;
+    loop {
+        let wanted = state.graph.borrow().wanted(ino);
+        let mut bufs = cache.dirty_of(ino);
+        if !first && wanted.seen.is_empty() && bufs.is_empty() {
+            break;
+        }
+        bufs.push(inode.clone());
+        bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
+        // A file's own blocks may wait for others: entries for inodes, pointers for what they lead to.
+        let own: Vec<BufKey> = bufs.iter().map(|b| b.key()).collect();
+        for key in state.graph.borrow().blocks_below(&own) {
+            bufs.extend(cache.peek(key));
+        }
+        bufs.sort_by_key(|b| b.key());
+        bufs.dedup_by_key(|b| b.key());
+        let before = state.graph.borrow().met;
+        let dirty = bufs.iter().filter(|b| b.is_dirty()).count();
+        cache.write_all(bufs.clone(), !cache.is_volatile()).await?;
+        cache.barrier().await?;
+        cache.failure().map_or(Ok(()), Err)?;
+        let left = bufs.iter().filter(|b| b.is_dirty()).count();
+        if !first && state.graph.borrow().met == before && left == dirty {
+            // What is wanted may be in others' hands.
+            cache.wait_for_writes().await;
+            cache.barrier().await?;
+            fruitless += 1;
+            assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().story());
+            state.wait_for_an_end().await;
+        }
+        first = false;
+    }
+    cache.barrier().await
+}
+
+impl Graph {
+    /// The blocks that changes on these blocks wait for.
+    fn blocks_below(&self, keys: &[BufKey]) -> BTreeSet<BufKey> {
+        let mut wanted = Wanted::default();
+        for key in keys {
+            if key.file == 0 {
+                continue;
+            }
+            let changes = self.blocks.get(key).into_iter().flat_map(|b| &b.changes);
+            for (_, id) in changes {
+                self.collect(*id, &mut wanted);
+            }
+        }
+        wanted.blocks
+    }
+}
+
+/// Holds an operation back while dependencies take more memory than they may, and writes meanwhile:
+/// whoever makes them is slowed to the rate at which they are met.
+pub(super) async fn hold_back<D: BlockDevice>(
+    cache: &Cache<D, SoftUpdates>,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    while state.graph.borrow().memory().0 > state.options.memory_max {
+        state.held_back.set(state.held_back.get() + 1);
+        if state.writing.replace(true) {
+            // Somebody else writes already.
+            state.relieved.notified().await;
+            continue;
+        }
+        let wrote = cache.write_some(cache.config().dirty_max / 4).await;
+        state.writing.set(false);
+        state.relieved.notify_all();
+        if !wrote? && !state.wait_for_steps().await {
+            state.wait_for_an_end().await;
+            if state.open_ops.get() == 0 {
+                return Ok(());
+            }
+        }
+        cache.failure().map_or(Ok(()), Err)?;
+    }
+    Ok(())
+}
+
+/// Hastens what has been put off: writes what it waits for. Whether anything was given back.
+pub(super) async fn reclaim<D: BlockDevice>(
+    cache: &Cache<D, SoftUpdates>,
+) -> Result<bool, BlockError> {
+    let state = &cache.gate().state;
+    let before = state.taken.get();
+    for _ in 0..RECLAIM_ROUNDS {
+        if state.graph.borrow().steps == 0 {
+            break;
+        }
+        cache.write_dirty().await?;
+        while state.wait_for_steps().await {}
+        if state.taken.get() != before {
+            return Ok(true);
+        }
+    }
+    Ok(state.taken.get() != before)
+}

@@ -1,0 +1,746 @@
+//! What waits for what: nodes, and the blocks they lie on.
+//!
+//! A node is one of three things: a *change* of some bytes of a block, which can be undone in the block's
+//! image; a *mark*, met when the block's contents as they are now, whatever else is undone in them, are on
+//! disk; a *step* that gives something back. Each knows what it waits for and who waits for it. A node
+//! ends when it is on disk; its number then stands for nothing, which is how others see that it is met.
+//!
+//! Changes of one *cell* (an inode's links, all else of an inode, a pointer, a directory entry) build on one
+//! another: none is in an image without those before it. So what an image shows of a cell is always a state
+//! that the cell really had.
+
+use std::collections::VecDeque;
+
+use ordo_cache::BufKey;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::undo::Undo;
+use crate::Deferred;
+
+/// Set in a cell's number where two cells start at one byte.
+pub(super) const FLAG: u32 = 1 << 31;
+
+/// A node's number; of one that has ended, it stands for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id {
+    index: u32,
+    stamp: u32,
+}
+
+/// A few nodes.
+pub(super) type Ids = SmallVec<[Id; 2]>;
+
+/// What a node is.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// A change of a cell, with how to undo it.
+    Change { cell: u32, undo: Undo },
+    /// The block as it is now.
+    Mark,
+    /// Something to be given back.
+    Step(Deferred),
+}
+
+pub(super) struct Node {
+    stamp: u32,
+    /// How many it waits for, an operation that is not complete included.
+    pub unmet: u32,
+    /// The block it lies on; of a step, nothing.
+    pub key: BufKey,
+    /// The inode that it changes, or that the entry stands for; 0 for none.
+    pub subject: u64,
+    pub role: Role,
+    /// It has been in an image: it is on disk, or will be if that write is not lost.
+    pub included: bool,
+    /// An earlier change of its cell that is never in an image without it.
+    pub with: Option<Id>,
+    /// The first contents of an inode that was free.
+    pub first: bool,
+    /// What it waits for.
+    pub needs: Ids,
+    /// Who waits for it.
+    pub waiting: Ids,
+}
+
+/// A write of a block, from the time its image was made until it is durable.
+struct Image {
+    /// Which buffer, by its address: after a block is forgotten another may have its key.
+    who: usize,
+    version: u64,
+    holds: Ids,
+}
+
+/// What lies on a block.
+#[derive(Default)]
+pub(super) struct Block {
+    /// Changes that are not on disk, oldest first, with their cells.
+    pub changes: Vec<(u32, Id)>,
+    /// The mark that the next image meets.
+    pub mark: Option<Id>,
+    images: VecDeque<Image>,
+    /// The change of a directory's inode by which this block, or this much of it, is found: as long as that
+    /// is not on disk, what is here can be written, but not seen.
+    home: Option<Id>,
+    /// Changes that wait for something.
+    pub held: u32,
+    /// Whether an image made now would show anything that the last one did not.
+    pub news: bool,
+}
+
+impl Block {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+            && self.mark.is_none()
+            && self.images.is_empty()
+            && self.home.is_none()
+    }
+}
+
+/// A chunk of a directory: its block, and which of the block's.
+pub(super) type Chunk = (BufKey, u32);
+
+/// The last changes of an inode that are not on disk.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tails {
+    /// Of its count of links.
+    pub links: Option<Id>,
+    /// Of everything else.
+    pub body: Option<Id>,
+}
+
+/// Two names with one hash only wait for one another without need.
+fn name_hash(dir: u64, name: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write_u64(dir);
+    hasher.write(name);
+    hasher.finish()
+}
+
+/// All nodes, and where they are.
+#[derive(Default)]
+pub(super) struct Graph {
+    nodes: Vec<Node>,
+    vacant: Vec<u32>,
+    pub blocks: FxHashMap<BufKey, Block>,
+    /// The last changes of an inode.
+    pub inodes: FxHashMap<u64, Tails>,
+    /// What took the last name from an inode.
+    pub dropped: FxHashMap<u64, Id>,
+    /// Entries that are not on disk, or not to be found there, by the inode they stand for: the change that
+    /// must be on disk.
+    pub names: FxHashMap<u64, Ids>,
+    /// The inodes whose names are found by a change.
+    named_by: FxHashMap<Id, Vec<u64>>,
+    /// The blocks that are found by a change.
+    homes: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
+    /// New names, not on disk yet, of directories that had others: of all that lies below them the path
+    /// changes.
+    moved: Ids,
+    /// Inodes whose name is on disk in a directory that cannot be found yet, with that directory; and the
+    /// other way round.
+    below: FxHashMap<u64, u64>,
+    above: FxHashMap<u64, Vec<u64>>,
+    /// Entries taken away that may still be on disk, by directory and name: the node with whose end they are
+    /// not, and the chunk in which they are.
+    removed: FxHashMap<u64, (Id, Chunk)>,
+    /// The names that go with a node.
+    removed_with: FxHashMap<Id, Vec<u64>>,
+    /// Addresses of blocks to which no pointer will ever reach the disk.
+    pub unseen: FxHashSet<u64>,
+    /// Steps whose time has come.
+    pub ready: VecDeque<Deferred>,
+    /// Steps that are not taken yet, those given out included.
+    pub steps: usize,
+    /// Steps that somebody is taking.
+    pub given_out: usize,
+    /// Fragments and inodes that they will give back.
+    pub promised: (u64, u64),
+    /// Nodes that have ended.
+    pub met: u64,
+    /// Changes undone in images.
+    pub undone: u64,
+    /// Bytes of undo information, and numbers beyond those that nodes have room for.
+    spilled: usize,
+    peak: usize,
+}
+
+impl Graph {
+    pub(super) fn get(&self, id: Id) -> Option<&Node> {
+        self.nodes.get(id.index as usize).filter(|n| n.stamp == id.stamp)
+    }
+
+    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Node> {
+        self.nodes.get_mut(id.index as usize).filter(|n| n.stamp == id.stamp)
+    }
+
+    pub(super) fn is_live(&self, id: Id) -> bool {
+        self.get(id).is_some()
+    }
+
+    /// Those that have not ended, each once.
+    pub(super) fn live(&self, ids: &[Id]) -> Ids {
+        let mut out: Ids = ids.iter().copied().filter(|id| self.is_live(*id)).collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    /// Bytes that the graph takes, now and at most so far.
+    pub(super) fn memory(&self) -> (usize, usize) {
+        (self.bytes(), self.peak)
+    }
+
+    fn bytes(&self) -> usize {
+        // A hash map's entry, with the share of empty places that it keeps.
+        let entry = |payload: usize| payload + payload / 4 + 1;
+        (self.nodes.len() - self.vacant.len()) * size_of::<Node>()
+            + self.spilled
+            + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
+            + self.inodes.len() * entry(size_of::<(u64, Tails)>())
+            + self.dropped.len() * entry(size_of::<(u64, Id)>())
+            + self.names.len() * entry(size_of::<(u64, Ids)>())
+            + self.below.len() * 2 * entry(size_of::<(u64, u64)>())
+            + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
+            + self.ready.len() * size_of::<Deferred>()
+    }
+
+    /// A new node that waits for `needs`, and for the end of its operation where it is `open`.
+    pub(super) fn add(
+        &mut self,
+        key: BufKey,
+        subject: u64,
+        role: Role,
+        needs: Ids,
+        open: bool,
+    ) -> Id {
+        let index = self.vacant.pop().unwrap_or(self.nodes.len() as u32);
+        let stamp = self.nodes.get(index as usize).map_or(1, |n| n.stamp);
+        let id = Id { index, stamp };
+        for need in &needs {
+            self.get_mut(*need).expect("only live nodes are waited for").waiting.push(id);
+        }
+        let unmet = needs.len() as u32 + u32::from(open);
+        if let Role::Change { undo, .. } = &role {
+            self.spilled += undo.bytes();
+        }
+        let place = match &role {
+            Role::Change { cell, .. } => Some(*cell),
+            _ => None,
+        };
+        let node = Node {
+            stamp,
+            unmet,
+            key,
+            subject,
+            role,
+            included: false,
+            with: None,
+            first: false,
+            needs,
+            waiting: Ids::new(),
+        };
+        match self.nodes.get_mut(index as usize) {
+            Some(old) => *old = node,
+            None => self.nodes.push(node),
+        }
+        if let Some(cell) = place {
+            let block = self.blocks.entry(key).or_default();
+            block.changes.push((cell, id));
+            block.held += u32::from(unmet > 0);
+            block.news |= unmet == 0;
+        }
+        self.peak = self.peak.max(self.bytes());
+        id
+    }
+
+    /// A change waits for more than it did.
+    pub(super) fn need(&mut self, id: Id, more: &[Id]) {
+        for need in more {
+            let Some(node) = self.get(id) else { return };
+            if *need == id || node.needs.contains(need) || !self.is_live(*need) {
+                continue;
+            }
+            self.get_mut(*need).expect("it is live").waiting.push(id);
+            let node = self.get_mut(id).expect("it is live");
+            node.needs.push(*need);
+            node.unmet += 1;
+            if node.unmet == 1 && matches!(node.role, Role::Change { .. }) {
+                let key = node.key;
+                self.blocks.entry(key).or_default().held += 1;
+            }
+        }
+    }
+
+    /// The mark on a block that its next image meets.
+    pub(super) fn mark(&mut self, key: BufKey) -> Id {
+        if let Some(id) = self.blocks.get(&key).and_then(|b| b.mark) {
+            return id;
+        }
+        let id = self.add(key, 0, Role::Mark, Ids::new(), false);
+        let block = self.blocks.entry(key).or_default();
+        block.mark = Some(id);
+        block.news = true;
+        id
+    }
+
+    /// Says by which change a block of a directory is found.
+    pub(super) fn set_home(&mut self, key: BufKey, id: Id) {
+        let block = self.blocks.entry(key).or_default();
+        if block.home.replace(id) != Some(id) {
+            self.homes.entry(id).or_default().push(key);
+        }
+    }
+
+    /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
+    /// parent's, and so on.
+    pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
+        let mut dirs = vec![dir];
+        let mut seen = FxHashSet::default();
+        while let Some(dir) = dirs.pop() {
+            if !seen.insert(dir) {
+                continue;
+            }
+            out.extend(self.names.get(&dir).into_iter().flatten().copied());
+            dirs.extend(self.parents(dir));
+        }
+    }
+
+    /// A directory gets another name.
+    pub(super) fn note_moved(&mut self, id: Id) {
+        self.moved.push(id);
+        self.moved = self.live(&self.moved);
+    }
+
+    /// The names of directories that have changed and are not on disk.
+    pub(super) fn moved(&self) -> Ids {
+        self.live(&self.moved)
+    }
+
+    /// The directories with names of an inode that cannot be found yet.
+    pub(super) fn parents(&self, ino: u64) -> SmallVec<[u64; 2]> {
+        let names = self.names.get(&ino).into_iter().flatten();
+        // By an entry, or by the inode of the directory in which the entry is.
+        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
+        let pending = names.filter_map(|id| self.get(*id).map(dir));
+        pending.chain(self.below.get(&ino).copied()).collect()
+    }
+
+    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
+    fn unname(&mut self, ino: u64, id: Id, home: Option<Id>, dir: u64) {
+        let Some(names) = self.names.get_mut(&ino) else { return };
+        names.retain(|n| *n != id);
+        if let Some(home) = home.filter(|home| !names.contains(home)) {
+            names.push(home);
+            self.named_by.entry(home).or_default().push(ino);
+        } else if names.is_empty() {
+            self.names.remove(&ino);
+            self.note_named(ino, dir);
+        }
+    }
+
+    /// The last name of an inode that was not on disk is, in `dir`.
+    fn note_named(&mut self, ino: u64, dir: u64) {
+        let hidden =
+            |graph: &Graph, dir| graph.names.contains_key(&dir) || graph.below.contains_key(&dir);
+        if hidden(self, dir) {
+            self.below.insert(ino, dir);
+            self.above.entry(dir).or_default().push(ino);
+            return;
+        }
+        let mut found = vec![ino];
+        while let Some(dir) = found.pop() {
+            for ino in self.above.remove(&dir).unwrap_or_default() {
+                if self.below.get(&ino) == Some(&dir) {
+                    self.below.remove(&ino);
+                    if !hidden(self, ino) {
+                        found.push(ino);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An entry was taken away that may still be on disk until `id` is.
+    pub(super) fn note_removed(&mut self, dir: u64, name: &[u8], id: Id, chunk: Chunk) {
+        let name = name_hash(dir, name);
+        self.removed.insert(name, (id, chunk));
+        self.removed_with.entry(id).or_default().push(name);
+    }
+
+    /// What must be on disk before there is an entry of this name in `chunk`: the end of another one, unless
+    /// they change places in one piece.
+    pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
+        let (id, place) = *self.removed.get(&name_hash(dir, name))?;
+        (place != chunk).then_some(id)
+    }
+
+    /// The changes of one cell, oldest first.
+    pub(super) fn cell(&self, key: BufKey, cell: u32) -> Ids {
+        let Some(block) = self.blocks.get(&key) else { return Ids::new() };
+        block.changes.iter().filter(|(c, _)| *c == cell).map(|(_, id)| *id).collect()
+    }
+
+    /// The last change of a cell, unless it has been in an image.
+    pub(super) fn open_tail(&self, key: BufKey, cell: u32) -> Option<Id> {
+        let block = self.blocks.get(&key)?;
+        let (_, id) = block.changes.iter().rev().find(|(c, _)| *c == cell)?;
+        self.get(*id).filter(|n| !n.included).map(|_| *id)
+    }
+
+    /// Exchanges how to undo a change.
+    pub(super) fn set_undo(&mut self, id: Id, new: Undo) {
+        let Some(node) = self.get_mut(id) else { return };
+        let Role::Change { undo, .. } = &mut node.role else { return };
+        let (more, less) = (new.bytes(), undo.bytes());
+        *undo = new;
+        self.spilled = self.spilled + more - less;
+    }
+
+    /// One of the things that a node waited for is there.
+    pub(super) fn satisfy(&mut self, id: Id) {
+        let Some(node) = self.get_mut(id) else { return };
+        node.unmet -= 1;
+        if node.unmet > 0 {
+            return;
+        }
+        let key = node.key;
+        match node.role {
+            Role::Change { .. } => {
+                let block = self.blocks.get_mut(&key).expect("a change lies on a block");
+                block.held -= 1;
+                block.news = true;
+            }
+            Role::Step(step) => {
+                self.ready.push_back(step);
+                self.end(id);
+            }
+            Role::Mark => {}
+        }
+    }
+
+    /// A node is on disk, or is needed no more: whoever waits for it does so no longer. Its place among
+    /// its block's changes is the caller's to clear.
+    pub(super) fn end(&mut self, id: Id) {
+        let waiting = self.take(id);
+        for waiter in waiting {
+            self.satisfy(waiter);
+        }
+    }
+
+    /// Takes a node out without telling who waits for it; they are returned.
+    fn take(&mut self, id: Id) -> Ids {
+        let Some(node) = self.get_mut(id) else { return Ids::new() };
+        node.stamp = node.stamp.wrapping_add(1);
+        let waiting = std::mem::take(&mut node.waiting);
+        node.needs = Ids::new();
+        let (key, subject, unmet) = (node.key, node.subject, node.unmet);
+        let role = std::mem::replace(&mut node.role, Role::Mark);
+        self.vacant.push(id.index);
+        self.met += 1;
+        if let Role::Change { undo, .. } = role {
+            self.spilled -= undo.bytes();
+            if unmet > 0
+                && let Some(block) = self.blocks.get_mut(&key)
+            {
+                block.held -= 1;
+            }
+        }
+        for child in self.named_by.remove(&id).unwrap_or_default() {
+            self.unname(child, id, None, subject);
+        }
+        for key in self.homes.remove(&id).unwrap_or_default() {
+            if let Some(block) = self.blocks.get_mut(&key) {
+                block.home = block.home.filter(|home| *home != id);
+                self.tidy(key);
+            }
+        }
+        for name in self.removed_with.remove(&id).unwrap_or_default() {
+            if self.removed.get(&name).is_some_and(|(by, _)| *by == id) {
+                self.removed.remove(&name);
+            }
+        }
+        if subject != 0 {
+            if let Some(tails) = self.inodes.get_mut(&subject) {
+                tails.links = tails.links.filter(|t| *t != id);
+                tails.body = tails.body.filter(|t| *t != id);
+                if tails.links.is_none() && tails.body.is_none() {
+                    self.inodes.remove(&subject);
+                }
+            }
+            if self.dropped.get(&subject) == Some(&id) {
+                self.dropped.remove(&subject);
+            }
+            if key.file != 0 {
+                let home = self.blocks.get(&key).and_then(|b| b.home);
+                self.unname(subject, id, home.filter(|home| self.is_live(*home)), key.file);
+            }
+        }
+        waiting
+    }
+
+    /// A node is needed no more, but whoever waits for it waits for another instead; with none, for
+    /// nothing.
+    pub(super) fn replace(&mut self, id: Id, by: Option<Id>) {
+        let by = by.filter(|by| *by != id && self.is_live(*by));
+        let Some(by) = by else { return self.end(id) };
+        let waiting = self.take(id);
+        self.wait_for(id, waiting, by);
+    }
+
+    /// What waits for what, in words.
+    pub(super) fn story(&self) -> String {
+        use std::fmt::Write;
+        let mut out = String::new();
+        let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();
+        held.sort_by_key(|(key, _)| **key);
+        for (key, block) in held {
+            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.len());
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if self.vacant.contains(&(index as u32)) {
+                continue;
+            }
+            let needs: Vec<_> = node.needs.iter().filter(|id| self.is_live(**id)).collect();
+            let kind = match &node.role {
+                Role::Change { cell, .. } => format!("change of {:?} cell {cell:#x}", node.key),
+                Role::Mark => {
+                    let open = self.blocks.get(&node.key).and_then(|b| b.mark);
+                    let open = open.is_some_and(|m| m.index as usize == index);
+                    format!("mark on {:?}, open {open}", node.key)
+                }
+                Role::Step(step) => format!("{step:?}"),
+            };
+            let (subject, unmet) = (node.subject, node.unmet);
+            let flags = (node.included, node.with.is_some(), node.first);
+            let _ = writeln!(
+                out,
+                "{index}: {kind} of {subject}, {unmet} unmet {needs:?}, included, fused, first: {flags:?}"
+            );
+        }
+        out
+    }
+
+    /// Gives out the next step whose time has come.
+    pub(super) fn give_out(&mut self) -> Option<Deferred> {
+        let step = self.ready.pop_front()?;
+        self.given_out += 1;
+        match step {
+            Deferred::FreeBlock { frags, .. } => self.promised.0 -= u64::from(frags),
+            Deferred::FreeInode { .. } => self.promised.1 -= 1,
+            Deferred::Release { .. } => {}
+        }
+        Some(step)
+    }
+
+    /// A step that was given out has been taken.
+    pub(super) fn step_taken(&mut self) {
+        self.given_out -= 1;
+        self.steps -= 1;
+    }
+
+    /// Whether `id` waits for `other`, at any distance.
+    fn depends(&self, id: Id, other: Id) -> bool {
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![id];
+        while let Some(at) = stack.pop() {
+            if at == other {
+                return true;
+            }
+            if seen.insert(at)
+                && let Some(node) = self.get(at)
+            {
+                stack.extend(node.needs.iter().copied());
+                stack.extend(self.bound(at));
+            }
+        }
+        false
+    }
+
+    /// What is on disk before a change, or with it, because they are of one cell.
+    fn bound(&self, id: Id) -> Ids {
+        let Some(node) = self.get(id) else { return Ids::new() };
+        let Role::Change { cell, .. } = node.role else { return Ids::new() };
+        let chain = self.cell(node.key, cell);
+        let place = chain.iter().position(|i| *i == id).unwrap_or(chain.len());
+        let fused = |i: &Id| self.get(*i).is_some_and(|n| n.with == Some(id));
+        let bound = |(at, i): (usize, &Id)| (at < place || fused(i)).then_some(*i);
+        chain.iter().enumerate().filter_map(bound).collect()
+    }
+
+    /// Clears the changes of a block that have ended, and the block where nothing is left on it.
+    pub(super) fn tidy(&mut self, key: BufKey) {
+        let Some(mut block) = self.blocks.remove(&key) else { return };
+        block.changes.retain(|(_, id)| self.is_live(*id));
+        let held = |(_, id): &&(u32, Id)| self.get(*id).is_some_and(|n| n.unmet > 0);
+        debug_assert_eq!(block.held as usize, block.changes.iter().filter(held).count());
+        if !block.is_empty() {
+            self.blocks.insert(key, block);
+        }
+    }
+
+    /// Undoes in an image what must not be on disk yet; whether anything was. `cells` gets the places of
+    /// what was undone.
+    pub(super) fn make_image(
+        &mut self,
+        key: BufKey,
+        who: usize,
+        version: u64,
+        image: &mut [u8],
+        cells: &mut Vec<usize>,
+    ) -> bool {
+        let Some(mut block) = self.blocks.remove(&key) else { return false };
+        let undone = if block.held == 0 { Vec::new() } else { self.to_undo(&block) };
+        for at in undone.iter().rev() {
+            let (cell, id) = block.changes[*at];
+            let node = self.get(id).expect("changes on a block are live");
+            if let Role::Change { undo, .. } = &node.role {
+                undo.apply(image);
+            }
+            cells.push((cell & !FLAG) as usize);
+        }
+        self.undone += undone.len() as u64;
+        let mut holds = Ids::new();
+        let mut left_out = undone.iter().peekable();
+        for (at, (_, id)) in block.changes.iter().enumerate() {
+            if left_out.next_if_eq(&&at).is_some() {
+                continue;
+            }
+            let node = self.get_mut(*id).expect("changes on a block are live");
+            if !node.included {
+                node.included = true;
+                holds.push(*id);
+            }
+        }
+        holds.extend(block.mark.take());
+        block.news = false;
+        if !holds.is_empty() {
+            block.images.push_back(Image { who, version, holds });
+        }
+        if !block.is_empty() {
+            self.blocks.insert(key, block);
+        }
+        !undone.is_empty()
+    }
+
+    /// The places of those changes that must be undone, in order.
+    fn to_undo(&self, block: &Block) -> Vec<usize> {
+        // From which place on the changes of a cell are undone.
+        let mut cuts: FxHashMap<u32, usize> = FxHashMap::default();
+        let node = |id: Id| self.get(id).expect("changes on a block are live");
+        for (at, (cell, id)) in block.changes.iter().enumerate() {
+            if node(*id).unmet > 0 {
+                cuts.entry(*cell).or_insert(at);
+            }
+        }
+        // Whoever must not be there without one that is undone goes too.
+        loop {
+            let mut changed = false;
+            for (at, (cell, id)) in block.changes.iter().enumerate().rev() {
+                let Some(cut) = cuts.get(cell).filter(|cut| at >= **cut) else { continue };
+                let Some(with) = node(*id).with.filter(|w| self.is_live(*w)) else { continue };
+                let place = block.changes.iter().position(|(_, i)| *i == with);
+                if let Some(place) = place.filter(|p| p < cut && !node(with).included) {
+                    cuts.insert(*cell, place);
+                    changed = true;
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        let places = block.changes.iter().enumerate();
+        let undone =
+            |(at, (cell, _)): &(usize, &(u32, Id))| cuts.get(cell).is_some_and(|cut| at >= cut);
+        places.filter(undone).map(|(at, _)| at).collect()
+    }
+
+    /// The write of an image is durable.
+    pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
+        let Some(block) = self.blocks.get_mut(&key) else { return };
+        let mut done = Ids::new();
+        block.images.retain(|image| {
+            let is_done = image.who == who && image.version <= version;
+            if is_done {
+                done.extend(image.holds.iter().copied());
+            }
+            !is_done
+        });
+        let home = block.home;
+        for id in done {
+            self.replace(id, home);
+        }
+        self.tidy(key);
+    }
+
+    /// A block leaves memory and is not written any more: what it belonged to has been reset by the last
+    /// change of the inode `owner`, for which everybody who waits for the block now waits.
+    pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
+        let Some(block) = self.blocks.remove(&key) else { return };
+        let heir = self.inodes.get(&owner).and_then(|t| t.body);
+        if let Some(mark) = block.mark {
+            let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
+            for waiter in waiting {
+                self.join_pointer(mark, waiter, owner);
+            }
+            self.replace(mark, heir);
+        }
+        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
+        let changes = block.changes.iter().map(|(_, id)| *id);
+        for id in changes.chain(images).collect::<Vec<_>>() {
+            self.replace(id, heir);
+        }
+    }
+
+    /// A pointer in the inode waits for a block that will never be written. The pointer has been reset
+    /// since: neither is ever on disk without the other.
+    fn join_pointer(&mut self, mark: Id, waiter: Id, owner: u64) {
+        let Some(node) = self.get(waiter) else { return };
+        let Role::Change { cell, .. } = node.role else { return };
+        if node.subject != owner || node.included {
+            return;
+        }
+        let key = node.key;
+        self.fuse_after(key, cell, waiter);
+        self.unneed(waiter, mark);
+    }
+
+    /// The change `id` is never on disk without those after it in its cell.
+    pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
+        let chain = self.cell(key, cell);
+        let later = chain.iter().skip_while(|i| **i != id).skip(1);
+        for later in later.copied().collect::<Ids>() {
+            if let Some(node) = self.get_mut(later)
+                && node.with.is_none()
+            {
+                node.with = Some(id);
+            }
+        }
+    }
+
+    /// A change does not wait for `need` any more.
+    pub(super) fn unneed(&mut self, id: Id, need: Id) {
+        if let Some(node) = self.get_mut(need) {
+            node.waiting.retain(|w| *w != id);
+            self.get_mut(id).expect("the caller has seen it").needs.retain(|n| *n != need);
+            self.satisfy(id);
+        }
+    }
+
+    /// Nodes that waited for `id` wait for `by`.
+    fn wait_for(&mut self, id: Id, waiting: Ids, by: Id) {
+        for waiter in waiting {
+            let Some(node) = self.get_mut(waiter) else { continue };
+            node.needs.retain(|n| *n != id);
+            let twice = node.needs.contains(&by);
+            // What takes the place may wait for this one itself.
+            if twice || waiter == by || self.depends(by, waiter) {
+                self.satisfy(waiter);
+                continue;
+            }
+            self.get_mut(waiter).expect("it is live").needs.push(by);
+            self.get_mut(by).expect("it is live").waiting.push(waiter);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Soft updates: every write is delayed, and what must not be on disk yet is undone in the image.
+//!
+//! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Three rules, from
+//! section 2: never point to a structure before it is initialised; never reuse a resource before all
+//! pointers to it are reset; never reset the last pointer to something live before a new one is set. Here is
+//! what each means, and the switch that turns it off to see what it is there for:
+//!
+//! | this | waits for | switch |
+//! |---|---|---|
+//! | an entry | the inode it stands for, as it was when the entry was made | `ENTRY_AFTER_INODE` |
+//! | an entry | the link counts raised for it: the new one's parent has a `..` more | `COUNT_BEFORE_ENTRY` |
+//! | taking an entry away, changing a second one | entries made earlier in the same operation: a rename's new name | `NEW_NAME_FIRST` |
+//! | an entry | the end of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
+//! | a lower link count | the entry's end | `COUNT_AFTER_ENTRY` |
+//! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
+//! | a pointer | its fragments' bits in the bitmap | `POINTER_AFTER_BITMAP` |
+//! | a pointer to a directory block, a block of pointers, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
+//! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
+//! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
+//! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
+//! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
+//! | a group counts a block of inodes as initialised | that block | `INODES_BEFORE_USE` |
+//! | a pointer in a block of pointers; a lower count of blocks | the higher count; the pointer's reset | `BLOCK_COUNTS` |
+//!
+//! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `record` (from the core's words
+//! to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
+//!
+//! Invariants:
+//! - A node waits only for nodes that were there before it: there are no circles, whatever blocks they
+//!   lie on.
+//! - What an image shows of a cell (an inode, a pointer, an entry) is a state that the cell had.
+//! - What a node waits for lies on a block that is dirty, or written but not flushed, or belongs to an
+//!   operation under way: so it will be met.
+//! - Bits in bitmaps are set in memory at once and written whole; they are cleared only by steps whose time
+//!   has come. So bitmaps on disk can be trusted, and at worst say that something free is used.
+//!
+//! One memory structure per dependency holds what it undoes and whom it concerns. What never was on disk and
+//! is taken back costs no write: a file made and removed at once leaves nothing but times.
+
+mod flush;
+mod graph;
+mod record;
+mod undo;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError};
+use ordo_cache::{BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
+use ordo_runtime::sync::Notify;
+
+use crate::{Change, Deferred, OpKind, OrderingPolicy, What};
+use graph::Graph;
+pub use record::SoftOp;
+
+bitflags::bitflags! {
+    /// The rules of soft updates, each of which can be switched off to see what it is there for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct SoftRules: u16 {
+        /// An entry after the inode it stands for.
+        const ENTRY_AFTER_INODE = 1;
+        /// An entry after the link counts raised for it.
+        const COUNT_BEFORE_ENTRY = 2;
+        /// A rename's new name before the old one goes.
+        const NEW_NAME_FIRST = 4;
+        /// A lower link count after the entry's end.
+        const COUNT_AFTER_ENTRY = 8;
+        /// A new inode after its bit in the bitmap.
+        const INODE_AFTER_BITMAP = 16;
+        /// A pointer after its fragments' bits in the bitmap.
+        const POINTER_AFTER_BITMAP = 32;
+        /// A block of metadata before the pointer to it.
+        const BLOCK_BEFORE_POINTER = 64;
+        /// A block of a file before the pointer to it: without it a crash may show a file's user what
+        /// somebody else had deleted.
+        const DATA_BEFORE_POINTER = 128;
+        /// Fragments are free after the pointers to them are reset.
+        const FREE_AFTER_RESET = 256;
+        /// An inode is free after it is cleared.
+        const REUSE_AFTER_CLEAR = 512;
+        /// What one operation changes in an inode is one change.
+        const WHOLE_OPERATIONS = 1024;
+        /// A block of inodes before its group counts it.
+        const INODES_BEFORE_USE = 2048;
+        /// An inode's count of blocks is never too low on disk.
+        const BLOCK_COUNTS = 4096;
+        /// An entry after the end of another one of its name.
+        const ONE_OF_A_NAME = 8192;
+    }
+}
+
+/// How soft updates are to work.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftOptions {
+    /// The rules.
+    pub rules: SoftRules,
+    /// Memory for dependencies, in bytes: beyond it operations are slowed.
+    pub memory_max: usize,
+}
+
+impl Default for SoftOptions {
+    fn default() -> SoftOptions {
+        SoftOptions { rules: SoftRules::all(), memory_max: 8 << 20 }
+    }
+}
+
+/// What soft updates did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoftStats {
+    /// Changes undone in images.
+    pub undone: u64,
+    /// Memory of dependencies now, in bytes.
+    pub memory: usize,
+    /// The most memory at any time, in bytes.
+    pub memory_peak: usize,
+    /// Steps put off that are not taken yet.
+    pub steps: usize,
+    /// Steps put off and taken.
+    pub taken: u64,
+    /// Times an operation was held back for want of memory.
+    pub held_back: u64,
+}
+
+/// The ordering `soft-updates`.
+#[derive(Clone)]
+pub struct SoftUpdates {
+    state: Rc<State>,
+}
+
+struct State {
+    options: SoftOptions,
+    graph: RefCell<Graph>,
+    /// Steps may be taken.
+    ready: Rc<Notify>,
+    /// An operation has ended.
+    ended: Notify,
+    /// A step was taken.
+    step_taken: Notify,
+    /// Somebody has written for want of memory.
+    relieved: Notify,
+    writing: Cell<bool>,
+    open_ops: Cell<usize>,
+    taken: Cell<u64>,
+    held_back: Cell<u64>,
+}
+
+impl State {
+    /// Waits until an operation has ended; not at all where none is under way.
+    async fn wait_for_an_end(&self) {
+        if self.open_ops.get() > 0 {
+            self.ended.notified().await;
+        }
+    }
+
+    /// Waits until a step that is ready, or given out, is taken; false where none is.
+    async fn wait_for_steps(&self) -> bool {
+        let waiting = {
+            let graph = self.graph.borrow();
+            !graph.ready.is_empty() || graph.given_out > 0
+        };
+        if waiting {
+            self.ready.notify_all();
+            self.step_taken.notified().await;
+        }
+        waiting
+    }
+
+    /// Tells of steps that have become ready.
+    fn announce(&self) {
+        if !self.graph.borrow().ready.is_empty() {
+            self.ready.notify_all();
+        }
+    }
+}
+
+impl Default for SoftUpdates {
+    fn default() -> SoftUpdates {
+        SoftUpdates::new(SoftOptions::default())
+    }
+}
+
+impl SoftUpdates {
+    /// The ordering, for one file system.
+    pub fn new(options: SoftOptions) -> SoftUpdates {
+        let state = State {
+            options,
+            graph: RefCell::new(Graph::default()),
+            ready: Rc::new(Notify::new("steps that were put off", 0)),
+            ended: Notify::new("the end of an operation", 0),
+            step_taken: Notify::new("a step that was put off", 0),
+            relieved: Notify::new("memory for dependencies", 0),
+            writing: Cell::new(false),
+            open_ops: Cell::new(0),
+            taken: Cell::new(0),
+            held_back: Cell::new(0),
+        };
+        SoftUpdates { state: Rc::new(state) }
+    }
+
+    /// With some of the rules only: to measure or show what a rule does.
+    pub fn with_rules(rules: SoftRules) -> SoftUpdates {
+        SoftUpdates::new(SoftOptions { rules, ..SoftOptions::default() })
+    }
+
+    /// Counters since it was made.
+    pub fn stats(&self) -> SoftStats {
+        let graph = self.state.graph.borrow();
+        let (memory, memory_peak) = graph.memory();
+        SoftStats {
+            undone: graph.undone,
+            memory,
+            memory_peak,
+            steps: graph.steps,
+            taken: self.state.taken.get(),
+            held_back: self.state.held_back.get(),
+        }
+    }
+}
+
+/// Which buffer it is: another may get its key after it is forgotten.
+fn who(block: &Buffer) -> usize {
+    std::ptr::from_ref(block) as usize
+}
+
+impl WriteGate for SoftUpdates {
+    const FOLLOWS_WRITES: bool = true;
+    const ROLLS_BACK: bool = true;
+
+    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+        let mut graph = self.state.graph.borrow_mut();
+        match graph.make_image(block.key(), who(block), block.version(), image, undone) {
+            true => Verdict::WriteRolledBack,
+            false => Verdict::Write,
+        }
+    }
+
+    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
+        // After a failure nothing is met any more; the file system takes no more changes.
+        if result.is_ok() {
+            self.state.graph.borrow_mut().written(block.key(), who(block), version);
+            self.state.announce();
+        }
+    }
+
+    fn forgotten(&self, block: &Buffer) {
+        let key = block.key();
+        self.state.graph.borrow_mut().forget(key, key.file);
+        self.state.announce();
+    }
+
+    async fn unblocked(&self) {
+        self.state.wait_for_an_end().await;
+    }
+
+    fn outlook(&self, block: &Buffer) -> Outlook {
+        match self.state.graph.borrow().blocks.get(&block.key()) {
+            Some(block) if block.held > 0 && block.news => Outlook::Part,
+            Some(block) if block.held > 0 => Outlook::Nothing,
+            _ => Outlook::Whole,
+        }
+    }
+
+    fn story(&self) -> String {
+        self.state.graph.borrow().story()
+    }
+
+    fn met(&self) -> u64 {
+        self.state.graph.borrow().met
+    }
+}
+
+impl OrderingPolicy for SoftUpdates {
+    const NAME: &'static str = "soft-updates";
+    const NEEDS_CHECK: bool = false;
+    const BITMAPS_TRUSTED: bool = true;
+    type Op = SoftOp;
+
+    fn wants_old(what: &What<'_>) -> bool {
+        // Bitmaps are written whole, and so are blocks with their first contents.
+        !matches!(
+            what,
+            What::AllocateInode { .. }
+                | What::AllocateBlock { .. }
+                | What::ReleaseInode { .. }
+                | What::FreeBlock { .. }
+                | What::Summary
+                | What::InitDirectory { .. }
+                | What::InitInodeBlock { .. }
+                | What::UseInodeBlock { .. }
+        )
+    }
+
+    async fn begin<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        kind: OpKind,
+    ) -> Result<SoftOp, BlockError> {
+        // What gives back must not wait for those who wait for it.
+        if !matches!(kind, OpKind::Free | OpKind::Housekeeping) {
+            flush::hold_back(cache).await?;
+        }
+        Ok(SoftOp::new(cache.gate().state.clone()))
+    }
+
+    async fn admit<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        _op: &mut SoftOp,
+        what: &What<'_>,
+    ) -> Result<(), BlockError> {
+        let rules = cache.gate().state.options.rules;
+        match *what {
+            What::SetPointer { init, .. } if !cache.is_durable(init) => {
+                // A write under way may be of older contents, and one that was not flushed may be lost:
+                // another will follow, and that one counts.
+                if init.is_writing() || !init.is_dirty() {
+                    cache.mark_dirty(init);
+                }
+                Ok(())
+            }
+            What::UseInodeBlock { block, .. } if rules.contains(SoftRules::INODES_BEFORE_USE) => {
+                cache.write_now(std::slice::from_ref(block)).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn record(&self, op: &mut SoftOp, change: &Change<'_>) {
+        record::record(&mut self.state.graph.borrow_mut(), op, change);
+        self.state.announce();
+    }
+
+    async fn end<D: BlockDevice>(_cache: &Cache<D, Self>, op: SoftOp) -> Result<(), BlockError> {
+        drop(op);
+        Ok(())
+    }
+
+    async fn fsync<D: BlockDevice>(
+        cache: &Cache<D, Self>,
+        ino: u64,
+        inode: &BufRef,
+    ) -> Result<(), BlockError> {
+        flush::fsync(cache, ino, inode).await
+    }
+
+    fn soon<D: BlockDevice>(cache: &Cache<D, Self>, block: &BufRef) {
+        cache.write_soon(block);
+    }
+
+    fn defer(&self, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
+        let kept = record::defer(&mut self.state.graph.borrow_mut(), op, step);
+        self.state.announce();
+        kept
+    }
+
+    fn ready(&self) -> Option<Rc<Notify>> {
+        Some(self.state.ready.clone())
+    }
+
+    fn peek_ready(&self) -> Option<Deferred> {
+        self.state.graph.borrow().ready.front().copied()
+    }
+
+    fn next_ready(&self) -> Option<Deferred> {
+        self.state.graph.borrow_mut().give_out()
+    }
+
+    fn taken(&self) {
+        self.state.graph.borrow_mut().step_taken();
+        self.state.taken.set(self.state.taken.get() + 1);
+        self.state.step_taken.notify_all();
+    }
+
+    fn deferred(&self) -> usize {
+        self.state.graph.borrow().steps
+    }
+
+    fn promised(&self) -> (u64, u64) {
+        self.state.graph.borrow().promised
+    }
+
+    async fn reclaim<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<bool, BlockError> {
+        flush::reclaim(cache).await
+    }
+}

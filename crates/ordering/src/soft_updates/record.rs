@@ -1,0 +1,559 @@
+//! From the words of the core to the graph: which change waits for which.
+
+use std::rc::Rc;
+
+use ordo_cache::BufKey;
+use smallvec::SmallVec;
+
+use super::graph::{FLAG, Graph, Id, Ids, Role, Tails};
+use super::undo::Undo;
+use super::{SoftRules, State};
+use crate::{Change, Deferred, PointerTo, What};
+
+/// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
+const CHUNK: u32 = 512;
+
+/// What an operation has done so far that later steps of it wait for.
+pub struct SoftOp {
+    state: Rc<State>,
+    /// Changes that are undone in every image until the operation is complete.
+    open: Ids,
+    /// Bitmaps in which it has marked something as used.
+    bitmaps: Ids,
+    /// Entries made or changed.
+    entries: Ids,
+    /// Link counts raised.
+    counts: Ids,
+    /// The count of blocks that a file will have.
+    block_count: Option<Id>,
+    /// Entries that stand no longer for what they stood for.
+    gone: Ids,
+    /// Whether the last entry taken away may be on disk.
+    removed: bool,
+    /// Pointers reset.
+    resets: Ids,
+    /// Inodes cleared.
+    clears: Ids,
+}
+
+impl SoftOp {
+    pub(super) fn new(state: Rc<State>) -> SoftOp {
+        state.open_ops.set(state.open_ops.get() + 1);
+        let none = Ids::new;
+        SoftOp {
+            state,
+            open: none(),
+            bitmaps: none(),
+            entries: none(),
+            counts: none(),
+            block_count: None,
+            gone: none(),
+            removed: false,
+            resets: none(),
+            clears: none(),
+        }
+    }
+
+    fn has(&self, rule: SoftRules) -> bool {
+        self.state.options.rules.contains(rule)
+    }
+
+    /// Those of `ids` that are not on disk, where the rule is on.
+    fn under(&self, rule: SoftRules, graph: &Graph, ids: &[Id]) -> Ids {
+        if self.has(rule) { graph.live(ids) } else { Ids::new() }
+    }
+}
+
+impl Drop for SoftOp {
+    fn drop(&mut self) {
+        let mut graph = self.state.graph.borrow_mut();
+        for id in &self.open {
+            graph.satisfy(*id);
+        }
+        let steps = !graph.ready.is_empty();
+        drop(graph);
+        self.state.open_ops.set(self.state.open_ops.get() - 1);
+        self.state.ended.notify_all();
+        if steps {
+            self.state.ready.notify_all();
+        }
+    }
+}
+
+fn add_once(ids: &mut Ids, id: Id) {
+    if !ids.contains(&id) {
+        ids.push(id);
+    }
+}
+
+/// The first byte of the one range of a change.
+fn start(change: &Change<'_>) -> u32 {
+    change.ranges[0].start as u32
+}
+
+/// How to undo a change that has one range.
+fn difference(change: &Change<'_>) -> Undo {
+    let range = change.ranges[0].clone();
+    Undo::difference(range.start, change.old, &change.buf.read()[range])
+}
+
+/// Enters a change into the graph.
+pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
+    let key = change.buf.key();
+    match change.what {
+        What::AllocateInode { .. } | What::AllocateBlock { .. } => {
+            if let What::AllocateBlock { address, .. } = change.what {
+                graph.unseen.remove(&address);
+            }
+            let mark = graph.mark(key);
+            add_once(&mut op.bitmaps, mark);
+        }
+        What::InitInode { ino } => {
+            let needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
+            let id = inode_change(graph, op, change, ino, needs, true);
+            if let Some(node) = id.and_then(|id| graph.get_mut(id)) {
+                node.first = true;
+            }
+        }
+        What::AddEntry { dir, name, child, directory, at, .. } => {
+            let mut needs = entry_needs(graph, op, child, directory);
+            if op.has(SoftRules::ONE_OF_A_NAME) {
+                needs.extend(graph.same_name(dir, name, (key, at as u32 / CHUNK)));
+                needs = graph.live(&needs);
+            }
+            let id = entry_change(graph, change, at, child, needs, true);
+            note_moved(graph, directory, child, id);
+            op.entries.push(id);
+        }
+        What::ChangeEntry { new, directory, at, .. } => {
+            let needs = entry_needs(graph, op, new, directory);
+            let id = entry_change(graph, change, at, new, needs, false);
+            note_moved(graph, directory, new, id);
+            op.entries.push(id);
+            op.gone.push(id);
+        }
+        What::RemoveEntry { dir, name, child, at } => {
+            let needs = other_names(graph, op, key, at, child);
+            remove_entry(graph, op, change, at, needs);
+            // Nothing where it never was on disk.
+            if let Some(id) = op.gone.last().filter(|_| op.removed) {
+                graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
+            }
+        }
+        What::SetLinkCount { ino, old, new } => {
+            let raised = new > old;
+            let needs = match raised {
+                true => Ids::new(),
+                false => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &op.gone),
+            };
+            let id = links_change(graph, change, ino, needs);
+            if raised {
+                op.counts.push(id);
+            } else if new == 0 {
+                graph.dropped.insert(ino, id);
+            }
+        }
+        What::SetPointer { .. } => set_pointer(graph, op, change),
+        What::ClearPointers { ino } => clear_pointers(graph, op, change, ino),
+        What::ClearInode { ino } => clear_inode(graph, op, change, ino),
+        What::SetBlockCount { ino, old, new } => {
+            let mut needs = Ids::new();
+            if new < old {
+                needs = op.under(SoftRules::BLOCK_COUNTS, graph, &op.resets);
+                let own = graph.cell(key, start(change));
+                needs.retain(|id| !own.contains(id));
+            }
+            let id = inode_change(graph, op, change, ino, needs, false);
+            op.block_count = id.filter(|_| new > old);
+        }
+        What::SetSize { ino, old, new, directory: true } if new > old => {
+            let id = inode_change(graph, op, change, ino, Ids::new(), false);
+            for entry in op.entries.clone() {
+                let key = graph.get(entry).map(|n| n.key).filter(|key| key.file == ino);
+                if let (Some(key), Some(id)) = (key, id) {
+                    graph.set_home(key, id);
+                }
+            }
+        }
+        What::SetSize { ino, .. } | What::SetAttributes { ino } => plain(graph, change, ino),
+        What::InitDirectory { .. }
+        | What::ReleaseInode { .. }
+        | What::FreeBlock { .. }
+        | What::Summary
+        | What::InitInodeBlock { .. }
+        | What::UseInodeBlock { .. } => news(graph, key),
+    }
+}
+
+fn news(graph: &mut Graph, key: BufKey) {
+    if let Some(block) = graph.blocks.get_mut(&key) {
+        block.news = true;
+    }
+}
+
+/// A change of an inode's count of links. Links are a cell of their own: what they wait for, names, may
+/// wait for the rest of the inode.
+fn links_change(graph: &mut Graph, change: &Change<'_>, ino: u64, mut needs: Ids) -> Id {
+    let (key, cell) = (change.buf.key(), start(change) | FLAG);
+    let tails = graph.inodes.get(&ino).copied().unwrap_or_default();
+    if let Some(tail) = graph.open_tail(key, cell).filter(|_| needs.is_empty()) {
+        merge(graph, change, tail);
+        return tail;
+    }
+    // Before its first contents an inode has no links.
+    let first = graph.cell(key, start(change)).first().copied();
+    let is_new = |id: &Id| graph.get(*id).is_some_and(|n| n.first && !n.included);
+    needs.extend(first.filter(is_new));
+    let id = graph.add(key, ino, Role::Change { cell, undo: difference(change) }, needs, false);
+    graph.inodes.insert(ino, Tails { links: Some(id), ..tails });
+    id
+}
+
+/// A change of an inode that nothing waits for: where one before it may have to be undone, it is
+/// undone with it.
+fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
+    let key = change.buf.key();
+    match graph.blocks.contains_key(&key).then(|| graph.open_tail(key, start(change))).flatten() {
+        Some(tail) => {
+            debug_assert!(graph.get(tail).is_some_and(|n| n.subject == ino));
+            merge(graph, change, tail);
+        }
+        None => news(graph, key),
+    }
+}
+
+/// Makes a change part of the one before it in its cell.
+fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
+    let Some(Role::Change { undo, .. }) = graph.get(tail).map(|n| &n.role) else { return };
+    let range = change.ranges[0].clone();
+    let mut before = change.old.to_vec();
+    undo.apply_from(range.start, &mut before);
+    let undo = Undo::difference(range.start, &before, &change.buf.read()[range]);
+    graph.set_undo(tail, undo);
+}
+
+/// A change of an inode: part of the one before it where it waits for nothing, or for nothing but what is
+/// written whole anyhow, in the same operation; else a node of its own. `open`: undone until the
+/// operation is complete.
+fn inode_change(
+    graph: &mut Graph,
+    op: &mut SoftOp,
+    change: &Change<'_>,
+    ino: u64,
+    needs: Ids,
+    open: bool,
+) -> Option<Id> {
+    let (key, cell) = (change.buf.key(), start(change));
+    let open = open && op.has(SoftRules::WHOLE_OPERATIONS);
+    if let Some(tail) = graph.open_tail(key, cell) {
+        let marks =
+            needs.iter().all(|n| graph.get(*n).is_some_and(|n| matches!(n.role, Role::Mark)));
+        let ours = op.open.contains(&tail);
+        if (needs.is_empty() && !open) || (ours && marks) {
+            merge(graph, change, tail);
+            graph.need(tail, &needs);
+            return Some(tail);
+        }
+    }
+    let role = Role::Change { cell, undo: difference(change) };
+    let id = graph.add(key, ino, role, needs, open);
+    if open {
+        op.open.push(id);
+    }
+    graph.inodes.entry(ino).or_default().body = Some(id);
+    Some(id)
+}
+
+fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
+    let body = graph.inodes.get(&child).and_then(|t| t.body);
+    let new = body.and_then(|id| graph.get(id)).is_some_and(|n| n.first);
+    if directory && !new {
+        graph.note_moved(id);
+    }
+}
+
+/// What an entry waits for: the inode it stands for, the counts raised for its sake, and the entries
+/// made before it in the same operation. A `directory` that is renamed has its old name on disk first:
+/// its `..` is right for that one until the new one is there too.
+fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
+    let mut needs = Ids::new();
+    if op.has(SoftRules::ENTRY_AFTER_INODE) {
+        let tails = graph.inodes.get(&child).copied().unwrap_or_default();
+        needs.extend(tails.body.into_iter().chain(tails.links));
+    }
+    if op.has(SoftRules::COUNT_BEFORE_ENTRY) {
+        needs.extend(op.counts.iter().copied());
+    }
+    if op.has(SoftRules::NEW_NAME_FIRST) {
+        needs.extend(op.entries.iter().copied());
+        if directory {
+            needs.extend(graph.names.get(&child).into_iter().flatten().copied());
+        }
+    }
+    graph.live(&needs)
+}
+
+/// The cell of the chunk with byte `at`, where its entries are one cell for the time being.
+fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
+    let cell = at as u32 / CHUNK * CHUNK | FLAG;
+    let block = graph.blocks.get(&key)?;
+    block.changes.iter().any(|(c, _)| *c == cell).then_some(cell)
+}
+
+/// An entry comes to stand for an inode: for the first time where it is `new`.
+fn entry_change(
+    graph: &mut Graph,
+    change: &Change<'_>,
+    at: usize,
+    child: u64,
+    mut needs: Ids,
+    new: bool,
+) -> Id {
+    let key = change.buf.key();
+    let chunk = chunk_cell(graph, key, at);
+    let (cell, undo) = match chunk {
+        Some(cell) => (cell, difference(change)),
+        None if new => (at as u32, Undo::Zero(at as u32)),
+        None => (at as u32, difference(change)),
+    };
+    // Of one cell, what came before is never there later.
+    let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
+    needs.retain(|n| !same.contains(n));
+    let id = graph.add(key, child, Role::Change { cell, undo }, needs, false);
+    graph.names.entry(child).or_default().push(id);
+    id
+}
+
+/// Makes the entries of a chunk one cell, so that they are undone in the order in which they were made.
+fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
+    let first = cell & !FLAG;
+    let block = graph.blocks.entry(key).or_default();
+    let mut moved = Ids::new();
+    for (c, id) in &mut block.changes {
+        if (first..first + CHUNK).contains(c) {
+            *c = cell;
+            moved.push(*id);
+        }
+    }
+    for id in &moved {
+        let Some(node) = graph.get_mut(*id) else { continue };
+        if let Role::Change { cell: c, .. } = &mut node.role {
+            *c = cell;
+        }
+        // They reach the disk in one piece: their order needs no waiting.
+        let inner: Ids = node.needs.iter().copied().filter(|n| moved.contains(n)).collect();
+        for need in inner {
+            graph.unneed(*id, need);
+        }
+    }
+}
+
+/// What the end of an entry waits for: the inode's other names, as far as they are not on disk, made by this
+/// operation or earlier; and the directories in which they are to be found.
+fn other_names(graph: &Graph, op: &SoftOp, key: BufKey, at: usize, child: u64) -> Ids {
+    if !op.has(SoftRules::NEW_NAME_FIRST) {
+        return Ids::new();
+    }
+    let own = graph.cell(key, at as u32);
+    let names = graph.names.get(&child).into_iter().flatten().copied();
+    let mut needs: Ids = names.filter(|id| !own.contains(id)).collect();
+    needs.extend(op.entries.iter().copied());
+    for entry in needs.clone() {
+        let dir = graph.get(entry).map_or(0, |n| n.key.file);
+        graph.path_to(dir, &mut needs);
+    }
+    graph.live(&needs)
+}
+
+/// An entry is taken away. Where that must wait for another name, it can be undone, and so can all that
+/// happens to its chunk from then on; else what waited for the entry has nothing to wait for any more.
+fn remove_entry(
+    graph: &mut Graph,
+    op: &mut SoftOp,
+    change: &Change<'_>,
+    at: usize,
+    mut needs: Ids,
+) {
+    let key = change.buf.key();
+    let whole = chunk_cell(graph, key, at);
+    if whole.is_some() || !needs.is_empty() {
+        let cell = at as u32 / CHUNK * CHUNK | FLAG;
+        if whole.is_none() {
+            join_chunk(graph, key, cell);
+        }
+        let same = graph.cell(key, cell);
+        needs.retain(|n| !same.contains(n));
+        let role = Role::Change { cell, undo: difference(change) };
+        let id = graph.add(key, 0, role, needs, false);
+        op.gone.push(id);
+        op.removed = true;
+        return;
+    }
+    let chain = graph.cell(key, at as u32);
+    // Whether it may be on disk, whatever it stands for there.
+    let made = |id: &Id| {
+        let role = graph.get(*id).map(|n| &n.role);
+        matches!(role, Some(Role::Change { undo: Undo::Zero(_), .. }))
+    };
+    let included = |id: &Id| graph.get(*id).is_some_and(|n| n.included);
+    let seen = !chain.first().is_some_and(made) || chain.iter().any(included);
+    op.removed = seen;
+    if seen {
+        let mark = graph.mark(key);
+        for id in chain {
+            graph.replace(id, Some(mark));
+        }
+        op.gone.push(mark);
+    } else {
+        // It never was on disk, and will not be.
+        for id in chain {
+            graph.end(id);
+        }
+        news(graph, key);
+    }
+    graph.tidy(key);
+}
+
+fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
+    let What::SetPointer { ino, old, new, to, init, .. } = change.what else { return };
+    let key = change.buf.key();
+    let mut needs = op.under(SoftRules::POINTER_AFTER_BITMAP, graph, &op.bitmaps);
+    let initialised = match to {
+        PointerTo::Data => SoftRules::DATA_BEFORE_POINTER,
+        _ => SoftRules::BLOCK_BEFORE_POINTER,
+    };
+    let mark = op.has(initialised) && init.is_dirty();
+    let mark = mark.then(|| graph.mark(init.key()));
+    needs.extend(mark);
+    let moved = old.0 != 0 && old.0 != new.0;
+    let cell = start(change);
+    let resets = moved || new.1 < old.1;
+    let id = if key.file == 0 {
+        let chain = if moved { graph.cell(key, cell) } else { Ids::new() };
+        let waits = |id: &Id| {
+            graph
+                .get(*id)
+                .is_some_and(|n| !n.included && mark.is_some_and(|m| n.needs.contains(&m)))
+        };
+        let stale = chain.iter().copied().find(waits);
+        let id = inode_change(graph, op, change, ino, needs, true);
+        if let Some(stale) = stale {
+            // The block never was where the older change says: neither was a pointer to that place.
+            graph.fuse_after(key, cell, stale);
+            graph.unseen.insert(old.0);
+        }
+        id
+    } else {
+        if op.has(SoftRules::BLOCK_COUNTS) {
+            needs.extend(op.block_count);
+        }
+        let needs = graph.live(&needs);
+        let tail = if old.0 == 0 { None } else { graph.open_tail(key, cell) };
+        let role = Role::Change { cell, undo: difference(change) };
+        let id = graph.add(key, 0, role, needs, false);
+        if tail.is_some() {
+            graph.get_mut(id).expect("just made").with = tail;
+            graph.unseen.insert(old.0);
+        }
+        Some(id)
+    };
+    if let (PointerTo::Directory, Some(id)) = (to, id) {
+        graph.set_home(init.key(), id);
+    }
+    if resets {
+        op.resets.extend(id);
+    }
+}
+
+fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
+    let key = change.buf.key();
+    if key.file == 0 {
+        let needs = dropped(graph, op, ino);
+        let id = inode_change(graph, op, change, ino, needs, true);
+        op.resets.extend(id);
+        return;
+    }
+    let range = change.ranges[0].clone();
+    let mark = graph.mark(key);
+    let block = graph.blocks.entry(key).or_default();
+    let within = |cell: u32| range.contains(&(cell as usize));
+    let gone: SmallVec<[Id; 8]> =
+        block.changes.iter().filter(|(c, _)| within(*c)).map(|(_, id)| *id).collect();
+    for id in gone {
+        graph.replace(id, Some(mark));
+    }
+    graph.tidy(key);
+    op.resets.push(mark);
+}
+
+/// What took an inode's last name away: until that is on disk the inode must be there.
+fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
+    let last = graph.dropped.get(&ino).copied();
+    op.under(SoftRules::COUNT_AFTER_ENTRY, graph, last.as_slice())
+}
+
+fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
+    let (key, cell) = (change.buf.key(), start(change));
+    let chain = graph.cell(key, cell);
+    let first = chain.first().and_then(|id| graph.get(*id));
+    if first.is_some_and(|node| node.first && !node.included) {
+        // It never was on disk, and will not be: what it took can be given back at once.
+        for id in chain.into_iter().chain(graph.cell(key, cell | FLAG)) {
+            graph.end(id);
+        }
+        graph.tidy(key);
+        news(graph, key);
+        return;
+    }
+    let needs = dropped(graph, op, ino);
+    let id = inode_change(graph, op, change, ino, needs, true);
+    op.clears.extend(id);
+}
+
+/// What an inode's release waits for: the end of all names that it ever had. Until then they may come to the
+/// disk, and wait for the inode to be there.
+fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
+    let mut gone = op.gone.clone();
+    if let Some(last) = graph.inodes.get(&ino).and_then(|t| t.links)
+        && let Some(Role::Change { cell, .. }) = graph.get(last).map(|n| &n.role)
+    {
+        let key = graph.get(last).expect("seen").key;
+        for change in graph.cell(key, *cell) {
+            let needs = graph.get(change).map(|n| n.needs.clone()).unwrap_or_default();
+            // Not those on the inode itself.
+            gone.extend(needs.into_iter().filter(|n| graph.get(*n).is_some_and(|n| n.key != key)));
+        }
+    }
+    graph.live(&gone)
+}
+
+/// Keeps a step until what led to the thing has been reset on disk; returns it where it has, or where
+/// nothing ever did.
+pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
+    let needs = match step {
+        Deferred::FreeBlock { address, .. } => {
+            if graph.unseen.remove(&address) {
+                return Some(step);
+            }
+            op.under(SoftRules::FREE_AFTER_RESET, graph, &op.resets)
+        }
+        Deferred::FreeInode { .. } => op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears),
+        Deferred::Release { ino } => names_gone(graph, op, ino),
+    };
+    let release = matches!(step, Deferred::Release { .. });
+    if needs.is_empty() && !release {
+        return Some(step);
+    }
+    graph.steps += 1;
+    match step {
+        Deferred::FreeBlock { frags, .. } => graph.promised.0 += u64::from(frags),
+        Deferred::FreeInode { .. } => graph.promised.1 += 1,
+        Deferred::Release { .. } => {}
+    }
+    if needs.is_empty() {
+        graph.ready.push_back(step);
+    } else {
+        graph.add(BufKey::device(0), 0, Role::Step(step), needs, false);
+    }
+    None
+}
