@@ -24,7 +24,7 @@ pub(super) const FLAG: u32 = 1 << 31;
 /// A node's number; of one that has ended, it stands for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
-    index: u32,
+    pub(super) index: u32,
     stamp: u32,
 }
 
@@ -64,11 +64,11 @@ pub(super) struct Node {
 }
 
 /// A write of a block, from the time its image was made until it is durable.
-struct Image {
+pub(super) struct Image {
     /// Which buffer, by its address: after a block is forgotten another may have its key.
-    who: usize,
-    version: u64,
-    holds: Ids,
+    pub who: usize,
+    pub version: u64,
+    pub holds: Ids,
 }
 
 /// What lies on a block.
@@ -78,10 +78,10 @@ pub(super) struct Block {
     pub changes: Vec<(u32, Id)>,
     /// The mark that the next image meets.
     pub mark: Option<Id>,
-    images: VecDeque<Image>,
+    pub(super) images: VecDeque<Image>,
     /// The change of a directory's inode by which this block, or this much of it, is found: as long as that
     /// is not on disk, what is here can be written, but not seen.
-    home: Option<Id>,
+    pub(super) home: Option<Id>,
     /// Changes that wait for something.
     pub held: u32,
     /// Whether an image made now would show anything that the last one did not.
@@ -89,7 +89,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
             && self.mark.is_none()
             && self.images.is_empty()
@@ -109,20 +109,11 @@ pub(super) struct Tails {
     pub body: Option<Id>,
 }
 
-/// Two names with one hash only wait for one another without need.
-fn name_hash(dir: u64, name: &[u8]) -> u64 {
-    use std::hash::Hasher;
-    let mut hasher = rustc_hash::FxHasher::default();
-    hasher.write_u64(dir);
-    hasher.write(name);
-    hasher.finish()
-}
-
 /// All nodes, and where they are.
 #[derive(Default)]
 pub(super) struct Graph {
-    nodes: Vec<Node>,
-    vacant: Vec<u32>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) vacant: Vec<u32>,
     pub blocks: FxHashMap<BufKey, Block>,
     /// The last changes of an inode.
     pub inodes: FxHashMap<u64, Tails>,
@@ -132,21 +123,21 @@ pub(super) struct Graph {
     /// must be on disk.
     pub names: FxHashMap<u64, Ids>,
     /// The inodes whose names are found by a change.
-    named_by: FxHashMap<Id, Vec<u64>>,
+    pub(super) named_by: FxHashMap<Id, Vec<u64>>,
     /// The blocks that are found by a change.
-    homes: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
+    pub(super) homes: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
     /// New names, not on disk yet, of directories that had others: of all that lies below them the path
     /// changes.
-    moved: Ids,
+    pub(super) moved: Ids,
     /// Inodes whose name is on disk in a directory that cannot be found yet, with that directory; and the
     /// other way round.
-    below: FxHashMap<u64, u64>,
-    above: FxHashMap<u64, Vec<u64>>,
+    pub(super) below: FxHashMap<u64, u64>,
+    pub(super) above: FxHashMap<u64, Vec<u64>>,
     /// Entries taken away that may still be on disk, by directory and name: the node with whose end they are
     /// not, and the chunk in which they are.
-    removed: FxHashMap<u64, (Id, Chunk)>,
+    pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// The names that go with a node.
-    removed_with: FxHashMap<Id, Vec<u64>>,
+    pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
     /// Addresses of blocks to which no pointer will ever reach the disk.
     pub unseen: FxHashSet<u64>,
     /// Steps whose time has come.
@@ -285,97 +276,6 @@ impl Graph {
         id
     }
 
-    /// Says by which change a block of a directory is found.
-    pub(super) fn set_home(&mut self, key: BufKey, id: Id) {
-        let block = self.blocks.entry(key).or_default();
-        if block.home.replace(id) != Some(id) {
-            self.homes.entry(id).or_default().push(key);
-        }
-    }
-
-    /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
-    /// parent's, and so on.
-    pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
-        let mut dirs = vec![dir];
-        let mut seen = FxHashSet::default();
-        while let Some(dir) = dirs.pop() {
-            if !seen.insert(dir) {
-                continue;
-            }
-            out.extend(self.names.get(&dir).into_iter().flatten().copied());
-            dirs.extend(self.parents(dir));
-        }
-    }
-
-    /// A directory gets another name.
-    pub(super) fn note_moved(&mut self, id: Id) {
-        self.moved.push(id);
-        self.moved = self.live(&self.moved);
-    }
-
-    /// The names of directories that have changed and are not on disk.
-    pub(super) fn moved(&self) -> Ids {
-        self.live(&self.moved)
-    }
-
-    /// The directories with names of an inode that cannot be found yet.
-    pub(super) fn parents(&self, ino: u64) -> SmallVec<[u64; 2]> {
-        let names = self.names.get(&ino).into_iter().flatten();
-        // By an entry, or by the inode of the directory in which the entry is.
-        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
-        let pending = names.filter_map(|id| self.get(*id).map(dir));
-        pending.chain(self.below.get(&ino).copied()).collect()
-    }
-
-    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
-    fn unname(&mut self, ino: u64, id: Id, home: Option<Id>, dir: u64) {
-        let Some(names) = self.names.get_mut(&ino) else { return };
-        names.retain(|n| *n != id);
-        if let Some(home) = home.filter(|home| !names.contains(home)) {
-            names.push(home);
-            self.named_by.entry(home).or_default().push(ino);
-        } else if names.is_empty() {
-            self.names.remove(&ino);
-            self.note_named(ino, dir);
-        }
-    }
-
-    /// The last name of an inode that was not on disk is, in `dir`.
-    fn note_named(&mut self, ino: u64, dir: u64) {
-        let hidden =
-            |graph: &Graph, dir| graph.names.contains_key(&dir) || graph.below.contains_key(&dir);
-        if hidden(self, dir) {
-            self.below.insert(ino, dir);
-            self.above.entry(dir).or_default().push(ino);
-            return;
-        }
-        let mut found = vec![ino];
-        while let Some(dir) = found.pop() {
-            for ino in self.above.remove(&dir).unwrap_or_default() {
-                if self.below.get(&ino) == Some(&dir) {
-                    self.below.remove(&ino);
-                    if !hidden(self, ino) {
-                        found.push(ino);
-                    }
-                }
-            }
-        }
-    }
-
-    /// An entry was taken away that may still be on disk until `id` is.
-    pub(super) fn note_removed(&mut self, dir: u64, name: &[u8], id: Id, chunk: Chunk) {
-        let name = name_hash(dir, name);
-        self.removed.insert(name, (id, chunk));
-        self.removed_with.entry(id).or_default().push(name);
-    }
-
-    /// What must be on disk before there is an entry of this name in `chunk`: the end of another one, unless
-    /// they change places in one piece.
-    pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
-        let (id, place) = *self.removed.get(&name_hash(dir, name))?;
-        (place != chunk).then_some(id)
-    }
-
     /// The changes of one cell, oldest first.
     pub(super) fn cell(&self, key: BufKey, cell: u32) -> Ids {
         let Some(block) = self.blocks.get(&key) else { return Ids::new() };
@@ -489,39 +389,6 @@ impl Graph {
         self.wait_for(id, waiting, by);
     }
 
-    /// What waits for what, in words.
-    pub(super) fn story(&self) -> String {
-        use std::fmt::Write;
-        let mut out = String::new();
-        let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();
-        held.sort_by_key(|(key, _)| **key);
-        for (key, block) in held {
-            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.len());
-        }
-        for (index, node) in self.nodes.iter().enumerate() {
-            if self.vacant.contains(&(index as u32)) {
-                continue;
-            }
-            let needs: Vec<_> = node.needs.iter().filter(|id| self.is_live(**id)).collect();
-            let kind = match &node.role {
-                Role::Change { cell, .. } => format!("change of {:?} cell {cell:#x}", node.key),
-                Role::Mark => {
-                    let open = self.blocks.get(&node.key).and_then(|b| b.mark);
-                    let open = open.is_some_and(|m| m.index as usize == index);
-                    format!("mark on {:?}, open {open}", node.key)
-                }
-                Role::Step(step) => format!("{step:?}"),
-            };
-            let (subject, unmet) = (node.subject, node.unmet);
-            let flags = (node.included, node.with.is_some(), node.first);
-            let _ = writeln!(
-                out,
-                "{index}: {kind} of {subject}, {unmet} unmet {needs:?}, included, fused, first: {flags:?}"
-            );
-        }
-        out
-    }
-
     /// Gives out the next step whose time has come.
     pub(super) fn give_out(&mut self) -> Option<Deferred> {
         let step = self.ready.pop_front()?;
@@ -578,132 +445,6 @@ impl Graph {
         if !block.is_empty() {
             self.blocks.insert(key, block);
         }
-    }
-
-    /// Undoes in an image what must not be on disk yet; whether anything was. `cells` gets the places of
-    /// what was undone.
-    pub(super) fn make_image(
-        &mut self,
-        key: BufKey,
-        who: usize,
-        version: u64,
-        image: &mut [u8],
-        cells: &mut Vec<usize>,
-    ) -> bool {
-        let Some(mut block) = self.blocks.remove(&key) else { return false };
-        let undone = if block.held == 0 { Vec::new() } else { self.to_undo(&block) };
-        for at in undone.iter().rev() {
-            let (cell, id) = block.changes[*at];
-            let node = self.get(id).expect("changes on a block are live");
-            if let Role::Change { undo, .. } = &node.role {
-                undo.apply(image);
-            }
-            cells.push((cell & !FLAG) as usize);
-        }
-        self.undone += undone.len() as u64;
-        let mut holds = Ids::new();
-        let mut left_out = undone.iter().peekable();
-        for (at, (_, id)) in block.changes.iter().enumerate() {
-            if left_out.next_if_eq(&&at).is_some() {
-                continue;
-            }
-            let node = self.get_mut(*id).expect("changes on a block are live");
-            if !node.included {
-                node.included = true;
-                holds.push(*id);
-            }
-        }
-        holds.extend(block.mark.take());
-        block.news = false;
-        if !holds.is_empty() {
-            block.images.push_back(Image { who, version, holds });
-        }
-        if !block.is_empty() {
-            self.blocks.insert(key, block);
-        }
-        !undone.is_empty()
-    }
-
-    /// The places of those changes that must be undone, in order.
-    fn to_undo(&self, block: &Block) -> Vec<usize> {
-        // From which place on the changes of a cell are undone.
-        let mut cuts: FxHashMap<u32, usize> = FxHashMap::default();
-        let node = |id: Id| self.get(id).expect("changes on a block are live");
-        for (at, (cell, id)) in block.changes.iter().enumerate() {
-            if node(*id).unmet > 0 {
-                cuts.entry(*cell).or_insert(at);
-            }
-        }
-        // Whoever must not be there without one that is undone goes too.
-        loop {
-            let mut changed = false;
-            for (at, (cell, id)) in block.changes.iter().enumerate().rev() {
-                let Some(cut) = cuts.get(cell).filter(|cut| at >= **cut) else { continue };
-                let Some(with) = node(*id).with.filter(|w| self.is_live(*w)) else { continue };
-                let place = block.changes.iter().position(|(_, i)| *i == with);
-                if let Some(place) = place.filter(|p| p < cut && !node(with).included) {
-                    cuts.insert(*cell, place);
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        let places = block.changes.iter().enumerate();
-        let undone =
-            |(at, (cell, _)): &(usize, &(u32, Id))| cuts.get(cell).is_some_and(|cut| at >= cut);
-        places.filter(undone).map(|(at, _)| at).collect()
-    }
-
-    /// The write of an image is durable.
-    pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
-        let Some(block) = self.blocks.get_mut(&key) else { return };
-        let mut done = Ids::new();
-        block.images.retain(|image| {
-            let is_done = image.who == who && image.version <= version;
-            if is_done {
-                done.extend(image.holds.iter().copied());
-            }
-            !is_done
-        });
-        let home = block.home;
-        for id in done {
-            self.replace(id, home);
-        }
-        self.tidy(key);
-    }
-
-    /// A block leaves memory and is not written any more: what it belonged to has been reset by the last
-    /// change of the inode `owner`, for which everybody who waits for the block now waits.
-    pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
-        let Some(block) = self.blocks.remove(&key) else { return };
-        let heir = self.inodes.get(&owner).and_then(|t| t.body);
-        if let Some(mark) = block.mark {
-            let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
-            for waiter in waiting {
-                self.join_pointer(mark, waiter, owner);
-            }
-            self.replace(mark, heir);
-        }
-        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
-        let changes = block.changes.iter().map(|(_, id)| *id);
-        for id in changes.chain(images).collect::<Vec<_>>() {
-            self.replace(id, heir);
-        }
-    }
-
-    /// A pointer in the inode waits for a block that will never be written. The pointer has been reset
-    /// since: neither is ever on disk without the other.
-    fn join_pointer(&mut self, mark: Id, waiter: Id, owner: u64) {
-        let Some(node) = self.get(waiter) else { return };
-        let Role::Change { cell, .. } = node.role else { return };
-        if node.subject != owner || node.included {
-            return;
-        }
-        let key = node.key;
-        self.fuse_after(key, cell, waiter);
-        self.unneed(waiter, mark);
     }
 
     /// The change `id` is never on disk without those after it in its cell.

@@ -22,8 +22,8 @@
 //! | a group counts a block of inodes as initialised | that block | `INODES_BEFORE_USE` |
 //! | a pointer in a block of pointers; a lower count of blocks | the higher count; the pointer's reset | `BLOCK_COUNTS` |
 //!
-//! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `record` (from the core's words
-//! to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
+//! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `names` (what must be there for
+//! something to be found), `image` (what may be written), `record` (from the core's words to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
 //!
 //! Invariants:
 //! - A node waits only for nodes that were there before it: there are no circles, whatever blocks they
@@ -39,6 +39,8 @@
 
 mod flush;
 mod graph;
+mod image;
+mod names;
 mod record;
 mod undo;
 

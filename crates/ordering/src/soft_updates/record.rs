@@ -108,13 +108,6 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let mark = graph.mark(key);
             add_once(&mut op.bitmaps, mark);
         }
-        What::InitInode { ino } => {
-            let needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
-            let id = inode_change(graph, op, change, ino, needs, true);
-            if let Some(node) = id.and_then(|id| graph.get_mut(id)) {
-                node.first = true;
-            }
-        }
         What::AddEntry { dir, name, child, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, child, directory);
             if op.has(SoftRules::ONE_OF_A_NAME) {
@@ -138,6 +131,27 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             // Nothing where it never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
+            }
+        }
+        What::InitDirectory { .. }
+        | What::ReleaseInode { .. }
+        | What::FreeBlock { .. }
+        | What::Summary
+        | What::InitInodeBlock { .. }
+        | What::UseInodeBlock { .. } => news(graph, key),
+        _ => record_inode(graph, op, change),
+    }
+}
+
+/// Enters a change of an inode, or of what hangs from it, into the graph.
+fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
+    let key = change.buf.key();
+    match change.what {
+        What::InitInode { ino } => {
+            let needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
+            let id = inode_change(graph, op, change, ino, needs, true);
+            if let Some(node) = id.and_then(|id| graph.get_mut(id)) {
+                node.first = true;
             }
         }
         What::SetLinkCount { ino, old, new } => {
@@ -176,12 +190,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
         }
         What::SetSize { ino, .. } | What::SetAttributes { ino } => plain(graph, change, ino),
-        What::InitDirectory { .. }
-        | What::ReleaseInode { .. }
-        | What::FreeBlock { .. }
-        | What::Summary
-        | What::InitInodeBlock { .. }
-        | What::UseInodeBlock { .. } => news(graph, key),
+        _ => unreachable!("entered by the caller"),
     }
 }
 
@@ -295,7 +304,7 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
 
 /// The cell of the chunk with byte `at`, where its entries are one cell for the time being.
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
-    let cell = at as u32 / CHUNK * CHUNK | FLAG;
+    let cell = (at as u32 / CHUNK * CHUNK) | FLAG;
     let block = graph.blocks.get(&key)?;
     block.changes.iter().any(|(c, _)| *c == cell).then_some(cell)
 }
@@ -377,7 +386,7 @@ fn remove_entry(
     let key = change.buf.key();
     let whole = chunk_cell(graph, key, at);
     if whole.is_some() || !needs.is_empty() {
-        let cell = at as u32 / CHUNK * CHUNK | FLAG;
+        let cell = (at as u32 / CHUNK * CHUNK) | FLAG;
         if whole.is_none() {
             join_chunk(graph, key, cell);
         }

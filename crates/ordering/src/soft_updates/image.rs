@@ -1,0 +1,167 @@
+//! Images: what of a block may be written, and what becomes of that.
+
+use ordo_cache::BufKey;
+use rustc_hash::FxHashMap;
+
+use super::graph::{Block, FLAG, Graph, Id, Ids, Image, Role};
+
+impl Graph {
+    /// Undoes in an image what must not be on disk yet; whether anything was. `cells` gets the places of
+    /// what was undone.
+    pub(super) fn make_image(
+        &mut self,
+        key: BufKey,
+        who: usize,
+        version: u64,
+        image: &mut [u8],
+        cells: &mut Vec<usize>,
+    ) -> bool {
+        let Some(mut block) = self.blocks.remove(&key) else { return false };
+        let undone = if block.held == 0 { Vec::new() } else { self.to_undo(&block) };
+        for at in undone.iter().rev() {
+            let (cell, id) = block.changes[*at];
+            let node = self.get(id).expect("changes on a block are live");
+            if let Role::Change { undo, .. } = &node.role {
+                undo.apply(image);
+            }
+            cells.push((cell & !FLAG) as usize);
+        }
+        self.undone += undone.len() as u64;
+        let mut holds = Ids::new();
+        let mut left_out = undone.iter().peekable();
+        for (at, (_, id)) in block.changes.iter().enumerate() {
+            if left_out.next_if_eq(&&at).is_some() {
+                continue;
+            }
+            let node = self.get_mut(*id).expect("changes on a block are live");
+            if !node.included {
+                node.included = true;
+                holds.push(*id);
+            }
+        }
+        holds.extend(block.mark.take());
+        block.news = false;
+        if !holds.is_empty() {
+            block.images.push_back(Image { who, version, holds });
+        }
+        if !block.is_empty() {
+            self.blocks.insert(key, block);
+        }
+        !undone.is_empty()
+    }
+
+    /// The places of those changes that must be undone, in order.
+    fn to_undo(&self, block: &Block) -> Vec<usize> {
+        // From which place on the changes of a cell are undone.
+        let mut cuts: FxHashMap<u32, usize> = FxHashMap::default();
+        let node = |id: Id| self.get(id).expect("changes on a block are live");
+        for (at, (cell, id)) in block.changes.iter().enumerate() {
+            if node(*id).unmet > 0 {
+                cuts.entry(*cell).or_insert(at);
+            }
+        }
+        // Whoever must not be there without one that is undone goes too.
+        loop {
+            let mut changed = false;
+            for (at, (cell, id)) in block.changes.iter().enumerate().rev() {
+                let Some(cut) = cuts.get(cell).filter(|cut| at >= **cut) else { continue };
+                let Some(with) = node(*id).with.filter(|w| self.is_live(*w)) else { continue };
+                let place = block.changes.iter().position(|(_, i)| *i == with);
+                if let Some(place) = place.filter(|p| p < cut && !node(with).included) {
+                    cuts.insert(*cell, place);
+                    changed = true;
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        let places = block.changes.iter().enumerate();
+        let undone =
+            |(at, (cell, _)): &(usize, &(u32, Id))| cuts.get(cell).is_some_and(|cut| at >= cut);
+        places.filter(undone).map(|(at, _)| at).collect()
+    }
+
+    /// The write of an image is durable.
+    pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
+        let Some(block) = self.blocks.get_mut(&key) else { return };
+        let mut done = Ids::new();
+        block.images.retain(|image| {
+            let is_done = image.who == who && image.version <= version;
+            if is_done {
+                done.extend(image.holds.iter().copied());
+            }
+            !is_done
+        });
+        let home = block.home;
+        for id in done {
+            self.replace(id, home);
+        }
+        self.tidy(key);
+    }
+
+    /// A block leaves memory and is not written any more: what it belonged to has been reset by the last
+    /// change of the inode `owner`, for which everybody who waits for the block now waits.
+    pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
+        let Some(block) = self.blocks.remove(&key) else { return };
+        let heir = self.inodes.get(&owner).and_then(|t| t.body);
+        if let Some(mark) = block.mark {
+            let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
+            for waiter in waiting {
+                self.join_pointer(mark, waiter, owner);
+            }
+            self.replace(mark, heir);
+        }
+        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
+        let changes = block.changes.iter().map(|(_, id)| *id);
+        for id in changes.chain(images).collect::<Vec<_>>() {
+            self.replace(id, heir);
+        }
+    }
+
+    /// A pointer in the inode waits for a block that will never be written. The pointer has been reset
+    /// since: neither is ever on disk without the other.
+    fn join_pointer(&mut self, mark: Id, waiter: Id, owner: u64) {
+        let Some(node) = self.get(waiter) else { return };
+        let Role::Change { cell, .. } = node.role else { return };
+        if node.subject != owner || node.included {
+            return;
+        }
+        let key = node.key;
+        self.fuse_after(key, cell, waiter);
+        self.unneed(waiter, mark);
+    }
+
+    /// What waits for what, in words.
+    pub(super) fn story(&self) -> String {
+        use std::fmt::Write;
+        let mut out = String::new();
+        let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();
+        held.sort_by_key(|(key, _)| **key);
+        for (key, block) in held {
+            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.len());
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if self.vacant.contains(&(index as u32)) {
+                continue;
+            }
+            let needs: Vec<_> = node.needs.iter().filter(|id| self.is_live(**id)).collect();
+            let kind = match &node.role {
+                Role::Change { cell, .. } => format!("change of {:?} cell {cell:#x}", node.key),
+                Role::Mark => {
+                    let open = self.blocks.get(&node.key).and_then(|b| b.mark);
+                    let open = open.is_some_and(|m| m.index as usize == index);
+                    format!("mark on {:?}, open {open}", node.key)
+                }
+                Role::Step(step) => format!("{step:?}"),
+            };
+            let (subject, unmet) = (node.subject, node.unmet);
+            let flags = (node.included, node.with.is_some(), node.first);
+            let _ = writeln!(
+                out,
+                "{index}: {kind} of {subject}, {unmet} unmet {needs:?}, included, fused, first: {flags:?}"
+            );
+        }
+        out
+    }
+}

@@ -1,0 +1,109 @@
+//! Names: what must be on disk for an inode to be found, and which names are still there.
+
+use ordo_cache::BufKey;
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::graph::{Chunk, Graph, Id, Ids, Node};
+
+/// Two names with one hash only wait for one another without need.
+fn name_hash(dir: u64, name: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write_u64(dir);
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl Graph {
+    /// Says by which change a block of a directory is found.
+    pub(super) fn set_home(&mut self, key: BufKey, id: Id) {
+        let block = self.blocks.entry(key).or_default();
+        if block.home.replace(id) != Some(id) {
+            self.homes.entry(id).or_default().push(key);
+        }
+    }
+
+    /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
+    /// parent's, and so on.
+    pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
+        let mut dirs = vec![dir];
+        let mut seen = FxHashSet::default();
+        while let Some(dir) = dirs.pop() {
+            if !seen.insert(dir) {
+                continue;
+            }
+            out.extend(self.names.get(&dir).into_iter().flatten().copied());
+            dirs.extend(self.parents(dir));
+        }
+    }
+
+    /// A directory gets another name.
+    pub(super) fn note_moved(&mut self, id: Id) {
+        self.moved.push(id);
+        self.moved = self.live(&self.moved);
+    }
+
+    /// The names of directories that have changed and are not on disk.
+    pub(super) fn moved(&self) -> Ids {
+        self.live(&self.moved)
+    }
+
+    /// The directories with names of an inode that cannot be found yet.
+    pub(super) fn parents(&self, ino: u64) -> SmallVec<[u64; 2]> {
+        let names = self.names.get(&ino).into_iter().flatten();
+        // By an entry, or by the inode of the directory in which the entry is.
+        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
+        let pending = names.filter_map(|id| self.get(*id).map(dir));
+        pending.chain(self.below.get(&ino).copied()).collect()
+    }
+
+    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
+    pub(super) fn unname(&mut self, ino: u64, id: Id, home: Option<Id>, dir: u64) {
+        let Some(names) = self.names.get_mut(&ino) else { return };
+        names.retain(|n| *n != id);
+        if let Some(home) = home.filter(|home| !names.contains(home)) {
+            names.push(home);
+            self.named_by.entry(home).or_default().push(ino);
+        } else if names.is_empty() {
+            self.names.remove(&ino);
+            self.note_named(ino, dir);
+        }
+    }
+
+    /// The last name of an inode that was not on disk is, in `dir`.
+    fn note_named(&mut self, ino: u64, dir: u64) {
+        let hidden =
+            |graph: &Graph, dir| graph.names.contains_key(&dir) || graph.below.contains_key(&dir);
+        if hidden(self, dir) {
+            self.below.insert(ino, dir);
+            self.above.entry(dir).or_default().push(ino);
+            return;
+        }
+        let mut found = vec![ino];
+        while let Some(dir) = found.pop() {
+            for ino in self.above.remove(&dir).unwrap_or_default() {
+                if self.below.get(&ino) == Some(&dir) {
+                    self.below.remove(&ino);
+                    if !hidden(self, ino) {
+                        found.push(ino);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An entry was taken away that may still be on disk until `id` is.
+    pub(super) fn note_removed(&mut self, dir: u64, name: &[u8], id: Id, chunk: Chunk) {
+        let name = name_hash(dir, name);
+        self.removed.insert(name, (id, chunk));
+        self.removed_with.entry(id).or_default().push(name);
+    }
+
+    /// What must be on disk before there is an entry of this name in `chunk`: the end of another one, unless
+    /// they change places in one piece.
+    pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
+        let (id, place) = *self.removed.get(&name_hash(dir, name))?;
+        (place != chunk).then_some(id)
+    }
+}
