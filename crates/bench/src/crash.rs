@@ -10,7 +10,7 @@ use ordo_crash::history::Watched;
 use ordo_crash::{HeldTo, OnFfs, Promise, Scheme};
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
-use ordo_ordering::{NoOrder, SyncOrder};
+use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
@@ -72,6 +72,9 @@ fn with_own<U: UseScheme>(system: System, bytes: u64, user: U) -> U::Out {
         System::FfsSync => {
             user.with(&OnFfs::new(name, SyncOrder::default, Promise::SYNC).sized(bytes, mkfs))
         }
+        System::FfsSoftUpdates => user.with(
+            &OnFfs::new(name, SoftUpdates::default, Promise::SOFT_UPDATES).sized(bytes, mkfs),
+        ),
         _ => user.with(&OnFfs::new(name, || NoOrder, Promise::NONE).sized(bytes, mkfs)),
     }
 }

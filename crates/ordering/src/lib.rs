@@ -28,6 +28,6 @@ pub mod sync;
 pub use change::{Change, Deferred, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
-pub use policy::{Image, Op, OrderingPolicy, RecoverError, Recovery};
+pub use policy::{Dependencies, Image, Op, OrderingPolicy, RecoverError, Recovery};
 pub use soft_updates::{SoftOptions, SoftRules, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

@@ -9,6 +9,17 @@ use ordo_runtime::sync::Notify;
 
 use crate::{Change, Deferred, OpKind, What};
 
+/// What an ordering that undoes and puts off has had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Changes undone in images.
+    pub undone: u64,
+    /// The most memory that dependencies have taken, in bytes.
+    pub memory_peak: usize,
+    /// Steps that were put off and taken.
+    pub put_off: u64,
+}
+
 /// An ordering of metadata writes. To add one: implement this and [`WriteGate`]; nothing else changes.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait OrderingPolicy: WriteGate + Sized {
@@ -150,6 +161,11 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// Fragments, and inodes, that steps put off will give back: to a user they are free.
     fn promised(&self) -> (u64, u64) {
         (0, 0)
+    }
+
+    /// What it has had to do for the dependencies that it keeps; `None` where it keeps none.
+    fn dependencies(&self) -> Option<Dependencies> {
+        None
     }
 
     /// Space is short: hastens the steps that were put off. Whether any was taken.

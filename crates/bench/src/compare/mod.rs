@@ -27,7 +27,7 @@ use ordo_block::model::Model;
 use ordo_check::CheckError;
 use ordo_ffs::MountError;
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions};
-use ordo_ordering::{NoOrder, SyncOrder};
+use ordo_ordering::{NoOrder, SoftOptions, SoftUpdates, SyncOrder};
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_vfs::FsError;
 
@@ -35,7 +35,7 @@ use crate::journaled::{Journaled, JournaledError, LogPlace};
 use crate::workload::{Workload, WorkloadError};
 
 pub use recovery::Recovery;
-pub use row::{LogRow, PhaseRow, Row, Rows, Writes};
+pub use row::{DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
 
 /// The largest file system made when no size is asked for, in bytes: what the oldest disks here hold.
 const SIZE_MAX: u64 = 4 << 30;
@@ -45,6 +45,8 @@ const SIZE_MAX: u64 = 4 << 30;
 pub enum System {
     /// FFS, metadata written synchronously where order matters ("Conventional").
     FfsSync,
+    /// FFS with soft updates: all writes delayed, undone where they would come too early.
+    FfsSoftUpdates,
     /// FFS without any order ("No Order", "FFS-async"): fast, and not safe.
     FfsNone,
     /// FFS with a log in a file of its own, written asynchronously.
@@ -65,8 +67,9 @@ pub enum System {
 
 impl System {
     /// Every system, in the order in which tables show them.
-    pub const ALL: [System; 9] = [
+    pub const ALL: [System; 10] = [
         System::FfsSync,
+        System::FfsSoftUpdates,
         System::FfsNone,
         System::LffsFile,
         System::LffsWafs1Sync,
@@ -81,6 +84,7 @@ impl System {
     pub const fn name(self) -> &'static str {
         match self {
             System::FfsSync => "ffs-sync",
+            System::FfsSoftUpdates => "ffs-soft-updates",
             System::FfsNone => "ffs-none",
             System::LffsFile => "lffs-file",
             System::LffsWafs1Sync => "lffs-wafs-1sync",
@@ -96,6 +100,7 @@ impl System {
     pub const fn describe(self) -> &'static str {
         match self {
             System::FfsSync => "FFS with synchronous metadata writes where order matters",
+            System::FfsSoftUpdates => "FFS with soft updates: no waiting, and usable after a crash",
             System::FfsNone => "FFS with no order at all: the bound on speed, and not safe",
             System::LffsFile => "FFS with a log in a file, asynchronous",
             System::LffsWafs1Sync => "FFS with a log on the same disk, durable on return",
@@ -112,7 +117,7 @@ impl System {
         let group = Some(Journaled::usual_group());
         let new = |place, synchronous, group| Some(Journaled::new(place, synchronous, group));
         match self {
-            System::FfsSync | System::FfsNone => None,
+            System::FfsSync | System::FfsSoftUpdates | System::FfsNone => None,
             System::LffsFile => new(LogPlace::File, false, None),
             System::LffsWafs1Sync => new(LogPlace::Same, true, None),
             System::LffsWafs1Async => new(LogPlace::Same, false, None),
@@ -146,6 +151,10 @@ pub struct Setup {
     pub frag_size: u32,
     /// The file system's size in bytes; else the disk's, 4 GiB at most, unless the workload needs more.
     pub size: Option<u64>,
+    /// How soft updates are to work.
+    pub soft: SoftOptions,
+    /// Whether the cache writes what depends on nothing first: in the syncer, and where it needs room.
+    pub write_order: (bool, bool),
     /// Fixes every choice.
     pub seed: u64,
     /// Whether to cut the power in the middle and check what is left.
@@ -165,6 +174,8 @@ impl Setup {
             block_size: 8192,
             frag_size: 1024,
             size: None,
+            soft: SoftOptions::default(),
+            write_order: (true, true),
             seed: 1,
             recovery: true,
         }
@@ -276,6 +287,10 @@ pub fn run(
         }
         None if system == System::FfsSync => {
             let policy = SyncOrder::default;
+            executor.block_on(stack::run(cpu, name, policy, workload, setup, follow))
+        }
+        None if system == System::FfsSoftUpdates => {
+            let policy = || SoftUpdates::new(setup.soft);
             executor.block_on(stack::run(cpu, name, policy, workload, setup, follow))
         }
         None => executor.block_on(stack::run(cpu, name, NoOrder::default, workload, setup, follow)),

@@ -78,6 +78,17 @@ pub struct LogRow {
     pub forced_checkpoints: u64,
 }
 
+/// What an ordering that undoes and puts off had to do.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct DependencyRow {
+    /// Changes undone in what was written.
+    pub undone: u64,
+    /// The most memory that dependencies have taken, in bytes.
+    pub memory_peak: u64,
+    /// Steps that were put off until what they depend on was on disk.
+    pub put_off: u64,
+}
+
 /// One system under one workload. Fields are added, never renamed.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
@@ -115,6 +126,10 @@ pub struct Row {
     pub phases: Vec<PhaseRow>,
     /// What went into the log, where there is one.
     pub log: Option<LogRow>,
+    /// Blocks written in which something had to be undone: each has to be written again.
+    pub rewritten: u64,
+    /// What keeping dependencies took, where the ordering keeps any.
+    pub dependencies: Option<DependencyRow>,
     /// What a power cut in the middle left to be done.
     pub recovery: Option<Recovery>,
     /// The disk model.

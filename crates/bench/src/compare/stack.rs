@@ -13,10 +13,11 @@ use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
 use ordo_sba::{Classifier, Counts};
+use ordo_ufs::Layout;
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
 
-use super::row::{LogRow, PhaseRow, Row, Writes};
+use super::row::{DependencyRow, LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
 use crate::journaled::{Journaled, LogPlace};
 use crate::workload::{Phase, Stage, Watch, Workload};
@@ -247,10 +248,29 @@ async fn drive<P: OrderingPolicy>(
     stage.fs.inner().unmount().await.map_err(CompareError::Unmount)?;
     let after = watch.rig.mark();
     marks.push(after.clone());
+    let kept = Kept::of(stage.fs.inner());
     let phases = phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect();
-    let row = row(system, workload, setup, phases, before, after);
+    let row = row(system, workload, setup, phases, before, after, kept);
     let cut = cut.map(|c| Cut { at_seconds: c.at_seconds - start, ..c });
     Ok((row, cut))
+}
+
+/// What the ordering had to undo, and what came of it.
+struct Kept {
+    rewritten: u64,
+    dependencies: Option<DependencyRow>,
+}
+
+impl Kept {
+    fn of<P: OrderingPolicy>(fs: &FastFs<Disk, P>) -> Kept {
+        let cache = fs.layout().cache();
+        let dependencies = cache.gate().dependencies().map(|d| DependencyRow {
+            undone: d.undone,
+            memory_peak: d.memory_peak as u64,
+            put_off: d.put_off,
+        });
+        Kept { rewritten: cache.stats().rolled_back, dependencies }
+    }
 }
 
 /// The clocks and counters at one time, all disks together.
@@ -312,6 +332,7 @@ fn row(
     phases: Vec<PhaseRow>,
     before: Mark,
     after: Mark,
+    kept: Kept,
 ) -> Row {
     let since = |what: fn(&DiskStats) -> u64| after.sum(what) - before.sum(what);
     Row {
@@ -332,6 +353,8 @@ fn row(
         log: None,
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
+        rewritten: kept.rewritten,
+        dependencies: kept.dependencies,
         recovery: None,
         disk: setup.disk.name.to_string(),
         cpu: setup.cpu.name.to_string(),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use ordo_bench::compare::{self, Follow, Row, Rows, Setup, System};
 use ordo_bench::workload::{PostMark, Tree, Workload};
+use ordo_ordering::SoftOptions;
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -74,6 +75,8 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
         block_size: small("block size", machine.block_size)?,
         frag_size: small("fragment size", machine.frag_size)?,
         size: machine.size,
+        soft: SoftOptions::default(),
+        write_order: (true, true),
         seed: machine.seed,
         recovery,
     })

@@ -51,7 +51,7 @@ use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
 use ordo_runtime::sync::Notify;
 
-use crate::{Change, Deferred, OpKind, OrderingPolicy, What};
+use crate::{Change, Deferred, Dependencies, OpKind, OrderingPolicy, What};
 use graph::Graph;
 pub use record::SoftOp;
 
@@ -92,7 +92,7 @@ bitflags::bitflags! {
 }
 
 /// How soft updates are to work.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftOptions {
     /// The rules.
     pub rules: SoftRules,
@@ -377,6 +377,11 @@ impl OrderingPolicy for SoftUpdates {
 
     fn promised(&self) -> (u64, u64) {
         self.state.graph.borrow().promised
+    }
+
+    fn dependencies(&self) -> Option<Dependencies> {
+        let SoftStats { undone, memory_peak, taken, .. } = self.stats();
+        Some(Dependencies { undone, memory_peak, put_off: taken })
     }
 
     async fn reclaim<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<bool, BlockError> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_bench::compare::{Recovery, Row, Setup, System};
+use ordo_bench::compare::{DependencyRow, Recovery, Row, Setup, System};
 use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
@@ -36,6 +36,14 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     }
     if rows.iter().any(|r| r.flushes > 0) {
         line("  flushes", &|r| count(r.flushes));
+    }
+    if rows.iter().any(|r| r.dependencies.is_some()) {
+        line("blocks written to no purpose", &|r| count(r.rewritten));
+        let of = |r: &Row, f: &dyn Fn(&DependencyRow) -> String| {
+            r.dependencies.as_ref().map_or_else(|| "-".into(), f)
+        };
+        line("changes undone on the way", &|r| of(r, &|d| count(d.undone)));
+        line("memory for dependencies", &|r| of(r, &|d| bytes(d.memory_peak)));
     }
     line("writes waited for", &|r| count(r.sync_waits));
     line("writes for each file made", &|r| match r.files_made {
