@@ -29,7 +29,8 @@ fn writes(row: &Row, name: &str) -> f64 {
 fn creating_small_files_takes_the_published_writes_and_larger_ones_more() {
     let setup = Setup { recovery: false, ..Setup::papers() };
     let sizes = "micro:total=8m,sizes=2k+8k+64k+96k+104k";
-    let [sync, none] = [System::FfsSync, System::FfsNone].map(|s| row(s, sizes, &setup));
+    let systems = [System::FfsSync, System::FfsSoftUpdates, System::FfsNone];
+    let [sync, soft, none] = systems.map(|s| row(s, sizes, &setup));
     for kb in [2, 8, 64] {
         let name = format!("create {kb} KB");
         let near = |x: f64, published: f64| (x - published).abs() < 0.25;
@@ -37,6 +38,7 @@ fn creating_small_files_takes_the_published_writes_and_larger_ones_more() {
         assert!(near(writes(&sync, &name), published), "{name}: {}", writes(&sync, &name));
         let published = published::CREATE_WRITES_NO_ORDER.value;
         assert!(near(writes(&none, &name), published), "{name}: {}", writes(&none, &name));
+        assert!(near(writes(&soft, &name), published), "{name}: {}", writes(&soft, &name));
     }
     // The second cluster at 96 KB, the indirect block at 104 KB.
     for r in [&sync, &none] {

@@ -140,7 +140,10 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     ];
     let first = stdout(&ordo(&args).success());
     assert_eq!(first, stdout(&ordo(&args).success()));
-    assert!(first.contains("[1] ffs-sync  [1] ffs-none  [2] ffs-sync"), "{first}");
+    assert!(
+        first.contains("[1] ffs-sync  [1] ffs-soft-updates  [1] ffs-none  [2] ffs-sync"),
+        "{first}"
+    );
     assert!(first.contains("writes waited for") && first.contains("Power cut"), "{first}");
     ordo(&[&args[..], &["--json", "-o", text(&file)]].concat()).success().stdout("");
     let rows: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();

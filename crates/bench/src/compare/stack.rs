@@ -161,8 +161,13 @@ impl Rig {
 }
 
 fn mount_options(setup: &Setup) -> MountOptions {
-    let cache =
-        CacheConfig { dirty_max: setup.dirty_max, ..CacheConfig::with_capacity(setup.memory) };
+    let (dependents_last, evict_independent_first) = setup.write_order;
+    let cache = CacheConfig {
+        dirty_max: setup.dirty_max,
+        dependents_last,
+        evict_independent_first,
+        ..CacheConfig::with_capacity(setup.memory)
+    };
     MountOptions { cache, ..MountOptions::default() }
 }
 
