@@ -137,6 +137,8 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
         "postmark:files=20,transactions=60",
         "-w",
         "create-delete:files=20",
+        "--fs",
+        "ffs-sync,ffs-soft-updates,ffs-none",
     ];
     let first = stdout(&ordo(&args).success());
     assert_eq!(first, stdout(&ordo(&args).success()));
@@ -148,7 +150,7 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     ordo(&[&args[..], &["--json", "-o", text(&file)]].concat()).success().stdout("");
     let rows: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let rows = rows["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 6);
     for field in ["system", "workload", "app_seconds", "total_seconds", "disk_seconds", "requests"]
     {
         assert!(rows[0].get(field).is_some(), "{field}");
