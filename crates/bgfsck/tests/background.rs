@@ -16,51 +16,19 @@ use ordo_bgfsck::{Background, Ending, Outcome, Pace, Watched};
 use ordo_block::frozen::Frozen;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{Cache, WriteGate};
 use ordo_check::Repair;
 use ordo_ffs::{MountOptions, mkfs::MkfsOptions, mount};
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
 use ordo_format::ufs2::{bitmap, dir};
-use ordo_ordering::{Change, NoOrder, OpKind, OrderingPolicy, What};
+use ordo_ordering::{NoOrder, SoftUpdates};
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{FileSystem, NewNode, RenameMode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use support::{Surgeon, check};
 
-/// Orders nothing, and claims that its bitmaps can be trusted. No crash happens under it here.
-#[derive(Clone, Copy)]
-struct Trusted;
-
-impl WriteGate for Trusted {
-    const FOLLOWS_WRITES: bool = false;
-}
-
-impl OrderingPolicy for Trusted {
-    const NAME: &'static str = "trusted";
-    const NEEDS_CHECK: bool = false;
-    const BITMAPS_TRUSTED: bool = true;
-    type Op = ();
-
-    async fn begin<D: BlockDevice>(_: &Cache<D, Self>, _: OpKind) -> Result<(), BlockError> {
-        Ok(())
-    }
-    async fn admit<D: BlockDevice>(
-        _: &Cache<D, Self>,
-        _: &mut (),
-        _: &What<'_>,
-    ) -> Result<(), BlockError> {
-        Ok(())
-    }
-    fn record(&self, _: &mut (), _: &Change<'_>) {}
-    async fn end<D: BlockDevice>(_: &Cache<D, Self>, _: ()) -> Result<(), BlockError> {
-        Ok(())
-    }
-}
-
 type Disk = Modeled<Rc<RamDisk>>;
-type Fs = Watched<Disk, Trusted>;
+type Fs = Watched<Disk, SoftUpdates>;
 
 const ROOT: u32 = 2;
 
@@ -167,7 +135,10 @@ fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Froze
     // Small, so that the disk is read and written all the time.
     options.cache.capacity = 1 << 20;
     options.cache.dirty_max = 256 << 10;
-    let fs = executor.block_on(mount(&rt, disk.clone(), Trusted, &options)).unwrap().unwrap();
+    let fs = executor
+        .block_on(mount(&rt, disk.clone(), SoftUpdates::default(), &options))
+        .unwrap()
+        .unwrap();
     (fs, disk)
 }
 
@@ -321,7 +292,7 @@ fn damage_is_left_alone_and_remembered() {
     let error = executor.block_on(mount(
         &executor.runtime(),
         s.disk.clone(),
-        Trusted,
+        SoftUpdates::default(),
         &MountOptions::default(),
     ));
     assert!(matches!(error.unwrap(), Err(ordo_ffs::MountError::Unclean)));

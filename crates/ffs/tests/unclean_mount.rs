@@ -8,48 +8,16 @@
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{Cache, WriteGate};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
 use ordo_format::ufs2::{Csum, Group, Superblock, bitmap};
-use ordo_ordering::{Change, NoOrder, OpKind, OrderingPolicy, What};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates};
 use ordo_runtime::Executor;
 use ordo_ufs::UfsConfig;
 use ordo_vfs::{FileSystem, Ino, NewNode};
-
-/// Orders nothing, and claims that its bitmaps can be trusted: here the test sees to it.
-#[derive(Clone, Copy)]
-struct Trusted;
-
-impl WriteGate for Trusted {
-    const FOLLOWS_WRITES: bool = false;
-}
-
-impl OrderingPolicy for Trusted {
-    const NAME: &'static str = "trusted";
-    const NEEDS_CHECK: bool = false;
-    const BITMAPS_TRUSTED: bool = true;
-    type Op = ();
-
-    async fn begin<D: BlockDevice>(_: &Cache<D, Self>, _: OpKind) -> Result<(), BlockError> {
-        Ok(())
-    }
-    async fn admit<D: BlockDevice>(
-        _: &Cache<D, Self>,
-        _: &mut (),
-        _: &What<'_>,
-    ) -> Result<(), BlockError> {
-        Ok(())
-    }
-    fn record(&self, _: &mut (), _: &Change<'_>) {}
-    async fn end<D: BlockDevice>(_: &Cache<D, Self>, _: ()) -> Result<(), BlockError> {
-        Ok(())
-    }
-}
 
 type Disk = Rc<RamDisk>;
 
@@ -136,7 +104,7 @@ fn torn_groups_are_made_right_from_their_bitmaps() {
         };
         // The last group ends inside of a block.
         let disk = made(&executor, &options, (9 << 20) - 512 * 3);
-        let fs = mounted(&executor, &disk, Trusted).unwrap();
+        let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
         use_it(&executor, &fs, 0);
         let before = disk.snapshot();
         use_it(&executor, &fs, 1);
@@ -165,7 +133,7 @@ fn torn_groups_are_made_right_from_their_bitmaps() {
 /// Mounts what is torn; returns how many groups were mended.
 fn mount_and_compare(executor: &Executor, torn: &Disk, sb: &Superblock, endian: Endian) -> usize {
     let maps: Vec<_> = (0..sb.ncg).map(|cg| header(torn, sb, cg)).collect();
-    let fs = mounted(executor, torn, Trusted).unwrap();
+    let fs = mounted(executor, torn, SoftUpdates::default()).unwrap();
     let recovered = fs.layout().recovered().expect("it was not clean").clone();
     assert_eq!(recovered.groups, sb.ncg);
     let mut total = Csum::zeroed();
@@ -202,9 +170,10 @@ fn marks_follow_freebsds_rules() {
         let (sb, _) = superblock(&executor, disk);
         (sb.clean, sb.flags & (FS_UNCLEAN | FS_DOSOFTDEP | FS_NEEDSFSCK))
     };
-    let unmount = |fs: &FastFs<Disk, Trusted>| executor.block_on(fs.unmount()).unwrap().unwrap();
+    let unmount =
+        |fs: &FastFs<Disk, SoftUpdates>| executor.block_on(fs.unmount()).unwrap().unwrap();
     assert_eq!(state(&disk), (1, 0));
-    let fs = mounted(&executor, &disk, Trusted).unwrap();
+    let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert_eq!(state(&disk), (0, FS_DOSOFTDEP), "while mounted");
     assert!(fs.layout().recovered().is_none());
     unmount(&fs);
@@ -215,17 +184,17 @@ fn marks_follow_freebsds_rules() {
     let crashed = Rc::new(disk.snapshot());
     executor.block_on(fs.unmount()).unwrap().unwrap();
     assert_eq!(state(&disk), (1, FS_DOSOFTDEP), "its owner's wish");
-    let refused = mounted(&executor, &crashed, Trusted);
+    let refused = mounted(&executor, &crashed, SoftUpdates::default());
     assert!(matches!(refused, Err(MountError::Unclean)), "a crash under another ordering");
 
-    drop(mounted(&executor, &disk, Trusted).unwrap());
+    drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());
     let refused = mounted(&executor, &disk, NoOrder);
     assert!(matches!(refused, Err(MountError::Unclean)), "it needs a check, whoever crashed");
-    let fs = mounted(&executor, &disk, Trusted).unwrap();
+    let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert_eq!(state(&disk), (0, FS_UNCLEAN | FS_DOSOFTDEP));
     unmount(&fs);
     assert_eq!(state(&disk), (0, FS_UNCLEAN | FS_DOSOFTDEP), "what leaked is still there");
-    let fs = mounted(&executor, &disk, Trusted).unwrap();
+    let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert!(fs.layout().recovered().is_some());
     fs.layout().set_checked();
     unmount(&fs);
@@ -237,7 +206,7 @@ fn marks_follow_freebsds_rules() {
 fn what_needs_a_check_is_not_mounted() {
     let executor = Executor::simulated(1);
     let disk = made(&executor, &MkfsOptions::default(), 8 << 20);
-    drop(mounted(&executor, &disk, Trusted).unwrap());
+    drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());
     let mut bytes = vec![0; 8192];
     disk.load(65536, &mut bytes);
     let (mut sb, endian) = Superblock::read(&bytes, 65536).unwrap();
@@ -245,7 +214,7 @@ fn what_needs_a_check_is_not_mounted() {
     sb.encode(&mut bytes, endian);
     sb.seal(&mut bytes, endian);
     disk.store(65536, &bytes);
-    assert!(matches!(mounted(&executor, &disk, Trusted), Err(MountError::Unclean)));
+    assert!(matches!(mounted(&executor, &disk, SoftUpdates::default()), Err(MountError::Unclean)));
 }
 
 /// A header that no tear explains is not guessed at: the mount says where and what, and changes nothing
@@ -254,12 +223,13 @@ fn what_needs_a_check_is_not_mounted() {
 fn a_damaged_header_is_refused() {
     let executor = Executor::simulated(1);
     let disk = made(&executor, &MkfsOptions::default(), 8 << 20);
-    drop(mounted(&executor, &disk, Trusted).unwrap());
+    drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());
     let (sb, _) = superblock(&executor, &disk);
     let at = sb.byte_of(sb.cg_header(0));
     disk.store(at + 20, &[1; 4]);
     let before = header(&disk, &sb, 0);
-    let error = mounted(&executor, &disk, Trusted).err().expect("refused").to_string();
+    let error =
+        mounted(&executor, &disk, SoftUpdates::default()).err().expect("refused").to_string();
     assert!(error.contains(&at.to_string()) && error.contains("fsck"), "{error}");
     assert_eq!(header(&disk, &sb, 0), before);
 }
@@ -269,7 +239,7 @@ fn a_damaged_header_is_refused() {
 fn torn_groups_can_be_read() {
     let executor = Executor::simulated(1);
     let disk = made(&executor, &MkfsOptions::default(), 8 << 20);
-    let fs = mounted(&executor, &disk, Trusted).unwrap();
+    let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     use_it(&executor, &fs, 0);
     drop(fs);
     let (sb, _) = superblock(&executor, &disk);

@@ -10,6 +10,7 @@ mod directories;
 mod files;
 mod in_process;
 mod journal;
+mod recovery;
 mod simulated;
 mod streaming;
 
@@ -76,6 +77,11 @@ impl Section {
         self.text.push('\n');
     }
 
+    /// A line of its own.
+    pub fn line(&mut self, words: impl std::fmt::Display) {
+        let _ = writeln!(self.text, "{words}");
+    }
+
     /// A target, and whether it was met.
     pub fn target(&mut self, what: &str, value: f64, met: bool) {
         let verdict = if met { "met" } else { "MISSED" };
@@ -85,13 +91,14 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 7] = [
+const SECTIONS: [(&str, &str, Measure); 8] = [
     ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     ("directories", "A directory of a million entries", directories::measure),
     ("streaming", "One large file, written and read", streaming::measure),
     ("simulated", "Simulated disk requests", simulated::measure),
     ("crash", "Crash states judged", crash::measure),
     ("files", "Writes for each file, and throughput by size", files::measure),
+    ("recovery", "After a crash under soft updates", recovery::measure),
     ("journal", "Journals, and what group commit buys", journal::measure),
 ];
 

@@ -1,0 +1,102 @@
+//! A crash, a mount without a check, the check in the background, and a crash in the midst of that.
+//!
+//! Fault model: that of the explorer, under soft updates; what is left is "recovered" by a mount, a
+//! background check while a file is made and another removed, and an unmount. Demanded: after that a
+//! check finds nothing at all; and where the recovery was cut off, nothing but leaks, which the next one
+//! gives back. Would catch a step of the background check that is not as safe as any operation, and a
+//! leak that it does not find.
+
+use std::rc::Rc;
+
+use ordo_bgfsck::{Background, Ending, Pace};
+use ordo_block::BlockDevice;
+use ordo_block::frozen::Frozen;
+use ordo_cache::CacheConfig;
+use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
+use ordo_ffs::{MountOptions, mount};
+use ordo_ordering::SoftUpdates;
+use ordo_runtime::Runtime;
+use ordo_vfs::{FileSystem, NewNode};
+
+/// Soft updates with a background check after a crash.
+#[derive(Clone)]
+struct Checked<S>(S);
+
+impl<S: Scheme> Scheme for Checked<S> {
+    type Fs<D: BlockDevice> = S::Fs<D>;
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn promise(&self) -> Promise {
+        // Nothing is left to find.
+        Promise { allows: |_, _| false, ..self.0.promise() }
+    }
+    fn devices(&self) -> Vec<u64> {
+        self.0.devices()
+    }
+    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        self.0.make(rt, disks).await
+    }
+    async fn mount<D: BlockDevice>(
+        &self,
+        rt: &Runtime,
+        disks: &[Rc<D>],
+        cache: &CacheConfig,
+    ) -> Result<S::Fs<D>, String> {
+        self.0.mount(rt, disks, cache).await
+    }
+    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        give_back(rt, disks[0].clone()).await
+    }
+    fn recovers(&self) -> bool {
+        true
+    }
+}
+
+async fn give_back<D: BlockDevice>(rt: &Runtime, disk: Rc<D>) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let disk = Rc::new(Frozen::new(disk, 1 << 20));
+    let fs = mount(rt, disk.clone(), SoftUpdates::default(), &MountOptions::default()).await;
+    let fs = fs.map_err(|e| text(&e))?;
+    let check = Background::start(rt, &fs, &disk, Pace::default());
+    // Meanwhile, where nothing of the script is.
+    let made = fs.make(fs.root(), b"meanwhile", &NewNode::file(0o600)).await;
+    if let Ok(made) = made {
+        fs.write(made.ino, 0, &[1; 3000]).await.map_err(|e| text(&e))?;
+        fs.unlink(fs.root(), b"meanwhile").await.map_err(|e| text(&e))?;
+    }
+    let outcome = check.wait().await.map_err(|e| text(&e))?;
+    fs.unmount().await.map_err(|e| text(&e))?;
+    match outcome.ending {
+        Ending::Complete | Ending::NotNeeded => Ok(()),
+        _ => Err(match &outcome.report {
+            Some(report) => format!("{outcome}\n{report}"),
+            None => outcome.to_string(),
+        }),
+    }
+}
+
+#[test]
+fn after_the_background_check_nothing_is_left() {
+    let soft = OnFfs::new("ffs-soft-updates", SoftUpdates::default, Promise::SOFT_UPDATES);
+    let (mut states, mut cut_off) = (0, 0);
+    for model in [Model::Completed, Model::Volatile] {
+        for seed in 0..3 {
+            let script = Script::random(seed, 3, 100);
+            let budget = Budget {
+                states: 400,
+                tree_every: 5,
+                recovery_every: 20,
+                recovery_states: 40,
+                ..Budget::default()
+            };
+            let config = Config::new(seed, model);
+            let outcome = explore(&Checked(soft.clone()), &script, &config, &budget).unwrap();
+            outcome.expect_kept(&format!("{model:?}, seed {seed}"));
+            states += outcome.counts.states;
+            cut_off += outcome.counts.in_recovery;
+        }
+    }
+    assert!(states > 2000 && cut_off > 1000, "{states} {cut_off}");
+}
