@@ -12,6 +12,7 @@ mod in_process;
 mod journal;
 mod recovery;
 mod simulated;
+mod soft;
 mod streaming;
 
 use std::fmt::Write as _;
@@ -91,7 +92,7 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 8] = [
+const SECTIONS: [(&str, &str, Measure); 9] = [
     ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     ("directories", "A directory of a million entries", directories::measure),
     ("streaming", "One large file, written and read", streaming::measure),
@@ -99,6 +100,7 @@ const SECTIONS: [(&str, &str, Measure); 8] = [
     ("crash", "Crash states judged", crash::measure),
     ("files", "Writes for each file, and throughput by size", files::measure),
     ("recovery", "After a crash under soft updates", recovery::measure),
+    ("soft-updates", "Soft updates", soft::measure),
     ("journal", "Journals, and what group commit buys", journal::measure),
 ];
 
