@@ -17,8 +17,8 @@
 //!
 //! Nothing else is synchronous, as in the original. Bitmaps and counts are delayed, which is why an image
 //! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
-//! the last fragments of a growing file move, the old ones are free before the inode that no longer
-//! points to them is on disk: a crash can leave them in two files, which the check resolves.
+//! the last fragments of a growing file move, not a directory, the old ones are free before the inode that
+//! no longer points to them is on disk: a crash can leave them in two files, which the check resolves.
 
 use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufRef, Cache, WriteGate};
@@ -152,6 +152,10 @@ impl OrderingPolicy for SyncOrder {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
             What::SetPointer { to: PointerTo::Attributes, old, .. } => old.1 > 0,
+            // Else another directory's first chunk may come to lie where this one still begins on disk.
+            What::SetPointer { to: PointerTo::Directory, old, new, .. } => {
+                old.1 > 0 && old.0 != new.0
+            }
             What::SetLinkCount { old, new, .. } => new > old,
             What::SetSize { directory, .. } => directory,
             _ => false,

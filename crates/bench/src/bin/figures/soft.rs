@@ -112,10 +112,7 @@ const FILES: usize = 20_000;
 const ROUNDS: usize = 9;
 
 /// Files made, written and removed a second on a disk in memory, in process.
-fn rate<P: OrderingPolicy>(policy: P) -> (f64, P)
-where
-    P: Clone,
-{
+fn rate<P: OrderingPolicy + Clone>(policy: P) -> (f64, P) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let disk = Rc::new(RamDisk::new(256 << 20));
