@@ -110,7 +110,7 @@ impl Scheme for OnJournal {
     }
 
     async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
-        self.journal.make(rt, disks, &self.mkfs).await.map_err(|e| e.to_string())
+        self.journal.make(rt, disks, &self.mkfs).await.map(drop).map_err(|e| e.to_string())
     }
 
     async fn mount<D: BlockDevice>(

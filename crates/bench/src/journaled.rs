@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use ordo_block::BlockDevice;
 use ordo_block::part::Part;
-use ordo_ffs::mkfs::{MkfsError, MkfsOptions, mkfs};
+use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountError, MountOptions, logfile, mount};
+use ordo_format::wafs::{SUPER_SECTORS, WafsSuper};
 use ordo_ordering::{JournalOptions, JournalOrder, NoOrder};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FsError;
@@ -34,6 +35,8 @@ pub struct Journaled {
     pub group: Option<GroupCommit>,
     /// How the journal behaves.
     pub options: JournalOptions,
+    /// Bytes of log; a hundredth of the file system unless given.
+    pub log_bytes: Option<u64>,
 }
 
 /// A log wherever it is.
@@ -69,7 +72,7 @@ impl Journaled {
             LogPlace::File => JournalOptions { synchronous, ..JournalOptions::file() },
             LogPlace::Same | LogPlace::Other => JournalOptions::wafs(synchronous),
         };
-        Journaled { place, synchronous, group, options }
+        Journaled { place, synchronous, group, options, log_bytes: None }
     }
 
     /// The group commit that is used where none is asked for: a millisecond for others to come along.
@@ -79,14 +82,16 @@ impl Journaled {
 
     /// The sizes of the file system and of the log on a first device of `bytes` bytes.
     pub fn sizes(&self, bytes: u64) -> (u64, u64) {
-        let log = logfile::usual_size(bytes);
+        let log = self.log_bytes.unwrap_or_else(|| logfile::usual_size(bytes));
+        let log = log.min(bytes / 2).next_multiple_of(4096);
         match self.place {
             LogPlace::Same => (bytes - log, log),
             LogPlace::File | LogPlace::Other => (bytes, log),
         }
     }
 
-    /// Makes file system and log, empty.
+    /// Makes file system and log, empty. What is asked for as the file system's size is that of both where
+    /// they share a device.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -95,10 +100,12 @@ impl Journaled {
         rt: &Runtime,
         disks: &[Rc<D>],
         options: &MkfsOptions,
-    ) -> Result<(), JournaledError> {
+    ) -> Result<MkfsReport, JournaledError> {
         let now = rt.wall_time().0;
-        let (size, log) = self.sizes(disks[0].geometry().bytes);
-        mkfs(&disks[0], &MkfsOptions { size: Some(size), ..options.clone() }, now).await?;
+        let bytes = options.size.unwrap_or_else(|| disks[0].geometry().bytes);
+        let (size, log) = self.sizes(bytes);
+        let options = MkfsOptions { size: Some(size), ..options.clone() };
+        let report = mkfs(&disks[0], &options, now).await?;
         if self.place == LogPlace::File {
             let mounted = MountOptions { use_reserve: true, ..MountOptions::default() };
             let fs = mount(rt, disks[0].clone(), NoOrder, &mounted).await?;
@@ -106,8 +113,12 @@ impl Journaled {
             fs.unmount().await?;
         }
         let part = self.part(disks).await?;
+        let part = match self.place {
+            LogPlace::Same => part.first(log),
+            LogPlace::File | LogPlace::Other => part,
+        };
         ordo_wafs::mkfs(&part, &ordo_wafs::MkfsOptions::default(), now).await?;
-        Ok(())
+        Ok(report)
     }
 
     async fn part<D: BlockDevice>(&self, disks: &[Rc<D>]) -> Result<Part<Rc<D>>, JournaledError> {
@@ -151,4 +162,65 @@ impl Journaled {
         let fs = mount(rt, disks[0].clone(), journal.clone(), options).await?;
         Ok((fs, journal))
     }
+}
+
+/// A log that belongs to an image, as it is found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundLog {
+    /// Where it is.
+    pub place: LogPlace,
+    /// Its superblock.
+    pub superblock: WafsSuper,
+}
+
+/// The log that an image has with it, in a file or behind the file system, or on a second device where
+/// one is given. `None` where there is none, or no superblock of a log.
+///
+/// # Errors
+/// [`JournaledError`].
+pub async fn find<D: BlockDevice>(disks: &[Rc<D>]) -> Result<Option<FoundLog>, JournaledError> {
+    let Ok(found) = find_superblock(&disks[0]).await else { return Ok(None) };
+    let place = match logfile::find(&disks[0], &found).await {
+        _ if disks.len() > 1 => LogPlace::Other,
+        Ok(Some(_)) => LogPlace::File,
+        // What cannot be read is for the check to say.
+        _ => LogPlace::Same,
+    };
+    let part = Journaled::new(place, false, None).part(disks).await?;
+    if part.geometry().bytes < SUPER_SECTORS * u64::from(part.geometry().sector) {
+        return Ok(None);
+    }
+    match ordo_wafs::mount::find_superblock(&part).await {
+        Ok(superblock) => Ok(Some(FoundLog { place, superblock })),
+        // Behind a file system may be anything; where a log must be its damage is told.
+        Err(LogError::NoSuperblock(_)) if place == LogPlace::Same => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Replays the log of an image that was not unmounted, where it has one. What was done, if anything.
+///
+/// # Errors
+/// [`JournaledError`]: the image is as it was, or can be replayed again.
+pub async fn replay<D: BlockDevice>(
+    rt: &Runtime,
+    disks: &[Rc<D>],
+) -> Result<Option<Replayed>, JournaledError> {
+    let Ok(found) = find_superblock(&disks[0]).await else { return Ok(None) };
+    if found.sb.clean == 1 {
+        return Ok(None);
+    }
+    let Some(log) = find(disks).await? else { return Ok(None) };
+    let journaled = Journaled::new(log.place, false, None);
+    let (fs, journal) = journaled.mount(rt, disks, &MountOptions::default()).await?;
+    let records = journal.log().mounted().records;
+    fs.unmount().await?;
+    Ok(Some(Replayed { records }))
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Records that the log held.
+    pub records: u64,
 }

@@ -26,6 +26,19 @@ impl<D: BlockDevice> Part<D> {
         Part { inner, runs, bytes }
     }
 
+    /// No more of it than the first `len` bytes.
+    #[must_use]
+    pub fn first(self, len: u64) -> Part<D> {
+        let mut left = len;
+        let mut runs = self.runs;
+        for (_, run) in &mut runs {
+            *run = left.min(*run);
+            left -= *run;
+        }
+        runs.retain(|(_, len)| *len > 0);
+        Part::of(self.inner, runs)
+    }
+
     /// The device that it is a part of.
     pub fn inner(&self) -> &D {
         &self.inner

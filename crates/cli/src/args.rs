@@ -386,6 +386,13 @@ pub struct Mkfs {
     /// Ask for soft updates when FreeBSD mounts it.
     #[arg(long, short = 'U')]
     pub soft_updates: bool,
+    /// Make a log for a journal: in a `file` of the file system, `behind` it on the same device, or in an
+    /// image or on a device of its own, whose path is given.
+    #[arg(long, short = 'J', value_name = "WHERE")]
+    pub journal: Option<PathBuf>,
+    /// Size of the log; a hundredth of the file system unless given.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
+    pub journal_size: Option<u64>,
     /// Big-endian, as on SPARC or PowerPC.
     #[arg(long)]
     pub big_endian: bool,
@@ -432,11 +439,14 @@ nothing, and can be mounted as it is. There a check clears what has no name inst
 lost+found, unless it finds damage, which is then called unexpected; and -p trusts the bitmaps: it reads
 only inodes that they call used.
 
+What has a log (ordo info shows it) and was not unmounted is replayed first; without -y or -p in memory only.
+
 Examples:
   ordo fsck disk.img                look, write nothing
   ordo fsck -y disk.img             repair everything
   ordo fsck -p disk.img             repair what loses nothing, skip what is marked clean
-  ordo fsck -b 160 -y disk.img      start from the superblock's copy at sector 160")]
+  ordo fsck -b 160 -y disk.img      start from the superblock's copy at sector 160
+  ordo fsck -y -J log.img disk.img  its log is in another image or on another device")]
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
@@ -452,7 +462,10 @@ pub struct Fsck {
     /// Check even what is marked clean.
     #[arg(short = 'f')]
     pub force: bool,
-    /// Use the superblock at this sector of 512 bytes.
+    /// The image or device that holds the log, where it is not with the file system.
+    #[arg(long, short = 'J', value_name = "PATH")]
+    pub journal: Option<PathBuf>,
+    /// Use the superblock at this sector of 512 bytes; a log is then not replayed.
     #[arg(short = 'b', value_name = "SECTOR")]
     pub superblock: Option<u64>,
     /// Print the report as JSON.

@@ -240,3 +240,31 @@ fn a_log_takes_lines_and_gives_them_back() {
     let (_, said) = refused(&["log", "read", log]);
     assert!(said.contains("the log is damaged at"), "{said}");
 }
+
+#[test]
+fn a_log_is_made_where_it_was_asked_for_and_shown() {
+    let temp = tempfile::tempdir().unwrap();
+    let other = temp.path().join("log.img");
+    for (place, bytes) in [("file", 1 << 20), ("behind", 512 << 10), (text(&other), 256 << 10)] {
+        let image = temp.path().join("a.img");
+        let size = bytes.to_string();
+        let options = ["-J", place, "--journal-size", &size, "--size", "32m", "--force"];
+        ordo(&[&["mkfs"], &options[..], &[text(&image)]].concat()).success();
+        ordo(&["fsck", text(&image)]).code(0);
+        let out = stdout(&ordo(&["info", "--json", text(&image)]).success());
+        let info: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let out = stdout(&ordo(&["info", text(&image)]).success());
+        if place == text(&other) {
+            assert_eq!(fs::metadata(&other).unwrap().len(), bytes);
+            assert!(!out.contains("\nlog\t"), "{out}");
+            ordo(&["fsck", "-J", place, text(&image)]).code(0);
+            continue;
+        }
+        assert!(out.contains(&format!("\nlog\t{place}\tsize\t")), "{out}");
+        assert_eq!(
+            (&info["log"]["place"], info["log"]["bytes"].as_u64()),
+            (&place.into(), Some(bytes - 1024))
+        );
+        assert_eq!(fs::metadata(&image).unwrap().len(), 32 << 20);
+    }
+}

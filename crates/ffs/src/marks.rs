@@ -2,7 +2,7 @@
 //!
 //! - While mounted it is not clean. Where it was not clean when it was mounted, it says so too
 //!   (`FS_UNCLEAN`), and is not clean after it is unmounted either, until a check has gone through it:
-//!   what the crash leaked is still there.
+//!   what the crash leaked is still there. Where a journal was replayed nothing is: that is as good as clean.
 //! - `FS_DOSOFTDEP` says that a crash leaves the bitmaps right. An ordering that keeps them so sets it, in
 //!   the write that makes the image unclean; for any other the flag is off while it is mounted. On a clean
 //!   image it is only a wish of its owner's, and comes back when the image is clean again.
@@ -30,10 +30,11 @@ pub(crate) fn has_right_bitmaps(sb: &Superblock) -> bool {
 }
 
 impl Marks {
-    /// For an image that is mounted now. `trusted`: the ordering keeps the bitmaps right.
-    pub fn new(sb: &Superblock, trusted: bool) -> Marks {
+    /// For an image that is mounted now. `trusted`: the ordering keeps the bitmaps right. `replayed`: what
+    /// a crash left has been put right.
+    pub fn new(sb: &Superblock, trusted: bool, replayed: bool) -> Marks {
         let mut flags = sb.flags & !(FS_UNCLEAN | FS_DOSOFTDEP);
-        let clean = is_clean(sb);
+        let clean = is_clean(sb) || (replayed && sb.flags & FS_NEEDSFSCK == 0);
         if !clean {
             flags |= FS_UNCLEAN;
         }

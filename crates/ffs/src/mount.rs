@@ -185,7 +185,7 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
     };
     let ffs = Ffs {
         books: Books::new(&sb, groups).into(),
-        marks: Marks::new(&sb, P::BITMAPS_TRUSTED),
+        marks: Marks::new(&sb, P::BITMAPS_TRUSTED, recovery != Recovery::None),
         recovered,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,

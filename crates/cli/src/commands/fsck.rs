@@ -1,12 +1,17 @@
 //! `ordo fsck`.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use ordo_bench::journaled;
+use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
+use ordo_block::overlay::Overlay;
 use ordo_check::{Checker, Options, Phase, Repair, Report};
-use ordo_report::{json, progress::Progress};
+use ordo_report::{json, number, progress::Progress};
+use ordo_runtime::Runtime;
 
 use crate::args::Fsck;
 use crate::image::real_time;
@@ -27,19 +32,54 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
     };
     let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
     let report = real_time(async |rt| {
-        let disk = FileDisk::open(&rt, &args.image, access)?;
-        let bar = Progress::new(args.quiet);
-        let checker =
-            Checker::new(disk, options).on_progress(Rc::new(move |phase, done, total| {
-                if done == 0 {
-                    bar.begin("fsck", words(phase), total);
-                }
-                bar.reach(done, total);
-            }));
-        checker.run().await.with_context(|| args.image.display().to_string())
+        let mut disks = vec![FileDisk::open(&rt, &args.image, access)?];
+        if let Some(path) = &args.journal {
+            disks.push(FileDisk::open(&rt, path, access)?);
+        }
+        if repair == Repair::No {
+            // What a replay would make of it is looked at; the image stays as it is.
+            let disks: Vec<_> = disks.into_iter().map(|disk| Rc::new(Overlay::new(disk))).collect();
+            replay_log(&rt, &disks, args).await;
+            check(disks[0].clone(), options, args).await
+        } else {
+            let disks: Vec<_> = disks.into_iter().map(Rc::new).collect();
+            replay_log(&rt, &disks, args).await;
+            check(disks[0].clone(), options, args).await
+        }
     })?;
     put(None, &if args.json { json(&report)? } else { as_text(args, &report) })?;
     Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
+}
+
+/// Replays the log of an image that has one. Where that cannot be done the check goes on without.
+async fn replay_log<D: BlockDevice>(rt: &Runtime, disks: &[Rc<D>], args: &Fsck) {
+    if args.superblock.is_some() {
+        return;
+    }
+    let image = args.image.display();
+    let said = match journaled::replay(rt, disks).await {
+        Ok(None) => return,
+        Ok(Some(done)) => {
+            let records = number::count(done.records);
+            let only = if args.yes || args.preen { "" } else { " in memory only" };
+            format!("{image}: its log was replayed{only}, {records} records")
+        }
+        Err(error) => format!("{image}: its log was not replayed: {error}"),
+    };
+    if !args.quiet {
+        let _ = writeln!(std::io::stderr(), "{said}");
+    }
+}
+
+async fn check<D: BlockDevice>(disk: Rc<D>, options: Options, args: &Fsck) -> Result<Report> {
+    let bar = Progress::new(args.quiet);
+    let checker = Checker::new(disk, options).on_progress(Rc::new(move |phase, done, total| {
+        if done == 0 {
+            bar.begin("fsck", words(phase), total);
+        }
+        bar.reach(done, total);
+    }));
+    checker.run().await.with_context(|| args.image.display().to_string())
 }
 
 fn words(phase: Phase) -> &'static str {

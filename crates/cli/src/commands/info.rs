@@ -1,13 +1,16 @@
 //! `ordo info`.
 
+use std::rc::Rc;
+
 use anyhow::{Context, Result};
+use ordo_bench::journaled::{self, FoundLog, LogPlace};
 use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
 use ordo_format::ufs2::{Csum, Group, dump};
-use ordo_report::json;
+use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 
 use crate::args::Info;
@@ -23,10 +26,17 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
     let disk = FileDisk::open(runtime, &args.image, Access::ReadOnly)?;
     let found = find_superblock(&disk).await.with_context(name)?;
+    let disk = Rc::new(disk);
+    let log = journaled::find(std::slice::from_ref(&disk)).await;
     if args.json {
-        return as_json(&disk, &found, args).await.with_context(name);
+        return as_json(&disk, &found, args, log.ok().flatten()).await.with_context(name);
     }
     let mut out = dump::superblock(&found.sb, found.endian);
+    match log {
+        Ok(None) => {}
+        Ok(Some(log)) => out.push_str(&log_line(&log, &found)),
+        Err(error) => out.push_str(&format!("log\t{error}\n")),
+    }
     out.push('\n');
     out.push_str(&dump::summary(&summary(&disk, &found).await.with_context(name)?));
     if args.groups {
@@ -36,6 +46,29 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
         }
     }
     Ok(out)
+}
+
+fn place(log: &FoundLog) -> &'static str {
+    match log.place {
+        LogPlace::File => "file",
+        LogPlace::Same => "behind",
+        LogPlace::Other => "other",
+    }
+}
+
+fn log_bytes(log: &FoundLog) -> u64 {
+    log.superblock.sectors * u64::from(log.superblock.sector)
+}
+
+/// The log, and whether it has to be replayed.
+fn log_line(log: &FoundLog, found: &Found) -> String {
+    let state = match (found.sb.clean == 1, log.superblock.epoch) {
+        (true, _) => "nothing to replay",
+        (false, 0) => "never used",
+        _ => "not unmounted: ordo fsck replays it",
+    };
+    let size = number::bytes(log_bytes(log));
+    format!("log\t{}\tsize\t{size}\t{state}\n", place(log))
 }
 
 /// The summary area: what each group's counts are said to be.
@@ -80,6 +113,12 @@ struct OneGroup {
 }
 
 #[derive(serde::Serialize)]
+struct Log {
+    place: &'static str,
+    bytes: u64,
+}
+
+#[derive(serde::Serialize)]
 struct Shown {
     image: String,
     format: &'static str,
@@ -98,13 +137,20 @@ struct Shown {
     flags: i32,
     check_hashes: u32,
     last_written: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<Log>,
     #[serde(flatten)]
     totals: Counts,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     per_group: Vec<OneGroup>,
 }
 
-async fn as_json(disk: &FileDisk, found: &Found, args: &Info) -> Result<String> {
+async fn as_json(
+    disk: &FileDisk,
+    found: &Found,
+    args: &Info,
+    log: Option<FoundLog>,
+) -> Result<String> {
     let sb = &found.sb;
     let mut per_group = Vec::new();
     if args.groups {
@@ -137,6 +183,7 @@ async fn as_json(disk: &FileDisk, found: &Found, args: &Info) -> Result<String> 
         flags: sb.flags,
         check_hashes: sb.metackhash,
         last_written: sb.time,
+        log: log.map(|log| Log { place: place(&log), bytes: log_bytes(&log) }),
         totals: Counts {
             directories: sb.cstotal.ndir,
             free_blocks: sb.cstotal.nbfree,

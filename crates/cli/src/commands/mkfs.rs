@@ -1,6 +1,10 @@
 //! `ordo mkfs`.
 
+use std::path::Path;
+use std::rc::Rc;
+
 use anyhow::{Context, Result, bail};
+use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_ffs::mkfs::{MkfsOptions, MkfsReport, mkfs};
@@ -56,8 +60,40 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
         let have = disk.geometry().bytes;
         bail!("{}: has {have} bytes, {size} were asked for", path.display());
     }
-    let made = mkfs(&disk, &options, runtime.wall_time().0).await;
+    let made = match &args.journal {
+        None => mkfs(&disk, &options, runtime.wall_time().0).await.map_err(Into::into),
+        Some(place) => with_log(runtime, disk, place, &options, args.journal_size).await,
+    };
     made.with_context(|| path.display().to_string())
+}
+
+/// Makes a file system and its log.
+async fn with_log(
+    runtime: &Runtime,
+    disk: FileDisk,
+    place: &Path,
+    options: &MkfsOptions,
+    log_bytes: Option<u64>,
+) -> Result<MkfsReport> {
+    let at = match place.to_str() {
+        Some("file") => LogPlace::File,
+        Some("behind") => LogPlace::Same,
+        _ => LogPlace::Other,
+    };
+    let journaled = Journaled { log_bytes, ..Journaled::new(at, false, None) };
+    let mut disks = vec![Rc::new(disk)];
+    if at == LogPlace::Other {
+        let bytes = options.size.unwrap_or_else(|| disks[0].geometry().bytes);
+        let log = match place.exists() {
+            true => FileDisk::open(runtime, place, Access::ReadWrite)?,
+            false => FileDisk::create(runtime, place, journaled.sizes(bytes).1)?,
+        };
+        if find_superblock(&log).await.is_ok() {
+            bail!("{}: holds a UFS2 file system; name another place for the log", place.display());
+        }
+        disks.push(Rc::new(log));
+    }
+    Ok(journaled.make(runtime, &disks, options).await?)
 }
 
 fn as_text(args: &Mkfs, report: &MkfsReport) -> String {
@@ -78,6 +114,14 @@ fn as_text(args: &Mkfs, report: &MkfsReport) -> String {
     let sectors: Vec<String> =
         report.copies.iter().take(8).map(|at| (at / 512).to_string()).collect();
     let more = if report.copies.len() > 8 { ", ..." } else { "" };
+    if let Some(place) = &args.journal {
+        let place = match place.to_str() {
+            Some("file") => "in the file .ordojournal".to_string(),
+            Some("behind") => "behind the file system".to_string(),
+            _ => format!("in {}", place.display()),
+        };
+        out.push_str(&format!("a log {place}\n"));
+    }
     out.push_str(&format!(
         "copies of the superblock (for fsck -b) at sectors {}{more}\n",
         sectors.join(", ")

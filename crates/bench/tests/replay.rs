@@ -1,0 +1,78 @@
+//! A log that was not replayed, met by a check: replayed in memory only, or for good.
+//!
+//! Fault model: the power goes while files are made. Catches a look at an image that changes it, a replay
+//! that leaves something to be found, and a log that is replayed after somebody else has used the image.
+
+use std::rc::Rc;
+
+use ordo_bench::journaled::{Journaled, JournaledError, LogPlace, replay};
+use ordo_block::overlay::Overlay;
+use ordo_block::ram::RamDisk;
+use ordo_check::{Checker, Options};
+use ordo_ffs::mkfs::MkfsOptions;
+use ordo_ffs::{MountError, MountOptions, mount};
+use ordo_ordering::{NoOrder, RecoverError};
+use ordo_runtime::Executor;
+use ordo_vfs::{FileSystem, NewNode};
+
+/// An image as a power cut leaves it, with much in the log.
+fn cut(place: LogPlace) -> RamDisk {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let disks = [Rc::new(RamDisk::new(16 << 20))];
+    let journaled = Journaled::new(place, true, None);
+    let work = async {
+        journaled.make(&rt, &disks, &MkfsOptions::default()).await.unwrap();
+        let (fs, _) = journaled.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+        for n in 0..50 {
+            let name = format!("file-{n}").into_bytes();
+            fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
+        }
+        disks[0].snapshot()
+    };
+    executor.block_on(work).unwrap()
+}
+
+#[test]
+fn a_look_changes_nothing_and_a_replay_leaves_nothing() {
+    for place in [LogPlace::File, LogPlace::Same] {
+        let disk = Rc::new(cut(place));
+        let disks = [disk.clone()];
+        let before = disk.to_vec();
+        let executor = Executor::simulated(2);
+        let rt = executor.runtime();
+        let work = async {
+            let look = Rc::new(Overlay::new(disk.clone()));
+            assert!(replay(&rt, std::slice::from_ref(&look)).await.unwrap().is_some());
+            let report = Checker::new(look, Options::default()).run().await.unwrap();
+            assert!(report.findings.is_empty(), "{place:?}: {report}");
+            assert!(disk.to_vec() == before, "{place:?}: a look has changed the image");
+            assert!(replay(&rt, &disks).await.unwrap().is_some());
+            let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
+            assert!(report.findings.is_empty() && report.files >= 51, "{place:?}: {report}");
+            assert_eq!(replay(&rt, &disks).await.unwrap(), None, "nothing is left to replay");
+        };
+        executor.block_on(work).unwrap();
+    }
+}
+
+/// Somebody who knows nothing of the log forces the image, uses it, and crashes: the log is not replayed
+/// over what was done since.
+#[test]
+fn a_stale_log_is_refused() {
+    let disk = Rc::new(cut(LogPlace::Same));
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    let work = async {
+        let options = MountOptions { force: true, ..MountOptions::default() };
+        let fs = mount(&rt, disk.clone(), NoOrder, &options).await.unwrap();
+        fs.make(fs.root(), b"other", &NewNode::file(0o644)).await.unwrap();
+        fs.sync().await.unwrap();
+        let stale = Rc::new(disk.snapshot());
+        let error = replay(&rt, &[stale]).await.unwrap_err();
+        let refused =
+            matches!(error, JournaledError::Mount(MountError::Recover(RecoverError::StaleLog)));
+        assert!(refused, "{error}");
+    };
+    executor.block_on(work).unwrap();
+}
