@@ -10,7 +10,7 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("format", &["ordo-"]),
@@ -22,6 +22,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("sba", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-vfs"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     ("crash", &["ordo-bench"]),
+    ("fuse", &["ordo-block", "ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs"]),
 ];
 
 /// Names of orderings, which no layout and no name space may know.

@@ -38,6 +38,10 @@ pub enum Command {
     Info(Info),
     /// Check a UFS2 file system, and repair it.
     Fsck(Fsck),
+    /// Mount a UFS2 file system, to be read and written through the kernel.
+    Mount(crate::commands::mount::Mount),
+    /// Unmount what `ordo mount` mounted; returns when the disk is clean.
+    Umount(crate::commands::mount::Umount),
     /// List files in an image.
     Ls(Ls),
     /// Print files of an image.

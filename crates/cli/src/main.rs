@@ -22,7 +22,7 @@ const FSCK_USAGE: u8 = 16;
 
 fn main() -> ExitCode {
     let fsck = std::env::args_os().nth(1).is_some_and(|a| a == "fsck");
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
@@ -40,6 +40,16 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "ordo: {}", told(&error));
             ExitCode::from(if fsck { FSCK_FAILED } else { 1 })
         }
+    }
+}
+
+/// The command line. Under a name that begins with `mount.` it is mount(8) that calls.
+fn words() -> Vec<std::ffi::OsString> {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&called).file_name().unwrap_or_default();
+    match name.as_encoded_bytes().starts_with(b"mount.") {
+        true => commands::mount::as_helper(std::env::args_os()),
+        false => std::env::args_os().collect(),
     }
 }
 
@@ -74,6 +84,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
         Command::Info(a) => commands::info::run(&a).map(done),
         Command::Fsck(a) => commands::fsck::run(&a),
+        Command::Mount(a) => commands::mount::run(&a),
+        Command::Umount(a) => commands::mount::umount(&a),
         Command::Ls(a) => commands::files::ls(&a).map(done),
         Command::Cat(a) => commands::files::cat(&a).map(done),
         Command::Cp(a) => commands::copy::cp(&a),

@@ -10,3 +10,4 @@ pub mod generate;
 pub mod info;
 pub mod log;
 pub mod mkfs;
+pub mod mount;

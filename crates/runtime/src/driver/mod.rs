@@ -56,6 +56,8 @@ enum Kind {
     },
     Sync,
     Punch,
+    /// Until a read would not wait.
+    Poll,
 }
 
 /// A request, and how far it has come.
@@ -129,6 +131,7 @@ impl Op {
             }
             (Kind::Sync, _) => self.file.sync_data().map(|()| 0),
             (Kind::Punch, _) => pool::punch(&self.file, self.offset, self.len).map(|()| 0),
+            (Kind::Poll, _) => pool::poll_readable(&self.file).map(|()| 0),
             (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
         }
     }
@@ -400,6 +403,15 @@ impl Runtime {
     /// The system's; `EOPNOTSUPP` where the file cannot have holes.
     pub async fn punch_hole(&self, file: &Arc<File>, offset: u64, len: u64) -> io::Result<()> {
         self.carry_out(file, Kind::Punch, offset, len, None).await.0
+    }
+
+    /// Waits until a read of the file need not wait: of a device or a pipe. May return early: try, and
+    /// come back.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn readable(&self, file: &Arc<File>) -> io::Result<()> {
+        self.carry_out(file, Kind::Poll, 0, 0, None).await.0
     }
 
     /// How real I/O is carried out: `io_uring`, `threads` or `inline`.

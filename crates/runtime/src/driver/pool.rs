@@ -139,3 +139,13 @@ pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let code = unsafe { libc::fallocate(file.as_raw_fd(), super::ring::PUNCH, offset, len) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Waits until the file can be read, or for a while: a thread that waits for ever could not be ended.
+#[allow(unsafe_code)]
+pub(super) fn poll_readable(file: &File) -> io::Result<()> {
+    const WHILE_MS: libc::c_int = 250;
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the pointer is to one entry, as the count says, and outlives the call.
+    let code = unsafe { libc::poll(&raw mut poll, 1, WHILE_MS) };
+    if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -196,6 +196,7 @@ fn entry_of(op: &mut Op) -> squeue::Entry {
         (Kind::Punch, _) => {
             opcode::Fallocate::new(fd, op.len).offset(op.offset).mode(PUNCH).build()
         }
+        (Kind::Poll, _) => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
         (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
     }
 }

@@ -108,3 +108,26 @@ fn requests_may_be_abandoned() {
         drop(executor);
     }
 }
+
+/// Whoever waits for a pipe to be readable must be woken by what is written to it, not before, on each
+/// way to do I/O that can wait. Catches a wait that nobody ends, and one that spins.
+#[test]
+fn a_pipe_becomes_readable() {
+    use std::io::{Read, Write};
+    for backend in [Backend::Auto, Backend::Threads] {
+        let executor = Executor::real_on(backend, 1);
+        let rt = executor.runtime();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let reader = Arc::new(File::from(std::os::fd::OwnedFd::from(reader)));
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            writer.write_all(b"now").unwrap();
+        });
+        executor.block_on(async { rt.readable(&reader).await.unwrap() }).unwrap();
+        let mut word = [0; 3];
+        (&*reader).read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"now");
+        assert!(rt.polls() < 1000, "{} polls", rt.polls());
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! `ordo mount` and `ordo umount`.
+//!
+//! `options` reads what is asked for; `recover` mounts the file system, after whatever its ordering needs
+//! after a crash; `serve` hands it to the kernel and takes it back. In the background the command starts
+//! itself anew, shows what that says until the mount is there, and ends.
+
+mod options;
+mod recover;
+mod serve;
+mod tell;
+mod umount;
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::image::real_time;
+pub use umount::{Umount, run as umount};
+
+/// `ordo mount`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Options, after -o, separated by commas:
+  ordering=ORDER    none, sync, soft-updates, journal [default: journal where the image has a log file,
+                    soft-updates where it is marked so, else sync]
+  log=PLACE         where the journal's log is: file (in the image), behind (after the file system);
+  logdev=PATH       or on this device or image
+  log-sync          changes of names are durable on return
+  group-commit      callers at the same time share log writes
+  ro, rw            nothing may be changed; refuse what could only be mounted read-only
+  partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is a BSD label's
+  cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: how much of it may be dirty
+  uid=N, gid=N      everything belongs to N here; N:M: and what is made belongs to M on disk;
+                    N=M+...: N here is M on disk and the other way round
+  allow_other, private   others may use it (root's default), or not
+  acl, noacl        POSIX ACLs [default: as the image is marked]
+  atime, noatime    record the time of last access [default: noatime]
+  bsdgroups         a new file's group is its directory's
+  sync              every change is durable on return
+  writeback         the kernel keeps what is written and sends it later
+  reserve           the reserve for root (minfree) may be used up
+  nodev, nosuid, noexec, dirsync, nodiratime   as for any mount
+  force             mount what was not unmounted, unchecked; for the last resort
+
+Examples:
+  ordo mount disk.img /mnt
+  ordo mount disk.img /mnt -o ordering=soft-updates,noatime
+  ordo mount -f disk.img /mnt -o ro        in the foreground; ^C unmounts
+  ordo umount /mnt                         returns when the disk is clean
+
+In fstab, with mount.fuse.ordo a link to ordo in /sbin:
+  /srv/disk.img /mnt fuse.ordo ordering=soft-updates,nofail 0 0")]
+pub struct Mount {
+    /// The image or device.
+    pub image: PathBuf,
+    /// Where to mount it.
+    pub dir: PathBuf,
+    /// Options, separated by commas; may be given more than once.
+    #[arg(short, long = "options", value_name = "LIST")]
+    pub options: Vec<String>,
+    /// Stay in the foreground; a signal unmounts.
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Say less.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Says to a mount that it was started by one in the foreground that waits for it.
+const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
+
+pub fn run(args: &Mount) -> Result<ExitCode> {
+    let wanted = options::Wanted::parse(&args.options)?;
+    if !args.dir.is_dir() {
+        bail!("{}: not a directory", args.dir.display());
+    }
+    if !args.foreground {
+        return in_background(args);
+    }
+    let waited_for = std::env::var_os(WAITED_FOR).is_some();
+    if waited_for {
+        // Its own session: a terminal that closes does not end it.
+        let _ = rustix::process::setsid();
+    }
+    let tell = tell::Tell::new(args, waited_for);
+    let args = Mount {
+        image: args.image.canonicalize().with_context(|| args.image.display().to_string())?,
+        dir: args.dir.canonicalize().with_context(|| args.dir.display().to_string())?,
+        options: args.options.clone(),
+        ..*args
+    };
+    real_time(async |rt| recover::mount_and_serve(&rt, &args, &wanted, &tell).await)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the same in the background, and waits until it is mounted.
+fn in_background(args: &Mount) -> Result<ExitCode> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("mount").arg("--foreground").env(WAITED_FOR, "1");
+    for options in &args.options {
+        command.arg("-o").arg(options);
+    }
+    if args.quiet {
+        command.arg("--quiet");
+    }
+    command.arg("--").arg(&args.image).arg(&args.dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start in the background")?;
+    let mut said = child.stdout.take().expect("piped");
+    let mut buf = [0; 4096];
+    loop {
+        let n = said.read(&mut buf)?;
+        if n == 0 {
+            // It ended before it was mounted, and has said why.
+            let code = child.wait()?.code().unwrap_or(1);
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1).max(1)));
+        }
+        let mounted = buf[..n].iter().position(|b| *b == tell::MOUNTED);
+        std::io::stdout().write_all(&buf[..mounted.unwrap_or(n)])?;
+        if mounted.is_some() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// What mount(8) calls as `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`, in the words of
+/// `ordo mount`.
+pub fn as_helper(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = vec!["ordo".into(), "mount".into()];
+    let mut args = args.skip(1);
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("-o") => {
+                out.push(arg);
+                out.extend(args.next());
+            }
+            Some("-N" | "-t") => drop(args.next()),
+            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {}
+            _ => out.push(arg),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What mount(8) passes on must come out as the same mount, with what does not concern Ordo left out.
+    #[test]
+    fn a_helper_of_mount() {
+        let given =
+            ["mount.fuse.ordo", "/disk", "/mnt", "-sv", "-t", "fuse.ordo", "-o", "ro,nofail"];
+        let words = as_helper(given.iter().map(OsString::from));
+        assert_eq!(words, ["ordo", "mount", "/disk", "/mnt", "-o", "ro,nofail"]);
+    }
+}

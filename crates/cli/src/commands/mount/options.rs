@@ -1,0 +1,190 @@
+//! What is asked for after `-o`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ordo_fuse::handler::ids::{IdMap, Ids};
+use ordo_report::number::parse_bytes;
+
+/// How metadata is kept safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordering {
+    None,
+    Sync,
+    SoftUpdates,
+    Journal,
+}
+
+impl Ordering {
+    fn by_name(name: &str) -> Result<Ordering> {
+        Ok(match name {
+            "none" | "async" | "ffs-none" => Ordering::None,
+            "sync" | "ffs-sync" => Ordering::Sync,
+            "soft-updates" | "softdep" | "ffs-soft-updates" => Ordering::SoftUpdates,
+            "journal" => Ordering::Journal,
+            _ => {
+                bail!("no ordering is called '{name}'; there are none, sync, soft-updates, journal")
+            }
+        })
+    }
+
+    /// What `ordering=` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ordering::None => "none",
+            Ordering::Sync => "sync",
+            Ordering::SoftUpdates => "soft-updates",
+            Ordering::Journal => "journal",
+        }
+    }
+}
+
+/// Where the log of a journal is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogPlace {
+    /// In a file of the image.
+    #[default]
+    File,
+    /// Behind the file system.
+    Behind,
+    /// On a device of its own.
+    Device(PathBuf),
+}
+
+/// All that can be asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub ordering: Option<Ordering>,
+    pub log: LogPlace,
+    pub log_sync: bool,
+    pub group_commit: bool,
+    pub read_only: bool,
+    /// Read-only is not good enough.
+    pub read_write: bool,
+    pub partition: Option<String>,
+    pub cache: Option<u64>,
+    pub dirty: Option<u64>,
+    pub ids: IdMap,
+    pub allow_other: Option<bool>,
+    pub acl: Option<bool>,
+    pub atime: bool,
+    pub bsd_groups: bool,
+    pub synchronous: bool,
+    pub write_back: bool,
+    pub use_reserve: bool,
+    pub force: bool,
+    pub io_uring: bool,
+    /// What the kernel keeps to.
+    pub flags: Vec<String>,
+}
+
+impl Wanted {
+    /// Reads lists of options.
+    pub fn parse(lists: &[String]) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
+        let all = lists.iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty());
+        for word in all {
+            wanted.take(word).with_context(|| format!("-o {word}"))?;
+        }
+        Ok(wanted)
+    }
+
+    fn take(&mut self, word: &str) -> Result<()> {
+        if let Some((key, value)) = word.split_once('=') {
+            return self.take_value(key, value);
+        }
+        match word {
+            "ro" => (self.read_only, self.read_write) = (true, false),
+            "rw" => (self.read_only, self.read_write) = (false, true),
+            "log-sync" => self.log_sync = true,
+            "group-commit" => self.group_commit = true,
+            "allow_other" => self.allow_other = Some(true),
+            "private" => self.allow_other = Some(false),
+            "acl" => self.acl = Some(true),
+            "noacl" => self.acl = Some(false),
+            "atime" | "strictatime" => self.atime = true,
+            "noatime" | "relatime" => self.atime = false,
+            "bsdgroups" | "grpid" => self.bsd_groups = true,
+            "nogrpid" | "sysvgroups" => self.bsd_groups = false,
+            "sync" => {
+                self.synchronous = true;
+                self.flags.push(word.into());
+            }
+            "writeback" => self.write_back = true,
+            "reserve" => self.use_reserve = true,
+            "force" => self.force = true,
+            "io_uring" => self.io_uring = true,
+            "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
+                self.flags.push(word.into());
+            }
+            // What mount(8) keeps to itself, and what holds anyhow.
+            "defaults"
+            | "auto"
+            | "noauto"
+            | "user"
+            | "nouser"
+            | "users"
+            | "owner"
+            | "group"
+            | "nofail"
+            | "_netdev"
+            | "dev"
+            | "suid"
+            | "exec"
+            | "async"
+            | "diratime"
+            | "default_permissions"
+            | "nosymfollow"
+            | "lazytime"
+            | "nolazytime" => {}
+            _ if word.starts_with("x-") || word.starts_with("X-") => {}
+            _ => bail!("there is no such option; ordo mount --help lists them"),
+        }
+        Ok(())
+    }
+
+    fn take_value(&mut self, key: &str, value: &str) -> Result<()> {
+        let bytes = || parse_bytes(value).map_err(|e| anyhow!("{e}"));
+        let ids = || Ids::parse(value).map_err(|e| anyhow!("{e}"));
+        match key {
+            "ordering" => self.ordering = Some(Ordering::by_name(value)?),
+            "log" => {
+                self.log = match value {
+                    "file" => LogPlace::File,
+                    "behind" => LogPlace::Behind,
+                    _ => bail!("a log is in a 'file' or 'behind' the file system; logdev=PATH"),
+                };
+            }
+            "logdev" => self.log = LogPlace::Device(value.into()),
+            "partition" => self.partition = Some(value.into()),
+            "cache" => self.cache = Some(bytes()?),
+            "dirty" => self.dirty = Some(bytes()?),
+            "uid" => self.ids.users = ids()?,
+            "gid" => self.ids.groups = ids()?,
+            "comment" | "fsname" | "subtype" => {}
+            _ if key.starts_with("x-") || key.starts_with("X-") => {}
+            _ => bail!("there is no such option; ordo mount --help lists them"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of fstab must be understood: what is the kernel's, what is mount's own, what is Ordo's; a
+    /// word that nobody knows must be refused, not ignored.
+    #[test]
+    fn options_are_read() {
+        let line = "rw,nofail,x-systemd.automount,nodev,ordering=soft-updates,cache=64m,uid=1000:0";
+        let wanted = Wanted::parse(&[line.into(), "ro".into()]).unwrap();
+        assert!(wanted.read_only && !wanted.read_write);
+        assert_eq!(wanted.ordering, Some(Ordering::SoftUpdates));
+        assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
+        assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
+        for wrong in ["orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"] {
+            assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Handing a mounted file system to the kernel, and taking it back.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use ordo_block::BlockDevice;
+use ordo_ffs::FastFs;
+use ordo_fuse::dev::{self, Farewell, Stop};
+use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
+use ordo_fuse::{Handler, Options};
+use ordo_ordering::OrderingPolicy;
+use ordo_runtime::Runtime;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::recover::Plan;
+
+/// Serves a file system until it is unmounted, and unmounts it.
+pub async fn serve<D: BlockDevice, P: OrderingPolicy + 'static>(
+    plan: &Plan<'_>,
+    fs: FastFs<D, P>,
+    ends: impl AsyncFnOnce(),
+) -> Result<()> {
+    let unmount = async || fs.unmount().await.context("unmounting; check it (ordo fsck)");
+    let attached = match attach(&how(plan), &plan.args.dir) {
+        Ok(attached) => attached,
+        Err(error) => {
+            ends().await;
+            unmount().await?;
+            return Err(error.into());
+        }
+    };
+    let served = requests(plan, &fs, &attached).await;
+    ends().await;
+    let unmounted = unmount().await;
+    if let Err(error) = &unmounted {
+        plan.tell.error(&format!("{error:#}"));
+    }
+    // Whoever waits for the end of the mount waits no longer: the disk is clean, or never will be.
+    served?.send();
+    unmounted
+}
+
+fn how(plan: &Plan<'_>) -> Attach {
+    let root = rustix::process::geteuid().is_root();
+    Attach {
+        source: plan.args.image.clone(),
+        read_only: plan.read_only,
+        allow_other: plan.wanted.allow_other.unwrap_or(root),
+        flags: plan.wanted.flags.clone(),
+    }
+}
+
+async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
+    plan: &Plan<'_>,
+    fs: &FastFs<D, P>,
+    attached: &Attached,
+) -> Result<Farewell> {
+    let options = Options {
+        write_back: plan.wanted.write_back,
+        acl: plan.acl(),
+        synchronous: plan.wanted.synchronous,
+        bsd_groups: plan.wanted.bsd_groups,
+        ids: plan.wanted.ids.clone(),
+        io_uring: plan.wanted.io_uring,
+    };
+    let tell = plan.tell.clone();
+    let handler = Handler::new(fs.clone(), options, Rc::new(move |text: &str| tell.error(text)));
+    let stop = Rc::new(Stop::default());
+    on_signal(plan.runtime, attached.detach(), &stop).context("cannot watch for signals")?;
+    plan.tell.notice(&format!(
+        "mounted on {}, ordering {}{}",
+        attached.dir.display(),
+        plan.ordering(),
+        if attached.umount_waits { "" } else { "; ordo umount waits until the disk is clean" }
+    ));
+    plan.tell.mounted();
+    let device = Arc::new(attached.device.try_clone()?);
+    Ok(dev::serve(plan.runtime, &device, &Rc::new(handler), &stop).await?)
+}
+
+/// On a signal the directory is let go of: as `umount` does it, or where it is in use, by force.
+fn on_signal(runtime: &Runtime, detach: Detach, stop: &Rc<Stop>) -> Result<()> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    let watched = Arc::new(File::from(OwnedFd::from(ours)));
+    let (rt, stop) = (runtime.clone(), stop.clone());
+    runtime.spawn_daemon("signals", async move {
+        let mut asked = false;
+        loop {
+            if rt.readable(&watched).await.is_err() {
+                return;
+            }
+            let mut byte = [0; 16];
+            let Ok(n) = (&*watched).read(&mut byte) else { continue };
+            if n == 0 || byte[..n].contains(&b'!') {
+                return stop.set();
+            }
+            if !std::mem::replace(&mut asked, true) {
+                let (detach, done) = (detach.clone(), theirs.try_clone());
+                // It waits for what this thread does.
+                std::thread::spawn(move || {
+                    if detach.unmount(false).is_err() {
+                        let _ = detach.unmount(true);
+                        let _ = done.and_then(|mut done| done.write_all(b"!"));
+                    }
+                });
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Requests about attributes.
+
+use ordo_vfs::{Errno, FileSystem, FileType, SetAttr, SetTime, XattrMode, flags};
+
+use super::files::without_set_id;
+use super::{Failure, Handled, Handler, VALID_SECONDS};
+use crate::wire::{Out, Request, fattr, split_name, timestamp};
+
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+
+/// Flags of Linux, and the BSD flags that mean the same: the first is the one that is set.
+const FLAGS: [(u32, u32, u32); 3] = [
+    (0x10, flags::SF_IMMUTABLE, flags::UF_IMMUTABLE),
+    (0x20, flags::SF_APPEND, flags::UF_APPEND),
+    (0x40, flags::UF_NODUMP, 0),
+];
+
+impl<F: FileSystem> Handler<F> {
+    pub(super) async fn getattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let attr = self.fs.getattr(self.ino(r.node)).await.map_err(|e| self.fail(e))?;
+        out.attr_out(&self.shown(attr), VALID_SECONDS);
+        Ok(())
+    }
+
+    pub(super) async fn statx(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let attr = self.fs.getattr(self.ino(r.node)).await.map_err(|e| self.fail(e))?;
+        out.statx(&self.shown(attr), VALID_SECONDS);
+        Ok(())
+    }
+
+    pub(super) async fn setattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (ino, valid) = (self.ino(r.node), r.u32(0));
+        let given = |bit: u32| valid & bit != 0;
+        let time = |set: u32, now: u32, at: usize, nanos: usize| match () {
+            () if given(now) => Some(SetTime::Now),
+            () if given(set) => Some(SetTime::To(timestamp(r.u64(at), r.u32(nanos)))),
+            () => None,
+        };
+        let ids = &self.options.ids;
+        let mut set = SetAttr {
+            permissions: given(fattr::MODE).then(|| r.u32(68) as u16 & 0o7777),
+            uid: given(fattr::UID).then(|| ids.users.disk(r.u32(76))),
+            gid: given(fattr::GID).then(|| ids.groups.disk(r.u32(80))),
+            size: given(fattr::SIZE).then(|| r.u64(16)),
+            atime: time(fattr::ATIME, fattr::ATIME_NOW, 32, 56),
+            mtime: time(fattr::MTIME, fattr::MTIME_NOW, 40, 60),
+            ..SetAttr::default()
+        };
+        let gives_away = set.uid.is_some() || set.gid.is_some();
+        if set.permissions.is_none() && (gives_away || given(fattr::KILL_SUIDGID)) {
+            let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
+            let without = without_set_id(attr.permissions);
+            if attr.file_type != FileType::Directory && without != attr.permissions {
+                set.permissions = Some(without);
+            }
+        }
+        let attr = match set == SetAttr::default() {
+            true => self.fs.getattr(ino).await,
+            false => self.fs.setattr(ino, &set).await,
+        };
+        let attr = attr.map_err(|e| self.fail(e))?;
+        self.changed().await?;
+        out.attr_out(&self.shown(attr), VALID_SECONDS);
+        Ok(())
+    }
+
+    /// `chattr` and `lsattr`. Who may set what is the kernel's to say.
+    pub(super) async fn ioctl(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (ino, command) = (self.ino(r.node), r.u32(12));
+        let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
+        let mut value = None;
+        match command {
+            GET_FLAGS => {
+                let set = FLAGS.iter().filter(|(_, a, b)| attr.flags & (a | b) != 0);
+                value = Some(set.fold(0, |all, (linux, ..)| all | linux));
+            }
+            SET_FLAGS => {
+                let bytes = r.rest.get(..4).ok_or(Errno::Invalid)?;
+                let wanted = u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+                let mut new = attr.flags;
+                for (linux, bsd, other) in FLAGS {
+                    match wanted & linux != 0 {
+                        true if new & (bsd | other) == 0 => new |= bsd,
+                        true => {}
+                        false => new &= !(bsd | other),
+                    }
+                }
+                if wanted & !FLAGS.iter().fold(0, |all, (linux, ..)| all | linux) != 0 {
+                    return Err(Errno::NotSupported.into());
+                }
+                let set = SetAttr { flags: Some(new), ..SetAttr::default() };
+                self.fs.setattr(ino, &set).await.map_err(|e| self.fail(e))?;
+                self.changed().await?;
+            }
+            _ => return Err(Failure(libc::ENOTTY)),
+        }
+        out.zeroes(16);
+        if let Some(value) = value {
+            out.u32(value);
+            // Who asks for a long gets one.
+            out.zeroes((r.u32(28) as usize).saturating_sub(4).min(4));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn setxattr(&self, r: &Request<'_>) -> Handled {
+        let mode = match r.u32(4).cast_signed() {
+            0 => XattrMode::Set,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::Invalid.into()),
+        };
+        let (name, value) = split_name(r.rest);
+        let value = value.get(..r.u32(0) as usize).ok_or(Errno::Invalid)?;
+        let name = stored(name)?;
+        let set = self.fs.setxattr(self.ino(r.node), &name, value, mode).await;
+        set.map_err(|e| self.fail(e))?;
+        self.changed().await
+    }
+
+    pub(super) async fn removexattr(&self, r: &Request<'_>) -> Handled {
+        let name = stored(r.name().0)?;
+        let removed = self.fs.removexattr(self.ino(r.node), &name).await;
+        removed.map_err(|e| self.fail(e))?;
+        self.changed().await
+    }
+
+    pub(super) async fn getxattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let name = stored(r.name().0)?;
+        let value = self.fs.getxattr(self.ino(r.node), &name).await.map_err(|e| self.fail(e))?;
+        sized(&value, r.u32(0), out)
+    }
+
+    pub(super) async fn listxattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let names = self.fs.listxattr(self.ino(r.node)).await.map_err(|e| self.fail(e))?;
+        let mut list = Vec::new();
+        for name in names {
+            if let Some(name) = shown(&name) {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        sized(&list, r.u32(0), out)
+    }
+}
+
+/// A value, or where the caller has no room yet, how long it is.
+fn sized(value: &[u8], room: u32, out: &mut Out<'_>) -> Handled {
+    if room == 0 {
+        out.u32(value.len() as u32);
+        out.u32(0);
+    } else if value.len() > room as usize {
+        return Err(Errno::Range.into());
+    } else {
+        out.bytes(value);
+    }
+    Ok(())
+}
+
+/// Name spaces of Linux that UFS does not have, kept under these names in its own.
+const KEPT: [(&[u8], &[u8]); 2] =
+    [(b"security.", b"system.linux.security."), (b"trusted.", b"system.linux.trusted.")];
+
+/// The name that an attribute is stored by. FreeBSD's `system` name space is `trusted.freebsd.` here, since
+/// Linux has other uses for `system.`.
+fn stored(name: &[u8]) -> Result<Vec<u8>, Failure> {
+    if name.starts_with(b"user.") {
+        return Ok(name.to_vec());
+    }
+    if let Some(short) = name.strip_prefix(b"trusted.freebsd.".as_slice()) {
+        return Ok([b"system.", short].concat());
+    }
+    let kept = KEPT
+        .iter()
+        .find_map(|(here, there)| name.strip_prefix(*here).map(|short| [there, short].concat()));
+    kept.ok_or(Errno::NotSupported.into())
+}
+
+/// The name that a stored attribute is shown by.
+fn shown(name: &[u8]) -> Option<Vec<u8>> {
+    if name.starts_with(b"user.") {
+        return Some(name.to_vec());
+    }
+    let kept = KEPT
+        .iter()
+        .find_map(|(here, there)| name.strip_prefix(*there).map(|short| [here, short].concat()));
+    kept.or_else(|| {
+        let short = name.strip_prefix(b"system.".as_slice())?;
+        Some([b"trusted.freebsd.", short].concat())
+    })
+}

@@ -1,0 +1,83 @@
+//! Requests about contents.
+
+use ordo_vfs::{Errno, FileSystem, Ino, SetAttr};
+
+use super::{Handled, Handler};
+use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
+
+impl<F: FileSystem> Handler<F> {
+    pub(super) async fn read(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (offset, size) = (r.u64(8), r.u32(16) as usize);
+        let read = self.fs.read(self.ino(r.node), offset, out.space(size)).await;
+        out.advance(read.map_err(|e| self.fail(e))?);
+        Ok(())
+    }
+
+    pub(super) async fn write(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (ino, offset, size) = (self.ino(r.node), r.u64(8), r.u32(16) as usize);
+        let data = r.rest.get(..size).ok_or(Errno::Invalid)?;
+        if r.u32(20) & WRITE_KILL_SUIDGID != 0 {
+            self.drop_set_id(ino).await?;
+        }
+        let written = self.fs.write(ino, offset, data).await.map_err(|e| self.fail(e))?;
+        if self.options.synchronous {
+            self.fs.fsync(ino).await.map_err(|e| self.fail(e))?;
+        }
+        out.u32(written as u32);
+        out.u32(0);
+        Ok(())
+    }
+
+    /// What somebody other than root writes to loses its power to act as its owner or group.
+    pub(super) async fn drop_set_id(&self, ino: Ino) -> Handled {
+        let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
+        let without = without_set_id(attr.permissions);
+        if without != attr.permissions {
+            let set = SetAttr { permissions: Some(without), ..SetAttr::default() };
+            self.fs.setattr(ino, &set).await.map_err(|e| self.fail(e))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fsync(&self, r: &Request<'_>) -> Handled {
+        self.fs.fsync(self.ino(r.node)).await.map_err(|e| self.fail(e))
+    }
+
+    /// Copies from one file to another without the caller's having the bytes.
+    pub(super) async fn copy(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (from, mut at) = (self.ino(r.node), r.u64(8));
+        let (to, mut to_at) = (self.ino(r.u64(16)), r.u64(32));
+        // A request that takes long cannot be interrupted: the rest is asked for again.
+        let total = r.u64(40).min(16 * MAX_DATA as u64);
+        let mut buf = vec![0; MAX_DATA.min(total as usize)];
+        let mut copied = 0;
+        while copied < total {
+            let want = (total - copied).min(buf.len() as u64) as usize;
+            let done = match self.fs.read(from, at, &mut buf[..want]).await {
+                Ok(0) => break,
+                Ok(n) => self.fs.write(to, to_at, &buf[..n]).await,
+                Err(e) => Err(e),
+            };
+            match done {
+                Ok(n) => {
+                    (at, to_at, copied) = (at + n as u64, to_at + n as u64, copied + n as u64);
+                }
+                Err(_) if copied > 0 => break,
+                Err(e) => return Err(self.fail(e)),
+            }
+        }
+        if r.opcode == Opcode::CopyFileRange64 {
+            out.u64(copied);
+        } else {
+            out.u32(copied as u32);
+            out.u32(0);
+        }
+        Ok(())
+    }
+}
+
+/// Permissions without set-id bits; set-group-id without group execution only marks a file.
+pub(super) fn without_set_id(permissions: u16) -> u16 {
+    let group = if permissions & 0o010 != 0 { 0o2000 } else { 0 };
+    permissions & !(0o4000 | group)
+}

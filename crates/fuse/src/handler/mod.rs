@@ -1,0 +1,296 @@
+//! One request in, one reply out.
+//!
+//! `names`, `files`, `attributes` and `directories` carry requests out; `known` counts what the kernel
+//! knows. Permission bits, sticky directories and who may change what are the kernel's business
+//! (`default_permissions`); what follows from a change (set-id bits that go, groups that are inherited) is
+//! done here.
+
+mod attributes;
+mod directories;
+mod files;
+pub mod ids;
+mod known;
+mod names;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ordo_vfs::{Attr, Errno, FileSystem, FsError, Ino};
+
+use crate::wire::{BadRequest, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, VERSION, get_u32};
+use ids::IdMap;
+use known::Known;
+
+/// How long the kernel may keep names and attributes, in seconds: nobody else changes them.
+const VALID_SECONDS: u64 = 1 << 24;
+
+/// How the file system is served.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The kernel keeps what is written and sends it later.
+    pub write_back: bool,
+    /// POSIX ACLs.
+    pub acl: bool,
+    /// Every change is durable before it is answered.
+    pub synchronous: bool,
+    /// A new file's group is always its directory's, as on BSD.
+    pub bsd_groups: bool,
+    /// Owners and groups on disk, and here.
+    pub ids: IdMap,
+    /// Requests over io_uring, where the kernel can.
+    pub io_uring: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A reply of so many bytes.
+    Reply(usize),
+    /// An error, by its number.
+    Error(i32),
+    /// Nothing is sent.
+    Silence,
+}
+
+/// Why a request fails: an error's number.
+pub(crate) struct Failure(i32);
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure(errno.raw())
+    }
+}
+
+pub(crate) type Handled = Result<(), Failure>;
+
+/// What is told of errors that a person should know of.
+pub type Tell = Rc<dyn Fn(&str)>;
+
+/// Carries requests out on a file system.
+pub struct Handler<F> {
+    fs: F,
+    options: Options,
+    known: Known,
+    tell: Tell,
+    flags: Cell<InitFlags>,
+    told: Cell<u32>,
+}
+
+/// How many errors are told of at most: a broken disk has no end of them.
+const TOLD_MAX: u32 = 100;
+
+impl<F: FileSystem> Handler<F> {
+    /// A handler for a mounted file system. `tell` is told of damage and failed devices.
+    pub fn new(fs: F, options: Options, tell: Tell) -> Handler<F> {
+        Handler {
+            fs,
+            options,
+            known: Known::default(),
+            tell,
+            flags: Cell::new(InitFlags::empty()),
+            told: Cell::new(0),
+        }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &F {
+        &self.fs
+    }
+
+    /// What was agreed on with the kernel.
+    pub fn agreed(&self) -> InitFlags {
+        self.flags.get()
+    }
+
+    /// The inode of a node.
+    pub(crate) fn ino(&self, node: u64) -> Ino {
+        if node == ROOT { self.fs.root() } else { Ino(node) }
+    }
+
+    /// The node of an inode.
+    pub(crate) fn node(&self, ino: Ino) -> u64 {
+        if ino == self.fs.root() { ROOT } else { ino.0 }
+    }
+
+    /// Attributes as they are shown here.
+    pub(crate) fn shown(&self, mut attr: Attr) -> Attr {
+        attr.uid = self.options.ids.users.here(attr.uid);
+        attr.gid = self.options.ids.groups.here(attr.gid);
+        attr
+    }
+
+    /// An error for the kernel; what a person should know of is told.
+    pub(crate) fn fail(&self, error: FsError) -> Failure {
+        let serious = matches!(error.errno, Errno::Io | Errno::Corrupt) || error.detail.is_some();
+        if serious && self.told.get() < TOLD_MAX {
+            self.told.set(self.told.get() + 1);
+            (self.tell)(&error.to_string());
+        }
+        Failure(error.errno.raw())
+    }
+
+    /// Replies with a name's inode, which the kernel knows from now on.
+    pub(crate) async fn entry(&self, attr: Attr, out: &mut Out<'_>) -> Handled {
+        self.know(attr.ino).await?;
+        out.entry_out(self.node(attr.ino), &self.shown(attr), VALID_SECONDS);
+        Ok(())
+    }
+
+    /// Counts one more reference of the kernel's to an inode.
+    pub(crate) async fn know(&self, ino: Ino) -> Handled {
+        if ino != self.fs.root() && self.known.add(ino) {
+            self.fs.open(ino).await.map_err(|e| {
+                self.known.remove(ino, 1);
+                self.fail(e)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes references away. What the kernel knows no more may go.
+    pub(crate) async fn forget(&self, node: u64, count: u64) {
+        let ino = self.ino(node);
+        if node != ROOT
+            && self.known.remove(ino, count)
+            && let Err(error) = self.fs.close(ino).await
+        {
+            let _ = self.fail(error);
+        }
+    }
+
+    /// Makes a change durable where that was asked for.
+    pub(crate) async fn changed(&self) -> Handled {
+        match self.options.synchronous {
+            true => self.fs.sync().await.map_err(|e| self.fail(e)),
+            false => Ok(()),
+        }
+    }
+
+    /// Carries a message out: what a transport calls. The reply's bytes are put into `reply`. Returns which
+    /// request it was, and what becomes of it; `None` for what is no request.
+    pub async fn message(&self, message: &[u8], reply: &mut [u8]) -> Option<(u64, Answer)> {
+        match Request::parse(message) {
+            Ok(request) => Some((request.unique, self.request(&request, reply).await)),
+            Err(BadRequest::Unknown { unique }) => Some((unique, Answer::Error(libc::ENOSYS))),
+            Err(BadRequest::Short) => None,
+        }
+    }
+
+    /// Carries a request out.
+    pub async fn request(&self, r: &Request<'_>, reply: &mut [u8]) -> Answer {
+        let mut out = Out::new(reply);
+        match self.dispatch(r, &mut out).await {
+            Ok(()) if matches!(r.opcode, Opcode::Forget | Opcode::BatchForget) => Answer::Silence,
+            Ok(()) => Answer::Reply(out.len()),
+            Err(Failure(number)) => Answer::Error(number),
+        }
+    }
+
+    async fn dispatch(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        match r.opcode {
+            Opcode::Lookup => self.lookup(r, out).await,
+            Opcode::Forget => {
+                self.forget(r.node, r.u64(0)).await;
+                Ok(())
+            }
+            Opcode::BatchForget => {
+                for one in r.rest.chunks_exact(16).take(r.u32(0) as usize) {
+                    let (node, count) = one.split_at(8);
+                    self.forget(crate::wire::get_u64(node, 0), crate::wire::get_u64(count, 0))
+                        .await;
+                }
+                Ok(())
+            }
+            Opcode::Getattr => self.getattr(r, out).await,
+            Opcode::Statx => self.statx(r, out).await,
+            Opcode::Setattr => self.setattr(r, out).await,
+            Opcode::Readlink => self.readlink(r, out).await,
+            Opcode::Symlink => self.symlink(r, out).await,
+            Opcode::Mknod => self.mknod(r, out).await,
+            Opcode::Mkdir => self.mkdir(r, out).await,
+            Opcode::Unlink => self.unlink(r).await,
+            Opcode::Rmdir => self.rmdir(r).await,
+            Opcode::Rename | Opcode::Rename2 => self.rename(r).await,
+            Opcode::Link => self.link(r, out).await,
+            Opcode::Read => self.read(r, out).await,
+            Opcode::Write => self.write(r, out).await,
+            Opcode::Fsync | Opcode::Fsyncdir => self.fsync(r).await,
+            Opcode::Syncfs => self.fs.sync().await.map_err(|e| self.fail(e)),
+            Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy(r, out).await,
+            Opcode::Ioctl => self.ioctl(r, out).await,
+            Opcode::Statfs => self.statfs(out).await,
+            Opcode::Setxattr => self.setxattr(r).await,
+            Opcode::Getxattr => self.getxattr(r, out).await,
+            Opcode::Listxattr => self.listxattr(r, out).await,
+            Opcode::Removexattr => self.removexattr(r).await,
+            Opcode::Readdir => self.readdir(r, out).await,
+            Opcode::Readdirplus => self.readdirplus(r, out).await,
+            Opcode::Init => self.init(r, out),
+            Opcode::Destroy => Ok(()),
+            // An inode that the kernel knows needs no opening; it does not ask again.
+            Opcode::Open | Opcode::Opendir | Opcode::Flush | Opcode::Create => {
+                Err(Failure(libc::ENOSYS))
+            }
+            Opcode::Release | Opcode::Releasedir => Ok(()),
+            _ => Err(Failure(libc::ENOSYS)),
+        }
+    }
+
+    async fn statfs(&self, out: &mut Out<'_>) -> Handled {
+        let statfs = self.fs.statfs().await.map_err(|e| self.fail(e))?;
+        out.statfs(&statfs);
+        Ok(())
+    }
+
+    /// What the file system wants of the kernel.
+    fn wanted(&self) -> InitFlags {
+        use InitFlags as I;
+        let mut wanted = I::ASYNC_READ
+            | I::EXPORT_SUPPORT
+            | I::BIG_WRITES
+            | I::DO_READDIRPLUS
+            | I::READDIRPLUS_AUTO
+            | I::ASYNC_DIO
+            | I::NO_OPEN_SUPPORT
+            | I::PARALLEL_DIROPS
+            | I::MAX_PAGES
+            | I::CACHE_SYMLINKS
+            | I::NO_OPENDIR_SUPPORT
+            | I::HANDLE_KILLPRIV_V2
+            | I::SETXATTR_EXT
+            | I::INIT_EXT;
+        wanted.set(I::WRITEBACK_CACHE, self.options.write_back);
+        wanted.set(I::POSIX_ACL | I::DONT_MASK, self.options.acl);
+        wanted.set(I::OVER_IO_URING, self.options.io_uring);
+        wanted
+    }
+
+    fn init(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (major, minor, readahead) = (r.u32(0), r.u32(4), r.u32(8));
+        if major != VERSION.0 || minor < 33 {
+            (self.tell)(&format!(
+                "the kernel speaks FUSE {major}.{minor}, and 7.33 (Linux 5.11) is needed"
+            ));
+            return Err(Failure(libc::EPROTO));
+        }
+        let high = if r.rest.len() >= 4 { get_u32(r.rest, 0) } else { 0 };
+        let offered = InitFlags::from_bits_truncate(u64::from(high) << 32 | u64::from(r.u32(12)));
+        let flags = offered & self.wanted();
+        self.flags.set(flags);
+        out.u32(VERSION.0);
+        out.u32(VERSION.1);
+        out.u32(readahead);
+        out.u32(flags.bits() as u32);
+        // Requests in the background, and where the kernel starts to hold back.
+        out.u16(64);
+        out.u16(48);
+        out.u32(MAX_DATA as u32);
+        // Times in nanoseconds.
+        out.u32(1);
+        out.u16((MAX_DATA / 4096) as u16);
+        out.u16(0);
+        out.u32((flags.bits() >> 32) as u32);
+        out.zeroes(28);
+        Ok(())
+    }
+}

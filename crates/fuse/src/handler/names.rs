@@ -1,0 +1,106 @@
+//! Requests about names.
+
+use ordo_vfs::{Errno, FileSystem, FileType, Ino, NewNode, RenameMode};
+
+use super::{Handled, Handler, VALID_SECONDS};
+use crate::wire::{Opcode, Out, Request, rdev_from_kernel, split_name};
+
+const SET_GID: u16 = 0o2000;
+
+impl<F: FileSystem> Handler<F> {
+    pub(super) async fn lookup(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        match self.fs.lookup(self.ino(r.node), r.name().0).await {
+            Ok(attr) => self.entry(attr, out).await,
+            Err(e) if e.errno == Errno::NotFound => {
+                out.no_entry(VALID_SECONDS);
+                Ok(())
+            }
+            Err(e) => Err(self.fail(e)),
+        }
+    }
+
+    /// Makes something whose mode and owner are the caller's to choose.
+    async fn make(
+        &self,
+        r: &Request<'_>,
+        (name, umask): (&[u8], u32),
+        new: NewNode<'_>,
+        out: &mut Out<'_>,
+    ) -> Handled {
+        let dir = self.ino(r.node);
+        let (ids, is_directory) = (&self.options.ids, new.file_type == FileType::Directory);
+        let mut new = NewNode { uid: ids.users.disk(r.uid), gid: ids.groups.disk(r.gid), ..new };
+        let parent = self.fs.getattr(dir).await.map_err(|e| self.fail(e))?;
+        let inherits = parent.permissions & SET_GID != 0;
+        if inherits || self.options.bsd_groups {
+            new.gid = parent.gid;
+        }
+        if is_directory && inherits {
+            new.permissions |= SET_GID;
+        }
+        if self.options.acl {
+            new.permissions &= !(umask as u16);
+        }
+        let made = self.fs.make(dir, name, &new).await.map_err(|e| self.fail(e))?;
+        self.changed().await?;
+        self.entry(made, out).await
+    }
+
+    pub(super) async fn mknod(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let mode = r.u32(0) as u16;
+        let file_type = FileType::from_mode(mode).unwrap_or(FileType::Regular);
+        let rdev = rdev_from_kernel(r.u32(4));
+        let new = NewNode { file_type, rdev, ..NewNode::file(mode & 0o7777) };
+        self.make(r, (r.name().0, r.u32(8)), new, out).await
+    }
+
+    pub(super) async fn mkdir(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let new = NewNode::directory(r.u32(0) as u16 & 0o7777);
+        self.make(r, (r.name().0, r.u32(4)), new, out).await
+    }
+
+    pub(super) async fn symlink(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (name, rest) = r.name();
+        let (target, _) = split_name(rest);
+        self.make(r, (name, 0), NewNode::symlink(target), out).await
+    }
+
+    pub(super) async fn link(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (ino, dir) = (self.ino(r.u64(0)), self.ino(r.node));
+        let attr = self.fs.link(ino, dir, r.name().0).await.map_err(|e| self.fail(e))?;
+        self.changed().await?;
+        self.entry(attr, out).await
+    }
+
+    pub(super) async fn unlink(&self, r: &Request<'_>) -> Handled {
+        self.fs.unlink(self.ino(r.node), r.name().0).await.map_err(|e| self.fail(e))?;
+        self.changed().await
+    }
+
+    pub(super) async fn rmdir(&self, r: &Request<'_>) -> Handled {
+        self.fs.rmdir(self.ino(r.node), r.name().0).await.map_err(|e| self.fail(e))?;
+        self.changed().await
+    }
+
+    pub(super) async fn rename(&self, r: &Request<'_>) -> Handled {
+        let flags = if r.opcode == Opcode::Rename2 { r.u32(8) } else { 0 };
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::Invalid.into()),
+        };
+        let (from, rest) = r.name();
+        let (to, _) = split_name(rest);
+        let dirs: (Ino, Ino) = (self.ino(r.node), self.ino(r.u64(0)));
+        let renamed = self.fs.rename(dirs.0, from, dirs.1, to, mode).await;
+        renamed.map_err(|e| self.fail(e))?;
+        self.changed().await
+    }
+
+    pub(super) async fn readlink(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let target = self.fs.readlink(self.ino(r.node)).await.map_err(|e| self.fail(e))?;
+        out.bytes(&target);
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! A loop device over an image, to stand for it in the mount table. It goes away with the mount.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+/// `LO_FLAGS_AUTOCLEAR`: the last one who closes it takes it down.
+const AUTOCLEAR: u32 = 4;
+
+/// `struct loop_config` of Linux: what it is over, its block size, `struct loop_info64`, and a reserve.
+#[repr(C)]
+struct Config {
+    fd: u32,
+    block_size: u32,
+    /// Device, inode, real device, offset, size limit.
+    places: [u64; 5],
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    name: [u8; 64],
+    keys: [u8; 96],
+    init: [u64; 2],
+    reserved: [u64; 8],
+}
+
+/// Makes one. To be kept open until something else has it open.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
+    let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+    let control = open(Path::new("/dev/loop-control"))?;
+    let backing = open(image).or_else(|_| File::open(image))?;
+    // Somebody else may take the one that is free now.
+    for _ in 0..16 {
+        let number = free_number(&control)?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open(&path)?;
+        match configure(&device, &backing, image) {
+            Ok(()) => return Ok((path, device)),
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+#[allow(unsafe_code)]
+fn free_number(control: &File) -> io::Result<i32> {
+    // SAFETY: this request takes no argument.
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+    if number >= 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
+}
+
+#[allow(unsafe_code)]
+fn configure(device: &File, backing: &File, image: &Path) -> io::Result<()> {
+    let mut name = [0; 64];
+    let bytes = image.as_os_str().as_bytes();
+    let len = bytes.len().min(63);
+    name[..len].copy_from_slice(&bytes[..len]);
+    let config = Config {
+        fd: backing.as_raw_fd().cast_unsigned(),
+        block_size: 0,
+        places: [0; 5],
+        number: 0,
+        encryption: [0; 2],
+        flags: AUTOCLEAR,
+        name,
+        keys: [0; 96],
+        init: [0; 2],
+        reserved: [0; 8],
+    };
+    // SAFETY: the request reads a `struct loop_config`, which `Config` is, from a pointer that outlives it.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    /// The structure that the kernel reads has 304 bytes, its flags at byte 60 and the name at 64.
+    #[test]
+    fn the_structure_is_the_kernels() {
+        assert_eq!(size_of::<Config>(), 304);
+        assert_eq!(std::mem::offset_of!(Config, flags), 60);
+        assert_eq!(std::mem::offset_of!(Config, name), 64);
+    }
+}
