@@ -154,9 +154,15 @@ impl Journaled {
         options: &MountOptions,
     ) -> Result<(JournaledFs<D>, JournalOrder<AnyLog<D>>), JournaledError> {
         // As published but for the asynchronous WAFS, which wrote 4 KiB at a time, too: next to the file
-        // system's own writes that costs more than it brings.
-        let cluster = if self.synchronous { 4096 } else { 64 << 10 };
-        let log_options = ordo_wafs::MountOptions { cluster, group: self.group, read_only: false };
+        // system's own writes that costs more than it brings. What a group waits for is one write: cut at
+        // 4 KiB it would be two, and two turns of the disk.
+        let each_for_itself = self.synchronous && self.group.is_none();
+        let cluster = if each_for_itself { 4096 } else { 64 << 10 };
+        let log_options = ordo_wafs::MountOptions {
+            cluster,
+            group: self.group,
+            ..ordo_wafs::MountOptions::default()
+        };
         let log = Wafs::mount(rt, self.part(disks).await?, &log_options).await?;
         let journal = JournalOrder::new(rt, log, self.options);
         let fs = mount(rt, disks[0].clone(), journal.clone(), options).await?;

@@ -149,10 +149,13 @@ impl WafsSuper {
 impl SectorHead {
     /// The head of a sector whose magic number and checksum are right.
     pub fn read(sector: &[u8]) -> Option<SectorHead> {
+        SectorHead::read_unchecked(sector).filter(|head| head.check == checksum(sector, 4))
+    }
+
+    /// The head of a sector whose magic number is right, whatever its checksum says.
+    pub fn read_unchecked(sector: &[u8]) -> Option<SectorHead> {
         let head = SectorHead::decode(sector, LE);
-        let sound = head.magic == SECTOR_MAGIC
-            && head.used as usize <= sector.len() - Self::SIZE
-            && head.check == checksum(sector, 4);
+        let sound = head.magic == SECTOR_MAGIC && head.used as usize <= sector.len() - Self::SIZE;
         sound.then_some(head)
     }
 

@@ -42,6 +42,11 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// What it keeps for one operation.
     type Op;
 
+    /// How many blocks one operation may take or give back. What takes more is done in several.
+    fn blocks_max(&self) -> u64 {
+        u64::MAX
+    }
+
     /// An operation starts. May wait for resources: log space, memory for dependencies.
     ///
     /// # Errors
@@ -231,6 +236,14 @@ pub enum RecoverError {
         "not unmounted cleanly, and changed since by somebody who knows nothing of its log; check it (ordo fsck)"
     )]
     StaleLog,
+    /// The log has no room for what an operation may have to say.
+    #[error("the log holds {have} bytes, which is too small; make one of {need} or more")]
+    SmallLog {
+        /// What it holds.
+        have: u64,
+        /// What it must hold at least.
+        need: u64,
+    },
     /// The log was never used with the image.
     #[error("not unmounted cleanly, and its log was not in use then; check it (ordo fsck)")]
     UnusedLog,

@@ -93,6 +93,9 @@ impl<L: Layout> Ufs<L> {
         }
         let _held = self.hold([&ip]).await?;
         let kind = if set.size.is_some() { OpKind::Truncate } else { OpKind::Attributes };
+        if let Some(size) = set.size {
+            self.cut_in_steps(&ip, size, kind).await?;
+        }
         let mut op = self.begin(kind).await?;
         if let Some(size) = set.size {
             self.layout().truncate(&mut op, &ip, size).await?;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ordo_cache::BufKey;
-use ordo_ordering::{OpKind, What};
+use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FileType, FsResult, Ino, flags};
 
 use crate::attributes::{set_atime, set_ctime, set_mtime};
@@ -141,18 +141,33 @@ impl<L: Layout> Ufs<L> {
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
         let _held = self.hold([&ip]).await?;
+        let most = self.cache().gate().blocks_max().saturating_mul(self.limits().block as u64);
+        let mut done = 0;
+        for piece in data.chunks(usize::try_from(most).unwrap_or(usize::MAX)) {
+            match self.write_piece(&ip, offset + done as u64, piece).await {
+                Ok(written) if written == piece.len() => done += written,
+                Ok(written) => return Ok(done + written),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes as much as one operation may.
+    async fn write_piece(&self, ip: &Rc<Inode>, offset: u64, data: &[u8]) -> FsResult<usize> {
         let mut op = self.begin(OpKind::Write).await?;
         let before = ip.size();
         if offset > before {
-            self.fill_gap(&mut op, &ip, offset).await?;
+            self.fill_gap(&mut op, ip, offset).await?;
         }
-        let (written, failure) = self.write_blocks(&mut op, &ip, offset, data).await;
+        let (written, failure) = self.write_blocks(&mut op, ip, offset, data).await;
         if written == 0 && ip.size() != before {
-            self.layout().truncate(&mut op, &ip, before).await?;
+            self.layout().truncate(&mut op, ip, before).await?;
         }
         if written > 0 {
             let size = ip.size().max(offset + written as u64);
-            self.store_size(&mut op, &ip, size).await?;
+            self.store_size(&mut op, ip, size).await?;
         }
         op.end().await.map_err(io_error)?;
         match failure {

@@ -3,12 +3,15 @@
 use std::rc::Rc;
 
 use ordo_format::ufs2::Dinode;
-use ordo_ordering::{OpKind, What};
+use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FsResult};
 
 use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::{LayoutOp, Ufs, io_error};
+
+/// Steps in which a file is cut at most.
+const STEPS_MAX: u64 = 4096;
 
 impl<L: Layout> Ufs<L> {
     /// Sets a link count, with the time of change.
@@ -36,9 +39,37 @@ impl<L: Layout> Ufs<L> {
         if ip.links() > 0 || ip.opens.get() > 0 || ip.gone.get() {
             return Ok(());
         }
+        self.cut_in_steps(ip, 0, OpKind::Free).await?;
         let mut op = self.begin(OpKind::Free).await?;
         self.free_contents(&mut op, ip).await?;
         op.end().await.map_err(io_error)
+    }
+
+    /// Cuts a file that has more blocks than one operation may give back, from its end on, until it has no
+    /// more than that above `size`, or until it cannot be cut further. Takes no lock.
+    pub(crate) async fn cut_in_steps(
+        &self,
+        ip: &Rc<Inode>,
+        size: u64,
+        kind: OpKind,
+    ) -> FsResult<()> {
+        let block = self.limits().block as u64;
+        let most = self.cache().gate().blocks_max().saturating_mul(block);
+        // By what it has, not by its size: most of that may be holes.
+        let has = |ip: &Inode| ip.dinode().blocks.saturating_mul(512);
+        let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
+        while has(ip) > most && ip.size().saturating_sub(size) > step {
+            let _held = self.hold([&**ip]).await?;
+            let mut op = self.begin(kind).await?;
+            let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
+            op.end().await.map_err(io_error)?;
+            // There may be no block for a hole to end in.
+            match cut {
+                Err(e) if e.errno == Errno::NoSpace => break,
+                cut => cut?,
+            }
+        }
+        Ok(())
     }
 
     /// As [`release`](Self::release), at the end of an operation that has taken the last name away. That

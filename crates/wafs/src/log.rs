@@ -22,6 +22,20 @@ pub struct GroupCommit {
     pub batch: usize,
 }
 
+bitflags::bitflags! {
+    /// What tells a sector that continues the log from one that does not; each can be switched off to see
+    /// what it is there for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct LogRules: u8 {
+        /// A sector's checksum is right, or a turned bit is turned back.
+        const CHECKSUM = 1;
+        /// A sector was not written under an older mount than the one before it.
+        const EPOCH = 2;
+        /// A sector that says that more was durable than could be read tells of damage.
+        const BEHIND = 4;
+    }
+}
+
 /// How to use a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -33,11 +47,13 @@ pub struct MountOptions {
     pub group: Option<GroupCommit>,
     /// Nothing is written, the superblock included.
     pub read_only: bool,
+    /// What a sector of the log is known by.
+    pub rules: LogRules,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { cluster: 4096, group: None, read_only: false }
+        MountOptions { cluster: 4096, group: None, read_only: false, rules: LogRules::all() }
     }
 }
 
@@ -123,6 +139,8 @@ pub(crate) struct Shared<D> {
 pub(crate) struct Group {
     pub led: Cell<bool>,
     pub waiting: Cell<usize>,
+    /// How many shared the last write.
+    pub expected: Cell<usize>,
     pub full: Notify,
     pub done: Notify,
 }
@@ -132,6 +150,7 @@ impl Default for Group {
         Group {
             led: Cell::new(false),
             waiting: Cell::new(0),
+            expected: Cell::new(0),
             full: Notify::new("a full group commit", 0),
             done: Notify::new("a group commit", 0),
         }

@@ -12,7 +12,7 @@ use ordo_runtime::sync::{Mutex, Notify};
 use crate::log::{Group, LogStats, Shared, Tail};
 use crate::read::{Reader, Sectors};
 use crate::ring::Ring;
-use crate::{LogError, Lsn, MountOptions, Wafs};
+use crate::{LogError, LogRules, Lsn, MountOptions, Wafs};
 
 /// How far behind the end a sector is looked for that shows that the log went on.
 const LOOK_AHEAD: u64 = 1 << 20;
@@ -75,9 +75,14 @@ struct End {
 }
 
 /// Reads on from the start to the end.
-async fn find_end<D: BlockDevice>(device: &D, sb: &WafsSuper) -> Result<End, LogError> {
+async fn find_end<D: BlockDevice>(
+    device: &D,
+    sb: &WafsSuper,
+    rules: LogRules,
+) -> Result<End, LogError> {
     let ring = Ring::of(sb);
-    let mut reader = Reader::new(device, ring, sb.id, sb.start);
+    let log = (ring, sb.id, rules);
+    let mut reader = Reader::new(device, log, sb.start);
     let mut mounted = Mounted::default();
     let mut starts = VecDeque::new();
     while let Some(record) = reader.next().await? {
@@ -91,27 +96,28 @@ async fn find_end<D: BlockDevice>(device: &D, sb: &WafsSuper) -> Result<End, Log
     let lsn = reader.at();
     mounted.mended = reader.sectors().mended;
     let (number, epoch) = reader.sectors().place();
-    let read_until = last_byte(device, sb, number).await?;
+    let read_until = last_byte(device, sb, log, number).await?;
     mounted.incomplete = read_until.saturating_sub(lsn);
     let byte = ring.byte(number);
-    if read_until < sb.durable {
+    let behind = rules.contains(LogRules::BEHIND);
+    if behind && read_until < sb.durable {
         return Err(LogError::Damaged { lsn, byte });
     }
     let look = (LOOK_AHEAD / ring.sector).min(ring.sectors - 1);
-    let mut ahead = Sectors::new(device, ring, sb.id, number);
+    let mut ahead = Sectors::new(device, log, number);
     for i in 0..look {
         let bytes = ahead.raw().await?;
         let Some(head) = SectorHead::read(bytes) else { continue };
         let went_on = head.lsn == ring.lsn(number + i) && head.epoch >= epoch;
         let knew = head.lsn.saturating_sub(head.behind.into());
         let lapped = head.id == sb.id && head.lsn > ring.lsn(number + i);
-        if head.id == sb.id && (lapped || (went_on && knew > read_until)) {
+        if behind && head.id == sb.id && (lapped || (went_on && knew > read_until)) {
             return Err(LogError::Damaged { lsn, byte });
         }
     }
     let mut tail = Tail { base: ring.floor(lsn), bytes: Vec::new(), starts };
     if lsn > ring.floor(lsn) {
-        let mut sectors = Sectors::new(device, ring, sb.id, ring.number(lsn));
+        let mut sectors = Sectors::new(device, log, ring.number(lsn));
         if let Some((_, sector)) = sectors.next().await? {
             let kept = (lsn - ring.floor(lsn)) as usize;
             tail.bytes.extend_from_slice(&sector[SectorHead::SIZE..][..kept]);
@@ -124,13 +130,14 @@ async fn find_end<D: BlockDevice>(device: &D, sb: &WafsSuper) -> Result<End, Log
 async fn last_byte<D: BlockDevice>(
     device: &D,
     sb: &WafsSuper,
+    log: (Ring, u32, LogRules),
     number: u64,
 ) -> Result<Lsn, LogError> {
-    let ring = Ring::of(sb);
+    let ring = log.0;
     if number == ring.number(sb.start) {
         return Ok(sb.start);
     }
-    let mut last = Sectors::new(device, ring, sb.id, number - 1);
+    let mut last = Sectors::new(device, log, number - 1);
     let head = last.next().await?.map(|(head, _)| head);
     Ok(head.map_or(ring.lsn(number - 1), |head| head.lsn + u64::from(head.used)))
 }
@@ -148,7 +155,7 @@ impl<D: BlockDevice> Wafs<D> {
     ) -> Result<Wafs<D>, LogError> {
         let sb = find_superblock(&device).await?;
         let ring = Ring::of(&sb);
-        let End { lsn, tail, mounted } = find_end(&device, &sb).await?;
+        let End { lsn, tail, mounted } = find_end(&device, &sb, options.rules).await?;
         let shared = Shared {
             runtime: runtime.clone(),
             volatile: device.geometry().volatile_cache,

@@ -3,8 +3,9 @@
 use ordo_block::{BlockDevice, IoBuf};
 use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
 
+use crate::log::Shared;
 use crate::ring::{Expected, Ring, get_length};
-use crate::{LogError, Lsn, Wafs};
+use crate::{LogError, LogRules, Lsn, Wafs};
 
 /// Bytes read at once at most, and at first: often a sector or two is all that is wanted.
 const READ_MAX: u64 = 64 << 10;
@@ -42,6 +43,7 @@ pub(crate) struct Sectors<'d, D> {
     first: u64,
     next: u64,
     epoch: u32,
+    rules: LogRules,
     /// Sectors that were read, and how many bytes of them have been given out.
     ahead: IoBuf,
     used: usize,
@@ -52,7 +54,11 @@ pub(crate) struct Sectors<'d, D> {
 }
 
 impl<'d, D: BlockDevice> Sectors<'d, D> {
-    pub(crate) fn new(device: &'d D, ring: Ring, id: u32, number: u64) -> Self {
+    pub(crate) fn new(
+        device: &'d D,
+        (ring, id, rules): (Ring, u32, LogRules),
+        number: u64,
+    ) -> Self {
         let (ahead, used) = (IoBuf::zeroed(0), 0);
         Sectors {
             device,
@@ -61,6 +67,7 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
             first: number,
             next: number,
             epoch: 0,
+            rules,
             ahead,
             used,
             reach: READ_FIRST,
@@ -103,9 +110,11 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
         self.read_ahead().await?;
         let end = self.used + self.ring.sector as usize;
         let sector = &mut self.ahead[self.used..end];
-        let expected = Expected { id: self.id, lsn, epoch: self.epoch };
+        let expected = Expected { id: self.id, lsn, epoch: self.epoch, rules: self.rules };
         let mut head = SectorHead::read(sector);
-        if head.is_none() {
+        if head.is_none() && !self.rules.contains(LogRules::CHECKSUM) {
+            head = SectorHead::read_unchecked(sector);
+        } else if head.is_none() {
             head = SectorHead::mend(sector);
             self.mended += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
@@ -140,15 +149,15 @@ pub struct Reader<'d, D> {
 }
 
 impl<'d, D: BlockDevice> Reader<'d, D> {
-    pub(crate) fn new(device: &'d D, ring: Ring, id: u32, from: Lsn) -> Self {
-        let sectors = Sectors::new(device, ring, id, ring.number(from));
+    pub(crate) fn new(device: &'d D, log: (Ring, u32, LogRules), from: Lsn) -> Self {
+        let sectors = Sectors::new(device, log, log.0.number(from));
         // The first sector's payload is cut when it comes.
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, time: 0 }
     }
 
     /// Reads the log of a superblock from `from` on, where a record must begin, without mounting it.
     pub fn on(device: &'d D, sb: &WafsSuper, from: Lsn) -> Self {
-        Reader::new(device, Ring::of(sb), sb.id, from)
+        Reader::new(device, (Ring::of(sb), sb.id, LogRules::all()), from)
     }
 
     pub(crate) fn sectors(&mut self) -> &mut Sectors<'d, D> {
@@ -163,7 +172,8 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     /// Looks again behind the end, where another process may have written since.
     pub fn again(&mut self) {
         let old = &self.sectors;
-        let mut sectors = Sectors::new(old.device, old.ring, old.id, old.ring.number(self.at));
+        let log = (old.ring, old.id, old.rules);
+        let mut sectors = Sectors::new(old.device, log, old.ring.number(self.at));
         sectors.epoch = old.epoch;
         self.sectors = sectors;
         self.bytes.clear();
@@ -198,12 +208,17 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     }
 }
 
+impl<D> Shared<D> {
+    /// What the log's sectors are known by.
+    fn known_by(&self) -> (Ring, u32, LogRules) {
+        (self.ring, self.sb.borrow().id, self.options.rules)
+    }
+}
+
 impl<D: BlockDevice> Wafs<D> {
     /// Reads records from `lsn` on, where one must begin: what is on the device by now.
     pub fn reader(&self, lsn: Lsn) -> Reader<'_, D> {
-        let shared = &self.shared;
-        let id = shared.sb.borrow().id;
-        Reader::new(&shared.device, shared.ring, id, lsn)
+        Reader::new(&self.shared.device, self.shared.known_by(), lsn)
     }
 
     /// The record that begins at `lsn`; it must be durable.
@@ -224,14 +239,14 @@ impl<D: BlockDevice> Wafs<D> {
     /// before it, shows.
     async fn begins(&self, lsn: Lsn) -> Result<bool, LogError> {
         let shared = &self.shared;
-        let (ring, id) = (shared.ring, shared.sb.borrow().id);
+        let ring = shared.ring;
         let oldest = ring.number(self.start());
         let mut number = ring.number(lsn);
         let from = loop {
             if number == oldest {
                 break self.start();
             }
-            let mut sectors = Sectors::new(&shared.device, ring, id, number);
+            let mut sectors = Sectors::new(&shared.device, shared.known_by(), number);
             let Some((head, _)) = sectors.next().await? else { return Ok(false) };
             let start = head.lsn + u64::from(head.first);
             if head.first != NO_RECORD && start <= lsn {

@@ -2,7 +2,7 @@
 
 use ordo_format::wafs::{SUPER_SECTORS, SectorHead, WafsSuper};
 
-use crate::Lsn;
+use crate::{LogRules, Lsn};
 
 /// The shape of a log's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +93,15 @@ pub struct Expected {
     pub lsn: Lsn,
     /// The epoch of the sector before it.
     pub epoch: u32,
+    /// What of that counts.
+    pub rules: LogRules,
 }
 
 impl Expected {
     /// Whether a sector is the one.
     pub fn is(&self, head: &SectorHead) -> bool {
-        head.id == self.id && head.lsn == self.lsn && head.epoch >= self.epoch
+        let any_epoch = !self.rules.contains(LogRules::EPOCH);
+        head.id == self.id && head.lsn == self.lsn && (any_epoch || head.epoch >= self.epoch)
     }
 }
 

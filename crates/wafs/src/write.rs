@@ -29,12 +29,13 @@ impl<D: BlockDevice> Wafs<D> {
         }
     }
 
-    /// The first of those who wait leads: it gives the others time, then writes for all.
+    /// The first of those who wait leads: it gives the others time, then writes for all. Given as much time
+    /// as it takes until there are as many as the last time: whoever is alone waits for nobody.
     async fn force_together(&self, lsn: Lsn, commit: GroupCommit) -> Result<(), LogError> {
         let shared = &self.shared;
         let group = &shared.group;
         group.waiting.set(group.waiting.get() + 1);
-        if group.waiting.get() >= commit.batch {
+        if group.waiting.get() >= group.expected.get().min(commit.batch) {
             group.full.notify_all();
         }
         while shared.durable.get() < lsn {
@@ -47,12 +48,20 @@ impl<D: BlockDevice> Wafs<D> {
             }
             // Its turn first: whom the write before this one releases may come along.
             let turn = shared.writer.lock().await;
-            if !commit.delay.is_zero() && group.waiting.get() < commit.batch {
+            shared.runtime.yield_now().await;
+            if shared.durable.get() >= lsn {
+                // That write was its own, too: another leads.
+                group.led.set(false);
+                group.done.notify_all();
+                break;
+            }
+            let enough = group.expected.get().min(commit.batch);
+            if !commit.delay.is_zero() && group.waiting.get() < enough {
                 first(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
             }
             // Who comes from now on is led by another, once this write is under way.
             group.led.set(false);
-            group.waiting.set(0);
+            group.expected.set(group.waiting.replace(0));
             group.done.notify_all();
             let written = shared.write_until(shared.end.get()).await;
             drop(turn);

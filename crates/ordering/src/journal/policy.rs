@@ -14,6 +14,9 @@ use crate::{
     Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
 };
 
+/// Bytes of records about a block that is taken or given back, at most: pointer, bitmap, revocation.
+const BLOCK_RECORDS: u64 = 256;
+
 /// An operation under way. Dropped without an end it has undone its own changes, which counts as one.
 pub struct JournalOp<L: Log> {
     state: Rc<State<L>>,
@@ -77,6 +80,11 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
 
     fn wants_old(what: &What<'_>) -> bool {
         !matches!(what, What::Summary | What::InitDirectory { .. })
+    }
+
+    fn blocks_max(&self) -> u64 {
+        // Half of the log is free when an operation begins, and it is not the only one.
+        (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
     }
 
     async fn begin<D: BlockDevice>(

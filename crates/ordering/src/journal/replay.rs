@@ -14,6 +14,9 @@ use super::JournalRules;
 use super::state::{Client, State};
 use crate::{Deferred, Image, OpKind, RecoverError, Recovery};
 
+/// What a log holds at least, in bytes: some operations on blocks of directories or pointers.
+const LOG_MIN: u64 = 48 << 10;
+
 /// Memory for what is to be put in its place, in bytes.
 const MEMORY: usize = 4 << 20;
 
@@ -24,6 +27,10 @@ pub(super) async fn recover<L: Log, D: BlockDevice>(
     image: &dyn Image,
 ) -> Result<Recovery, RecoverError> {
     state.fragment.set(image.fragment());
+    let have = state.log.capacity();
+    if have < LOG_MIN {
+        return Err(RecoverError::SmallLog { have, need: LOG_MIN });
+    }
     let client = Client::decode(state.log.client());
     if client.id != 0 && client.id != image.id() {
         return Err(RecoverError::OtherLog);
