@@ -108,9 +108,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         self.barrier_if_needed().await?;
         if self.progress() == before && G::ROLLS_BACK {
             // What the oldest depend on is younger, or being written by others.
-            self.write_all(self.all_dirty(), false).await?;
-            self.wait_for_writes().await;
-            self.barrier_if_needed().await?;
+            self.write_round(self.all_dirty()).await?;
         }
         Ok(self.progress() != before)
     }
@@ -120,9 +118,14 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// # Errors
     /// The first failure.
     pub async fn write_dirty(&self) -> Result<(), BlockError> {
-        self.write_all(self.all_dirty(), false).await?;
+        self.write_round(self.all_dirty()).await
+    }
+
+    /// Writes these, as far as they can be written, waits for others' writes too, and makes all durable.
+    async fn write_round(&self, dirty: Vec<BufRef>) -> Result<(), BlockError> {
+        self.write_all(dirty, false).await?;
         self.wait_for_writes().await;
-        self.barrier().await
+        self.barrier_if_needed().await
     }
 
     /// Writes everything that is dirty, whatever becomes dirty meanwhile included, and makes it
@@ -138,9 +141,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 break;
             }
             let before = self.progress();
-            self.write_all(dirty, false).await?;
-            self.wait_for_writes().await;
-            self.barrier_if_needed().await?;
+            self.write_round(dirty).await?;
             if self.progress() == before {
                 fruitless += 1;
                 assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", self.gate().story());

@@ -156,7 +156,10 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
 
     /// As [`barrier`](Self::barrier), where a write has completed since the last one; where another's
     /// flush is under way, waits for that one too.
-    pub(crate) async fn barrier_if_needed(&self) -> Result<(), BlockError> {
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn barrier_if_needed(&self) -> Result<(), BlockError> {
         let none = self.shared.unflushed.borrow().is_empty();
         let result = if none { Ok(()) } else { self.barrier().await };
         while self.shared.flushing.get() > 0 {

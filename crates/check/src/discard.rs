@@ -7,7 +7,7 @@ use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::dir::{self, DT_DIR};
 use ordo_format::ufs2::{Group, bitmap};
 
-use crate::state::Run;
+use crate::state::{DirInfo, ROOT, Run};
 use crate::{Finding, Severity};
 
 impl<D: BlockDevice> Run<'_, D> {
@@ -21,7 +21,20 @@ impl<D: BlockDevice> Run<'_, D> {
             && self.dirs.iter().all(|info| {
                 let known = info.dotdot_at != 0;
                 info.parent.is_none_or(|parent| !known || parent == info.dotdot)
+                    || self.is_left_behind(info)
             })
+    }
+
+    /// Whether a directory may be one that was being moved into another that never got its own name, and
+    /// was then removed from where it had been: empty, and in nothing that the root leads to.
+    fn is_left_behind(&self, info: &DirInfo) -> bool {
+        let mut at = info;
+        // Loops are damage, and were cut.
+        for _ in 0..self.dirs.len() {
+            let Some(parent) = at.parent else { break };
+            at = &self.dirs[self.dir_of[&parent]];
+        }
+        info.entries == 0 && at.parent.is_none() && at.ino != ROOT
     }
 
     /// Whether no bitmap calls free what is in use.
@@ -59,7 +72,7 @@ impl<D: BlockDevice> Run<'_, D> {
                 below[self.dir_of[&parent]] += 1;
             }
         }
-        let of_directory = |(info, below): (&crate::state::DirInfo, &u32)| {
+        let of_directory = |(info, below): (&DirInfo, &u32)| {
             let links = self.info(info.ino).map_or(0, |inode| inode.links);
             // What has no name has lost its count already.
             info.parent.is_none() || i64::from(links) >= 2 + i64::from(*below)

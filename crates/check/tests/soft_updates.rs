@@ -83,6 +83,18 @@ const ORDINARY: &[State] = &[
             s.change_inode(ROOT, |node| node.nlink += 1);
         },
     ),
+    (
+        "a directory is moved into one that never had a name, and removed where it was",
+        &["LinkCountHigh", "LinkCountHigh", "UnreferencedDirectory", "UnreferencedDirectory"],
+        LeakOnly,
+        |s, i| {
+            s.remove_entry(i.sub, "inner");
+            s.disk.store(s.inode_at(i.inner), &[0; 256]);
+            release(s, i.inner);
+            s.remove_entry(ROOT, "dir");
+            s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, ROOT));
+        },
+    ),
     ("blocks taken for a file that did not get them", &["BlocksLeaked"], LeakOnly, |s, _| {
         let map = s.header(QUIET).0.layout(&s.sb).frags;
         let bit = s.sb.dblkno as u32 + 19;

@@ -265,30 +265,33 @@ async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<u8>, Ino)>>
     Ok(out)
 }
 
+/// Removes what is in the directories, depth first. A crash in the midst of a rename may have left a
+/// directory two names: it is emptied by the first that is seen.
 async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
-    let mut dirs = vec![(fs.root(), None)];
-    let mut at = 0;
-    while at < dirs.len() {
-        let dir = dirs[at].0;
-        at += 1;
-        // A crash in the midst of a rename may leave a directory two names.
-        if dirs[..at - 1].iter().any(|(seen, _)| *seen == dir) {
-            continue;
-        }
+    enum Todo {
+        Empty(Ino),
+        Remove(Ino, Vec<u8>),
+    }
+    let mut todo = vec![Todo::Empty(fs.root())];
+    let mut seen = BTreeSet::new();
+    while let Some(next) = todo.pop() {
+        let dir = match next {
+            Todo::Remove(dir, name) => {
+                fs.rmdir(dir, &name).await?;
+                continue;
+            }
+            Todo::Empty(dir) if !seen.insert(dir) => continue,
+            Todo::Empty(dir) => dir,
+        };
         for (name, ino) in names(fs, dir).await? {
             if OWN_NAMES.contains(&name.as_slice()) {
                 continue;
             }
             if fs.getattr(ino).await?.file_type == FileType::Directory {
-                dirs.push((ino, Some((dir, name))));
+                todo.extend([Todo::Remove(dir, name), Todo::Empty(ino)]);
             } else {
                 fs.unlink(dir, &name).await?;
             }
-        }
-    }
-    for (_, place) in dirs.into_iter().rev() {
-        if let Some((parent, name)) = place {
-            fs.rmdir(parent, &name).await?;
         }
     }
     Ok(())

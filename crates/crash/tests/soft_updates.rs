@@ -33,6 +33,16 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && used >= 1000, "{states} states, {used} used");
 }
 
+/// Runs that once left a directory whose `..` was that of a name it never had on disk, and one that was
+/// in nothing with a name.
+#[test]
+fn directories_that_move_and_go_at_once_are_in_order() {
+    for (model, seed, steps) in [(Model::Volatile, 116, 100), (Model::Completed, 142, 130)] {
+        let outcome = soft(SoftRules::all(), model, seed, steps, 3000);
+        outcome.expect_kept(&format!("{model:?}, seed {seed}"));
+    }
+}
+
 /// Each rule off breaks the promise somewhere: would catch a rule that protects nothing, and a harness
 /// that cannot see.
 #[test]

@@ -66,6 +66,8 @@ pub enum What<'a> {
         name: &'a [u8],
         /// What the entry stood for.
         child: u64,
+        /// Whether that is a directory.
+        directory: bool,
         /// The first byte of the entry in the block.
         at: usize,
     },

@@ -280,7 +280,7 @@ impl<L: Layout> Ufs<L> {
         self.may_remove(&dp, &ip)?;
         let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
-        self.remove_entry(&mut op, &dp, name, found).await?;
+        self.remove_entry(&mut op, &dp, name, found, false).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
         let lives_on = ip.links() > 0 || self.put_off_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
@@ -304,7 +304,7 @@ impl<L: Layout> Ufs<L> {
         let up = self.find_entry(&ip, b"..").await?;
         let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
-        self.remove_entry(&mut op, &dp, name, found).await?;
+        self.remove_entry(&mut op, &dp, name, found, true).await?;
         self.drop_directory(&mut op, &dp, &ip, up).await?;
         let put_off = self.put_off_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;

@@ -186,7 +186,7 @@ impl<L: Layout> Ufs<L> {
         }
         let _held = self.hold([&*dp]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
-        self.remove_entry(&mut op, &dp, name, second).await?;
+        self.remove_entry(&mut op, &dp, name, second, true).await?;
         op.end().await.map_err(io_error)?;
         Ok(true)
     }

@@ -262,7 +262,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (found, _) = from.entry.as_ref().expect("looked up before");
         debug_assert_eq!(found.ino, source.ino());
-        self.remove_entry(op, from.dir, from.name, *found).await
+        self.remove_entry(op, from.dir, from.name, *found, source.is_directory()).await
     }
 
     /// A directory goes from one parent to another: its `..`, and the counts of both.
@@ -339,7 +339,7 @@ impl<L: Layout> Ufs<L> {
             }
         }
         let found = self.find_entry(from.dir, &spare).await?.ok_or(Errno::Again)?;
-        self.remove_entry(&mut op, from.dir, &spare, found).await?;
+        self.remove_entry(&mut op, from.dir, &spare, found, source.is_directory()).await?;
         self.set_links(&mut op, source, source.links().saturating_sub(2)).await?;
         self.set_links(&mut op, target, target.links().saturating_sub(1)).await?;
         op.end().await.map_err(io_error)

@@ -6,7 +6,7 @@ use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
 
 use super::SoftUpdates;
-use super::graph::{Graph, Id};
+use super::graph::{Graph, Id, Role};
 
 /// Rounds of writing for space that bring nothing before it is given up.
 const RECLAIM_ROUNDS: u32 = 8;
@@ -23,9 +23,13 @@ struct Wanted {
 }
 
 impl Graph {
-    /// Everything that a file waits for: its inode, its names, and the directories up to the root.
-    fn wanted(&self, ino: u64) -> Wanted {
+    /// Everything that a file waits for: its inode, what its dirty blocks wait for, its names, and the
+    /// directories up to the root.
+    fn wanted(&self, ino: u64, dirty: &[BufRef]) -> Wanted {
         let mut wanted = Wanted::default();
+        for block in dirty.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
+            block.changes.iter().for_each(|(_, id)| self.collect(*id, &mut wanted));
+        }
         let mut inodes = vec![ino];
         wanted.directories.insert(ino);
         for id in self.moved() {
@@ -34,9 +38,8 @@ impl Graph {
         }
         while let Some(ino) = inodes.pop() {
             let tails = self.inodes.get(&ino).copied().unwrap_or_default();
-            let own = tails.body.into_iter().chain(tails.links);
-            let names = self.names.get(&ino).into_iter().flatten();
-            for id in own.chain(names.copied()).collect::<Vec<_>>() {
+            let names = self.names.get(&ino).into_iter().flatten().copied();
+            for id in tails.body.into_iter().chain(tails.links).chain(names) {
                 self.collect(id, &mut wanted);
             }
             for dir in self.parents(ino) {
@@ -58,7 +61,7 @@ impl Graph {
                 stack.extend(node.needs.iter().copied());
                 // What comes before it in its cell goes before it to the disk, and perhaps with what
                 // comes after.
-                if let super::graph::Role::Change { cell, .. } = node.role {
+                if let Role::Change { cell, .. } = node.role {
                     stack.extend(self.cell(node.key, cell));
                 }
             }
@@ -73,56 +76,35 @@ pub(super) async fn fsync<D: BlockDevice>(
     inode: &BufRef,
 ) -> Result<(), BlockError> {
     let state = &cache.gate().state;
-    let mut first = true;
+    // A write under way may hold the inode as it is, and leave nothing to be written.
+    inode.written().await;
     let mut fruitless = 0;
+    let mut first = true;
     loop {
-        let wanted = state.graph.borrow().wanted(ino);
         let mut bufs = cache.dirty_of(ino);
+        let wanted = state.graph.borrow().wanted(ino, &bufs);
         if !first && wanted.seen.is_empty() && bufs.is_empty() {
-            break;
+            return cache.barrier_if_needed().await;
         }
         bufs.push(inode.clone());
         bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
-        // A file's own blocks may wait for others: entries for inodes, pointers for what they lead to.
-        let own: Vec<BufKey> = bufs.iter().map(|b| b.key()).collect();
-        for key in state.graph.borrow().blocks_below(&own) {
-            bufs.extend(cache.peek(key));
-        }
         bufs.sort_by_key(|b| b.key());
         bufs.dedup_by_key(|b| b.key());
         let before = state.graph.borrow().met;
         let dirty = bufs.iter().filter(|b| b.is_dirty()).count();
         cache.write_all(bufs.clone(), !cache.is_volatile()).await?;
-        cache.barrier().await?;
+        cache.barrier_if_needed().await?;
         cache.failure().map_or(Ok(()), Err)?;
         let left = bufs.iter().filter(|b| b.is_dirty()).count();
         if !first && state.graph.borrow().met == before && left == dirty {
             // What is wanted may be in others' hands.
             cache.wait_for_writes().await;
-            cache.barrier().await?;
+            cache.barrier_if_needed().await?;
             fruitless += 1;
             assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().story());
             state.wait_for_an_end().await;
         }
         first = false;
-    }
-    cache.barrier().await
-}
-
-impl Graph {
-    /// The blocks that changes on these blocks wait for.
-    fn blocks_below(&self, keys: &[BufKey]) -> BTreeSet<BufKey> {
-        let mut wanted = Wanted::default();
-        for key in keys {
-            if key.file == 0 {
-                continue;
-            }
-            let changes = self.blocks.get(key).into_iter().flat_map(|b| &b.changes);
-            for (_, id) in changes {
-                self.collect(*id, &mut wanted);
-            }
-        }
-        wanted.blocks
     }
 }
 

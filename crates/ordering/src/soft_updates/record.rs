@@ -70,13 +70,10 @@ impl Drop for SoftOp {
         for id in &self.open {
             graph.satisfy(*id);
         }
-        let steps = !graph.ready.is_empty();
         drop(graph);
         self.state.open_ops.set(self.state.open_ops.get() - 1);
         self.state.ended.notify_all();
-        if steps {
-            self.state.ready.notify_all();
-        }
+        self.state.announce();
     }
 }
 
@@ -118,15 +115,19 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             note_moved(graph, directory, child, id);
             op.entries.push(id);
         }
-        What::ChangeEntry { new, directory, at, .. } => {
-            let needs = entry_needs(graph, op, new, directory);
+        What::ChangeEntry { old, new, directory, at, .. } => {
+            let mut needs = entry_needs(graph, op, new, directory);
+            needs.extend(earlier_ends(graph, op, old, directory));
+            let needs = graph.live(&needs);
             let id = entry_change(graph, change, at, new, needs, false);
             note_moved(graph, directory, new, id);
             op.entries.push(id);
             op.gone.push(id);
         }
-        What::RemoveEntry { dir, name, child, at } => {
-            let needs = other_names(graph, op, key, at, child);
+        What::RemoveEntry { dir, name, child, directory, at } => {
+            let mut needs = other_names(graph, op, key, at, child);
+            needs.extend(earlier_ends(graph, op, child, directory));
+            let needs = graph.live(&needs);
             remove_entry(graph, op, change, at, needs);
             // Nothing where it never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
@@ -150,9 +151,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         What::InitInode { ino } => {
             let needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
             let id = inode_change(graph, op, change, ino, needs, true);
-            if let Some(node) = id.and_then(|id| graph.get_mut(id)) {
-                node.first = true;
-            }
+            graph.get_mut(id).expect("just made").first = true;
         }
         What::SetLinkCount { ino, old, new } => {
             let raised = new > old;
@@ -178,13 +177,13 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 needs.retain(|id| !own.contains(id));
             }
             let id = inode_change(graph, op, change, ino, needs, false);
-            op.block_count = id.filter(|_| new > old);
+            op.block_count = (new > old).then_some(id);
         }
         What::SetSize { ino, old, new, directory: true } if new > old => {
             let id = inode_change(graph, op, change, ino, Ids::new(), false);
             for entry in op.entries.clone() {
                 let key = graph.get(entry).map(|n| n.key).filter(|key| key.file == ino);
-                if let (Some(key), Some(id)) = (key, id) {
+                if let Some(key) = key {
                     graph.set_home(key, id);
                 }
             }
@@ -222,7 +221,7 @@ fn links_change(graph: &mut Graph, change: &Change<'_>, ino: u64, mut needs: Ids
 /// undone with it.
 fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     let key = change.buf.key();
-    match graph.blocks.contains_key(&key).then(|| graph.open_tail(key, start(change))).flatten() {
+    match graph.open_tail(key, start(change)) {
         Some(tail) => {
             debug_assert!(graph.get(tail).is_some_and(|n| n.subject == ino));
             merge(graph, change, tail);
@@ -251,7 +250,7 @@ fn inode_change(
     ino: u64,
     needs: Ids,
     open: bool,
-) -> Option<Id> {
+) -> Id {
     let (key, cell) = (change.buf.key(), start(change));
     let open = open && op.has(SoftRules::WHOLE_OPERATIONS);
     if let Some(tail) = graph.open_tail(key, cell) {
@@ -261,7 +260,7 @@ fn inode_change(
         if (needs.is_empty() && !open) || (ours && marks) {
             merge(graph, change, tail);
             graph.need(tail, &needs);
-            return Some(tail);
+            return tail;
         }
     }
     let role = Role::Change { cell, undo: difference(change) };
@@ -270,7 +269,7 @@ fn inode_change(
         op.open.push(id);
     }
     graph.inodes.entry(ino).or_default().body = Some(id);
-    Some(id)
+    id
 }
 
 fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
@@ -302,9 +301,14 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     graph.live(&needs)
 }
 
+/// The cell that a whole chunk is, the one with byte `at`.
+fn whole_chunk(at: usize) -> u32 {
+    (at as u32 / CHUNK * CHUNK) | FLAG
+}
+
 /// The cell of the chunk with byte `at`, where its entries are one cell for the time being.
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
-    let cell = (at as u32 / CHUNK * CHUNK) | FLAG;
+    let cell = whole_chunk(at);
     let block = graph.blocks.get(&key)?;
     block.changes.iter().any(|(c, _)| *c == cell).then_some(cell)
 }
@@ -386,7 +390,7 @@ fn remove_entry(
     let key = change.buf.key();
     let whole = chunk_cell(graph, key, at);
     if whole.is_some() || !needs.is_empty() {
-        let cell = (at as u32 / CHUNK * CHUNK) | FLAG;
+        let cell = whole_chunk(at);
         if whole.is_none() {
             join_chunk(graph, key, cell);
         }
@@ -464,13 +468,13 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             graph.get_mut(id).expect("just made").with = tail;
             graph.unseen.insert(old.0);
         }
-        Some(id)
+        id
     };
-    if let (PointerTo::Directory, Some(id)) = (to, id) {
+    if to == PointerTo::Directory {
         graph.set_home(init.key(), id);
     }
     if resets {
-        op.resets.extend(id);
+        op.resets.push(id);
     }
 }
 
@@ -479,7 +483,7 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     if key.file == 0 {
         let needs = dropped(graph, op, ino);
         let id = inode_change(graph, op, change, ino, needs, true);
-        op.resets.extend(id);
+        op.resets.push(id);
         return;
     }
     let range = change.ranges[0].clone();
@@ -516,13 +520,29 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
     }
     let needs = dropped(graph, op, ino);
     let id = inode_change(graph, op, change, ino, needs, true);
-    op.clears.extend(id);
+    op.clears.push(id);
+}
+
+/// What the end of a directory's name waits for: the ends of those it had before. The last one with which
+/// its `..` agrees must not go while an older one may still be on disk.
+fn earlier_ends(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
+    if !directory || !op.has(SoftRules::NEW_NAME_FIRST) {
+        return Ids::new();
+    }
+    ends_of_names(graph, child)
 }
 
 /// What an inode's release waits for: the end of all names that it ever had. Until then they may come to the
 /// disk, and wait for the inode to be there.
 fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     let mut gone = op.gone.clone();
+    gone.extend(ends_of_names(graph, ino));
+    graph.live(&gone)
+}
+
+/// The ends of an inode's names that are not on disk: what its lowered counts wait for.
+fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
+    let mut gone = Ids::new();
     if let Some(last) = graph.inodes.get(&ino).and_then(|t| t.links)
         && let Some(Role::Change { cell, .. }) = graph.get(last).map(|n| &n.role)
     {
@@ -533,7 +553,7 @@ fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
             gone.extend(needs.into_iter().filter(|n| graph.get(*n).is_some_and(|n| n.key != key)));
         }
     }
-    graph.live(&gone)
+    gone
 }
 
 /// Keeps a step until what led to the thing has been reset on disk; returns it where it has, or where

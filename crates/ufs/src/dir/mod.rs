@@ -261,17 +261,19 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Takes an entry away, and stores the directory's inode with new times. The directory's lock is
-    /// held to write.
+    /// Takes an entry away, that of a `directory` or not, and stores the directory's inode with new times.
+    /// The directory's lock is held to write.
     pub(crate) async fn remove_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
         dir: &Inode,
         name: &[u8],
         found: Found,
+        directory: bool,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
-        let what = What::RemoveEntry { dir: dir.ino(), name, child: found.ino, at: within };
+        let child = found.ino;
+        let what = What::RemoveEntry { dir: dir.ino(), name, child, directory, at: within };
         op.admit(&what).await.map_err(io_error)?;
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
