@@ -64,6 +64,16 @@ fn every_request_is_named_and_counted_once() {
     }
 }
 
+/// So much that blocks which can be written only in part are passed over again and again. Would catch a
+/// syncer that looks at them for ever and lets no time pass.
+#[test]
+fn soft_updates_come_to_an_end_of_a_long_postmark() {
+    let setup = Setup { recovery: false, ..Setup::papers() };
+    let [soft, none] = [System::FfsSoftUpdates, System::FfsNone]
+        .map(|s| row(s, "postmark:files=2000,transactions=3000", &setup));
+    assert!(soft.app_seconds < 1.1 * none.app_seconds, "{} {}", soft.app_seconds, none.app_seconds);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_row_and_another_seed_another() {
     let workload = "postmark:files=100,transactions=500";

@@ -72,22 +72,22 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         }
         let some = |b: &BufRef| match rest {
             Rest::Written => gate.outlook(b) == Outlook::Part,
-            Rest::Postponed => self.postpone(b) && gate.outlook(b) == Outlook::Part,
+            Rest::Postponed => !self.postpone(b),
         };
         left.retain(some);
         result.and(self.write_wave(left, sync).await)
     }
 
-    /// Passes a block over that is due; true when it has been passed over often enough.
+    /// Passes a block over that is due, until a later round. False for one that has been passed over
+    /// often enough, where writing it brings anything.
     fn postpone(&self, buf: &BufRef) -> bool {
         let times = buf.postponed.get();
-        if times >= PATIENCE {
-            return true;
+        if times >= PATIENCE && self.gate().outlook(buf) == Outlook::Part {
+            return false;
         }
-        let due = self.runtime().now() + crate::syncer::TICK;
-        self.set_due(buf, due);
-        buf.postponed.set(times + 1);
-        false
+        self.set_due(buf, self.runtime().now() + crate::syncer::TICK);
+        buf.postponed.set(times.saturating_add(1));
+        true
     }
 
     /// Writes some of what is dirty, about `bytes` of it: preferably what depends on nothing. False where

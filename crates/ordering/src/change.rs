@@ -75,6 +75,8 @@ pub enum What<'a> {
     ChangeEntry {
         /// The directory.
         dir: u64,
+        /// The entry's name.
+        name: &'a [u8],
         /// What it stood for.
         old: u64,
         /// What it stands for now.

@@ -29,5 +29,5 @@ pub use change::{Change, Deferred, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
 pub use policy::{Dependencies, Image, Op, OrderingPolicy, RecoverError, Recovery};
-pub use soft_updates::{SoftOptions, SoftRules, SoftUpdates};
+pub use soft_updates::{SoftOptions, SoftRules, SoftStats, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

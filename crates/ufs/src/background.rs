@@ -85,14 +85,18 @@ impl<L: Layout> Ufs<L> {
         ip.is_unused() && op.defer(Deferred::Release { ino: ip.ino() }).is_none()
     }
 
-    /// Makes everything durable, and gives everything back that was put off.
-    pub(crate) async fn settle(&self) -> FsResult<()> {
+    /// Makes everything durable, and gives everything back that was put off; first what needs no write to
+    /// be given back, so that it is not written.
+    ///
+    /// # Errors
+    /// The device failed, now or earlier when something was given back.
+    pub async fn sync_all(&self) -> FsResult<()> {
         loop {
+            self.give_back().await;
             self.layout().sync().await?;
             if self.cache().gate().deferred() == 0 {
                 break;
             }
-            self.give_back().await;
         }
         let failure: Option<FsError> = self.shared.put_off_failure.borrow_mut().take();
         match failure {

@@ -197,14 +197,6 @@ impl<L: Layout> Ufs<L> {
         if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
     }
 
-    /// Writes everything to the device and makes it durable.
-    ///
-    /// # Errors
-    /// The device failed, now or at an earlier write.
-    pub async fn sync_all(&self) -> FsResult<()> {
-        self.settle().await
-    }
-
     /// Ends the use of the file system: everything durable, marked clean. Nothing may be open.
     ///
     /// # Errors
@@ -213,7 +205,7 @@ impl<L: Layout> Ufs<L> {
         let read_only = self.shared.config.read_only;
         if !read_only && self.cache().gate().deferred() > 0 {
             // What is put off has its time.
-            self.settle().await?;
+            self.sync_all().await?;
         }
         // Where nothing may change, what has no name is the next check's.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
@@ -225,7 +217,7 @@ impl<L: Layout> Ufs<L> {
             }
         }
         if !read_only {
-            self.settle().await?;
+            self.sync_all().await?;
         }
         self.shared.layout.unmount(read_only).await
     }

@@ -246,7 +246,9 @@ impl<L: Layout> Ufs<L> {
         debug_assert!(from.entry.is_some());
         let (ino, file_type) = (source.ino(), source.file_type());
         match &to.entry {
-            Some((found, _)) => self.change_entry(op, to.dir, *found, ino, file_type).await,
+            Some((found, _)) => {
+                self.change_entry(op, to.dir, (to.name, *found), ino, file_type).await
+            }
             None => {
                 let slot = self.find_slot(to.dir, to.name).await?;
                 self.add_entry(op, to.dir, &slot, to.name, ino, file_type).await
@@ -282,7 +284,7 @@ impl<L: Layout> Ufs<L> {
             ))
         })?;
         let file_type = ordo_vfs::FileType::Directory;
-        self.change_entry(op, dir, up, new_parent.ino(), file_type).await?;
+        self.change_entry(op, dir, (b"..", up), new_parent.ino(), file_type).await?;
         // Moving a directory does not count as changing its contents.
         let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
         self.update_inode(op, dir, what, |d| {
@@ -329,7 +331,8 @@ impl<L: Layout> Ufs<L> {
         let ends = [(from, target), (to, source)];
         for (end, ip) in ends {
             let (found, _) = end.entry.as_ref().expect("looked up before");
-            self.change_entry(&mut op, end.dir, *found, ip.ino(), ip.file_type()).await?;
+            let entry = (end.name, *found);
+            self.change_entry(&mut op, end.dir, entry, ip.ino(), ip.file_type()).await?;
         }
         if across {
             for (ip, old, new) in [(source, from.dir, to.dir), (target, to.dir, from.dir)] {

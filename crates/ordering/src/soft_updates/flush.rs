@@ -116,15 +116,8 @@ pub(super) async fn hold_back<D: BlockDevice>(
     let state = &cache.gate().state;
     while state.graph.borrow().memory().0 > state.options.memory_max {
         state.held_back.set(state.held_back.get() + 1);
-        if state.writing.replace(true) {
-            // Somebody else writes already.
-            state.relieved.notified().await;
-            continue;
-        }
-        let wrote = cache.write_some(cache.config().dirty_max / 4).await;
-        state.writing.set(false);
-        state.relieved.notify_all();
-        if !wrote? && !state.wait_for_steps().await {
+        let Some(wrote) = write_for_memory(cache).await? else { continue };
+        if !wrote && !state.wait_for_steps().await {
             state.wait_for_an_end().await;
             if state.open_ops.get() == 0 {
                 return Ok(());
@@ -133,6 +126,36 @@ pub(super) async fn hold_back<D: BlockDevice>(
         cache.failure().map_or(Ok(()), Err)?;
     }
     Ok(())
+}
+
+/// Before something is given back, which makes dependencies of its own: writes until there is room, or
+/// nothing comes of it. Never waits for a step: it is the one who takes them.
+pub(super) async fn make_room<D: BlockDevice>(
+    cache: &Cache<D, SoftUpdates>,
+) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    let memory = || state.graph.borrow().memory().0;
+    if memory() > state.options.memory_max {
+        while memory() > state.options.memory_max / 2
+            && write_for_memory(cache).await? != Some(false)
+        {}
+    }
+    Ok(())
+}
+
+/// Writes some, and says whether anything came of it; nothing where somebody else has just written.
+async fn write_for_memory<D: BlockDevice>(
+    cache: &Cache<D, SoftUpdates>,
+) -> Result<Option<bool>, BlockError> {
+    let state = &cache.gate().state;
+    if state.writing.replace(true) {
+        state.relieved.notified().await;
+        return Ok(None);
+    }
+    let wrote = cache.write_some(cache.config().dirty_max / 4).await;
+    state.writing.set(false);
+    state.relieved.notify_all();
+    wrote.map(Some)
 }
 
 /// Hastens what has been put off: writes what it waits for. Whether anything was given back.

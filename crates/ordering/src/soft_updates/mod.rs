@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | an entry | the inode it stands for, as it was when the entry was made | `ENTRY_AFTER_INODE` |
 //! | an entry | the link counts raised for it: the new one's parent has a `..` more | `COUNT_BEFORE_ENTRY` |
-//! | taking an entry away, changing a second one | entries made earlier in the same operation: a rename's new name | `NEW_NAME_FIRST` |
+//! | taking a name away from something | its other names that are not on disk, and the way to them; a directory's earlier names are gone | `NEW_NAME_FIRST` |
 //! | an entry | the end of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
 //! | a lower link count | the entry's end | `COUNT_AFTER_ENTRY` |
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
@@ -296,9 +296,11 @@ impl OrderingPolicy for SoftUpdates {
         cache: &Cache<D, Self>,
         kind: OpKind,
     ) -> Result<SoftOp, BlockError> {
-        // What gives back must not wait for those who wait for it.
-        if !matches!(kind, OpKind::Free | OpKind::Housekeeping) {
-            flush::hold_back(cache).await?;
+        match kind {
+            // What gives back must not wait for those who wait for it.
+            OpKind::Free => flush::make_room(cache).await?,
+            OpKind::Housekeeping => {}
+            _ => flush::hold_back(cache).await?,
         }
         Ok(SoftOp::new(cache.gate().state.clone()))
     }

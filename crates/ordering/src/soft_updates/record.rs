@@ -115,9 +115,13 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             note_moved(graph, directory, child, id);
             op.entries.push(id);
         }
-        What::ChangeEntry { old, new, directory, at, .. } => {
+        What::ChangeEntry { name, old, new, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, new, directory);
-            needs.extend(earlier_ends(graph, op, old, directory));
+            // What `..` stands for does not get its name from it.
+            if name != b".." {
+                needs.extend(other_names(graph, op, key, at, old));
+                needs.extend(earlier_ends(graph, op, old, directory));
+            }
             let needs = graph.live(&needs);
             let id = entry_change(graph, change, at, new, needs, false);
             note_moved(graph, directory, new, id);
@@ -281,8 +285,8 @@ fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
 }
 
 /// What an entry waits for: the inode it stands for, the counts raised for its sake, and the entries
-/// made before it in the same operation. A `directory` that is renamed has its old name on disk first:
-/// its `..` is right for that one until the new one is there too.
+/// made before it in the same operation. A `directory` that is renamed is to be found by its old name
+/// first: its `..` is right for that one until the new one is there too.
 fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     let mut needs = Ids::new();
     if op.has(SoftRules::ENTRY_AFTER_INODE) {
@@ -295,7 +299,7 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     if op.has(SoftRules::NEW_NAME_FIRST) {
         needs.extend(op.entries.iter().copied());
         if directory {
-            needs.extend(graph.names.get(&child).into_iter().flatten().copied());
+            graph.path_to(child, &mut needs);
         }
     }
     graph.live(&needs)
@@ -375,6 +379,13 @@ fn other_names(graph: &Graph, op: &SoftOp, key: BufKey, at: usize, child: u64) -
         let dir = graph.get(entry).map_or(0, |n| n.key.file);
         graph.path_to(dir, &mut needs);
     }
+    // What had the entry earlier, and on disk still has it, waits for its other names as it did.
+    for node in own.iter().filter_map(|id| graph.get(*id)).filter(|n| !n.included) {
+        if !matches!(node.role, Role::Change { undo: Undo::Zero(_), .. }) {
+            needs.extend(node.needs.iter().copied());
+        }
+    }
+    needs.retain(|id| !own.contains(id));
     graph.live(&needs)
 }
 

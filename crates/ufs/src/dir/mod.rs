@@ -296,7 +296,7 @@ impl<L: Layout> Ufs<L> {
         &self,
         op: &mut LayoutOp<'_, L>,
         dir: &Inode,
-        found: Found,
+        (name, found): (&[u8], Found),
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {
@@ -304,6 +304,7 @@ impl<L: Layout> Ufs<L> {
         let inode = self.layout().inode_block(child).await?;
         let what = What::ChangeEntry {
             dir: dir.ino(),
+            name,
             old: found.ino,
             new: child,
             directory: file_type == FileType::Directory,

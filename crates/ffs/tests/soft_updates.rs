@@ -1,0 +1,101 @@
+//! What soft updates cost: memory for dependencies, and writes.
+//!
+//! Fault model: none; somebody removes far more than memory can describe, or makes files that do not
+//! live. Would catch a bound that slows nobody down, one that stops the remover for good, and writes for what
+//! nobody will see.
+
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::{FastFs, MountOptions, mount};
+use ordo_ordering::{OrderingPolicy, SoftOptions, SoftStats, SoftUpdates};
+use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_ufs::Layout;
+use ordo_vfs::{FileSystem, NewNode};
+
+type Disk = Rc<RamDisk>;
+
+async fn mounted<P: OrderingPolicy>(rt: &Runtime, disk: &Disk, policy: P) -> FastFs<Disk, P> {
+    mount(rt, disk.clone(), policy, &MountOptions::default()).await.unwrap()
+}
+
+/// A file system with `files` files of some blocks each.
+async fn populated(rt: &Runtime, files: u32) -> Disk {
+    let disk = Rc::new(RamDisk::new(128 << 20));
+    mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+    let fs = mounted(rt, &disk, SoftUpdates::default()).await;
+    for i in 0..files {
+        let file = fs.make(fs.root(), i.to_string().as_bytes(), &NewNode::file(0o644)).await;
+        fs.write(file.unwrap().ino, 0, &[1; 9000]).await.unwrap();
+    }
+    fs.unmount().await.unwrap();
+    disk
+}
+
+/// Removes all of them, with so much memory for dependencies; returns the counters at the end.
+fn removed(memory_max: usize) -> SoftStats {
+    const FILES: u32 = 4000;
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let policy = SoftUpdates::new(SoftOptions { memory_max, ..SoftOptions::default() });
+    let kept = policy.clone();
+    let run = async {
+        let disk = populated(&rt, FILES).await;
+        let fs = mounted(&rt, &disk, policy).await;
+        for i in 0..FILES {
+            fs.unlink(fs.root(), i.to_string().as_bytes()).await.unwrap();
+        }
+        fs.sync().await.unwrap();
+        let left = fs.statfs().await.unwrap();
+        assert_eq!(left.inodes - left.inodes_free, 1, "the root is left");
+        fs.unmount().await.unwrap();
+    };
+    executor.block_on(run).unwrap();
+    kept.stats()
+}
+
+/// Whoever removes a huge tree is slowed to the rate at which dependencies are met.
+#[test]
+fn memory_for_dependencies_stays_within_its_bound() {
+    const BOUND: usize = 128 << 10;
+    let free = removed(SoftOptions::default().memory_max);
+    assert!(free.memory_peak > 3 * BOUND && free.held_back == 0, "{free:?}");
+    let bound = removed(BOUND);
+    // One operation may go over it.
+    assert!(bound.memory_peak < BOUND + (8 << 10) && bound.held_back > 0, "{bound:?}");
+    assert_eq!((bound.memory, bound.steps), (0, 0), "{bound:?}");
+}
+
+/// Blocks written for files that were made, given contents (less than a cluster, which would be written at
+/// once) and removed before the syncer looked.
+fn written_for(files: u32) -> u64 {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let run = async {
+        let disk = populated(&rt, 1).await;
+        let fs = mounted(&rt, &disk, SoftUpdates::default()).await;
+        fs.unlink(fs.root(), b"0").await.unwrap();
+        fs.sync().await.unwrap();
+        let before = fs.layout().cache().stats().buffers_written;
+        for i in 0..files {
+            let (name, new) = (i.to_string(), NewNode::file(0o644));
+            let file = fs.make(fs.root(), name.as_bytes(), &new).await.unwrap().ino;
+            fs.write(file, 0, &[1; 40_000]).await.unwrap();
+            fs.unlink(fs.root(), name.as_bytes()).await.unwrap();
+            // What gives back gets its turn, long before the syncer looks.
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        fs.sync().await.unwrap();
+        fs.layout().cache().stats().buffers_written - before
+    };
+    executor.block_on(run).unwrap()
+}
+
+/// Files that do not live until the syncer comes cost nothing: the root's times and the bitmaps they
+/// were in for a while are written, for two hundred as for one.
+#[test]
+fn what_is_made_and_removed_at_once_is_never_written() {
+    let (one, many) = (written_for(1), written_for(200));
+    assert!(one == many && one < 10, "{one} for one, {many} for many");
+}
