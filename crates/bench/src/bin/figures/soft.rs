@@ -23,7 +23,7 @@ const WORKLOADS: [&str; 4] = [
     concat!("tree:", env!("CARGO_MANIFEST_DIR"), "/.."),
 ];
 
-const DISKS: [&str; 3] = ["viking", "ssd", "nvme"];
+const DISKS: [&str; 3] = ["viking", "sata-ssd", "nvme"];
 
 fn row(system: System, workload: &str, setup: &Setup) -> Row {
     let workload: Workload = workload.parse().expect("a workload of ours");
