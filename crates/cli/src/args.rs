@@ -88,9 +88,13 @@ fn workload(text: &str) -> Result<Workload, String> {
 /// The disk, the processor, the file system's sizes.
 #[derive(Args, Debug)]
 pub struct Machine {
-    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume, ram.
+    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume,
+    /// nvram, ram.
     #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
+    /// The model of the disk that a log has to itself, nvram for instance; as --disk unless given.
+    #[arg(long, value_name = "MODEL", value_parser = disk)]
+    pub log_disk: Option<&'static Model>,
     /// The processor: pentium2-300, pentium3-500, modern, none.
     #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
     pub cpu: CpuModel,

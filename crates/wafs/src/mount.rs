@@ -22,6 +22,8 @@ const LOOK_AHEAD: u64 = 1 << 20;
 pub struct Mounted {
     /// Records from the start to the end.
     pub records: u64,
+    /// Bytes from the start to the end.
+    pub bytes: u64,
     /// Sectors in which a turned bit was turned back.
     pub mended: u64,
     /// Bytes behind the last whole record: the beginning of one that was never complete.
@@ -94,6 +96,7 @@ async fn find_end<D: BlockDevice>(
         }
     }
     let lsn = reader.at();
+    mounted.bytes = lsn - sb.start;
     mounted.mended = reader.sectors().mended;
     let (number, epoch) = reader.sectors().place();
     let read_until = last_byte(device, sb, log, number).await?;

@@ -139,6 +139,8 @@ impl System {
 pub struct Setup {
     /// The disk.
     pub disk: &'static Model,
+    /// The device of a log that is not on it; the same model unless given.
+    pub log_disk: Option<&'static Model>,
     /// The processor.
     pub cpu: CpuModel,
     /// Memory for the cache, in bytes.
@@ -167,6 +169,7 @@ impl Setup {
     pub fn papers() -> Setup {
         Setup {
             disk: Model::by_name("viking").expect("in the catalogue"),
+            log_disk: None,
             cpu: CpuModel::PENTIUM_II_300,
             memory: 96 << 20,
             // FreeBSD 4 on 128 MB has 2,098 buffers, and lets a quarter of them and 20 be dirty.
@@ -202,6 +205,11 @@ impl Setup {
             return Err(CompareError::NoRoom { what: needs, disk, capacity: bytes });
         }
         Ok(bytes)
+    }
+
+    /// The model of the first device, or of another.
+    fn model(&self, number: usize) -> &'static Model {
+        if number == 0 { self.disk } else { self.log_disk.unwrap_or(self.disk) }
     }
 
     fn mkfs_options(&self) -> MkfsOptions {

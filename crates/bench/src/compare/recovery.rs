@@ -53,8 +53,12 @@ pub(super) fn check(
     let disks: Vec<Rc<Modeled<Store>>> = cut
         .images
         .into_iter()
-        .map(|image| Store::new(Rc::new(image), setup.disk.volatile_cache()))
-        .map(|store| Rc::new(Modeled::new(&runtime, setup.disk, store)))
+        .enumerate()
+        .map(|(number, image)| {
+            let model = setup.model(number);
+            let store = Store::new(Rc::new(image), model.volatile_cache());
+            Rc::new(Modeled::new(&runtime, model, store))
+        })
         .collect();
     let disk = disks[0].clone();
     let mut replay = None;

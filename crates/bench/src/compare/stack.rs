@@ -143,9 +143,10 @@ impl Rig {
         setup: &Setup,
     ) -> Result<Rig, CompareError> {
         let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), classifiers: Vec::new() };
-        for ram in rams {
-            let store = Store::new(ram.clone(), setup.disk.volatile_cache());
-            let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, setup.disk, store)));
+        for (number, ram) in rams.iter().enumerate() {
+            let model = setup.model(number);
+            let store = Store::new(ram.clone(), model.volatile_cache());
+            let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
             let classifier = Classifier::new();
             classifier.prime(ram).await.map_err(MountError::from)?;
             disk.attach(classifier.clone());

@@ -4,12 +4,15 @@ use std::fmt;
 use std::path::PathBuf;
 
 use ordo_runtime::Executor;
-use ordo_vfs::FileSystem;
 use ordo_vfs::host::HostDir;
 use ordo_vfs::tree::{self, CompareOptions, Comparison, Copied, CopyOptions, Limits, Totals};
+use ordo_vfs::{FileSystem, Ino, NewNode};
 
 use super::files::size;
 use super::{Doing, Run, Stage, WorkloadError};
+
+/// The directory that the tree is copied to.
+const PLACE: &[u8] = b"tree";
 
 /// Its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +58,13 @@ impl Tree {
 
     pub(super) async fn run<S: Stage>(&self, run: &mut Run<'_, S>) -> Result<(), WorkloadError> {
         let host = HostDir::open(&self.path).map_err(WorkloadError::Source)?;
-        let copied = self.copy_in(run, &host).await?;
+        // Not in the root itself, where a file system may keep a file of its own.
+        let root = run.fs().root();
+        let place = run.fs().make(root, PLACE, &NewNode::directory(0o755)).await;
+        let place = place.doing(|| "making a directory for the tree".into())?.ino;
+        let copied = self.copy_in(run, &host, place).await?;
         run.drop_caches().await?;
-        self.compare(run, &host, &copied).await?;
+        self.compare(run, &host, place, &copied).await?;
         run.drop_caches().await?;
         run.begin("delete", copied.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
@@ -66,8 +73,9 @@ impl Tree {
             removed += 1;
             log.reached(removed, 0);
         };
-        let done = tree::remove_below(fs, fs.root(), Limits::default(), each).await;
+        let done = tree::remove_below(fs, place, Limits::default(), each).await;
         done.doing(|| "removing the tree".into())?;
+        fs.rmdir(root, PLACE).await.doing(|| "removing the tree's directory".into())?;
         run.end();
         Ok(())
     }
@@ -76,12 +84,12 @@ impl Tree {
         &self,
         run: &mut Run<'_, S>,
         host: &HostDir,
+        place: Ino,
     ) -> Result<Copied, WorkloadError> {
         run.begin("copy in", self.totals.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
         let each = &mut |c: &Copied| log.reached(c.entries, c.bytes);
-        let copied =
-            tree::copy(host, host.root(), fs, fs.root(), &CopyOptions::default(), each).await;
+        let copied = tree::copy(host, host.root(), fs, place, &CopyOptions::default(), each).await;
         let copied = copied.doing(|| "copying in".into())?;
         run.log.made(copied.entries);
         run.end();
@@ -92,6 +100,7 @@ impl Tree {
         &self,
         run: &mut Run<'_, S>,
         host: &HostDir,
+        place: Ino,
         copied: &Copied,
     ) -> Result<(), WorkloadError> {
         let ignore = copied.skipped.iter().map(|(path, _)| path.clone()).collect();
@@ -99,7 +108,7 @@ impl Tree {
         run.begin("read back", copied.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
         let each = &mut |c: &Comparison| log.reached(c.entries, c.bytes);
-        let found = tree::compare((host, host.root()), (fs, fs.root()), &options, each).await;
+        let found = tree::compare((host, host.root()), (fs, place), &options, each).await;
         let found = found.doing(|| "reading back".into())?;
         if let Some(first) = found.differences.first() {
             let (count, first) = (found.difference_count, first.to_string());

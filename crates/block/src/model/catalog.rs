@@ -55,6 +55,11 @@ pub static ALL: &[Model] = &[
         description: "a cloud's block volume: 3,000 requests a second, 125 MB/s, durable when acknowledged",
         kind: Kind::Network(NETWORK_VOLUME),
     },
+    Model {
+        name: "nvram",
+        description: "a card of battery-backed memory: ten microseconds a request, never lost",
+        kind: Kind::Ssd(NVRAM),
+    },
     Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram },
 ];
 
@@ -228,6 +233,23 @@ pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
     burst: 32.0,
     io_unit_bytes: 256 << 10,
     mb_s: 125.0,
+};
+
+/// Memory with a battery behind a bus, as a log may be kept in: set, not measured. Nothing that it has
+/// taken can be lost, so it has no cache and nothing to flush.
+pub const NVRAM: SsdSpec = SsdSpec {
+    bytes: 1 << 30,
+    channels: 1,
+    stripe_bytes: 16 << 10,
+    read_us: 5.0,
+    program_us: 5.0,
+    cached_write_us: 5.0,
+    flush_us: 0.0,
+    command_us: 5.0,
+    read_mb_s: 200.0,
+    write_mb_s: 200.0,
+    drain_mb_s: 200.0,
+    cache_bytes: 0,
 };
 
 /// The figures a hard disk's model is held to.

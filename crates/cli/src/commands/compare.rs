@@ -69,6 +69,7 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
     };
     Ok(Setup {
         disk: machine.disk,
+        log_disk: machine.log_disk,
         cpu: machine.cpu,
         memory: usize::try_from(machine.memory)?,
         dirty_max: usize::try_from(machine.dirty)?,

@@ -3,7 +3,7 @@
 //! Each section measures in one run what it compares, several rounds of each in turn, and gives the
 //! median with the least and the most beside it: the machine may be shared, ratios hold where single
 //! times do not. Virtual time is exact; the model and the seed are named. With arguments, only the
-//! sections that they name are run and nothing is written.
+//! sections that they name are run, and only pages are written of which all sections were run.
 
 mod crash;
 mod directories;
@@ -11,6 +11,7 @@ mod files;
 mod in_process;
 mod journal;
 mod recovery;
+mod replay;
 mod simulated;
 mod soft;
 mod streaming;
@@ -47,16 +48,24 @@ impl Sample {
 #[derive(Default)]
 pub struct Section {
     text: String,
+    /// Plots that it refers to: name and contents.
+    plots: Vec<(&'static str, String)>,
 }
 
 impl Section {
     fn titled(title: &str) -> Section {
-        Section { text: format!("## {title}\n\n") }
+        Section { text: format!("## {title}\n\n"), plots: Vec::new() }
     }
 
     /// A paragraph.
     pub fn say(&mut self, words: impl std::fmt::Display) {
         let _ = writeln!(self.text, "{words}\n");
+    }
+
+    /// A plot, as SVG, in a file of its own.
+    pub fn plot(&mut self, file: &'static str, what: &str, svg: String) {
+        let _ = writeln!(self.text, "![{what}]({file})\n");
+        self.plots.push((file, svg));
     }
 
     /// The head of a table of samples.
@@ -92,17 +101,25 @@ impl Section {
 
 type Measure = fn(&mut Section);
 
-const SECTIONS: [(&str, &str, Measure); 9] = [
-    ("in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
-    ("directories", "A directory of a million entries", directories::measure),
-    ("streaming", "One large file, written and read", streaming::measure),
-    ("simulated", "Simulated disk requests", simulated::measure),
-    ("crash", "Crash states judged", crash::measure),
-    ("files", "Writes for each file, and throughput by size", files::measure),
-    ("recovery", "After a crash under soft updates", recovery::measure),
-    ("soft-updates", "Soft updates", soft::measure),
-    ("journal", "Journals, and what group commit buys", journal::measure),
+/// The pages: file and title.
+const PAGES: [(&str, &str); 2] =
+    [("core.md", "Figures of the core"), ("journal.md", "Figures of the journals")];
+
+/// The sections: page, name, title.
+const SECTIONS: [(&str, &str, &str, Measure); 10] = [
+    (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
+    (CORE, "directories", "A directory of a million entries", directories::measure),
+    (CORE, "streaming", "One large file, written and read", streaming::measure),
+    (CORE, "simulated", "Simulated disk requests", simulated::measure),
+    (CORE, "crash", "Crash states judged", crash::measure),
+    (CORE, "files", "Writes for each file, and throughput by size", files::measure),
+    (CORE, "recovery", "After a crash under soft updates", recovery::measure),
+    (CORE, "soft-updates", "Soft updates", soft::measure),
+    (PAGES[1].0, "journal", "Journals, and what group commit buys", journal::measure),
+    (PAGES[1].0, "replay", "Recovery of a journal", replay::measure),
 ];
+
+const CORE: &str = PAGES[0].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -116,26 +133,37 @@ fn machine() -> String {
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
-    let mut page =
-        format!("# Figures of the core\n\nWritten by `make bench` ({}, seed 1).\n\n", machine());
-    for (name, title, measure) in SECTIONS {
-        if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
-            continue;
-        }
-        eprintln!("measuring: {title}");
-        let mut section = Section::titled(title);
-        measure(&mut section);
-        print!("{}", section.text);
-        page.push_str(&section.text);
-    }
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
-    if chosen.is_empty() {
-        let page = format!("{}\n", page.trim_end());
-        let written = std::fs::create_dir_all(&results)
-            .and_then(|()| std::fs::write(results.join("core.md"), page));
+    for (page, title) in PAGES {
+        let mut text = format!("# {title}\n\nWritten by `make bench` ({}, seed 1).\n\n", machine());
+        let mut plots = Vec::new();
+        let mut complete = true;
+        for (_, name, title, measure) in SECTIONS.iter().filter(|section| section.0 == page) {
+            if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
+                complete = false;
+                continue;
+            }
+            eprintln!("measuring: {title}");
+            let mut section = Section::titled(title);
+            measure(&mut section);
+            print!("{}", section.text);
+            text.push_str(&section.text);
+            plots.append(&mut section.plots);
+        }
+        if complete {
+            plots.push((page, format!("{}\n", text.trim_end())));
+            write(&results, &plots);
+        }
+    }
+}
+
+fn write(results: &Path, files: &[(&str, String)]) {
+    for (name, contents) in files {
+        let written = std::fs::create_dir_all(results)
+            .and_then(|()| std::fs::write(results.join(name), contents));
         match written {
-            Ok(()) => eprintln!("written to docs/results/core.md"),
-            Err(error) => eprintln!("docs/results/core.md: {error}"),
+            Ok(()) => eprintln!("written to docs/results/{name}"),
+            Err(error) => eprintln!("docs/results/{name}: {error}"),
         }
     }
 }

@@ -1,0 +1,170 @@
+//! How long recovery takes: by what the log holds, and by how large the file system is.
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_block::model::{Model, Modeled};
+use ordo_block::ram::RamDisk;
+use ordo_check::{Checker, Options};
+use ordo_ffs::MountOptions;
+use ordo_ffs::mkfs::MkfsOptions;
+use ordo_runtime::{Duration, Executor};
+use ordo_vfs::{FileSystem, NewNode};
+use plotters::prelude::*;
+
+use crate::Section;
+
+const LOG: u64 = 32 << 20;
+
+/// A crash after so many creates since the log's start was recorded.
+#[derive(Clone, Copy)]
+struct Crash {
+    bytes: u64,
+    creates: usize,
+}
+
+/// What recovery took, in seconds; bytes of log; a full check of the same image, in seconds.
+struct Took {
+    replay: f64,
+    log: u64,
+    check: f64,
+}
+
+fn journaled() -> Journaled {
+    let mut journaled = Journaled::new(LogPlace::Same, false, None);
+    journaled.options.checkpoint_every = Duration::from_secs(1 << 20);
+    Journaled { log_bytes: Some(LOG), ..journaled }
+}
+
+impl Crash {
+    fn happens(self) -> Rc<RamDisk> {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let disk = Rc::new(RamDisk::new(self.bytes + LOG));
+        let disks = [disk.clone()];
+        let work = async {
+            let options =
+                MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
+            journaled().make(&rt, &disks, &options).await.expect("it is made");
+            let mounted = journaled().mount(&rt, &disks, &MountOptions::default()).await;
+            let (fs, _) = mounted.expect("it mounts");
+            let mut dir = fs.root();
+            for n in 0..self.creates {
+                let name = format!("entry-{n}").into_bytes();
+                if n % 50 == 0 {
+                    let made = fs.make(fs.root(), &name, &NewNode::directory(0o755)).await;
+                    dir = made.expect("room").ino;
+                } else {
+                    fs.make(dir, &name, &NewNode::file(0o644)).await.expect("room");
+                }
+            }
+            fs.sync().await.expect("the disk does not fail");
+            Rc::new(disk.snapshot())
+        };
+        executor.block_on(work).expect("nothing waits for itself")
+    }
+
+    fn took(self) -> Took {
+        let image = self.happens();
+        let model = Model::by_name("cheetah").expect("in the catalogue");
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let disks = [Rc::new(Modeled::new(&rt, model, image))];
+        let work = async {
+            let mounted = journaled().mount(&rt, &disks, &MountOptions::default()).await;
+            let (fs, journal) = mounted.expect("it is recovered");
+            let replay = rt.now().as_secs_f64();
+            let log = journal.log().mounted().bytes;
+            fs.unmount().await.expect("the disk does not fail");
+            let before = rt.now();
+            let report = Checker::new(disks[0].clone(), Options::default()).run().await;
+            assert!(report.expect("it is checked").findings.is_empty());
+            Took { replay, log, check: rt.now().since(before).as_secs_f64() }
+        };
+        executor.block_on(work).expect("nothing waits for itself")
+    }
+}
+
+/// By distance between checkpoints, and by size.
+pub fn measure(out: &mut Section) {
+    out.say(
+        "Seagate Cheetah, blocks of 8 KB, log behind the file system; the power goes after so many creates \
+         since the log's start was recorded. Beside it a full check of the same image. Virtual time: exact.",
+    );
+    let by_distance: Vec<(Crash, Took)> = [0, 1000, 2000, 4000, 8000, 16_000, 32_000]
+        .map(|creates| Crash { bytes: 1 << 30, creates })
+        .map(|crash| (crash, crash.took()))
+        .into();
+    let by_size: Vec<(Crash, Took)> = [256, 512, 1024, 2048, 4096]
+        .map(|mb| Crash { bytes: mb << 20, creates: 4000 })
+        .map(|crash| (crash, crash.took()))
+        .into();
+    for rows in [&by_distance, &by_size] {
+        let mut table = String::from(
+            "| file system | creates | log | recovery | full check |\n|---|---|---|---|---|\n",
+        );
+        for (crash, took) in rows {
+            let _ = writeln!(
+                table,
+                "| {} MB | {} | {} KB | {:.2} s | {:.2} s |",
+                crash.bytes >> 20,
+                crash.creates,
+                took.log >> 10,
+                took.replay,
+                took.check
+            );
+        }
+        out.say(table.trim_end());
+    }
+    let distance = lines("KB of log", by_distance.iter().map(|(_, t)| ((t.log >> 10) as f64, t)));
+    let size = lines("MB of file system", by_size.iter().map(|(c, t)| ((c.bytes >> 20) as f64, t)));
+    match drawn([&distance, &size]) {
+        Ok(svg) => out.plot("recovery.svg", "recovery by log and by size", svg),
+        Err(error) => out.say(format!("not drawn: {error}")),
+    }
+}
+
+/// Two lines over one axis.
+struct Lines {
+    axis: &'static str,
+    replay: Vec<(f64, f64)>,
+    check: Vec<(f64, f64)>,
+}
+
+fn lines<'a>(axis: &'static str, points: impl Iterator<Item = (f64, &'a Took)>) -> Lines {
+    let points: Vec<_> = points.collect();
+    let replay = points.iter().map(|(x, took)| (*x, took.replay)).collect();
+    let check = points.iter().map(|(x, took)| (*x, took.check)).collect();
+    Lines { axis, replay, check }
+}
+
+fn drawn(plots: [&Lines; 2]) -> Result<String, Box<dyn std::error::Error>> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (900, 360)).into_drawing_area();
+        root.fill(&WHITE)?;
+        for (area, lines) in root.split_evenly((1, 2)).iter().zip(plots) {
+            let last = lines.replay.last().map_or(1.0, |(x, _)| *x);
+            let all = lines.replay.iter().chain(&lines.check).map(|(_, y)| *y);
+            let top = all.fold(0.0, f64::max) * 1.1;
+            let mut chart = ChartBuilder::on(area)
+                .margin(12)
+                .x_label_area_size(40)
+                .y_label_area_size(50)
+                .build_cartesian_2d(0.0..last, 0.0..top)?;
+            chart.configure_mesh().x_desc(lines.axis).y_desc("seconds").draw()?;
+            for (points, colour, name) in
+                [(&lines.replay, BLUE, "replay of the log"), (&lines.check, RED, "full check")]
+            {
+                chart
+                    .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
+                    .label(name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+            }
+            chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()?;
+        }
+        root.present()?;
+    }
+    Ok(svg)
+}
