@@ -344,6 +344,12 @@ impl Drop for Request<'_> {
         } else {
             entry.abandoned = true;
             entry.waker = None;
+            // Nothing may ever come to be read, and then the executor could not end.
+            let endless = entry.op.as_ref().is_some_and(|op| op.kind == Kind::Poll);
+            drop(table);
+            if let (true, Carrier::Ring(ring)) = (endless, &self.runtime.0.driver.carrier) {
+                ring.cancel(key);
+            }
         }
     }
 }

@@ -22,6 +22,9 @@ const ENTRIES: u32 = 256;
 /// The completion that says that another thread wants the executor.
 const UNPARK: u64 = u64::MAX;
 
+/// The completion of a cancellation: what was cancelled has one of its own.
+const CANCEL: u64 = u64::MAX - 1;
+
 pub(super) const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 pub(super) struct Ring {
@@ -73,6 +76,12 @@ impl Ring {
     pub(super) fn submit(&self, table: &RefCell<Table>, key: usize) {
         let entry = entry_of(table.borrow_mut().entry(key).op.as_mut().expect("just inserted"));
         self.push(entry.user_data(key as u64));
+    }
+
+    /// Asks for a request to be given up; it completes then, one way or the other.
+    pub(super) fn cancel(&self, key: usize) {
+        let cancel = opcode::AsyncCancel::new(key as u64).build();
+        self.push(cancel.user_data(CANCEL));
     }
 
     fn push(&self, entry: squeue::Entry) {
@@ -138,6 +147,9 @@ impl Ring {
             if cqe.user_data() == UNPARK {
                 self.armed.set(false);
                 let _ = (&*self.event).read(&mut [0; 8]);
+                continue;
+            }
+            if cqe.user_data() == CANCEL {
                 continue;
             }
             let key = usize::try_from(cqe.user_data()).expect("a key of the table");

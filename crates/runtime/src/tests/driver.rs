@@ -131,3 +131,20 @@ fn a_pipe_becomes_readable() {
         thread.join().unwrap();
     }
 }
+
+/// A task that waits for a pipe into which nothing is ever written must not keep the executor from ending.
+#[test]
+fn an_endless_wait_ends_with_the_executor() {
+    for backend in [Backend::Auto, Backend::Threads] {
+        let executor = Executor::real_on(backend, 1);
+        let rt = executor.runtime();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let reader = Arc::new(File::from(std::os::fd::OwnedFd::from(reader)));
+        let rt2 = rt.clone();
+        rt.spawn_daemon("waits for ever", async move {
+            let _ = rt2.readable(&reader).await;
+        });
+        executor.block_on(rt.sleep(std::time::Duration::from_millis(5))).unwrap();
+        drop(executor);
+    }
+}
