@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
 
 use super::{JournalOptions, JournalRules};
-use crate::Deferred;
+use crate::{Deferred, OpKind};
 
 /// What a journal did since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -373,6 +373,11 @@ impl<L: Log> State<L> {
 
     /// Waits until the log is quiet at or behind `lsn`; that place.
     pub async fn quiet_at(&self, lsn: u64) -> u64 {
+        // What was appended beside any operation: nobody would say that it is quiet behind it.
+        if self.last_quiet.get() < lsn && self.open.get() == 0 {
+            self.append_short(&Entry::End { quiet: true, kind: OpKind::Housekeeping as u8 });
+            self.note_quiet();
+        }
         if self.last_quiet.get() < lsn {
             self.count(|stats| stats.drains += 1);
             self.draining.set(self.draining.get() + 1);
