@@ -203,6 +203,10 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
         self.set_size(op, ip, size).await
     }
 
+    async fn is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)> {
+        self.block_is_there(ip, lbn).await
+    }
+
     async fn cluster_complete(
         &self,
         op: &mut LayoutOp<'_, Self>,

@@ -145,6 +145,29 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         self.check_address(ip, lbn.cast_signed(), address, frags)
     }
 
+    /// Whether block `lbn` is there, and for how many blocks from it on that holds: where a whole block of
+    /// pointers is missing, as many as it would have led to.
+    pub(crate) async fn block_is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)> {
+        if lbn < DIRECT {
+            return Ok((ip.dinode().db[lbn as usize] != 0, 1));
+        }
+        let per_block = self.sb.addresses_per_block();
+        let way = self.way(lbn)?;
+        let mut address = ip.dinode().ib[way.root];
+        for hop in way.hops() {
+            if address == 0 {
+                return Ok((false, hop.first + span(per_block, hop.height + 1) - lbn));
+            }
+            let buf = self.pointers(ip, hop, address).await?;
+            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            if address == 0 && hop.height > 1 {
+                let width = span(per_block, hop.height);
+                return Ok((false, hop.first + (hop.index as u64 + 1) * width - lbn));
+            }
+        }
+        Ok((address != 0, 1))
+    }
+
     /// As [`lookup`](Self::lookup), but only from what is in memory.
     fn peek_address(&self, ip: &Inode, lbn: u64) -> Option<u64> {
         let address = if lbn < DIRECT {

@@ -17,7 +17,7 @@ const AHEAD_CLUSTERS: u64 = 5;
 
 impl<L: Layout> Ufs<L> {
     /// A regular file, to read or write.
-    async fn regular(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn regular(&self, ino: Ino) -> FsResult<Rc<Inode>> {
         let ip = self.inode_of(ino).await?;
         match ip.file_type() {
             FileType::Regular => Ok(ip),
@@ -131,6 +131,16 @@ impl<L: Layout> Ufs<L> {
         let ip = self.regular(ino).await?;
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
+        self.write_locked(&ip, offset, data).await
+    }
+
+    /// Writes to a file whose lock is held.
+    pub(crate) async fn write_locked(
+        &self,
+        ip: &Rc<Inode>,
+        offset: u64,
+        data: &[u8],
+    ) -> FsResult<usize> {
         let appends = offset == ip.size();
         let file_flags = ip.dinode().flags;
         let allowed = !flags::immutable(file_flags) && (!flags::append_only(file_flags) || appends);
@@ -140,11 +150,11 @@ impl<L: Layout> Ufs<L> {
         }
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
-        let _held = self.hold([&ip]).await?;
+        let _held = self.hold([&**ip]).await?;
         let most = self.cache().gate().blocks_max().saturating_mul(self.limits().block as u64);
         let mut done = 0;
         for piece in data.chunks(usize::try_from(most).unwrap_or(usize::MAX)) {
-            match self.write_piece(&ip, offset + done as u64, piece).await {
+            match self.write_piece(ip, offset + done as u64, piece).await {
                 Ok(written) if written == piece.len() => done += written,
                 Ok(written) => return Ok(done + written),
                 Err(error) if done == 0 => return Err(error),

@@ -1,7 +1,7 @@
 //! The [`FileSystem`] trait for [`Ufs`].
 
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr, StatFs,
+    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
     XattrMode,
 };
 
@@ -75,6 +75,18 @@ impl<L: Layout> FileSystem for Ufs<L> {
 
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         self.write_file(ino, offset, data).await
+    }
+
+    async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        self.allocate_range(ino, offset, len).await
+    }
+
+    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        self.clear_range(ino, offset, len).await
+    }
+
+    async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        self.seek_in(ino, offset, what).await
     }
 
     async fn readdir(

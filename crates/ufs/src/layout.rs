@@ -122,6 +122,12 @@ pub trait Layout: Sized + 'static {
     /// `NoSpace` where the last block has to be made; the device failed.
     async fn truncate(&self, op: &mut LayoutOp<'_, Self>, ip: &Inode, size: u64) -> FsResult<()>;
 
+    /// Whether block `lbn` of a file is there, and for how many blocks from it on that is known to hold.
+    ///
+    /// # Errors
+    /// The device failed; `Corrupt`.
+    async fn is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)>;
+
     /// A run of blocks that was just written one after another is complete: a chance to place them
     /// better, and to start writing them.
     ///

@@ -4,7 +4,7 @@
 //! - [`layout`]: the trait a layout implements (FFS here; log-structured ones later).
 //! - [`inode`]: inodes in memory and the table of them.
 //! - [`dir`](mod@dir): entries in directory blocks, and the index that finds them.
-//! - `file`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
+//! - `file`, `space`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
 //! - `background`: what an ordering puts off, done when its time has come; `reclaim`: what a crash leaked,
 //!   given back.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
@@ -32,6 +32,7 @@ mod names;
 mod reclaim;
 mod release;
 mod rename;
+mod space;
 mod xattr;
 
 use std::cell::{Cell, RefCell};

@@ -3,7 +3,7 @@
 use ordo_runtime::Runtime;
 
 use crate::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr, StatFs,
+    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
     XattrMode,
 };
 
@@ -77,6 +77,9 @@ impl<F: FileSystem> FileSystem for Charged<F> {
         rmdir(dir: Ino, name: &[u8]) -> ();
         rename(from_dir: Ino, from: &[u8], to_dir: Ino, to: &[u8], mode: RenameMode) -> ();
         readlink(ino: Ino) -> Vec<u8>;
+        allocate(ino: Ino, offset: u64, len: u64) -> ();
+        clear(ino: Ino, offset: u64, len: u64) -> ();
+        seek(ino: Ino, offset: u64, what: Seek) -> u64;
         statfs() -> StatFs;
         fsync(ino: Ino) -> ();
         sync() -> ();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr, StatFs,
+    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
     XattrMode,
 };
 
@@ -29,6 +29,9 @@ macro_rules! delegate {
             delegate!(@ readlink(ino: Ino) -> Vec<u8>);
             delegate!(@ read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize);
             delegate!(@ write(ino: Ino, offset: u64, data: &[u8]) -> usize);
+            delegate!(@ allocate(ino: Ino, offset: u64, len: u64) -> ());
+            delegate!(@ clear(ino: Ino, offset: u64, len: u64) -> ());
+            delegate!(@ seek(ino: Ino, offset: u64, what: Seek) -> u64);
             delegate!(@ readdir(
                 dir: Ino, cookie: Cookie, each: &mut dyn FnMut(DirEntry<'_>) -> bool
             ) -> ());

@@ -68,6 +68,8 @@ errnos! {
     Corrupt = EUCLEAN, "structure needs cleaning";
     /// The inode number stands for another file now, or for none.
     Stale = ESTALE, "stale file handle";
+    /// There is neither data nor a hole from there on.
+    NoAddress = ENXIO, "no such device or address";
     /// A path leads through too many symbolic links.
     Loop = ELOOP, "too many levels of symbolic links";
     /// On another file system.

@@ -47,8 +47,8 @@ mod types;
 
 pub use error::{Errno, FsError, FsResult};
 pub use types::{
-    Access, Attr, Cookie, DirEntry, FileType, Ino, NewNode, RenameMode, SetAttr, SetTime, StatFs,
-    Timestamp, XattrMode,
+    Access, Attr, Cookie, DirEntry, FileType, Ino, NewNode, RenameMode, Seek, SetAttr, SetTime,
+    StatFs, Timestamp, XattrMode,
 };
 
 /// A file system that can be used.
@@ -105,6 +105,30 @@ pub trait FileSystem {
     /// Writes `data` at `offset`. Returns how much was written: less than all of it where space ran
     /// out after some, [`Errno::NoSpace`] where it ran out before any.
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize>;
+
+    /// Gives a range of a file storage of its own, where it has none: writing there cannot run out of space.
+    /// The file grows where the range ends behind it. After [`Errno::NoSpace`] some of it may be there.
+    async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        let _ = (ino, offset, len);
+        Err(Errno::NotSupported.into())
+    }
+
+    /// Has a range of a file read as zero, without changing its size; storage may be given back.
+    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        let _ = (ino, offset, len);
+        Err(Errno::NotSupported.into())
+    }
+
+    /// Where the next data, or the next hole, begins, from `offset` on. [`Errno::NoAddress`] where there is
+    /// none, or `offset` is not inside of the file.
+    async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        let size = self.getattr(ino).await?.size;
+        match what {
+            _ if offset >= size => Err(Errno::NoAddress.into()),
+            Seek::Data => Ok(offset),
+            Seek::Hole => Ok(size),
+        }
+    }
 
     /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..`
     /// included, until it returns false. A cookie stays valid while entries come and go: an entry

@@ -203,6 +203,15 @@ pub enum XattrMode {
     Replace,
 }
 
+/// What [`seek`](crate::FileSystem::seek) looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Bytes that are stored.
+    Data,
+    /// Bytes that are not, and read as zero; the end of a file counts as one.
+    Hole,
+}
+
 /// A place in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(pub u64);
