@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+pub mod label;
 pub mod ufs2;
 pub mod wafs;
 
