@@ -2,16 +2,18 @@
 
 CARGO ?= cargo
 # Judges that others wrote: packages on Debian, and a Python package in a folder of its own.
-JUDGES = sleuthkit makefs grub-common zstd e2fsprogs
+JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3
 VENV = target/judges
 
-.PHONY: help test lint bench judges fuzz crash-campaign
+.PHONY: help test lint bench judges fuzz crash-campaign test-posix bench-mount
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.json'
+	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
+	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -57,6 +59,16 @@ crash-campaign:
 	    target/release/ordo crash merge target/campaign/$$part.json; echo '```'; done; \
 	} > docs/results/crash.md
 	! grep -q BROKEN docs/results/crash.md
+
+# As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
+# and make build; what is not given is left out, aloud.
+test-posix:
+	ORDO_POSIX=1 $(CARGO) test --package ordo-cli --test posix -- --nocapture
+
+# As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
+bench-mount:
+	$(CARGO) build --release --quiet --package ordo-cli
+	$(CARGO) xtask mounts target/release/ordo
 
 fuzz:
 	cd fuzz && for t in mount check; do mkdir -p corpus/$$t && \

@@ -1,5 +1,7 @@
-//! Project tasks. `cargo xtask tidy` checks the style that no other tool does.
+//! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask mounts ORDO`
+//! measures mounts.
 
+mod mounts;
 mod tidy;
 
 use std::process::ExitCode;
@@ -14,8 +16,18 @@ fn main() -> ExitCode {
             println!("tidy: {} fault(s)", faults.len());
             ExitCode::from(u8::from(!faults.is_empty()))
         }
+        Some("mounts") => {
+            let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
+            match mounts::run(ordo.as_ref()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
         _ => {
-            println!("usage: cargo xtask tidy");
+            println!("usage: cargo xtask tidy | mounts ORDO");
             ExitCode::from(2)
         }
     }

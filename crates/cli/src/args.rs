@@ -424,10 +424,15 @@ pub struct Mkfs {
 Examples:
   ordo info disk.img
   ordo info --groups disk.img       with every cylinder group, as dumpfs does
-  ordo info --json disk.img")]
+  ordo info --json disk.img
+  ordo info /dev/sdx                what is on a disk; --partition 1a: a file system on it")]
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
+    /// Of a disk with partitions, this one: a number, a letter of a BSD label, or both. Without it they are
+    /// listed.
+    #[arg(long, short, value_name = "PART")]
+    pub partition: Option<String>,
     /// Show every cylinder group too.
     #[arg(long, short)]
     pub groups: bool,

@@ -1,12 +1,13 @@
 //! The `ordo` command.
 //!
 //! `args` says what can be asked for, `commands` does it, `image` opens images and mounts what is in
-//! them. Each command gives an exit status of its own; an error is printed with all that led to it
+//! them, `partition` finds the parts of a disk. Each command gives an exit status of its own; an error is printed with all that led to it
 //! and gives 1, or what the Unix tool of the same name gives.
 
 mod args;
 mod commands;
 mod image;
+mod partition;
 mod text;
 
 use std::io::Write;

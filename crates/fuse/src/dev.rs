@@ -1,7 +1,9 @@
 //! Requests from `/dev/fuse`, read and answered by the executor's own thread.
 //!
 //! The device never waits (it is opened so): the serving task reads until nothing is there, then lets the
-//! executor sleep until something is. Each request is a task; as many may be under way as there are buffers.
+//! executor sleep until something is. A program that has its reply often asks again within microseconds, and
+//! going to sleep and being woken takes longer than that: so it looks again for a moment first, as long as
+//! that has paid of late. Each request is a task; as many may be under way as there are buffers.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -9,8 +11,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
+use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FileSystem;
 
 use crate::handler::{Answer, Handler};
@@ -18,6 +20,9 @@ use crate::wire::{MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request};
 
 /// Requests under way at most.
 const UNDER_WAY_MAX: usize = 128;
+
+/// Buffers kept for the next requests: what was touched of them stays in memory.
+const KEPT_MAX: usize = 16;
 
 /// How serving ended.
 pub enum Farewell {
@@ -93,6 +98,7 @@ pub async fn serve<F: FileSystem + 'static>(
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
     });
+    let mut eager = Eager::default();
     let farewell = loop {
         if stop.is_set() {
             break Farewell::Stopped;
@@ -101,7 +107,11 @@ pub async fn serve<F: FileSystem + 'static>(
             shared.ended.notified().await;
         }
         let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
-        match receive(device, &mut slot.message)? {
+        let mut message = receive(device, &mut slot.message)?;
+        if matches!(message, Message::Nothing) && eager.is_set() && shared.under_way.get() == 0 {
+            message = eager.receive(runtime, device, &mut slot.message)?;
+        }
+        match message {
             Message::Request(len) => {
                 let message = &slot.message[..len];
                 if let Ok(Request { opcode: Opcode::Destroy, unique, .. }) = Request::parse(message)
@@ -115,7 +125,9 @@ pub async fn serve<F: FileSystem + 'static>(
             }
             Message::Nothing => {
                 shared.free.borrow_mut().push(slot);
+                let slept = runtime.now();
                 stop.or_readable(runtime, device).await?;
+                eager.slept(runtime.now().since(slept));
             }
             Message::Unmounted => break Farewell::Gone,
         }
@@ -136,9 +148,50 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
             Answer::Silence => Ok(()),
         };
     }
-    shared.free.borrow_mut().push(slot);
+    if shared.free.borrow().len() < KEPT_MAX {
+        shared.free.borrow_mut().push(slot);
+    }
     shared.under_way.set(shared.under_way.get() - 1);
     shared.ended.notify_one();
+}
+
+/// Looking again before going to sleep, while that pays.
+#[derive(Default)]
+struct Eager {
+    /// How much it has paid of late.
+    credit: u32,
+}
+
+impl Eager {
+    /// How long it looks: about what a sleep and a wake-up take.
+    const LOOKS_FOR: Duration = Duration::from_micros(20);
+    const CREDIT_MAX: u32 = 16;
+
+    fn is_set(&self) -> bool {
+        self.credit > 0
+    }
+
+    fn receive(&mut self, runtime: &Runtime, device: &File, buf: &mut [u8]) -> io::Result<Message> {
+        let start = runtime.now();
+        while runtime.now().since(start) < Self::LOOKS_FOR {
+            match receive(device, buf)? {
+                Message::Nothing => std::hint::spin_loop(),
+                message => {
+                    self.credit = (self.credit + 1).min(Self::CREDIT_MAX);
+                    return Ok(message);
+                }
+            }
+        }
+        self.credit -= 1;
+        Ok(Message::Nothing)
+    }
+
+    /// It slept: looking would have found something if that was short.
+    fn slept(&mut self, time: Duration) {
+        if time < 3 * Self::LOOKS_FOR {
+            self.credit = (self.credit + 2).min(Self::CREDIT_MAX);
+        }
+    }
 }
 
 fn receive(mut device: &File, buf: &mut [u8]) -> io::Result<Message> {

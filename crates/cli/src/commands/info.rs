@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use ordo_bench::journaled::{self, FoundLog, LogPlace};
 use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
+use ordo_block::part::Part;
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
@@ -15,6 +16,7 @@ use ordo_runtime::Runtime;
 
 use crate::args::Info;
 use crate::image::real_time;
+use crate::partition::{self, Partition};
 use crate::text::put;
 
 pub fn run(args: &Info) -> Result<()> {
@@ -25,6 +27,14 @@ pub fn run(args: &Info) -> Result<()> {
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
     let disk = FileDisk::open(runtime, &args.image, Access::ReadOnly)?;
+    let partitions = partition::list(&disk).await.with_context(name)?;
+    if !partitions.is_empty() && args.partition.is_none() {
+        return match args.json {
+            true => Ok(json(&serde_json::json!({ "partitions": partitions }))?),
+            false => Ok(table(&partitions)),
+        };
+    }
+    let disk = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
     let found = find_superblock(&disk).await.with_context(name)?;
     let disk = Rc::new(disk);
     let log = journaled::find(std::slice::from_ref(&disk)).await;
@@ -71,8 +81,24 @@ fn log_line(log: &FoundLog, found: &Found) -> String {
     format!("log\t{}\tsize\t{size}\t{state}\n", place(log))
 }
 
+/// What is on a disk.
+fn table(partitions: &[Partition]) -> String {
+    let mut out =
+        format!("{:<5} {:>14} {:>14}  {:<16} label\n", "part", "first byte", "bytes", "what");
+    for p in partitions {
+        let line =
+            format!("{:<5} {:>14} {:>14}  {:<16} {}", p.name, p.start, p.bytes, p.kind, p.label);
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out.push_str(
+        "\n--partition PART shows the file system in one; ordo mount -o partition=PART mounts it\n",
+    );
+    out
+}
+
 /// The summary area: what each group's counts are said to be.
-async fn summary(disk: &FileDisk, found: &Found) -> Result<Vec<Csum>> {
+async fn summary(disk: &Part<FileDisk>, found: &Found) -> Result<Vec<Csum>> {
     let sb = &found.sb;
     let mut out = Vec::new();
     let total = sb.ncg as usize * Csum::SIZE;
@@ -88,7 +114,7 @@ async fn summary(disk: &FileDisk, found: &Found) -> Result<Vec<Csum>> {
 }
 
 /// One group's header, and its dump.
-async fn group(disk: &FileDisk, found: &Found, cg: u32) -> Result<(Group, String)> {
+async fn group(disk: &Part<FileDisk>, found: &Found, cg: u32) -> Result<(Group, String)> {
     let sb = &found.sb;
     let bytes = disk.read(sb.byte_of(sb.cg_header(cg)), sb.bsize as usize).await?;
     let group = Group::read(&bytes, found.endian, sb, cg)
@@ -146,7 +172,7 @@ struct Shown {
 }
 
 async fn as_json(
-    disk: &FileDisk,
+    disk: &Part<FileDisk>,
     found: &Found,
     args: &Info,
     log: Option<FoundLog>,

@@ -2,6 +2,7 @@
 
 use ordo_vfs::{Errno, FileSystem, FileType, SetAttr, SetTime, XattrMode, flags};
 
+use super::acl::{self, is_acl};
 use super::files::without_set_id;
 use super::{Failure, Handled, Handler, VALID_SECONDS};
 use crate::wire::{Out, Request, fattr, split_name, timestamp};
@@ -114,6 +115,10 @@ impl<F: FileSystem> Handler<F> {
         };
         let (name, value) = split_name(r.rest);
         let value = value.get(..r.u32(0) as usize).ok_or(Errno::Invalid)?;
+        if self.options.acl && is_acl(name) {
+            self.set_acl(self.ino(r.node), name, value).await?;
+            return self.changed().await;
+        }
         let name = stored(name)?;
         let set = self.fs.setxattr(self.ino(r.node), &name, value, mode).await;
         set.map_err(|e| self.fail(e))?;
@@ -121,6 +126,10 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn removexattr(&self, r: &Request<'_>) -> Handled {
+        if self.options.acl && is_acl(r.name().0) {
+            self.remove_acl(self.ino(r.node), r.name().0).await?;
+            return self.changed().await;
+        }
         let name = stored(r.name().0)?;
         let removed = self.fs.removexattr(self.ino(r.node), &name).await;
         removed.map_err(|e| self.fail(e))?;
@@ -128,6 +137,10 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn getxattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        if self.options.acl && is_acl(r.name().0) {
+            let value = self.get_acl(self.ino(r.node), r.name().0).await?;
+            return sized(&value, r.u32(0), out);
+        }
         let name = stored(r.name().0)?;
         let value = self.fs.getxattr(self.ino(r.node), &name).await.map_err(|e| self.fail(e))?;
         sized(&value, r.u32(0), out)
@@ -137,7 +150,8 @@ impl<F: FileSystem> Handler<F> {
         let names = self.fs.listxattr(self.ino(r.node)).await.map_err(|e| self.fail(e))?;
         let mut list = Vec::new();
         for name in names {
-            if let Some(name) = shown(&name) {
+            let acl = if self.options.acl { acl::shown(&name).map(<[u8]>::to_vec) } else { None };
+            if let Some(name) = acl.or_else(|| shown(&name)) {
                 list.extend_from_slice(&name);
                 list.push(0);
             }

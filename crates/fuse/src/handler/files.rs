@@ -1,6 +1,6 @@
 //! Requests about contents.
 
-use ordo_vfs::{Errno, FileSystem, Ino, SetAttr};
+use ordo_vfs::{Errno, FileSystem, Ino, Seek, SetAttr};
 
 use super::{Handled, Handler};
 use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
@@ -41,6 +41,45 @@ impl<F: FileSystem> Handler<F> {
 
     pub(super) async fn fsync(&self, r: &Request<'_>) -> Handled {
         self.fs.fsync(self.ino(r.node)).await.map_err(|e| self.fail(e))
+    }
+
+    /// `fallocate`. What would lie behind the end of a file cannot be kept on UFS.
+    pub(super) async fn fallocate(&self, r: &Request<'_>) -> Handled {
+        use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
+        const PUNCH: i32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        const ZERO_IN: i32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+        let (ino, offset, len) = (self.ino(r.node), r.u64(8), r.u64(16));
+        let size = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?.size;
+        let end = offset.saturating_add(len);
+        let mode = r.u32(24).cast_signed();
+        let keeps = matches!(mode, FALLOC_FL_KEEP_SIZE | ZERO_IN);
+        if keeps && end > size {
+            return Err(Errno::NotSupported.into());
+        }
+        let (clear, allocate) = match mode {
+            0 | FALLOC_FL_KEEP_SIZE => (false, true),
+            PUNCH => (true, false),
+            FALLOC_FL_ZERO_RANGE | ZERO_IN => (true, true),
+            _ => return Err(Errno::NotSupported.into()),
+        };
+        if clear {
+            self.fs.clear(ino, offset, len).await.map_err(|e| self.fail(e))?;
+        }
+        if allocate {
+            self.fs.allocate(ino, offset, len).await.map_err(|e| self.fail(e))?;
+        }
+        self.changed().await
+    }
+
+    pub(super) async fn lseek(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let what = match r.u32(16).cast_signed() {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::Invalid.into()),
+        };
+        let at = self.fs.seek(self.ino(r.node), r.u64(8), what).await;
+        out.u64(at.map_err(|e| self.fail(e))?);
+        Ok(())
     }
 
     /// Copies from one file to another without the caller's having the bytes.

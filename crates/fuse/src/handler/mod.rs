@@ -5,6 +5,7 @@
 //! (`default_permissions`); what follows from a change (set-id bits that go, groups that are inherited) is
 //! done here.
 
+mod acl;
 mod attributes;
 mod directories;
 mod files;
@@ -217,6 +218,8 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Fsync | Opcode::Fsyncdir => self.fsync(r).await,
             Opcode::Syncfs => self.fs.sync().await.map_err(|e| self.fail(e)),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy(r, out).await,
+            Opcode::Fallocate => self.fallocate(r).await,
+            Opcode::Lseek => self.lseek(r, out).await,
             Opcode::Ioctl => self.ioctl(r, out).await,
             Opcode::Statfs => self.statfs(out).await,
             Opcode::Setxattr => self.setxattr(r).await,

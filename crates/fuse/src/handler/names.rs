@@ -38,10 +38,13 @@ impl<F: FileSystem> Handler<F> {
         if is_directory && inherits {
             new.permissions |= SET_GID;
         }
-        if self.options.acl {
-            new.permissions &= !(umask as u16);
-        }
+        let (permissions, acl) = match new.file_type {
+            FileType::Symlink => (new.permissions, None),
+            _ => self.inherited(dir, (new.permissions, umask)).await?,
+        };
+        new.permissions = permissions;
         let made = self.fs.make(dir, name, &new).await.map_err(|e| self.fail(e))?;
+        self.inherit(dir, &made, acl).await?;
         self.changed().await?;
         self.entry(made, out).await
     }

@@ -40,10 +40,9 @@ impl Ordering {
 }
 
 /// Where the log of a journal is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogPlace {
     /// In a file of the image.
-    #[default]
     File,
     /// Behind the file system.
     Behind,
@@ -55,7 +54,7 @@ pub enum LogPlace {
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub ordering: Option<Ordering>,
-    pub log: LogPlace,
+    pub log: Option<LogPlace>,
     pub log_sync: bool,
     pub group_commit: bool,
     pub read_only: bool,
@@ -149,13 +148,13 @@ impl Wanted {
         match key {
             "ordering" => self.ordering = Some(Ordering::by_name(value)?),
             "log" => {
-                self.log = match value {
+                self.log = Some(match value {
                     "file" => LogPlace::File,
                     "behind" => LogPlace::Behind,
                     _ => bail!("a log is in a 'file' or 'behind' the file system; logdev=PATH"),
-                };
+                });
             }
-            "logdev" => self.log = LogPlace::Device(value.into()),
+            "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "partition" => self.partition = Some(value.into()),
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),

@@ -12,16 +12,17 @@ use ordo_block::part::Part;
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options as CheckOptions, Repair};
 use ordo_ffs::mount::{Found, find_superblock};
-use ordo_ffs::{MountError, MountOptions, logfile, mount};
+use ordo_ffs::{MountError, MountOptions, mount};
 use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
-use ordo_runtime::Runtime;
+use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
 
 use super::Mount;
 use super::options::{LogPlace, Ordering, Wanted};
 use super::serve::serve;
 use super::tell::Tell;
+use crate::partition;
 
 /// The image, or the part of it that is mounted.
 type Disk = Rc<Part<FileDisk>>;
@@ -54,13 +55,14 @@ pub async fn mount_and_serve(
     wanted: &Wanted,
     tell: &Tell,
 ) -> Result<()> {
-    let (disk, device_read_only) = open(runtime, args, wanted)?;
-    let disk = Rc::new(part_of(disk, wanted).await?);
     let name = || args.image.display().to_string();
+    let (disk, device_read_only) = open_free(runtime, args, wanted).await?;
+    let disk =
+        Rc::new(partition::take(disk, wanted.partition.as_deref()).await.with_context(name)?);
     let found = find_superblock(&disk).await.with_context(name)?;
     let ordering = match wanted.ordering {
         Some(ordering) => ordering,
-        None => usual(&disk, &found).await?,
+        None => usual(&disk, &found, wanted).await?,
     };
     let read_only = wanted.read_only || device_read_only;
     if device_read_only && !wanted.read_only {
@@ -87,6 +89,22 @@ pub async fn mount_and_serve(
     serve(&plan, fs.with_context(name)?, async || {}).await.with_context(name)
 }
 
+/// Opens the image. A server that has just been killed may hold it for a moment more.
+async fn open_free(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
+    const TRIES: u32 = 20;
+    for _ in 0..TRIES {
+        match open(runtime, args, wanted) {
+            Err(error)
+                if matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Locked { .. })) =>
+            {
+                runtime.sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened,
+        }
+    }
+    open(runtime, args, wanted)
+}
+
 /// Opens the image to be written, or where that cannot be and was not insisted on, to be read.
 fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
     if wanted.read_only {
@@ -107,18 +125,11 @@ fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, b
     }
 }
 
-async fn part_of(disk: FileDisk, wanted: &Wanted) -> Result<Part<FileDisk>> {
-    let bytes = disk.geometry().bytes;
-    match &wanted.partition {
-        None => Ok(Part::new(disk, 0, bytes)),
-        Some(which) => bail!("partition {which}: partitions cannot be chosen yet"),
-    }
-}
-
 /// The ordering that an image asks for by what it has.
-async fn usual(disk: &Disk, found: &Found) -> Result<Ordering> {
+async fn usual(disk: &Disk, found: &Found, wanted: &Wanted) -> Result<Ordering> {
     Ok(match () {
-        () if logfile::find(disk, found).await?.is_some() => Ordering::Journal,
+        () if wanted.log.is_some() => Ordering::Journal,
+        () if journaled::find(std::slice::from_ref(disk)).await?.is_some() => Ordering::Journal,
         () if found.sb.flags & FS_DOSOFTDEP != 0 => Ordering::SoftUpdates,
         () => Ordering::Sync,
     })
@@ -195,13 +206,20 @@ impl Plan<'_> {
 
     /// Mounts under a journal.
     async fn journal(&self) -> Result<Option<String>> {
-        let place = match self.wanted.log {
-            LogPlace::File => journaled::LogPlace::File,
-            LogPlace::Behind => journaled::LogPlace::Same,
-            LogPlace::Device(_) => journaled::LogPlace::Other,
-        };
         let mut disks = vec![self.disk.clone()];
-        if let LogPlace::Device(path) = &self.wanted.log {
+        let place = match self.wanted.log {
+            Some(LogPlace::File) => journaled::LogPlace::File,
+            Some(LogPlace::Behind) => journaled::LogPlace::Same,
+            Some(LogPlace::Device(_)) => journaled::LogPlace::Other,
+            None => match journaled::find(&disks).await? {
+                Some(found) => found.place,
+                None => bail!(
+                    "it has no log; ordo mkfs --journal makes an image with one, logdev= names \
+                     another place"
+                ),
+            },
+        };
+        if let Some(LogPlace::Device(path)) = &self.wanted.log {
             let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
             let bytes = log.geometry().bytes;
             disks.push(Rc::new(Part::new(log, 0, bytes)));
@@ -250,6 +268,10 @@ impl Plan<'_> {
     /// Repairs what a crash leaves, as at boot; anything else is for a person to decide.
     async fn preen(&self) -> Result<()> {
         self.tell.notice("not unmounted cleanly: checking it");
+        let disks = std::slice::from_ref(&self.disk);
+        if let Some(done) = journaled::replay(self.runtime, disks).await? {
+            self.tell.notice(&format!("its log was replayed, {} records", done.records));
+        }
         let options =
             CheckOptions { repair: Repair::Preen, trust_bitmaps: true, ..CheckOptions::default() };
         let report = Checker::new(self.disk.clone(), options).run().await?;

@@ -1,0 +1,140 @@
+//! What tests of the mount share: mounting an image, unmounting it, killing who serves it.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+
+/// Orderings. The journal's log is in a file of the image.
+pub const ORDERINGS: [&str; 4] = ["none", "sync", "soft-updates", "journal"];
+
+/// Whether this machine lets a test mount; else says so.
+pub fn can_mount() -> bool {
+    let root = Path::new("/proc/self").metadata().is_ok_and(|m| {
+        use std::os::unix::fs::MetadataExt;
+        m.uid() == 0
+    });
+    let fuse = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !root || !fuse {
+        ordo_testkit::skip("mounting needs root and /dev/fuse");
+    }
+    root && fuse
+}
+
+/// Runs a program; its output.
+pub fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+pub fn ordo(args: &[&str]) -> Output {
+    run(cargo_bin("ordo").to_str().expect("UTF-8"), args)
+}
+
+/// Both outputs, for messages.
+pub fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+/// A shell script in a directory; panics where it fails.
+pub fn shell(dir: &Path, script: &str) -> String {
+    let out = Command::new("timeout")
+        .args(["300", "bash", "-ec", script])
+        .current_dir(dir)
+        .output()
+        .expect("bash");
+    assert!(out.status.success(), "{script}\n{}", text(&out));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// An image, and where it is mounted. Unmounted, by force if need be, when dropped.
+pub struct Disk {
+    pub folder: tempfile::TempDir,
+    pub ordering: &'static str,
+}
+
+impl Disk {
+    /// A new image of this many MiB, for an ordering.
+    pub fn new(ordering: &'static str, mib: u64) -> Disk {
+        let disk = Disk { folder: tempfile::tempdir().unwrap(), ordering };
+        std::fs::create_dir(disk.dir()).unwrap();
+        let size = format!("{mib}m");
+        let mut words = vec!["mkfs", "--size", &size, disk.image()];
+        if ordering == "journal" {
+            words.extend(["--journal", "file", "--journal-size", "4m"]);
+        }
+        let out = ordo(&words);
+        assert!(out.status.success(), "{}", text(&out));
+        disk
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+
+    pub fn image(&self) -> &'static str {
+        self.folder.path().join("image").to_str().unwrap().to_owned().leak()
+    }
+
+    /// Mounts it, with further options; what was said.
+    pub fn mount_with(&self, more: &str) -> Output {
+        let options = format!("ordering={},{more}", self.ordering);
+        let dir = self.dir();
+        let words = ["mount", self.image(), dir.to_str().unwrap(), "-o", &options];
+        let mut all = vec!["60", cargo_bin("ordo").to_str().unwrap().to_owned().leak()];
+        all.extend(words);
+        run("timeout", &all)
+    }
+
+    pub fn mount(&self) -> String {
+        let out = self.mount_with("");
+        assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
+        text(&out)
+    }
+
+    /// Unmounts as anybody would.
+    pub fn umount(&self) {
+        let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
+        assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
+    }
+
+    /// The process that serves it.
+    pub fn server(&self) -> u32 {
+        let dir = self.dir();
+        let ours = |line: &[u8]| {
+            let mut words = line.split(|b| *b == 0);
+            words.clone().any(|w| w == b"--foreground")
+                && words.any(|w| w == dir.as_os_str().as_encoded_bytes())
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut ids = processes.filter_map(|p| p.file_name().to_str()?.parse::<u32>().ok());
+        ids.find(|id| std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| ours(&line)))
+            .expect("somebody serves it")
+    }
+
+    /// Ends who serves it by a signal, waits until it is gone, and clears the mount away.
+    pub fn end_server(&self, signal: &str) {
+        let server = self.server().to_string();
+        assert!(run("kill", &[signal, &server]).status.success());
+        let start = Instant::now();
+        // A child that nobody waits for stays as a zombie without a command line.
+        while std::fs::read(format!("/proc/{server}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+            assert!(start.elapsed() < Duration::from_secs(30), "still there after {signal}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = run("umount", &["-l", self.dir().to_str().unwrap()]);
+    }
+
+    /// A full check must find nothing.
+    pub fn assert_clean(&self) {
+        let out = ordo(&["fsck", "-f", self.image()]);
+        assert_eq!(out.status.code(), Some(0), "{}: {}", self.ordering, text(&out));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", self.dir().to_str().unwrap()]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Requests as bytes, on the reference model: what the kernel would be told, without a kernel.
+
+use std::rc::Rc;
+
+use ordo_runtime::Executor;
+use ordo_vfs::model::{ModelConfig, ModelFs};
+use ordo_vfs::{FileSystem, Ino, NewNode, SetAttr, Timestamp};
+
+use super::{Answer, Handler, Options};
+use crate::wire::{self, IN_HEADER, Opcode, ROOT};
+
+fn message(opcode: Opcode, node: u64, body: &[&[u8]]) -> Vec<u8> {
+    let body = body.concat();
+    let mut out = Vec::new();
+    out.extend(((IN_HEADER + body.len()) as u32).to_ne_bytes());
+    out.extend((opcode as u32).to_ne_bytes());
+    out.extend(7u64.to_ne_bytes());
+    out.extend(node.to_ne_bytes());
+    for n in [1000u32, 1000, 1, 0] {
+        out.extend(n.to_ne_bytes());
+    }
+    out.extend(body);
+    out
+}
+
+struct Bench {
+    executor: Executor,
+    handler: Handler<Rc<ModelFs>>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let fs = Rc::new(ModelFs::new(ModelConfig::default(), Timestamp::default));
+        let handler = Handler::new(fs, Options::default(), Rc::new(|_| ()));
+        Bench { executor: Executor::simulated(1), handler }
+    }
+
+    /// The reply to a message, or its error's number.
+    fn ask(&self, message: &[u8]) -> Result<Vec<u8>, i32> {
+        let mut reply = vec![0; 8192];
+        let answer = self.executor.block_on(self.handler.message(message, &mut reply)).unwrap();
+        match answer.expect("a request").1 {
+            Answer::Reply(len) => Ok(reply[..len].to_vec()),
+            Answer::Error(number) => Err(number),
+            Answer::Silence => Ok(Vec::new()),
+        }
+    }
+
+    fn make(&self, name: &[u8]) -> Ino {
+        let fs = self.handler.fs();
+        let new = NewNode::file(0o644);
+        self.executor.block_on(fs.make(fs.root(), name, &new)).unwrap().unwrap().ino
+    }
+
+    /// The node that a name stands for, as the kernel is told.
+    fn node(&self, name: &[u8]) -> u64 {
+        let reply = self.ask(&message(Opcode::Lookup, ROOT, &[name, b"\0"])).unwrap();
+        assert_eq!(reply.len(), 128);
+        wire::get_u64(&reply, 0)
+    }
+
+    fn exists(&self, ino: Ino) -> bool {
+        self.executor.block_on(self.handler.fs().getattr(ino)).unwrap().is_ok()
+    }
+}
+
+/// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked
+/// up, and not longer: would catch a program that loses its open file, and space that never comes back.
+#[test]
+fn what_the_kernel_knows_lives() {
+    let bench = Bench::new();
+    let ino = bench.make(b"file");
+    let node = bench.node(b"file");
+    assert_eq!((node, bench.node(b"file")), (ino.0, ino.0));
+    bench.ask(&message(Opcode::Unlink, ROOT, &[b"file\0"])).unwrap();
+    bench.ask(&message(Opcode::Forget, node, &[&1u64.to_ne_bytes()])).unwrap();
+    assert!(bench.exists(ino));
+    let list = [&1u32.to_ne_bytes()[..], &[0; 4], &node.to_ne_bytes(), &1u64.to_ne_bytes()];
+    bench.ask(&message(Opcode::BatchForget, 0, &list)).unwrap();
+    assert!(!bench.exists(ino));
+}
+
+/// A name that is not there is an answer that the kernel may keep, not an error.
+#[test]
+fn a_name_that_is_not_there() {
+    let bench = Bench::new();
+    assert_eq!(bench.node(b"nothing"), 0);
+}
+
+/// A list with attributes counts as a look-up for each entry but `.` and `..`: who forgets what it lists must
+/// leave nothing behind.
+#[test]
+fn listing_with_attributes_is_looking_up() {
+    let bench = Bench::new();
+    let ino = bench.make(b"file");
+    let mut read = [0; 40];
+    read[16..20].copy_from_slice(&4096u32.to_ne_bytes());
+    let reply = bench.ask(&message(Opcode::Readdirplus, ROOT, &[&read])).unwrap();
+    // Two entries of 160 bytes for the dots, and one for the file.
+    assert_eq!(reply.len(), 3 * 160);
+    assert_eq!((wire::get_u64(&reply, 0), wire::get_u64(&reply, 320)), (0, ino.0));
+    bench.ask(&message(Opcode::Unlink, ROOT, &[b"file\0"])).unwrap();
+    assert!(bench.exists(ino));
+    bench.ask(&message(Opcode::Forget, ino.0, &[&1u64.to_ne_bytes()])).unwrap();
+    assert!(!bench.exists(ino));
+}
+
+/// Giving a file away takes its set-id bits; a write takes them when the kernel says so.
+#[test]
+fn set_id_bits_go() {
+    for by_write in [false, true] {
+        let bench = Bench::new();
+        let ino = bench.make(b"file");
+        let fs = bench.handler.fs();
+        let set = SetAttr { permissions: Some(0o6755), ..SetAttr::default() };
+        bench.executor.block_on(fs.setattr(ino, &set)).unwrap().unwrap();
+        if by_write {
+            let mut write = [0; 40];
+            write[16..20].copy_from_slice(&1u32.to_ne_bytes());
+            write[20..24].copy_from_slice(&wire::WRITE_KILL_SUIDGID.to_ne_bytes());
+            bench.ask(&message(Opcode::Write, ino.0, &[&write, b"x"])).unwrap();
+        } else {
+            let mut setattr = [0; 88];
+            setattr[..4].copy_from_slice(&wire::fattr::UID.to_ne_bytes());
+            setattr[76..80].copy_from_slice(&5u32.to_ne_bytes());
+            bench.ask(&message(Opcode::Setattr, ino.0, &[&setattr])).unwrap();
+        }
+        let attr = bench.executor.block_on(fs.getattr(ino)).unwrap().unwrap();
+        assert_eq!(attr.permissions, 0o755, "by a write: {by_write}");
+    }
+}
+
+/// A request that is not known is refused by its number, so that the kernel does not wait; half a message is
+/// none. A kernel that is too old is refused.
+#[test]
+fn what_is_not_understood() {
+    let bench = Bench::new();
+    let mut unknown = message(Opcode::Lookup, ROOT, &[b"x\0"]);
+    unknown[4..8].copy_from_slice(&4000u32.to_ne_bytes());
+    assert_eq!(bench.ask(&unknown), Err(libc::ENOSYS));
+    let half = &message(Opcode::Read, 2, &[&[0; 40]])[..60];
+    let answer = bench.executor.block_on(bench.handler.message(half, &mut [0; 64])).unwrap();
+    assert!(answer.is_none());
+    let init = |minor: u32| [&7u32.to_ne_bytes()[..], &minor.to_ne_bytes(), &[0xff; 56]].concat();
+    assert_eq!(bench.ask(&message(Opcode::Init, 0, &[&init(20)])), Err(libc::EPROTO));
+    assert_eq!(bench.ask(&message(Opcode::Init, 0, &[&init(45)])).unwrap().len(), 64);
+}

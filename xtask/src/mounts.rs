@@ -1,0 +1,242 @@
+//! `make bench-mount`: mounts side by side, on the same disk, in one run.
+//!
+//! Every contestant gets the same work from the same program, one round of each in turn, so that whatever else
+//! the machine does meets all alike; medians of the rounds are compared. Cold means that it was unmounted and
+//! mounted again, and that the kernel was told to forget. Client and server are pinned to the processors that
+//! `PIN` names, all of them unless given.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// What is measured: its name, its unit, and whether less is better.
+const WORK: [(&str, &str, bool); 7] = [
+    ("create 10,000 empty files", "µs each", true),
+    ("create 10,000 files of 1 KB in 200 directories", "µs each", true),
+    ("read them cold", "µs each", true),
+    ("delete them", "µs each", true),
+    ("write 512 MB and fsync", "MB/s", false),
+    ("read it cold", "MB/s", false),
+    ("untar a source tree", "s", true),
+];
+
+/// How a contestant is made, mounted and unmounted, as lines for a shell. `$D` is its folder, `$M` where it
+/// is mounted, `$P` what pins a server.
+struct Contestant {
+    name: &'static str,
+    make: String,
+    mount: String,
+    unmount: &'static str,
+}
+
+/// Which one the others are held against first.
+const YARDSTICK: &str = "passthrough_ll on tmpfs";
+
+fn contestants(ordo: &Path) -> Vec<Contestant> {
+    let ordo = ordo.display();
+    let new = |name, make: &str, mount: &str| Contestant {
+        name,
+        make: make.to_owned(),
+        mount: mount.to_owned(),
+        unmount: "umount $M",
+    };
+    let mkfs = format!("{ordo} mkfs --size 2g $D/image >/dev/null");
+    let ours = |ordering| format!("$P {ordo} mount -q $D/image $M -o cache=1g,ordering={ordering}");
+    let passthrough = std::env::var("PASSTHROUGH").unwrap_or("passthrough_ll".into());
+    let mut all = vec![
+        new(
+            YARDSTICK,
+            "mkdir -p $D/ram; mount -t tmpfs -o size=3g none $D/ram",
+            &format!("$P {passthrough} -s -o source=$D/ram $M"),
+        ),
+        new("ordo, none", &mkfs, &ours("none")),
+        new("ordo, soft-updates", &mkfs, &ours("soft-updates")),
+        new("ordo, sync", &mkfs, &ours("sync")),
+        new(
+            "ntfs-3g",
+            "truncate -s 2g $D/image; mkntfs -qF $D/image >/dev/null 2>&1",
+            "$P ntfs-3g $D/image $M",
+        ),
+        new(
+            "fuse2fs",
+            "truncate -s 2g $D/image; mkfs.ext4 -qF $D/image",
+            "$P fuse2fs $D/image $M -o fakeroot 2>/dev/null; for i in $(seq 100); do \
+             mountpoint -q $M && break; sleep 0.05; done",
+        ),
+        new(
+            "ext4 on a loop device",
+            "truncate -s 2g $D/image; mkfs.ext4 -qF $D/image",
+            "mount -o loop $D/image $M",
+        ),
+    ];
+    if let Ok(only) = std::env::var("ONLY") {
+        all.retain(|c| only.split(',').any(|word| c.name.contains(word)));
+    }
+    all
+}
+
+/// Measures all that is there, and writes the page.
+pub fn run(ordo: &Path) -> Result<(), String> {
+    let number = |name: &str, usual: usize| {
+        std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    };
+    let (rounds, files, mib) = (number("ROUNDS", 5), number("FILES", 10_000), number("MIB", 512));
+    let folder = std::env::temp_dir().join(format!("ordo-mounts-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let tar = folder.join("tree.tar");
+    let tree = std::env::var("TREE").unwrap_or("/usr/include".into());
+    shell(&folder, &format!("tar cf {} -C {tree} .", tar.display()))?;
+    let all = contestants(ordo);
+    let mut results: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); WORK.len()]; all.len()];
+    for round in 0..rounds {
+        for (contestant, results) in all.iter().zip(&mut results) {
+            eprintln!("round {}, {}", round + 1, contestant.name);
+            let place = folder.join(contestant.name.replace([' ', ','], "-"));
+            match one(contestant, &place, &tar, files, mib) {
+                Ok(times) => times.iter().zip(results).for_each(|(t, all)| all.push(*t)),
+                Err(error) => eprintln!("  left out: {error}"),
+            }
+            let clean = "umount -l $M 2>/dev/null; umount -l $D/ram 2>/dev/null; rm -rf $D";
+            let _ = shell(&place, clean);
+        }
+    }
+    let _ = fs::remove_dir_all(&folder);
+    let page = page(&all, &results, rounds, &tree);
+    print!("{page}");
+    if std::env::var_os("ONLY").is_none() {
+        let file = crate::tidy::root().join("docs/results/mount.md");
+        fs::write(file, page).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+fn shell(place: &Path, script: &str) -> Result<(), String> {
+    let mount = place.join("mounted");
+    let pin = std::env::var("PIN").map(|cpus| format!("taskset -c {cpus}")).unwrap_or_default();
+    let out = Command::new("bash")
+        .args(["-c", script])
+        .env("D", place)
+        .env("M", &mount)
+        .env("P", pin)
+        .output()
+        .map_err(|e| e.to_string())?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr))),
+    }
+}
+
+fn one(
+    c: &Contestant,
+    place: &Path,
+    tar: &Path,
+    files: usize,
+    mib: usize,
+) -> Result<Vec<f64>, String> {
+    let mounted = place.join("mounted");
+    fs::create_dir_all(&mounted).map_err(|e| e.to_string())?;
+    shell(place, &c.make)?;
+    let mount = || shell(place, &c.mount);
+    let again = || {
+        shell(place, &format!("{} && echo 3 > /proc/sys/vm/drop_caches", c.unmount))?;
+        mount()
+    };
+    mount()?;
+    let mut out = Vec::new();
+    let per = |seconds: f64| seconds * 1e6 / files as f64;
+    let flat = mounted.join("flat");
+    fs::create_dir(&flat).map_err(|e| e.to_string())?;
+    out.push(per(timed(|| each(files, |i| File::create(flat.join(format!("f{i}"))).map(drop)))?));
+    let name = |i: usize| mounted.join(format!("d{}/file-{i}", i % 200));
+    (0..200)
+        .try_for_each(|i| fs::create_dir(mounted.join(format!("d{i}"))))
+        .map_err(|e| e.to_string())?;
+    let kilobyte = [7; 1024];
+    out.push(per(timed(|| each(files, |i| fs::write(name(i), kilobyte)))?));
+    again()?;
+    out.push(per(timed(|| each(files, |i| fs::read(name(i)).map(drop)))?));
+    out.push(per(timed(|| each(files, |i| fs::remove_file(name(i))))?));
+    let large = mounted.join("large");
+    let block = vec![5; 1 << 20];
+    let write = || {
+        let mut file = File::create(&large)?;
+        (0..mib).try_for_each(|_| file.write_all(&block))?;
+        file.sync_all()
+    };
+    out.push(mib as f64 * 1.048_576 / timed(write)?);
+    again()?;
+    let mut buf = vec![0; 1 << 20];
+    let read = || {
+        let mut file = File::open(&large)?;
+        while file.read(&mut buf)? > 0 {}
+        Ok(())
+    };
+    out.push(mib as f64 * 1.048_576 / timed(read)?);
+    let untar = mounted.join("tree");
+    fs::create_dir(&untar).map_err(|e| e.to_string())?;
+    let script = format!("tar xf {} -C {} --no-same-owner", tar.display(), untar.display());
+    let start = Instant::now();
+    shell(place, &script)?;
+    out.push(start.elapsed().as_secs_f64());
+    shell(place, c.unmount)?;
+    Ok(out)
+}
+
+fn each(n: usize, f: impl FnMut(usize) -> std::io::Result<()>) -> std::io::Result<()> {
+    (0..n).try_for_each(f)
+}
+
+fn timed(f: impl FnOnce() -> std::io::Result<()>) -> Result<f64, String> {
+    let start = Instant::now();
+    f().map_err(|e| e.to_string())?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn median(all: &[f64]) -> f64 {
+    let mut all = all.to_vec();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn page(all: &[Contestant], results: &[Vec<Vec<f64>>], rounds: usize, tree: &str) -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let info = read("/proc/cpuinfo");
+    let cpu = info.lines().find_map(|l| l.strip_prefix("model name\t: ")).unwrap_or("unknown");
+    let load = read("/proc/loadavg");
+    let pin = std::env::var("PIN").unwrap_or("all processors".into());
+    let mut out = format!(
+        "# Mounts side by side\n\nWritten by `make bench-mount`: medians of {rounds} rounds, one of each in \
+         turn, images on the same disk; least and most in brackets. {} processors of {cpu}, Linux {}, \
+         client and server on {pin}; the load of the machine at the end: {}. The tree is {tree}.\n\n",
+        std::thread::available_parallelism().map_or(1, usize::from),
+        kernel.trim(),
+        load.split(' ').next().unwrap_or("unknown"),
+    );
+    let yardstick = all.iter().position(|c| c.name == YARDSTICK);
+    for (w, (what, unit, less)) in WORK.iter().enumerate() {
+        let _ = writeln!(out, "## {what}\n\n| | {unit} | times {YARDSTICK} |\n|---|---|---|");
+        let base = yardstick.map_or(f64::NAN, |y| median(&results[y][w]));
+        for (contestant, results) in all.iter().zip(results) {
+            let times = &results[w];
+            if times.is_empty() {
+                continue;
+            }
+            let (least, most) =
+                times.iter().fold((f64::MAX, 0f64), |(a, b), t| (a.min(*t), b.max(*t)));
+            let own = median(times);
+            // As times: more is always slower.
+            let ratio = if *less { own / base } else { base / own };
+            let _ = writeln!(
+                out,
+                "| {} | {own:.2} ({least:.2} to {most:.2}) | {ratio:.2} |",
+                contestant.name
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
