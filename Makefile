@@ -5,10 +5,11 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3
 VENV = target/judges
 
-.PHONY: help test lint bench judges fuzz crash-campaign test-posix bench-mount
+.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix bench-mount
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
+	@echo 'make test-freebsd FSCK=/path/to/fsck_ffs  images and crash states before FreeBSD'"'"'s own fsck'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.json'
@@ -19,6 +20,12 @@ help:
 test: judges
 	ORDO_PYTHON=$$(test -x $(VENV)/bin/python && echo $(CURDIR)/$(VENV)/bin/python || echo python3) \
 	$(CARGO) test --workspace
+
+# FreeBSD's own fsck_ffs, which takes a file as its device, built for this machine by whoever has it.
+test-freebsd:
+	@test -x "$(FSCK)" || { echo "make test-freebsd FSCK=/path/to/fsck_ffs"; exit 1; }
+	ORDO_FREEBSD_FSCK=$(abspath $(FSCK)) $(CARGO) test --quiet --no-fail-fast \
+	  --package ordo-check --package ordo-cli --package ordo-crash -- --ignored --nocapture freebsd
 
 # As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
 judges:

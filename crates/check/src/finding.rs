@@ -381,7 +381,7 @@ findings! {
         found: u64,
     } CountsOnly, "inode {ino}: {stored} sectors recorded, {found} held", repair "count made right";
 
-    /// A device, pipe, socket or short symbolic link with block addresses.
+    /// A device, pipe, socket or short symbolic link with block addresses, or a link's rubbish after the target.
     SpecialWithBlocks {
         /// The inode.
         ino: u32,

@@ -7,7 +7,7 @@ use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
 use ordo_format::ufs2::group::Group;
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFMT, IFREG, IFSOCK};
 use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE, Superblock};
-use ordo_format::ufs2::{Dinode, NDADDR, NXADDR, bitmap, extattr};
+use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, NXADDR, bitmap, extattr};
 
 use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
 use crate::walk::{FileWalk, has_blocks};
@@ -286,32 +286,31 @@ impl<D: BlockDevice> Run<'_, D> {
             IFDIR => MAX_DIRECTORY.min(self.sb.max_file_size()),
             // FreeBSD takes 1,023 bytes; whatever fits in a block can be read.
             IFLNK => self.sb.bsize as u64,
-            _ => self.sb.max_file_size(),
+            IFREG => self.sb.max_file_size(),
+            _ => 0,
         }
     }
 
     /// A device, pipe, socket or short link: its address fields hold no addresses.
     fn check_special(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
-        // A link's target and a device's number lie where addresses would.
+        // A link's target and a device's number lie where addresses would. FreeBSD's fsck clears a link
+        // with anything else after its target.
         let skip = match node.kind() {
-            IFLNK => return,
+            IFLNK => node.size.div_ceil(8) as usize,
             IFCHR | IFBLK => 1,
             _ => 0,
         };
-        for i in skip..NDADDR {
-            if node.db[i] != 0 {
-                let slot = Slot::Direct(i as u32);
-                self.finding(Finding::SpecialWithBlocks { ino, slot, addr: node.db[i] });
+        for i in skip..NDADDR + NIADDR {
+            let (slot, addr) = match i.checked_sub(NDADDR) {
+                None => (Slot::Direct(i as u32), &mut node.db[i]),
+                Some(i) => (Slot::Indirect(i as u32), &mut node.ib[i]),
+            };
+            if *addr != 0 {
+                self.finding(Finding::SpecialWithBlocks { ino, slot, addr: *addr });
                 walk.touched = true;
-                node.db[i] = 0;
+                *addr = 0;
             }
-        }
-        for (i, addr) in node.ib.iter_mut().enumerate().filter(|(_, addr)| **addr != 0) {
-            let slot = Slot::Indirect(i as u32);
-            self.finding(Finding::SpecialWithBlocks { ino, slot, addr: *addr });
-            walk.touched = true;
-            *addr = 0;
         }
     }
 

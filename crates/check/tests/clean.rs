@@ -85,3 +85,28 @@ fn a_clean_mark_can_be_believed() {
     let report = check_with(&disk, options).unwrap();
     assert!(report.skipped && report.exit_code() == 0 && report.work.inodes == 0);
 }
+
+/// Empty file systems and ones with one of everything, before FreeBSD's own fsck.
+#[test]
+#[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
+fn freebsd_finds_nothing_in_what_is_made_here() {
+    let fsck = ordo_testkit::FreebsdFsck::new();
+    for (block_size, frag_size) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 65536)] {
+        for check_hashes in [false, true] {
+            let options =
+                MkfsOptions { block_size, frag_size, check_hashes, ..MkfsOptions::default() };
+            let bytes = (20 << 20) - 512 * 9;
+            let empty = support::empty(&options, bytes);
+            let (full, _) = support::populated_with(&options, bytes);
+            for (what, disk) in [("empty", empty), ("with one of everything", full)] {
+                let said = fsck.look(&disk.to_vec());
+                assert!(said.is_content(), "{what}, {options:?}: {}", said.text);
+            }
+        }
+    }
+    // And what it is asked is a question.
+    let disk = support::populated(Endian::Little).0;
+    support::Surgeon::new(&disk).remove_entry(2, "large");
+    let said = fsck.look(&disk.to_vec());
+    assert!(!said.is_content() && said.text.contains("UNREF FILE"), "{}", said.text);
+}

@@ -97,6 +97,7 @@ const INODES: &[Case] = &[
     ("BadSize", &["EntryUnallocated", "BlocksLeaked"], |s, i| {
         s.change_inode(i.long, |node| node.size = 8193);
     }),
+    ("BadSize", &["EntryUnallocated"], |s, i| s.change_inode(i.fifo, |node| node.size = 1)),
     ("DirectorySize", &[], |s, i| s.change_inode(i.dir, |node| node.size = 500)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.large, |node| node.size += 5 * 8192)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = 100)),
@@ -131,6 +132,8 @@ const INODES: &[Case] = &[
     ("BlockCount", &[], |s, i| s.change_inode(i.small, |node| node.blocks += 2)),
     ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.fifo, |node| node.db[0] = 77)),
     ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.device, |node| node.ib[1] = 77)),
+    ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.short, |node| node.db[1] = 77)),
+    ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.short, |node| node.ib[2] = 77)),
     ("AttributesSize", &["BlocksLeaked"], |s, i| {
         s.change_inode(i.attrs, |node| node.extsize = 1 << 20);
     }),
@@ -280,4 +283,23 @@ fn every_kind_of_finding_has_its_case() {
         let planted = all_cases().chain(ROOTS).any(|case| case.0 == *kind);
         assert!(planted || elsewhere.contains(kind), "{kind} is not planted");
     }
+}
+
+/// What is repaired here is whole to FreeBSD's own fsck too.
+#[test]
+#[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
+fn freebsd_is_content_with_each_repair() {
+    let fsck = ordo_testkit::FreebsdFsck::new();
+    let (sound, inodes) = populated(Endian::Little);
+    let mut unseen = Vec::new();
+    for case in all_cases().chain(ROOTS) {
+        let disk = plant(&sound, &inodes, case);
+        if fsck.look(&disk.to_vec()).is_content() {
+            unseen.push(case.0);
+        }
+        let report = check(&disk, Repair::Yes).unwrap();
+        let said = fsck.look(&disk.to_vec());
+        assert!(said.is_content(), "{}: {report}\n{}", case.0, said.text);
+    }
+    println!("of {} cases FreeBSD's does not see {unseen:?}", all_cases().chain(ROOTS).count());
 }

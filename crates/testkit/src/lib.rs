@@ -10,9 +10,13 @@
 //! }
 //! ```
 
+mod freebsd;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+
+pub use freebsd::{FreebsdFsck, Said};
 
 /// Says that a test is skipped, and why. Panics where nothing may be skipped.
 pub fn skip(why: &str) {

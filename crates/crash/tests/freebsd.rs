@@ -1,0 +1,257 @@
+//! Crash states of soft updates before FreeBSD's own fsck. `make test-freebsd` runs these.
+//!
+//! Fault model: as in `soft_updates.rs`. FreeBSD's program is the recovery of each state: it may find what
+//! its own soft updates leave, must preen it away without a question, and must have left names, contents
+//! and what was durable as they were; afterwards our checker finds nothing. Would catch what both our file
+//! system and our checker take for right and FreeBSD does not.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_cache::CacheConfig;
+use ordo_check::{Checker, Finding, Options, Repair, Report};
+use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
+use ordo_runtime::Runtime;
+use ordo_testkit::{FreebsdFsck, Said};
+
+/// Who repairs a state before it is judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Repairer {
+    /// FreeBSD's preen; what it finds with `-n` is noted first.
+    Freebsd,
+    /// Ours; FreeBSD's then looks.
+    Ours(Repair),
+}
+
+/// What FreeBSD's fsck may say of what soft updates left: leaks, high counts, both names of a rename.
+const ORDINARY: &[&str] = &[
+    "BLK(S) MISSING IN BIT MAPS",
+    "FREE BLK COUNT(S) WRONG IN SUPERBLK",
+    "SUMMARY BLK COUNT(S) WRONG IN SUPERBLK",
+    "SUMMARY INFORMATION BAD",
+    "INCORRECT BLOCK COUNT",
+    "LINK COUNT DIR",
+    "LINK COUNT FILE",
+    "UNREF DIR",
+    "UNREF FILE",
+    "IS AN EXTRANEOUS HARD LINK TO DIRECTORY",
+];
+
+/// What it says besides of the parent of a directory that has no name yet, where it was not allowed to
+/// reconnect it: the `..` counts. A preen does not count it.
+const OF_UNNAMED: [&str; 2] = ["LINK COUNT INCREASING", "UNEXPECTED SOFT UPDATE INCONSISTENCY"];
+
+type Notes = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// A system, repaired after the crash.
+#[derive(Clone)]
+struct Repaired<S> {
+    scheme: S,
+    repairer: Repairer,
+    /// How often each sort of complaint was seen.
+    notes: Notes,
+}
+
+impl<S: Scheme> Scheme for Repaired<S> {
+    type Fs<D: BlockDevice> = S::Fs<D>;
+
+    fn name(&self) -> &str {
+        self.scheme.name()
+    }
+
+    fn promise(&self) -> Promise {
+        self.scheme.promise()
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        self.scheme.devices()
+    }
+
+    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        self.scheme.make(rt, disks).await
+    }
+
+    async fn mount<D: BlockDevice>(
+        &self,
+        rt: &Runtime,
+        disks: &[Rc<D>],
+        cache: &CacheConfig,
+    ) -> Result<Self::Fs<D>, String> {
+        self.scheme.mount(rt, disks, cache).await
+    }
+
+    async fn recover<D: BlockDevice>(&self, _rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+        let fsck = FreebsdFsck::new();
+        let mut image = read(&disks[0]).await?;
+        match self.repairer {
+            Repairer::Freebsd => {
+                let found = fsck.look(&image);
+                let crashed = image.clone();
+                let preened = self.note(&found).and_then(|()| self.preen(&fsck, &mut image));
+                preened.map_err(|e| format!("{e}\nbefore: {}", found.text))?;
+                write(&disks[0], &crashed, &image).await?;
+            }
+            Repairer::Ours(repair) => {
+                let trust_bitmaps = repair == Repair::Preen;
+                let options = Options { repair, trust_bitmaps, ..Options::default() };
+                let report = Checker::new(disks[0].clone(), options).run().await;
+                report.map_err(|e| e.to_string())?;
+                image = read(&disks[0]).await?;
+            }
+        }
+        let after = fsck.look(&image);
+        if after.is_content() { Ok(()) } else { Err(format!("repaired: {}", after.text)) }
+    }
+
+    fn recovers(&self) -> bool {
+        true
+    }
+}
+
+impl<S> Repaired<S> {
+    /// Counts what was said, by sort; an error where it is not ordinary.
+    fn note(&self, said: &Said) -> Result<(), String> {
+        let mut notes = self.notes.lock().unwrap();
+        let asked = |line: &&str| line.ends_with("? no") || line.starts_with("SIZE=");
+        for line in said.complaints().into_iter().filter(|line| !asked(line)) {
+            let of_unnamed = OF_UNNAMED.contains(&line) && said.text.contains("UNREF DIR");
+            let sort = ORDINARY.iter().find(|sort| line.contains(**sort));
+            match sort.or(OF_UNNAMED.first().filter(|_| of_unnamed)) {
+                Some(sort) => *notes.entry((*sort).to_owned()).or_default() += 1,
+                None => return Err(format!("not ordinary after soft updates: {line}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// FreeBSD's preen. One clears a directory without a name, but only the next one what was in it.
+    fn preen(&self, fsck: &FreebsdFsck, image: &mut Vec<u8>) -> Result<(), String> {
+        for round in 1..=ROUNDS_MAX {
+            let mut said = fsck.repair(image, "-p");
+            if said.code == 8 && gives_up_on_a_removed_directory(&said) {
+                let removed = "a removed directory: preen asks for -y";
+                *self.notes.lock().unwrap().entry(removed.to_owned()).or_default() += 1;
+                said = fsck.repair(image, "-y");
+                said.text.clear();
+                // Status 16 asks for another run.
+                said.code %= 16;
+            }
+            if said.code != 0 || said.text.contains("UNEXPECTED") {
+                return Err(format!("preen {round} gives up ({}): {}", said.code, said.text));
+            }
+            if fsck.look(image).is_content() {
+                let rounds = format!("states preened in {round}");
+                *self.notes.lock().unwrap().entry(rounds).or_default() += 1;
+                return Ok(());
+            }
+        }
+        Err(format!("not preened in {ROUNDS_MAX} rounds"))
+    }
+}
+
+/// The one thing on which FreeBSD's preen gives up. A directory that was removed has no links on disk, but
+/// still what was in it: FreeBSD truncates a directory when it lowers its count, so that on its own disks
+/// both are gone at once, and takes the `.` for a link too many. Nothing is lost by it.
+fn gives_up_on_a_removed_directory(said: &Said) -> bool {
+    let mut lines = said.text.lines().rev().filter(|line| !line.trim().is_empty());
+    let last: Vec<&str> = lines.by_ref().take(4).collect();
+    last.len() == 4
+        && last[0].contains("UNEXPECTED SOFT UPDATE INCONSISTENCY")
+        && last[1].contains("LINK COUNT INCREASING")
+        && last[2].ends_with("COUNT 0 SHOULD BE 1")
+        && last[3].contains("LINK COUNT DIR")
+}
+
+/// Preens in a row, at most: as deep as the directories of a script.
+const ROUNDS_MAX: u32 = 6;
+
+/// Bytes read or written at once.
+const PIECE: usize = 64 << 10;
+
+async fn read<D: BlockDevice>(disk: &Rc<D>) -> Result<Vec<u8>, String> {
+    let bytes = disk.geometry().bytes as usize;
+    let mut image = Vec::with_capacity(bytes);
+    while image.len() < bytes {
+        let len = PIECE.min(bytes - image.len());
+        let piece = disk.read(image.len() as u64, len).await.map_err(|e| e.to_string())?;
+        image.extend_from_slice(&piece);
+    }
+    Ok(image)
+}
+
+/// Writes what differs.
+async fn write<D: BlockDevice>(disk: &Rc<D>, old: &[u8], new: &[u8]) -> Result<(), String> {
+    for (i, (old, new)) in old.chunks(512).zip(new.chunks(512)).enumerate() {
+        if old != new {
+            let data = IoBuf::from_slice(new);
+            let done = disk.write(i as u64 * 512, data, WriteFlags::default()).await;
+            done.map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// On which disks: FreeBSD's preen does not start where a write of the superblock was torn, so that it is
+/// asked about whole writes only.
+fn models(repairer: Repairer) -> &'static [Model] {
+    match repairer {
+        Repairer::Freebsd => &[Model::Completed],
+        Repairer::Ours(_) => &[Model::Completed, Model::Volatile, Model::Prefix],
+    }
+}
+
+/// Explores what a crash leaves under `policy`, repaired.
+fn go<P: OrderingPolicy + 'static>(
+    name: &str,
+    policy: impl Fn() -> P + Clone + Send + Sync + 'static,
+    promise: Promise,
+    repairer: Repairer,
+    states: usize,
+) {
+    let notes = Notes::default();
+    let mut judged = 0;
+    for &model in models(repairer) {
+        for seed in 0..3 {
+            let scheme = OnFfs::new(name, policy.clone(), promise);
+            let scheme = Repaired { scheme, repairer, notes: notes.clone() };
+            let script = Script::random(seed, 3, 120);
+            let budget = Budget { states, recovery_every: 0, ..Budget::default() };
+            let outcome = explore(&scheme, &script, &Config::new(seed, model), &budget).unwrap();
+            outcome.expect_kept(&format!("{name}, {repairer:?}, {model:?}, seed {seed}"));
+            judged += outcome.counts.states;
+        }
+    }
+    println!("{name}, {repairer:?}: {judged} states, {:#?}", notes.lock().unwrap());
+    assert!(judged as usize >= states * 2 * models(repairer).len(), "{judged}");
+}
+
+/// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks:
+/// later versions cut it.
+fn cut_later(_: &Report, finding: &Finding) -> bool {
+    matches!(finding, Finding::EndsInHole { indirect: true, .. })
+}
+
+/// Would catch a state that FreeBSD calls unexpected, or repairs into something else.
+#[test]
+#[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
+fn freebsd_preens_what_soft_updates_leave() {
+    let promise = Promise { allows: cut_later, ..Promise::SOFT_UPDATES };
+    go("ffs-soft-updates", SoftUpdates::default, promise, Repairer::Freebsd, 200);
+}
+
+/// Would catch a repair that only its own checker believes in.
+#[test]
+#[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
+fn freebsd_is_content_with_what_is_repaired_here() {
+    let promise = Promise { allows: |_, _| false, ..Promise::SOFT_UPDATES };
+    for repair in [Repair::Preen, Repair::Yes] {
+        let repairer = Repairer::Ours(repair);
+        go("ffs-soft-updates", SoftUpdates::default, promise, repairer, 100);
+    }
+    let repairer = Repairer::Ours(Repair::Yes);
+    go("ffs-sync", SyncOrder::default, Promise::NONE, repairer, 100);
+    go("ffs-none", || NoOrder, Promise::NONE, repairer, 100);
+}

@@ -1,0 +1,84 @@
+//! FreeBSD's own fsck, where somebody has it: a judge that shares no line and no author with ours.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The variable that names the program.
+const VARIABLE: &str = "ORDO_FREEBSD_FSCK";
+
+/// `fsck_ffs`, and a file in which it looks at images.
+pub struct FreebsdFsck {
+    program: OsString,
+    _folder: tempfile::TempDir,
+    image: PathBuf,
+}
+
+/// What it said, and how it ended.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Its exit status; -1 where a signal ended it.
+    pub code: i32,
+    /// Standard output and error.
+    pub text: String,
+}
+
+/// What it prints of a file system in which nothing is wrong, besides the totals.
+const QUIET: [&str; 3] = ["** ", "FILE SYSTEM CLEAN", "***** FILE SYSTEM MARKED CLEAN *****"];
+
+impl Said {
+    /// The lines that find fault.
+    pub fn complaints(&self) -> Vec<&str> {
+        let totals = |line: &str| line.contains(" files, ") && line.contains(" fragmentation)");
+        let quiet = |line: &str| QUIET.iter().any(|start| line.contains(start)) || totals(line);
+        self.text.lines().map(str::trim).filter(|line| !line.is_empty() && !quiet(line)).collect()
+    }
+
+    /// Nothing found, nothing said.
+    pub fn is_content(&self) -> bool {
+        self.code == 0 && self.complaints().is_empty()
+    }
+}
+
+impl FreebsdFsck {
+    /// The judge. For tests that run only when they are asked for.
+    ///
+    /// # Panics
+    /// Nothing says where it is.
+    pub fn new() -> FreebsdFsck {
+        let program = std::env::var_os(VARIABLE).filter(|v| !v.is_empty());
+        let program = program.unwrap_or_else(|| panic!("{VARIABLE} must name FreeBSD's fsck_ffs"));
+        let folder = tempfile::tempdir().expect("room for an image");
+        let image = folder.path().join("image");
+        FreebsdFsck { program, _folder: folder, image }
+    }
+
+    /// Runs it on a file.
+    pub fn run_on(&self, image: &Path, args: &[&str]) -> Said {
+        let out = Command::new(&self.program).args(args).arg(image).output();
+        let out = out.unwrap_or_else(|e| panic!("{VARIABLE}={}: {e}", self.program.display()));
+        let text = [out.stdout, out.stderr].concat();
+        let text = String::from_utf8_lossy(&text).replace(image.to_str().expect("UTF-8"), "IMAGE");
+        Said { code: out.status.code().unwrap_or(-1), text }
+    }
+
+    /// Shows it an image, which it may not change.
+    pub fn look(&self, image: &[u8]) -> Said {
+        std::fs::write(&self.image, image).expect("room for an image");
+        self.run_on(&self.image, &["-n", "-f"])
+    }
+
+    /// Lets it repair an image, with `-p` or `-y`.
+    pub fn repair(&self, image: &mut Vec<u8>, how: &str) -> Said {
+        std::fs::write(&self.image, &*image).expect("room for an image");
+        let said = self.run_on(&self.image, &["-f", how]);
+        *image = std::fs::read(&self.image).expect("it was just there");
+        said
+    }
+}
+
+impl Default for FreebsdFsck {
+    fn default() -> FreebsdFsck {
+        FreebsdFsck::new()
+    }
+}
