@@ -93,10 +93,12 @@ impl Disk {
         text(&out)
     }
 
-    /// Unmounts as anybody would.
+    /// Unmounts as anybody would. The image is clean then; its lock goes with the server, a moment later.
     pub fn umount(&self) {
+        let server = self.server();
         let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
+        wait_until_gone(server);
     }
 
     /// The process that serves it.
@@ -117,12 +119,7 @@ impl Disk {
     pub fn end_server(&self, signal: &str) {
         let server = self.server().to_string();
         assert!(run("kill", &[signal, &server]).status.success());
-        let start = Instant::now();
-        // A child that nobody waits for stays as a zombie without a command line.
-        while std::fs::read(format!("/proc/{server}/cmdline")).is_ok_and(|line| !line.is_empty()) {
-            assert!(start.elapsed() < Duration::from_secs(30), "still there after {signal}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until_gone(server.parse().expect("a number"));
         let _ = run("umount", &["-l", self.dir().to_str().unwrap()]);
     }
 
@@ -130,6 +127,16 @@ impl Disk {
     pub fn assert_clean(&self) {
         let out = ordo(&["fsck", "-f", self.image()]);
         assert_eq!(out.status.code(), Some(0), "{}: {}", self.ordering, text(&out));
+    }
+}
+
+/// Waits for the end of a process.
+pub fn wait_until_gone(process: u32) {
+    let start = Instant::now();
+    // A child that nobody waits for stays as a zombie without a command line.
+    while std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+        assert!(start.elapsed() < Duration::from_secs(30), "process {process} is still there");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
