@@ -38,7 +38,7 @@ impl Graph {
         }
         while let Some(ino) = inodes.pop() {
             let tails = self.inodes.get(&ino).copied().unwrap_or_default();
-            let names = self.names.get(&ino).into_iter().flatten().copied();
+            let names = self.names.get(&ino).into_iter().flatten().map(|name| name.id);
             for id in tails.body.into_iter().chain(tails.links).chain(names) {
                 self.collect(id, &mut wanted);
             }

@@ -79,9 +79,9 @@ pub(super) struct Block {
     /// The mark that the next image meets.
     pub mark: Option<Id>,
     pub(super) images: VecDeque<Image>,
-    /// The change of a directory's inode by which this block, or this much of it, is found: as long as that
-    /// is not on disk, what is here can be written, but not seen.
-    pub(super) home: Option<Id>,
+    /// The changes of a directory's inode by which this block is found, each from a byte on, oldest first:
+    /// as long as they are not on disk, what is there can be written, but not seen.
+    pub(super) homes: SmallVec<[(Id, u32); 1]>,
     /// Changes that wait for something.
     pub held: u32,
     /// Whether an image made now would show anything that the last one did not.
@@ -89,13 +89,31 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// What must be on disk for a change to be seen that is: of a cell, or of the block as a whole. What is
+    /// taken away in space that is not seen yet is away.
+    pub(super) fn home_of(&self, cell: Option<u32>) -> Option<Id> {
+        let at = cell.map_or(0, |cell| cell & !FLAG);
+        self.homes.iter().rev().find(|(_, from)| at >= *from).map(|(id, _)| *id)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
             && self.mark.is_none()
             && self.images.is_empty()
-            && self.home.is_none()
+            && self.homes.is_empty()
     }
 }
+
+/// A name that is not to be found on disk: what must be there for that, and where its entry is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub id: Id,
+    /// The block and the cell of it.
+    pub at: (BufKey, u32),
+}
+
+/// Mostly one.
+pub(super) type Names = SmallVec<[Name; 1]>;
 
 /// A chunk of a directory: its block, and which of the block's.
 pub(super) type Chunk = (BufKey, u32);
@@ -121,7 +139,7 @@ pub(super) struct Graph {
     pub dropped: FxHashMap<u64, Id>,
     /// Entries that are not on disk, or not to be found there, by the inode they stand for: the change that
     /// must be on disk.
-    pub names: FxHashMap<u64, Ids>,
+    pub names: FxHashMap<u64, Names>,
     /// The inodes whose names are found by a change.
     pub(super) named_by: FxHashMap<Id, Vec<u64>>,
     /// The blocks that are found by a change.
@@ -191,7 +209,7 @@ impl Graph {
             + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
             + self.inodes.len() * entry(size_of::<(u64, Tails)>())
             + self.dropped.len() * entry(size_of::<(u64, Id)>())
-            + self.names.len() * entry(size_of::<(u64, Ids)>())
+            + self.names.len() * entry(size_of::<(u64, Names)>())
             + self.below.len() * 2 * entry(size_of::<(u64, u64)>())
             + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
             + self.ready.len() * size_of::<Deferred>()
@@ -337,6 +355,10 @@ impl Graph {
         node.needs = Ids::new();
         let (key, subject, unmet) = (node.key, node.subject, node.unmet);
         let role = std::mem::replace(&mut node.role, Role::Mark);
+        let cell = match &role {
+            Role::Change { cell, .. } => Some(*cell),
+            _ => None,
+        };
         self.vacant.push(id.index);
         self.met += 1;
         if let Role::Change { undo, .. } = role {
@@ -352,7 +374,7 @@ impl Graph {
         }
         for key in self.homes.remove(&id).unwrap_or_default() {
             if let Some(block) = self.blocks.get_mut(&key) {
-                block.home = block.home.filter(|home| *home != id);
+                block.homes.retain(|(home, _)| *home != id);
                 self.tidy(key);
             }
         }
@@ -373,8 +395,10 @@ impl Graph {
                 self.dropped.remove(&subject);
             }
             if key.file != 0 {
-                let home = self.blocks.get(&key).and_then(|b| b.home);
-                self.unname(subject, id, home.filter(|home| self.is_live(*home)), key.file);
+                let home = self.blocks.get(&key).and_then(|b| b.home_of(cell));
+                let home = home.filter(|home| self.is_live(*home));
+                let at = (key, cell.unwrap_or(FLAG));
+                self.unname(subject, id, home.map(|id| Name { id, at }), key.file);
             }
         }
         waiting

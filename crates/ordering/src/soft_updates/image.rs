@@ -93,8 +93,12 @@ impl Graph {
             }
             !is_done
         });
-        let home = block.home;
         for id in done {
+            let cell = match self.get(id).map(|n| &n.role) {
+                Some(Role::Change { cell, .. }) => Some(*cell),
+                _ => None,
+            };
+            let home = self.blocks.get(&key).and_then(|block| block.home_of(cell));
             self.replace(id, home);
         }
         self.tidy(key);

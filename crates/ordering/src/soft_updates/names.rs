@@ -4,7 +4,7 @@ use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::graph::{Chunk, Graph, Id, Ids, Node};
+use super::graph::{Chunk, Graph, Id, Ids, Name, Node};
 
 /// Two names with one hash only wait for one another without need.
 fn name_hash(dir: u64, name: &[u8]) -> u64 {
@@ -16,10 +16,13 @@ fn name_hash(dir: u64, name: &[u8]) -> u64 {
 }
 
 impl Graph {
-    /// Says by which change a block of a directory is found.
-    pub(super) fn set_home(&mut self, key: BufKey, id: Id) {
+    /// Says by which change a block of a directory is found, from byte `from` on.
+    pub(super) fn set_home(&mut self, key: BufKey, id: Id, from: u32) {
         let block = self.blocks.entry(key).or_default();
-        if block.home.replace(id) != Some(id) {
+        if let Some((_, earlier)) = block.homes.iter_mut().find(|(home, _)| *home == id) {
+            *earlier = from.min(*earlier);
+        } else {
+            block.homes.push((id, from));
             self.homes.entry(id).or_default().push(key);
         }
     }
@@ -33,7 +36,7 @@ impl Graph {
             if !seen.insert(dir) {
                 continue;
             }
-            out.extend(self.names.get(&dir).into_iter().flatten().copied());
+            out.extend(self.names.get(&dir).into_iter().flatten().map(|name| name.id));
             dirs.extend(self.parents(dir));
         }
     }
@@ -54,20 +57,31 @@ impl Graph {
         let names = self.names.get(&ino).into_iter().flatten();
         // By an entry, or by the inode of the directory in which the entry is.
         let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
-        let pending = names.filter_map(|id| self.get(*id).map(dir));
+        let pending = names.filter_map(|name| self.get(name.id).map(dir));
         pending.chain(self.below.get(&ino).copied()).collect()
     }
 
     /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
-    pub(super) fn unname(&mut self, ino: u64, id: Id, home: Option<Id>, dir: u64) {
+    pub(super) fn unname(&mut self, ino: u64, id: Id, home: Option<Name>, dir: u64) {
         let Some(names) = self.names.get_mut(&ino) else { return };
-        names.retain(|n| *n != id);
-        if let Some(home) = home.filter(|home| !names.contains(home)) {
-            names.push(home);
-            self.named_by.entry(home).or_default().push(ino);
+        names.retain(|n| n.id != id);
+        if let Some(home) = home {
+            if !names.contains(&home) {
+                names.push(home);
+                self.named_by.entry(home.id).or_default().push(ino);
+            }
         } else if names.is_empty() {
             self.names.remove(&ino);
             self.note_named(ino, dir);
+        }
+    }
+
+    /// A name is taken away for good, whether it could be found or not.
+    pub(super) fn forget_name(&mut self, ino: u64, at: (BufKey, u32)) {
+        let Some(names) = self.names.get_mut(&ino) else { return };
+        names.retain(|n| n.at != at);
+        if names.is_empty() {
+            self.names.remove(&ino);
         }
     }
 

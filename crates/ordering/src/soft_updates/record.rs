@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ordo_cache::BufKey;
 use smallvec::SmallVec;
 
-use super::graph::{FLAG, Graph, Id, Ids, Role, Tails};
+use super::graph::{FLAG, Graph, Id, Ids, Name, Role, Tails};
 use super::undo::Undo;
 use super::{SoftRules, State};
 use crate::{Change, Deferred, PointerTo, What};
@@ -132,7 +132,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let mut needs = other_names(graph, op, key, at, child);
             needs.extend(earlier_ends(graph, op, child, directory));
             let needs = graph.live(&needs);
-            remove_entry(graph, op, change, at, needs);
+            remove_entry(graph, op, change, (at, child), needs);
             // Nothing where it never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
@@ -186,9 +186,9 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         What::SetSize { ino, old, new, directory: true } if new > old => {
             let id = inode_change(graph, op, change, ino, Ids::new(), false);
             for entry in op.entries.clone() {
-                let key = graph.get(entry).map(|n| n.key).filter(|key| key.file == ino);
-                if let Some(key) = key {
-                    graph.set_home(key, id);
+                let Some(node) = graph.get(entry).filter(|n| n.key.file == ino) else { continue };
+                if let Role::Change { cell, .. } = node.role {
+                    graph.set_home(node.key, id, (cell & !FLAG) / CHUNK * CHUNK);
                 }
             }
         }
@@ -337,7 +337,7 @@ fn entry_change(
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
     let id = graph.add(key, child, Role::Change { cell, undo }, needs, false);
-    graph.names.entry(child).or_default().push(id);
+    graph.names.entry(child).or_default().push(Name { id, at: (key, cell) });
     id
 }
 
@@ -372,8 +372,10 @@ fn other_names(graph: &Graph, op: &SoftOp, key: BufKey, at: usize, child: u64) -
         return Ids::new();
     }
     let own = graph.cell(key, at as u32);
-    let names = graph.names.get(&child).into_iter().flatten().copied();
-    let mut needs: Ids = names.filter(|id| !own.contains(id)).collect();
+    // Its own name may be on disk, and wait for the way to it.
+    let others = |n: &&Name| !own.contains(&n.id) && n.at != (key, at as u32);
+    let names = graph.names.get(&child).into_iter().flatten().filter(others);
+    let mut needs: Ids = names.map(|n| n.id).collect();
     needs.extend(op.entries.iter().copied());
     for entry in needs.clone() {
         let dir = graph.get(entry).map_or(0, |n| n.key.file);
@@ -395,7 +397,7 @@ fn remove_entry(
     graph: &mut Graph,
     op: &mut SoftOp,
     change: &Change<'_>,
-    at: usize,
+    (at, child): (usize, u64),
     mut needs: Ids,
 ) {
     let key = change.buf.key();
@@ -436,6 +438,7 @@ fn remove_entry(
         news(graph, key);
     }
     graph.tidy(key);
+    graph.forget_name(child, (key, at as u32));
 }
 
 fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
@@ -482,7 +485,9 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         id
     };
     if to == PointerTo::Directory {
-        graph.set_home(init.key(), id);
+        // What was there before it grew in its place is found as it was.
+        let from = if moved { 0 } else { init.len() as u64 * u64::from(old.1) / u64::from(new.1) };
+        graph.set_home(init.key(), id, from as u32);
     }
     if resets {
         op.resets.push(id);

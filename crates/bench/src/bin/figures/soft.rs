@@ -16,10 +16,11 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
 
-const WORKLOADS: [&str; 4] = [
+const WORKLOADS: [&str; 5] = [
     "postmark:files=2000,transactions=10000",
     "create-delete:files=5000",
-    "micro:total=8m,sizes=2k+64k",
+    "micro:total=8m,sizes=2k",
+    "micro:total=16m,sizes=64k",
     concat!("tree:", env!("CARGO_MANIFEST_DIR"), "/.."),
 ];
 
@@ -62,6 +63,7 @@ fn against_the_others(out: &mut Section) {
     let mut least = f64::INFINITY;
     for (disk, workload) in DISKS.iter().flat_map(|d| WORKLOADS.map(|w| (*d, w))) {
         let setup = setup(disk);
+        let name = workload.split(':').next().unwrap_or_default();
         let [sync, soft, none] = [System::FfsSync, System::FfsSoftUpdates, System::FfsNone]
             .map(|s| row(s, workload, &setup));
         let phases = soft.phases.iter().zip(&none.phases).zip(&sync.phases);
@@ -71,7 +73,7 @@ fn against_the_others(out: &mut Section) {
             let each = |p: &PhaseRow| p.writes.total() as f64 / p.phase.operations as f64;
             let _ = writeln!(
                 table,
-                "| {disk} | {} | {ratio:.3} | {:.1} | {:.2} | {:.2} |",
+                "| {disk} | {name}: {} | {ratio:.3} | {:.1} | {:.2} | {:.2} |",
                 soft.phase.name,
                 sync.phase.seconds() / soft.phase.seconds(),
                 each(soft),
@@ -81,8 +83,7 @@ fn against_the_others(out: &mut Section) {
         let dependencies = soft.dependencies.as_ref().expect("it keeps them");
         let _ = writeln!(
             whole,
-            "| {disk} | {} | {:.3} | {:.1} | {} | {} | {} | {} KB |",
-            workload.split(':').next().unwrap_or_default(),
+            "| {disk} | {name} | {:.3} | {:.1} | {} | {} | {} | {} KB |",
             none.total_seconds / soft.total_seconds,
             sync.total_seconds / soft.total_seconds,
             soft.writes.total(),
