@@ -49,6 +49,7 @@ bench:
 
 # Every system on every honest disk; then CRASH_RUNS runs of up to CRASH_STATES states for each system that
 # promises to need no check. What was stopped goes on where it was. Writes docs/results/crash.md.
+CRASH_ALL ?= 20
 CRASH_RUNS ?= 400
 CRASH_STATES ?= 25000
 CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async
@@ -56,7 +57,7 @@ CRASH = target/release/ordo crash --resume
 crash-campaign:
 	$(CARGO) build --release --quiet --package ordo-cli
 	mkdir -p target/campaign
-	-$(CRASH) --model completed,volatile,prefix --runs 20 -o target/campaign/all.json >/dev/null
+	-$(CRASH) --model completed,volatile,prefix --runs $(CRASH_ALL) -o target/campaign/all.json >/dev/null
 	-$(CRASH) --fs $(CRASH_LONG) --runs $(CRASH_RUNS) --states $(CRASH_STATES) \
 	  --usable-every 500 --recovery-every 2000 -o target/campaign/long.json >/dev/null
 	{ echo '# Crash states explored'; echo; \
