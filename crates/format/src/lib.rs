@@ -6,6 +6,7 @@
 //!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`wafs`]: the structures of a log.
+//! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
 //! - No I/O, no global state, no unsafe code.
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+pub mod dm_log_writes;
 pub mod label;
 pub mod ufs2;
 pub mod wafs;

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use ordo_format::Field;
+use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
@@ -22,6 +23,15 @@ const WAFS: [Structure; 2] = [
     ("WafsSuper", WafsSuper::SIZE, WafsSuper::FIELDS),
     ("SectorHead", SectorHead::SIZE, SectorHead::FIELDS),
 ];
+
+const DM_LOG_WRITES: [Structure; 2] = [
+    ("LogWritesSuper", LogWritesSuper::SIZE, LogWritesSuper::FIELDS),
+    ("LogWritesEntry", LogWritesEntry::SIZE, LogWritesEntry::FIELDS),
+];
+
+/// Every page with its structures.
+const PAGES: [(&str, &[Structure]); 3] =
+    [("ufs2", &UFS2), ("wafs", &WAFS), ("dm-log-writes", &DM_LOG_WRITES)];
 
 fn table(fields: &[Field]) -> String {
     let mut text = String::from("| byte | bytes | field | type | |\n|---:|---:|---|---|---|\n");
@@ -46,7 +56,7 @@ fn with_tables(document: &str, structures: &[Structure]) -> String {
 
 #[test]
 fn the_documents_show_the_codecs() {
-    for (page, structures) in [("ufs2", &UFS2[..]), ("wafs", &WAFS)] {
+    for (page, structures) in PAGES {
         let path = format!("{}/../../docs/formats/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let document = std::fs::read_to_string(&path).unwrap();
         let right = with_tables(&document, structures);
@@ -64,7 +74,7 @@ fn the_documents_show_the_codecs() {
 
 #[test]
 fn fields_cover_each_structure_once() {
-    for (name, size, fields) in UFS2.into_iter().chain(WAFS) {
+    for (name, size, fields) in PAGES.into_iter().flat_map(|(_, structures)| structures).copied() {
         let mut end = 0;
         for field in fields {
             assert_eq!(field.offset, end, "{name}.{}", field.name);

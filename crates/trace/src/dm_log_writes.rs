@@ -1,0 +1,315 @@
+//! To and from the log of the kernel's dm-log-writes: `docs/formats/dm-log-writes.md`.
+
+use std::io::{self, Write};
+
+use ordo_format::Endian;
+use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
+use ordo_runtime::Time;
+
+use crate::request::{End, Flags, Op, Request, Span};
+use crate::trace::Trace;
+
+/// The largest sector that is believed.
+const SECTOR_MAX: u32 = 64 << 10;
+
+/// Why a log was not read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// Fewer bytes than a superblock has.
+    #[error("not a log of dm-log-writes: {len} bytes are less than a superblock")]
+    Short {
+        /// How many there are.
+        len: usize,
+    },
+    /// No magic number.
+    #[error("not a log of dm-log-writes: the magic number at byte 0 is {found:#x}")]
+    Magic {
+        /// What is there.
+        found: u64,
+    },
+    /// A version that nobody knew when this was written.
+    #[error("byte 8: a log of version {found}; only version 1 is known")]
+    Version {
+        /// What is there.
+        found: u64,
+    },
+    /// A sector size that is none.
+    #[error("byte 24: a sector of {found} bytes; a power of two from 512 to 65536 is expected")]
+    SectorSize {
+        /// What is there.
+        found: u32,
+    },
+    /// Flags that nobody knew when this was written: what follows the entry cannot be told.
+    #[error("byte {byte}: entry {entry} has the flags {flags:#x}, of which some are not known")]
+    Flags {
+        /// The entry's number, from 0.
+        entry: u64,
+        /// Where it is in the log.
+        byte: usize,
+        /// Its flags.
+        flags: u64,
+    },
+    /// Sectors beyond any device.
+    #[error(
+        "byte {byte}: entry {entry} is of {sectors} sectors from sector {sector}: no device has them"
+    )]
+    Place {
+        /// The entry's number, from 0.
+        entry: u64,
+        /// Where it is in the log.
+        byte: usize,
+        /// Its first sector.
+        sector: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// A mark's text that does not fit its sector.
+    #[error("byte {byte}: entry {entry} is a mark of {len} bytes, more than a sector has room for")]
+    Mark {
+        /// The entry's number, from 0.
+        entry: u64,
+        /// Where it is in the log.
+        byte: usize,
+        /// The text's length.
+        len: u64,
+    },
+}
+
+/// Where a log ends too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The first entry that is not there, or not whole, from 0.
+    pub entry: u64,
+    /// How many there should be.
+    pub entries: u64,
+    /// Where it would start in the log.
+    pub byte: usize,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Imported {
+    /// The requests, in the order of the log: that in which they became durable.
+    pub trace: Trace,
+    /// Where the log ends too early, if it does.
+    pub cut: Option<Cut>,
+}
+
+/// Reads a log. Contents stay where they are in `log`.
+///
+/// # Errors
+/// It is no log, or what an entry says makes no sense. A log that is cut short is no error.
+pub fn import(log: Vec<u8>) -> Result<Imported, ImportError> {
+    let head = superblock(&log)?;
+    let sector = head.sector_size as usize;
+    let (len, mut at) = (log.len(), sector);
+    let mut requests = Vec::new();
+    let (mut epoch, mut cut) = (0, None);
+    for number in 0..head.entries {
+        let missing = Cut { entry: number, entries: head.entries, byte: at };
+        let Some(bytes) = log.get(at..at.saturating_add(sector)) else {
+            cut = Some(missing);
+            break;
+        };
+        let entry = LogWritesEntry::decode(bytes, Endian::Little);
+        let (mut request, stored) = request(&entry, number, at, head.sector_size)?;
+        let body = at + sector;
+        if stored > (len - body) as u64 {
+            cut = Some(missing);
+            break;
+        }
+        if request.op == Op::Flush || request.flags.contains(Flags::PREFLUSH) {
+            epoch += 1;
+        }
+        request.epoch = epoch - u64::from(request.op == Op::Flush);
+        request.end = Some(End { order: number, at: Time::ZERO, epoch, ok: true });
+        request.data = match request.op {
+            Op::Write => Some(Span { start: body, len: stored as usize }),
+            Op::Mark => {
+                Some(Span { start: at + LogWritesEntry::SIZE, len: entry.data_len as usize })
+            }
+            _ => None,
+        };
+        requests.push(request);
+        at = body + stored as usize;
+    }
+    Ok(Imported { trace: Trace::over(head.sector_size, requests, log), cut })
+}
+
+fn superblock(log: &[u8]) -> Result<LogWritesSuper, ImportError> {
+    if log.len() < LogWritesSuper::SIZE {
+        return Err(ImportError::Short { len: log.len() });
+    }
+    let head = LogWritesSuper::decode(log, Endian::Little);
+    if head.magic != LogWritesSuper::MAGIC {
+        return Err(ImportError::Magic { found: head.magic });
+    }
+    if head.version != LogWritesSuper::VERSION {
+        return Err(ImportError::Version { found: head.version });
+    }
+    let size = head.sector_size;
+    if !size.is_power_of_two() || !(512..=SECTOR_MAX).contains(&size) {
+        return Err(ImportError::SectorSize { found: size });
+    }
+    Ok(head)
+}
+
+/// What an entry says, without contents and end, and how many bytes are stored after its sector.
+fn request(
+    entry: &LogWritesEntry,
+    number: u64,
+    byte: usize,
+    sector: u32,
+) -> Result<(Request, u64), ImportError> {
+    let LogWritesEntry { sectors, flags, data_len, .. } = *entry;
+    if flags & !LogWritesEntry::KNOWN != 0 {
+        return Err(ImportError::Flags { entry: number, byte, flags });
+    }
+    let has = |flag| flags & flag != 0;
+    let mark = has(LogWritesEntry::MARK);
+    if mark && data_len > u64::from(sector) - LogWritesEntry::SIZE as u64 {
+        return Err(ImportError::Mark { entry: number, byte, len: data_len });
+    }
+    let bytes = |n: u64| n.checked_mul(u64::from(sector));
+    let (Some(offset), Some(len)) = (bytes(entry.sector), bytes(sectors)) else {
+        return Err(ImportError::Place { entry: number, byte, sector: entry.sector, sectors });
+    };
+    if offset.checked_add(len).is_none() {
+        return Err(ImportError::Place { entry: number, byte, sector: entry.sector, sectors });
+    }
+    let op = match () {
+        () if mark => Op::Mark,
+        () if has(LogWritesEntry::DISCARD) => Op::Discard,
+        () if sectors == 0 && has(LogWritesEntry::FLUSH) => Op::Flush,
+        () => Op::Write,
+    };
+    let mut to = Flags::empty();
+    to.set(Flags::FUA, has(LogWritesEntry::FUA));
+    to.set(Flags::PREFLUSH, has(LogWritesEntry::FLUSH) && op != Op::Flush);
+    to.set(Flags::META, has(LogWritesEntry::METADATA));
+    let (issued, epoch) = (Time::ZERO, 0);
+    let request = Request { op, flags: to, offset, len, issued, epoch, end: None, data: None };
+    Ok((request, if op == Op::Write { len } else { 0 }))
+}
+
+/// Why a trace was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The contents of a write were not kept, and a log is nothing without them.
+    #[error("request {request}, a write at byte {offset}: its contents were not recorded")]
+    NoContents {
+        /// Its number.
+        request: usize,
+        /// Where it wrote.
+        offset: u64,
+    },
+    /// Not whole sectors.
+    #[error("request {request} at byte {offset}, {len} bytes: not whole sectors of {sector} bytes")]
+    Misaligned {
+        /// Its number.
+        request: usize,
+        /// Where it starts.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// The trace's sector.
+        sector: u32,
+    },
+    /// A mark's text that does not fit a sector.
+    #[error("request {request}: a mark of {len} bytes, more than a sector has room for")]
+    Mark {
+        /// Its number.
+        request: usize,
+        /// The text's length.
+        len: usize,
+    },
+    /// The log could not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What was written, and what such a log has no place for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Entries written.
+    pub entries: u64,
+    /// Reads left out.
+    pub reads: u64,
+    /// Requests left out that were cut off or failed.
+    pub unfinished: u64,
+}
+
+/// Writes a trace as a log, in order of completion.
+///
+/// # Errors
+/// A write has no contents, a request is not whole sectors, or `out` failed.
+pub fn export(trace: &Trace, out: &mut impl Write) -> Result<Exported, ExportError> {
+    let sector = trace.sector() as usize;
+    let mut done = Exported::default();
+    let mut order = Vec::new();
+    for (number, r) in trace.requests().iter().enumerate() {
+        match r.end {
+            _ if r.op == Op::Read => done.reads += 1,
+            Some(end) if end.ok => order.push((end.order, number)),
+            _ => done.unfinished += 1,
+        }
+    }
+    order.sort_unstable();
+    done.entries = order.len() as u64;
+    let mut block = vec![0; sector];
+    let head = LogWritesSuper {
+        magic: LogWritesSuper::MAGIC,
+        version: LogWritesSuper::VERSION,
+        entries: done.entries,
+        sector_size: trace.sector(),
+    };
+    head.encode(&mut block, Endian::Little);
+    out.write_all(&block)?;
+    for (_, number) in order {
+        one(trace, number, &mut block, out)?;
+    }
+    Ok(done)
+}
+
+fn one(
+    trace: &Trace,
+    request: usize,
+    block: &mut [u8],
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let (r, sector) = (&trace.requests()[request], trace.sector());
+    let (offset, len) = (r.offset, r.len);
+    if !(offset | len).is_multiple_of(u64::from(sector)) {
+        return Err(ExportError::Misaligned { request, offset, len, sector });
+    }
+    let set = |yes, flag| if yes { flag } else { 0 };
+    let text = trace.data(r).filter(|_| r.op == Op::Mark).unwrap_or_default();
+    if text.len() > block.len() - LogWritesEntry::SIZE {
+        return Err(ExportError::Mark { request, len: text.len() });
+    }
+    let entry = LogWritesEntry {
+        sector: offset / u64::from(sector),
+        sectors: len / u64::from(sector),
+        flags: set(r.op == Op::Flush || r.flags.contains(Flags::PREFLUSH), LogWritesEntry::FLUSH)
+            | set(r.flags.contains(Flags::FUA), LogWritesEntry::FUA)
+            | set(r.op == Op::Discard, LogWritesEntry::DISCARD)
+            | set(r.op == Op::Mark, LogWritesEntry::MARK)
+            | set(r.flags.contains(Flags::META), LogWritesEntry::METADATA),
+        data_len: text.len() as u64,
+    };
+    block.fill(0);
+    entry.encode(block, Endian::Little);
+    block[LogWritesEntry::SIZE..][..text.len()].copy_from_slice(text);
+    out.write_all(block)?;
+    match r.op {
+        Op::Write => {
+            let data = trace.data(r).filter(|data| data.len() as u64 == len);
+            out.write_all(data.ok_or(ExportError::NoContents { request, offset })?)?;
+        }
+        Op::WriteZeroes => {
+            io::copy(&mut io::Read::take(io::repeat(0), len), out)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! A trace, shown as a tap would have shown it.
+
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_block::{BlockError, Fault, Operation, WriteFlags};
+
+use crate::request::{End, Flags, Op, Request};
+use crate::trace::Trace;
+
+/// Zeros are shown in pieces of this size at most.
+const ZEROS: usize = 1 << 20;
+
+/// What a failed request is said to have failed with: traces do not say why.
+const EIO: i32 = 5;
+
+struct Player<'a, S: ?Sized> {
+    sink: &'a S,
+    zeros: Vec<u8>,
+    id: u64,
+    order: u64,
+}
+
+/// Shows every request to `sink`, in order of issue, each completed before the next is issued. A write
+/// that asks for a flush first is shown as a flush and a write, a write-zeroes as writes of zeros; marks are
+/// left out.
+pub fn replay<S: TapSink + ?Sized>(trace: &Trace, sink: &S) {
+    let mut player = Player { sink, zeros: Vec::new(), id: 0, order: 0 };
+    for r in trace.requests() {
+        let data = trace.data(r);
+        if r.flags.contains(Flags::PREFLUSH) {
+            let flush = Request { op: Op::Flush, offset: 0, len: 0, ..*r };
+            player.show(&flush, Operation::Flush, None);
+        }
+        match r.op {
+            Op::Read => player.show(r, Operation::Read, data),
+            Op::Write => player.show(r, Operation::Write, data),
+            Op::Flush => player.show(r, Operation::Flush, None),
+            Op::Discard => player.show(r, Operation::Discard, None),
+            Op::WriteZeroes => player.zeroes(r),
+            Op::Mark => {}
+        }
+    }
+}
+
+impl<S: TapSink + ?Sized> Player<'_, S> {
+    fn zeroes(&mut self, r: &Request) {
+        let zeros = std::mem::take(&mut self.zeros);
+        let zeros = if zeros.is_empty() { vec![0; ZEROS] } else { zeros };
+        let mut done = 0;
+        while done < r.len {
+            let len = (r.len - done).min(ZEROS as u64);
+            let piece = Request { offset: r.offset + done, len, ..*r };
+            self.show(&piece, Operation::Write, Some(&zeros[..len as usize]));
+            done += len;
+        }
+        self.zeros = zeros;
+    }
+
+    fn show(&mut self, r: &Request, op: Operation, data: Option<&[u8]>) {
+        let (id, offset, len, epoch) = (self.id, r.offset, r.len, r.epoch);
+        self.id += 1;
+        let write = op == Operation::Write;
+        let mut flags = WriteFlags::empty();
+        flags.set(WriteFlags::FUA, write && r.flags.contains(Flags::FUA));
+        flags.set(WriteFlags::SYNC, write && r.flags.contains(Flags::SYNC));
+        flags.set(WriteFlags::META, write && r.flags.contains(Flags::META));
+        let written = data.filter(|_| write);
+        self.sink.issued(&Issued {
+            id,
+            op,
+            offset,
+            len,
+            flags,
+            data: written,
+            at: r.issued,
+            epoch,
+        });
+        let Some(End { at, epoch, ok, .. }) = r.end else { return };
+        let order = self.order;
+        self.order += 1;
+        let fault = Fault::Io(EIO);
+        let error =
+            BlockError { op, offset, len: usize::try_from(len).unwrap_or(usize::MAX), fault };
+        self.sink.completed(&Completed {
+            id,
+            order,
+            op,
+            offset,
+            len,
+            flags,
+            data: data.filter(|_| !write),
+            issued: r.issued,
+            at,
+            epoch,
+            result: if ok { Ok(()) } else { Err(error) },
+        });
+    }
+}

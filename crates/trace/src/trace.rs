@@ -1,0 +1,106 @@
+//! A whole trace.
+
+use ordo_block::tap::Record;
+
+use crate::request::{End, Flags, Op, Request, Span};
+
+/// Requests in order of issue, and their contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The unit of offsets and lengths, in bytes.
+    sector: u32,
+    /// Whether requests have times.
+    timed: bool,
+    requests: Vec<Request>,
+    contents: Vec<u8>,
+}
+
+impl Trace {
+    /// A trace without requests of a device with sectors of `sector` bytes.
+    pub fn new(sector: u32, timed: bool) -> Trace {
+        Trace { sector, timed, ..Trace::default() }
+    }
+
+    /// Requests whose spans are of `contents`.
+    pub(crate) fn over(sector: u32, requests: Vec<Request>, contents: Vec<u8>) -> Trace {
+        Trace { sector, timed: false, requests, contents }
+    }
+
+    /// The unit of offsets and lengths, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.sector
+    }
+
+    /// Whether requests have times.
+    pub fn timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The requests, in order of issue.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// All contents that are kept, in bytes.
+    pub fn contents_len(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// The contents of a request of this trace, or a mark's text.
+    pub fn data(&self, request: &Request) -> Option<&[u8]> {
+        let span = request.data?;
+        self.contents.get(span.start..span.start.checked_add(span.len)?)
+    }
+
+    /// Requests in order of completion; those that were cut off are left out.
+    pub fn by_completion(&self) -> Vec<&Request> {
+        let mut all: Vec<_> =
+            self.requests.iter().filter_map(|r| r.end.map(|end| (end.order, r))).collect();
+        all.sort_by_key(|(order, _)| *order);
+        all.into_iter().map(|(_, r)| r).collect()
+    }
+
+    /// Appends a request whose span, if any, is of these contents. Panics where it is not.
+    pub fn push(&mut self, request: Request) {
+        if let Some(span) = request.data {
+            let end = span.start.checked_add(span.len);
+            assert!(
+                end.is_some_and(|end| end <= self.contents.len()),
+                "contents that are not there"
+            );
+        }
+        self.requests.push(request);
+    }
+
+    /// Keeps contents, for a request that is pushed later.
+    pub fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.contents.len();
+        self.contents.extend_from_slice(bytes);
+        Span { start, len: bytes.len() }
+    }
+
+    /// What a tap's recorder kept of a device with sectors of `sector` bytes.
+    pub fn from_records(records: &[Record], sector: u32) -> Trace {
+        let mut trace = Trace::new(sector, true);
+        for r in records {
+            let data = r.data.as_deref().map(|bytes| trace.keep(bytes));
+            let end = |e: ordo_block::tap::RecordEnd| End {
+                order: e.order,
+                at: e.at,
+                epoch: e.epoch,
+                ok: e.result.is_ok(),
+            };
+            trace.push(Request {
+                op: Op::from(r.op),
+                flags: Flags::from(r.flags),
+                offset: r.offset,
+                len: r.len,
+                issued: r.issued,
+                epoch: r.issue_epoch,
+                end: r.end.map(end),
+                data,
+            });
+        }
+        trace
+    }
+}
