@@ -1,16 +1,21 @@
 //! The systems and workloads of the comparison, as the crash explorer takes them.
 //!
-//! [`with_scheme`] is where a system's name becomes something to crash, with what it promises.
+//! [`subject`] is where a system's name becomes something to crash, with what it promises. Commands see no
+//! more of it than [`Subject`]: so each system is compiled once, here.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
 use ordo_crash::history::Watched;
-use ordo_crash::{HeldTo, OnFfs, Promise, Scheme};
+use ordo_crash::{
+    Budget, Config, CrashError, Failure, OnFfs, Outcome, Point, Promise, Run, Scheme, Script,
+    Shrunk, explore_run, judge_path, record, shrink, shrink_state,
+};
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
-use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
@@ -19,63 +24,106 @@ use crate::compare::System;
 use crate::journaled::{Journaled, JournaledFs, LogPlace};
 use crate::workload::{Stage, Workload};
 
-/// Who wants a scheme, of whatever type it is.
-pub trait UseScheme {
-    /// What it gives.
-    type Out;
-
-    /// Uses it.
-    fn with<S: Scheme>(self, scheme: &S) -> Self::Out;
+/// What is done to a system that is crashed.
+#[derive(Clone, Debug)]
+pub enum Doing {
+    /// Random operations of clients at the same time.
+    Script(Script),
+    /// A workload of the comparison, with the seed that fixes its choices.
+    Bench(Workload, u64),
 }
 
-/// Hands the scheme of a system to `user`, on a first disk of `bytes` bytes, held to the promise of the
-/// system `held_to` where that is given.
-pub fn with_scheme<U: UseScheme>(
-    system: System,
-    held_to: Option<System>,
-    bytes: u64,
-    user: U,
-) -> U::Out {
-    let Some(other) = held_to else { return with_own(system, bytes, user) };
-    let promise = with_own(other, bytes, ItsPromise);
-    with_own(system, bytes, Held { promise, user })
+/// A system ready to be crashed, of whatever type its scheme is: what [`ordo_crash`] does with a scheme.
+pub trait Subject {
+    /// Records what is done; see [`ordo_crash::record()`].
+    ///
+    /// # Errors
+    /// The run cannot be made.
+    fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError>;
+
+    /// Explores what a crash may leave of a run; see [`ordo_crash::explore_run`].
+    fn explore(&self, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome;
+
+    /// Judges one state of a run; see [`ordo_crash::judge_path`].
+    fn judge(&self, run: &Arc<Run>, seed: u64, path: &[Point]) -> Option<Failure>;
+
+    /// Makes a failing script small; see [`ordo_crash::shrink()`].
+    ///
+    /// # Errors
+    /// A run cannot be made.
+    fn shrink(
+        &self,
+        script: &Script,
+        config: &Config,
+        budget: &Budget,
+        failure: &Failure,
+        runs: usize,
+    ) -> Result<Shrunk, CrashError>;
+
+    /// Makes a failing state small; see [`ordo_crash::shrink_state`].
+    fn shrink_state(&self, run: &Arc<Run>, seed: u64, failure: &Failure) -> Failure;
 }
 
-struct ItsPromise;
+impl<S: Scheme> Subject for S {
+    fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError> {
+        let run = match doing {
+            Doing::Script(script) => record(self, script, config),
+            Doing::Bench(workload, seed) => record(self, &Seeded { workload, seed: *seed }, config),
+        };
+        run.map(Arc::new)
+    }
 
-impl UseScheme for ItsPromise {
-    type Out = Promise;
-    fn with<S: Scheme>(self, scheme: &S) -> Promise {
-        scheme.promise()
+    fn explore(&self, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome {
+        explore_run(self, run, seed, budget)
+    }
+
+    fn judge(&self, run: &Arc<Run>, seed: u64, path: &[Point]) -> Option<Failure> {
+        judge_path(self, run, seed, path)
+    }
+
+    fn shrink(
+        &self,
+        script: &Script,
+        config: &Config,
+        budget: &Budget,
+        failure: &Failure,
+        runs: usize,
+    ) -> Result<Shrunk, CrashError> {
+        shrink(self, script, config, budget, failure, runs)
+    }
+
+    fn shrink_state(&self, run: &Arc<Run>, seed: u64, failure: &Failure) -> Failure {
+        shrink_state(self, run, seed, failure)
     }
 }
 
-struct Held<U> {
-    promise: Promise,
-    user: U,
-}
-
-impl<U: UseScheme> UseScheme for Held<U> {
-    type Out = U::Out;
-    fn with<S: Scheme>(self, scheme: &S) -> U::Out {
-        self.user.with(&HeldTo { scheme: scheme.clone(), promise: self.promise })
+fn promise(system: System) -> Promise {
+    match (system.journal(), system) {
+        (Some(journal), _) => Promise::journal(journal.synchronous),
+        (None, System::FfsSync) => Promise::SYNC,
+        (None, System::FfsSoftUpdates) => Promise::SOFT_UPDATES,
+        _ => Promise::NONE,
     }
 }
 
-fn with_own<U: UseScheme>(system: System, bytes: u64, user: U) -> U::Out {
+/// A system on a first disk of `bytes` bytes, held to the promise of `held_to` where that is given.
+pub fn subject(system: System, held_to: Option<System>, bytes: u64) -> Box<dyn Subject> {
+    fn ffs<P: OrderingPolicy + Default + 'static>(
+        name: &str,
+        promise: Promise,
+        (bytes, mkfs): (u64, MkfsOptions),
+    ) -> Box<dyn Subject> {
+        Box::new(OnFfs::new(name, P::default, promise).sized(bytes, mkfs))
+    }
     let mkfs = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-    let name = system.name();
+    let (name, promise) = (system.name(), promise(held_to.unwrap_or(system)));
     if let Some(journal) = system.journal() {
-        return user.with(&OnJournal { name, journal, bytes, mkfs });
+        return Box::new(OnJournal { name, promise, journal, bytes, mkfs });
     }
     match system {
-        System::FfsSync => {
-            user.with(&OnFfs::new(name, SyncOrder::default, Promise::SYNC).sized(bytes, mkfs))
-        }
-        System::FfsSoftUpdates => user.with(
-            &OnFfs::new(name, SoftUpdates::default, Promise::SOFT_UPDATES).sized(bytes, mkfs),
-        ),
-        _ => user.with(&OnFfs::new(name, || NoOrder, Promise::NONE).sized(bytes, mkfs)),
+        System::FfsSync => ffs::<SyncOrder>(name, promise, (bytes, mkfs)),
+        System::FfsSoftUpdates => ffs::<SoftUpdates>(name, promise, (bytes, mkfs)),
+        _ => ffs::<NoOrder>(name, promise, (bytes, mkfs)),
     }
 }
 
@@ -83,6 +131,7 @@ fn with_own<U: UseScheme>(system: System, bytes: u64, user: U) -> U::Out {
 #[derive(Clone)]
 struct OnJournal {
     name: &'static str,
+    promise: Promise,
     journal: Journaled,
     bytes: u64,
     mkfs: MkfsOptions,
@@ -99,7 +148,7 @@ impl Scheme for OnJournal {
     }
 
     fn promise(&self) -> Promise {
-        Promise::journal(self.journal.synchronous)
+        self.promise
     }
 
     fn devices(&self) -> Vec<u64> {
@@ -138,11 +187,9 @@ impl Scheme for OnJournal {
 }
 
 /// A workload of the comparison with a seed.
-pub struct Seeded<'w> {
-    /// The workload.
-    pub workload: &'w Workload,
-    /// Fixes its choices.
-    pub seed: u64,
+struct Seeded<'w> {
+    workload: &'w Workload,
+    seed: u64,
 }
 
 struct OnWatched<F> {

@@ -64,7 +64,7 @@ pub use minimise::minimise;
 pub use model::Model;
 pub use record::{Config, Run, record};
 pub use rules::Rule;
-pub use scheme::{HeldTo, OnFfs, Promise, Scheme, Volume};
+pub use scheme::{OnFfs, Promise, Scheme, Volume};
 pub use script::{Place, Script, Step, Workload};
 pub use shrink::{Shrunk, shrink, shrink_state};
 

@@ -231,46 +231,6 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
     }
 }
 
-/// A scheme that is held to another's promise: to see what it would take.
-#[derive(Clone)]
-pub struct HeldTo<S> {
-    /// What is crashed.
-    pub scheme: S,
-    /// What it is measured by.
-    pub promise: Promise,
-}
-
-impl<S: Scheme> Scheme for HeldTo<S> {
-    type Fs<D: BlockDevice> = S::Fs<D>;
-
-    fn name(&self) -> &str {
-        self.scheme.name()
-    }
-    fn promise(&self) -> Promise {
-        self.promise
-    }
-    fn devices(&self) -> Vec<u64> {
-        self.scheme.devices()
-    }
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
-        self.scheme.make(rt, disks).await
-    }
-    async fn mount<D: BlockDevice>(
-        &self,
-        rt: &Runtime,
-        disks: &[Rc<D>],
-        cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String> {
-        self.scheme.mount(rt, disks, cache).await
-    }
-    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
-        self.scheme.recover(rt, disks).await
-    }
-    fn recovers(&self) -> bool {
-        self.scheme.recovers()
-    }
-}
-
 /// Mounts the file system on a device read-only, whatever keeps it, to look at what is there.
 pub(crate) async fn look<D: BlockDevice>(
     rt: &Runtime,

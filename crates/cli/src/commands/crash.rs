@@ -5,17 +5,13 @@ mod story;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Seeded, UseScheme, with_scheme};
-use ordo_bench::workload::Workload;
+use ordo_bench::crash::{Doing, subject};
 use ordo_crash::campaign::{Plan, Results, merge};
-use ordo_crash::{
-    Budget, Config, CrashError, Model, Outcome, Rule, Run, Scheme, Script, explore_run, record,
-};
+use ordo_crash::{Budget, Config, Model, Rule, Script};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -120,45 +116,12 @@ fn config(seed: u64, model: Model, rules: &[Rule]) -> Config {
     Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) }
 }
 
-/// One run: what is done, how it is recorded, how much of it is explored.
-struct OneRun<'a> {
-    doing: &'a Doing,
-    config: &'a Config,
-    budget: &'a Budget,
-}
-
-/// What is done, ready to be done.
-enum Doing {
-    Script(Script),
-    Bench(Workload, u64),
-}
-
-impl Doing {
-    fn new(workload: &CrashWorkload, seed: u64) -> Doing {
-        match workload {
-            CrashWorkload::Random { clients, steps } => {
-                Doing::Script(Script::random(seed, *clients, *steps))
-            }
-            CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
+fn doing(workload: &CrashWorkload, seed: u64) -> Doing {
+    match workload {
+        CrashWorkload::Random { clients, steps } => {
+            Doing::Script(Script::random(seed, *clients, *steps))
         }
-    }
-
-    fn record<S: Scheme>(&self, scheme: &S, config: &Config) -> Result<Run, CrashError> {
-        match self {
-            Doing::Script(script) => record(scheme, script, config),
-            Doing::Bench(workload, seed) => {
-                record(scheme, &Seeded { workload, seed: *seed }, config)
-            }
-        }
-    }
-}
-
-impl UseScheme for OneRun<'_> {
-    type Out = Result<Outcome, CrashError>;
-
-    fn with<S: Scheme>(self, scheme: &S) -> Self::Out {
-        let run = Arc::new(self.doing.record(scheme, self.config)?);
-        Ok(explore_run(scheme, &run, self.config.seed, self.budget))
+        CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
     }
 }
 
@@ -175,21 +138,22 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     for at in 0..results.rows.len() {
         let row = results.rows[at].clone();
         let system = System::by_name(&row.system).context("a system of the plan")?;
+        let subject = subject(system, args.hold_to, args.size);
         let (done, total) = (row.runs, plan.seeds().count() as u64);
         progress.begin(&row.system, row.model.name(), total);
         for (i, seed) in plan.seeds().enumerate().skip(done as usize) {
-            let doing = Doing::new(&args.workload, seed);
+            let doing = doing(&args.workload, seed);
             let config = config(seed, row.model, &args.rule);
-            let run = OneRun { doing: &doing, config: &config, budget: &budget };
-            let outcome = with_scheme(system, args.hold_to, args.size, run)
-                .with_context(|| format!("{}, seed {seed}", row.system))?;
+            let run = subject.record(&doing, &config);
+            let run = run.with_context(|| format!("{}, seed {seed}", row.system))?;
+            let outcome = subject.explore(&run, seed, &budget);
             results.rows[at].add(seed, &outcome);
             judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !saved) {
                 saved = true;
                 progress.finish();
                 let found = save::Found { args, system, doing, config, budget: &budget, failure };
-                found.save()?;
+                found.save(&*subject)?;
             }
             if let Some(path) = &args.output {
                 write_whole(path, &json(&results)?)?;

@@ -1,11 +1,10 @@
 //! Crash states a second: put together, recovered where the scheme needs it, judged.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use ordo_bench::compare::System;
-use ordo_bench::crash::{UseScheme, with_scheme};
-use ordo_crash::{Budget, Config, Model, Outcome, Scheme, Script, explore_run, record};
+use ordo_bench::crash::{Doing, subject};
+use ordo_crash::{Budget, Config, Model, Script};
 
 use super::{Sample, Section};
 
@@ -14,20 +13,6 @@ const STATES: usize = 30_000;
 const ROUNDS: usize = 5;
 /// States a second on two cores.
 const TARGET: f64 = 20_000.0;
-
-struct Explored<'b>(&'b Budget);
-
-impl UseScheme for Explored<'_> {
-    type Out = (Outcome, f64);
-
-    fn with<S: Scheme>(self, scheme: &S) -> (Outcome, f64) {
-        let config = Config::new(1, Model::Volatile);
-        let run = record(scheme, &Script::random(1, 3, 120), &config).expect("it runs");
-        let started = Instant::now();
-        let outcome = explore_run(scheme, &Arc::new(run), 1, self.0);
-        (outcome, started.elapsed().as_secs_f64())
-    }
-}
 
 pub fn measure(section: &mut Section) {
     section.say(
@@ -45,12 +30,16 @@ pub fn measure(section: &mut Section) {
     };
     let all = Budget { states: STATES, ..Budget::default() };
     let mut least = f64::INFINITY;
+    let script = Doing::Script(Script::random(1, 3, 120));
     for system in System::ALL {
+        let subject = subject(system, None, 1 << 20);
+        let run = subject.record(&script, &Config::new(1, Model::Volatile)).expect("it runs");
         for (what, budget) in [("structure", &structure), ("all", &all)] {
             let mut rate = Sample::default();
             for _ in 0..ROUNDS {
-                let (outcome, seconds) = with_scheme(system, None, 1 << 20, Explored(budget));
-                let counts = outcome.counts;
+                let started = Instant::now();
+                let counts = subject.explore(&run, 1, budget).counts;
+                let seconds = started.elapsed().as_secs_f64();
                 rate.push((counts.states + counts.in_recovery) as f64 / seconds);
             }
             section.row(&format!("{}, {what}: states a second", system.name()), &rate, 0);

@@ -2,17 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{UseScheme, with_scheme};
+use ordo_bench::crash::{Doing, Subject, subject};
 use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Rule, Scheme, judge_path, shrink, shrink_state};
+use ordo_crash::{Budget, Config, Failure, Rule};
 use ordo_report::json;
 
-use super::{BROKEN, Doing, config};
+use super::{BROKEN, config};
 use crate::args::Crash;
 use crate::text::put;
 
@@ -31,10 +30,9 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// Makes it small, saves it and tells.
-    pub fn save(self) -> Result<()> {
+    pub fn save(self, subject: &dyn Subject) -> Result<()> {
         let (args, system, seed) = (self.args, self.system, self.config.seed);
-        let bytes = args.size;
-        let saved = with_scheme(system, args.hold_to, bytes, self)?;
+        let saved = self.small(subject)?;
         let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
         let path = args.save.clone().unwrap_or_else(default);
         let told = tell(&saved);
@@ -45,24 +43,20 @@ impl Found<'_> {
         }
         Ok(())
     }
-}
 
-impl UseScheme for Found<'_> {
-    type Out = Result<Saved>;
-
-    fn with<S: Scheme>(self, scheme: &S) -> Result<Saved> {
+    fn small(self, subject: &dyn Subject) -> Result<Saved> {
         let Found { args, system, mut doing, config, budget, failure } = self;
         let mut failure = failure.clone();
         if !args.no_shrink
             && let Doing::Script(script) = &doing
         {
-            let small = shrink(scheme, script, &config, budget, &failure, SHRINK_RUNS)?;
+            let small = subject.shrink(script, &config, budget, &failure, SHRINK_RUNS)?;
             failure = small.failure;
             doing = Doing::Script(small.script);
         }
-        let run = Arc::new(doing.record(scheme, &config)?);
+        let run = subject.record(&doing, &config)?;
         if !args.no_shrink {
-            failure = shrink_state(scheme, &run, config.seed, &failure);
+            failure = subject.shrink_state(&run, config.seed, &failure);
         }
         let (workload, script) = match doing {
             Doing::Script(script) => (String::new(), Some(script)),
@@ -118,8 +112,8 @@ pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
         None => bail!("{}: there is no system '{name}' here", file.display()),
     };
     let (system, held_to) = (known(&saved.system)?, saved.held_to.as_ref().map(known));
-    let again = with_scheme(system, held_to.transpose()?, saved.bytes, Again(&saved));
-    let failure = again.with_context(|| file.display().to_string())?;
+    let subject = subject(system, held_to.transpose()?, saved.bytes);
+    let failure = again(&*subject, &saved).with_context(|| file.display().to_string())?;
     let broken = !failure.verdict.broken.is_empty();
     let picture = failure.picture.lines().map(str::to_string).collect();
     let now = Saved { broken: failure.verdict.broken, picture, ..saved };
@@ -132,25 +126,18 @@ pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
     Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
 }
 
-struct Again<'a>(&'a Saved);
-
-impl UseScheme for Again<'_> {
-    type Out = Result<Failure>;
-
-    fn with<S: Scheme>(self, scheme: &S) -> Result<Failure> {
-        let saved = self.0;
-        let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
-        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let config = config(saved.seed, saved.model, &rules);
-        let doing = match &saved.script {
-            Some(script) => Doing::Script(script.clone()),
-            None => Doing::Bench(saved.workload.parse::<Workload>()?, saved.seed),
-        };
-        let run = Arc::new(doing.record(scheme, &config)?);
-        if fingerprint(&run) != saved.run {
-            return Err(SavedError::OtherRun { seed: saved.seed }.into());
-        }
-        let failure = judge_path(scheme, &run, saved.seed, &saved.path);
-        Ok(failure.ok_or(SavedError::NoState)?)
+fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
+    let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+    let config = config(saved.seed, saved.model, &rules);
+    let doing = match &saved.script {
+        Some(script) => Doing::Script(script.clone()),
+        None => Doing::Bench(saved.workload.parse::<Workload>()?, saved.seed),
+    };
+    let run = subject.record(&doing, &config)?;
+    if fingerprint(&run) != saved.run {
+        return Err(SavedError::OtherRun { seed: saved.seed }.into());
     }
+    let failure = subject.judge(&run, saved.seed, &saved.path);
+    Ok(failure.ok_or(SavedError::NoState)?)
 }
