@@ -28,7 +28,7 @@ impl Graph {
     fn wanted(&self, ino: u64, dirty: &[BufRef]) -> Wanted {
         let mut wanted = Wanted::default();
         for block in dirty.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
-            block.changes.iter().for_each(|(_, id)| self.collect(*id, &mut wanted));
+            block.changes.all().iter().for_each(|(_, id)| self.collect(*id, &mut wanted));
         }
         let mut inodes = vec![ino];
         wanted.directories.insert(ino);

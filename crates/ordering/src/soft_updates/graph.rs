@@ -10,6 +10,7 @@
 //! that the cell really had.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ordo_cache::BufKey;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -42,6 +43,16 @@ pub(super) enum Role {
     Step(Deferred),
 }
 
+impl Role {
+    /// The cell of a change.
+    pub(super) fn cell(&self) -> Option<u32> {
+        match self {
+            Role::Change { cell, .. } => Some(*cell),
+            _ => None,
+        }
+    }
+}
+
 pub(super) struct Node {
     stamp: u32,
     /// How many it waits for, an operation that is not complete included.
@@ -57,6 +68,8 @@ pub(super) struct Node {
     pub with: Option<Id>,
     /// The first contents of an inode that was free.
     pub first: bool,
+    /// How many nodes were made before it.
+    pub age: u64,
     /// What it waits for.
     pub needs: Ids,
     /// Who waits for it.
@@ -71,11 +84,58 @@ pub(super) struct Image {
     pub holds: Ids,
 }
 
+/// The changes of a block with their cells: those of a cell together, oldest first.
+#[derive(Default)]
+pub(super) struct Changes(Vec<(u32, Id)>);
+
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by cell.
+    pub(super) fn all(&self) -> &[(u32, Id)] {
+        &self.0
+    }
+
+    /// Those of one cell, oldest first.
+    pub(super) fn of(&self, cell: u32) -> &[(u32, Id)] {
+        self.within(&(cell..cell + 1))
+    }
+
+    /// Those of some cells.
+    pub(super) fn within(&self, cells: &Range<u32>) -> &[(u32, Id)] {
+        let first = self.0.partition_point(|(c, _)| *c < cells.start);
+        let count = self.0[first..].partition_point(|(c, _)| *c < cells.end);
+        &self.0[first..first + count]
+    }
+
+    /// Adds the newest change of a cell.
+    fn push(&mut self, cell: u32, id: Id) {
+        let after = self.0.partition_point(|(c, _)| *c <= cell);
+        self.0.insert(after, (cell, id));
+    }
+
+    fn remove(&mut self, cell: u32, id: Id) {
+        let first = self.0.partition_point(|(c, _)| *c < cell);
+        if let Some(place) = self.0[first..].iter().position(|(_, i)| *i == id) {
+            self.0.remove(first + place);
+        }
+    }
+
+    /// Makes changes of several cells, given oldest first, those of another cell that has none.
+    pub(super) fn join(&mut self, cells: &Range<u32>, cell: u32, oldest_first: &[Id]) {
+        self.0.retain(|(c, _)| !cells.contains(c));
+        let at = self.0.partition_point(|(c, _)| *c <= cell);
+        self.0.splice(at..at, oldest_first.iter().map(|id| (cell, *id)));
+    }
+}
+
 /// What lies on a block.
 #[derive(Default)]
 pub(super) struct Block {
-    /// Changes that are not on disk, oldest first, with their cells.
-    pub changes: Vec<(u32, Id)>,
+    /// Changes that are not on disk.
+    pub changes: Changes,
     /// The mark that the next image meets.
     pub mark: Option<Id>,
     pub(super) images: VecDeque<Image>,
@@ -166,6 +226,8 @@ pub(super) struct Graph {
     pub given_out: usize,
     /// Fragments and inodes that they will give back.
     pub promised: (u64, u64),
+    /// Nodes so far.
+    made: u64,
     /// Nodes that have ended.
     pub met: u64,
     /// Changes undone in images.
@@ -234,10 +296,7 @@ impl Graph {
         if let Role::Change { undo, .. } = &role {
             self.spilled += undo.bytes();
         }
-        let place = match &role {
-            Role::Change { cell, .. } => Some(*cell),
-            _ => None,
-        };
+        let place = role.cell();
         let node = Node {
             stamp,
             unmet,
@@ -247,16 +306,18 @@ impl Graph {
             included: false,
             with: None,
             first: false,
+            age: self.made,
             needs,
             waiting: Ids::new(),
         };
+        self.made += 1;
         match self.nodes.get_mut(index as usize) {
             Some(old) => *old = node,
             None => self.nodes.push(node),
         }
         if let Some(cell) = place {
             let block = self.blocks.entry(key).or_default();
-            block.changes.push((cell, id));
+            block.changes.push(cell, id);
             block.held += u32::from(unmet > 0);
             block.news |= unmet == 0;
         }
@@ -297,13 +358,13 @@ impl Graph {
     /// The changes of one cell, oldest first.
     pub(super) fn cell(&self, key: BufKey, cell: u32) -> Ids {
         let Some(block) = self.blocks.get(&key) else { return Ids::new() };
-        block.changes.iter().filter(|(c, _)| *c == cell).map(|(_, id)| *id).collect()
+        block.changes.of(cell).iter().map(|(_, id)| *id).collect()
     }
 
     /// The last change of a cell, unless it has been in an image.
     pub(super) fn open_tail(&self, key: BufKey, cell: u32) -> Option<Id> {
         let block = self.blocks.get(&key)?;
-        let (_, id) = block.changes.iter().rev().find(|(c, _)| *c == cell)?;
+        let (_, id) = block.changes.of(cell).last()?;
         self.get(*id).filter(|n| !n.included).map(|_| *id)
     }
 
@@ -338,8 +399,8 @@ impl Graph {
         }
     }
 
-    /// A node is on disk, or is needed no more: whoever waits for it does so no longer. Its place among
-    /// its block's changes is the caller's to clear.
+    /// A node is on disk, or is needed no more: whoever waits for it does so no longer. Its block, where
+    /// nothing is left on it, is the caller's to [`tidy`](Self::tidy) away.
     pub(super) fn end(&mut self, id: Id) {
         let waiting = self.take(id);
         for waiter in waiting {
@@ -355,18 +416,14 @@ impl Graph {
         node.needs = Ids::new();
         let (key, subject, unmet) = (node.key, node.subject, node.unmet);
         let role = std::mem::replace(&mut node.role, Role::Mark);
-        let cell = match &role {
-            Role::Change { cell, .. } => Some(*cell),
-            _ => None,
-        };
+        let cell = role.cell();
         self.vacant.push(id.index);
         self.met += 1;
-        if let Role::Change { undo, .. } = role {
+        if let Role::Change { cell, undo } = role {
             self.spilled -= undo.bytes();
-            if unmet > 0
-                && let Some(block) = self.blocks.get_mut(&key)
-            {
-                block.held -= 1;
+            if let Some(block) = self.blocks.get_mut(&key) {
+                block.changes.remove(cell, id);
+                block.held -= u32::from(unmet > 0);
             }
         }
         for child in self.named_by.remove(&id).unwrap_or_default() {
@@ -460,14 +517,13 @@ impl Graph {
         chain.iter().enumerate().filter_map(bound).collect()
     }
 
-    /// Clears the changes of a block that have ended, and the block where nothing is left on it.
+    /// Forgets a block on which nothing is left.
     pub(super) fn tidy(&mut self, key: BufKey) {
-        let Some(mut block) = self.blocks.remove(&key) else { return };
-        block.changes.retain(|(_, id)| self.is_live(*id));
+        let Some(block) = self.blocks.get(&key) else { return };
         let held = |(_, id): &&(u32, Id)| self.get(*id).is_some_and(|n| n.unmet > 0);
-        debug_assert_eq!(block.held as usize, block.changes.iter().filter(held).count());
-        if !block.is_empty() {
-            self.blocks.insert(key, block);
+        debug_assert_eq!(block.held as usize, block.changes.all().iter().filter(held).count());
+        if block.is_empty() {
+            self.blocks.remove(&key);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Images: what of a block may be written, and what becomes of that.
 
+use std::cmp::Reverse;
+
 use ordo_cache::BufKey;
-use rustc_hash::FxHashMap;
 
 use super::graph::{Block, FLAG, Graph, Id, Ids, Image, Role};
 
@@ -18,18 +19,21 @@ impl Graph {
     ) -> bool {
         let Some(mut block) = self.blocks.remove(&key) else { return false };
         let undone = if block.held == 0 { Vec::new() } else { self.to_undo(&block) };
-        for at in undone.iter().rev() {
-            let (cell, id) = block.changes[*at];
-            let node = self.get(id).expect("changes on a block are live");
-            if let Role::Change { undo, .. } = &node.role {
+        let all = block.changes.all();
+        let node = |at: usize| self.get(all[at].1).expect("changes on a block are live");
+        // The newest first: two cells may share bytes.
+        let mut newest_first = undone.clone();
+        newest_first.sort_unstable_by_key(|at| Reverse(node(*at).age));
+        for at in newest_first {
+            if let Role::Change { undo, .. } = &node(at).role {
                 undo.apply(image);
             }
-            cells.push((cell & !FLAG) as usize);
+            cells.push((all[at].0 & !FLAG) as usize);
         }
         self.undone += undone.len() as u64;
         let mut holds = Ids::new();
         let mut left_out = undone.iter().peekable();
-        for (at, (_, id)) in block.changes.iter().enumerate() {
+        for (at, (_, id)) in block.changes.all().iter().enumerate() {
             if left_out.next_if_eq(&&at).is_some() {
                 continue;
             }
@@ -50,36 +54,27 @@ impl Graph {
         !undone.is_empty()
     }
 
-    /// The places of those changes that must be undone, in order.
+    /// The places of those changes that must be undone, in order: of each cell all from some change on.
     fn to_undo(&self, block: &Block) -> Vec<usize> {
-        // From which place on the changes of a cell are undone.
-        let mut cuts: FxHashMap<u32, usize> = FxHashMap::default();
-        let node = |id: Id| self.get(id).expect("changes on a block are live");
-        for (at, (cell, id)) in block.changes.iter().enumerate() {
-            if node(*id).unmet > 0 {
-                cuts.entry(*cell).or_insert(at);
-            }
-        }
-        // Whoever must not be there without one that is undone goes too.
-        loop {
-            let mut changed = false;
-            for (at, (cell, id)) in block.changes.iter().enumerate().rev() {
-                let Some(cut) = cuts.get(cell).filter(|cut| at >= **cut) else { continue };
-                let Some(with) = node(*id).with.filter(|w| self.is_live(*w)) else { continue };
-                let place = block.changes.iter().position(|(_, i)| *i == with);
-                if let Some(place) = place.filter(|p| p < cut && !node(with).included) {
-                    cuts.insert(*cell, place);
-                    changed = true;
+        let mut undone = Vec::new();
+        let mut from = 0;
+        for cell in block.changes.all().chunk_by(|a, b| a.0 == b.0) {
+            let node = |at: usize| self.get(cell[at].1).expect("changes on a block are live");
+            let mut cut = (0..cell.len()).find(|at| node(*at).unmet > 0).unwrap_or(cell.len());
+            // Whoever must not be there without one that is undone goes too.
+            let mut at = cell.len();
+            while at > cut {
+                at -= 1;
+                let Some(with) = node(at).with else { continue };
+                let place = cell[..cut].iter().position(|(_, id)| *id == with);
+                if let Some(place) = place.filter(|place| !node(*place).included) {
+                    cut = place;
                 }
             }
-            if !changed {
-                break;
-            }
+            undone.extend(from + cut..from + cell.len());
+            from += cell.len();
         }
-        let places = block.changes.iter().enumerate();
-        let undone =
-            |(at, (cell, _)): &(usize, &(u32, Id))| cuts.get(cell).is_some_and(|cut| at >= cut);
-        places.filter(undone).map(|(at, _)| at).collect()
+        undone
     }
 
     /// The write of an image is durable.
@@ -94,10 +89,7 @@ impl Graph {
             !is_done
         });
         for id in done {
-            let cell = match self.get(id).map(|n| &n.role) {
-                Some(Role::Change { cell, .. }) => Some(*cell),
-                _ => None,
-            };
+            let cell = self.get(id).and_then(|n| n.role.cell());
             let home = self.blocks.get(&key).and_then(|block| block.home_of(cell));
             self.replace(id, home);
         }
@@ -117,7 +109,7 @@ impl Graph {
             self.replace(mark, heir);
         }
         let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
-        let changes = block.changes.iter().map(|(_, id)| *id);
+        let changes = block.changes.all().iter().map(|(_, id)| *id);
         for id in changes.chain(images).collect::<Vec<_>>() {
             self.replace(id, heir);
         }
@@ -143,7 +135,7 @@ impl Graph {
         let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();
         held.sort_by_key(|(key, _)| **key);
         for (key, block) in held {
-            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.len());
+            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.all().len());
         }
         for (index, node) in self.nodes.iter().enumerate() {
             if self.vacant.contains(&(index as u32)) {

@@ -119,8 +119,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let mut needs = entry_needs(graph, op, new, directory);
             // What `..` stands for does not get its name from it.
             if name != b".." {
-                needs.extend(other_names(graph, op, key, at, old));
-                needs.extend(earlier_ends(graph, op, old, directory));
+                needs.extend(end_needs(graph, op, (key, at), old, directory));
             }
             let needs = graph.live(&needs);
             let id = entry_change(graph, change, at, new, needs, false);
@@ -129,9 +128,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             op.gone.push(id);
         }
         What::RemoveEntry { dir, name, child, directory, at } => {
-            let mut needs = other_names(graph, op, key, at, child);
-            needs.extend(earlier_ends(graph, op, child, directory));
-            let needs = graph.live(&needs);
+            let needs = end_needs(graph, op, (key, at), child, directory);
             remove_entry(graph, op, change, (at, child), needs);
             // Nothing where it never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
@@ -314,7 +311,7 @@ fn whole_chunk(at: usize) -> u32 {
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
     let cell = whole_chunk(at);
     let block = graph.blocks.get(&key)?;
-    block.changes.iter().any(|(c, _)| *c == cell).then_some(cell)
+    (!block.changes.of(cell).is_empty()).then_some(cell)
 }
 
 /// An entry comes to stand for an inode: for the first time where it is `new`.
@@ -344,14 +341,12 @@ fn entry_change(
 /// Makes the entries of a chunk one cell, so that they are undone in the order in which they were made.
 fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let first = cell & !FLAG;
-    let block = graph.blocks.entry(key).or_default();
-    let mut moved = Ids::new();
-    for (c, id) in &mut block.changes {
-        if (first..first + CHUNK).contains(c) {
-            *c = cell;
-            moved.push(*id);
-        }
-    }
+    let entries = first..first + CHUNK;
+    let Some(block) = graph.blocks.get(&key) else { return };
+    let mut moved: Ids = block.changes.within(&entries).iter().map(|(_, id)| *id).collect();
+    moved.sort_unstable_by_key(|id| graph.get(*id).map(|n| n.age));
+    let block = graph.blocks.get_mut(&key).expect("just seen");
+    block.changes.join(&entries, cell, &moved);
     for id in &moved {
         let Some(node) = graph.get_mut(*id) else { continue };
         if let Role::Change { cell: c, .. } = &mut node.role {
@@ -366,8 +361,16 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
 }
 
 /// What the end of an entry waits for: the inode's other names, as far as they are not on disk, made by this
-/// operation or earlier; and the directories in which they are to be found.
-fn other_names(graph: &Graph, op: &SoftOp, key: BufKey, at: usize, child: u64) -> Ids {
+/// operation or earlier; the directories in which they are to be found; and the ends of a directory's
+/// earlier names: the last one, with which its `..` agrees, must not go while an older one may still be on
+/// disk.
+fn end_needs(
+    graph: &Graph,
+    op: &SoftOp,
+    (key, at): (BufKey, usize),
+    child: u64,
+    directory: bool,
+) -> Ids {
     if !op.has(SoftRules::NEW_NAME_FIRST) {
         return Ids::new();
     }
@@ -388,6 +391,9 @@ fn other_names(graph: &Graph, op: &SoftOp, key: BufKey, at: usize, child: u64) -
         }
     }
     needs.retain(|id| !own.contains(id));
+    if directory {
+        needs.extend(ends_of_names(graph, child));
+    }
     graph.live(&needs)
 }
 
@@ -505,9 +511,8 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     let range = change.ranges[0].clone();
     let mark = graph.mark(key);
     let block = graph.blocks.entry(key).or_default();
-    let within = |cell: u32| range.contains(&(cell as usize));
-    let gone: SmallVec<[Id; 8]> =
-        block.changes.iter().filter(|(c, _)| within(*c)).map(|(_, id)| *id).collect();
+    let cells = range.start as u32..range.end as u32;
+    let gone: SmallVec<[Id; 8]> = block.changes.within(&cells).iter().map(|(_, id)| *id).collect();
     for id in gone {
         graph.replace(id, Some(mark));
     }
@@ -537,15 +542,6 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
     let needs = dropped(graph, op, ino);
     let id = inode_change(graph, op, change, ino, needs, true);
     op.clears.push(id);
-}
-
-/// What the end of a directory's name waits for: the ends of those it had before. The last one with which
-/// its `..` agrees must not go while an older one may still be on disk.
-fn earlier_ends(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
-    if !directory || !op.has(SoftRules::NEW_NAME_FIRST) {
-        return Ids::new();
-    }
-    ends_of_names(graph, child)
 }
 
 /// What an inode's release waits for: the end of all names that it ever had. Until then they may come to the

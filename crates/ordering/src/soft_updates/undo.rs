@@ -23,7 +23,7 @@ impl Undo {
     pub(super) fn difference(base: usize, old: &[u8], new: &[u8]) -> Undo {
         let mut runs = Vec::new();
         let mut at = 0;
-        while let Some(first) = (at..old.len()).find(|i| old[*i] != new[*i]) {
+        while let Some(first) = differs_from(at, old, new) {
             let mut end = first + 1;
             let mut look = end;
             while look < old.len() && look - end < GAP {
@@ -78,6 +78,19 @@ impl Undo {
             _ => 0,
         }
     }
+}
+
+/// The first place from `at` on where they differ.
+fn differs_from(mut at: usize, old: &[u8], new: &[u8]) -> Option<usize> {
+    const WORD: usize = 16;
+    let word = |bytes: &[u8]| bytes.first_chunk::<WORD>().map(|w| u128::from_ne_bytes(*w));
+    while let (Some(a), Some(b)) = (word(&old[at..]), word(&new[at..])) {
+        if a != b {
+            break;
+        }
+        at += WORD;
+    }
+    (at..old.len()).find(|i| old[*i] != new[*i])
 }
 
 fn push_run(runs: &mut Vec<u8>, first: usize, bytes: &[u8]) {
