@@ -6,6 +6,7 @@
 //!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`wafs`]: the structures of a log.
+//! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
@@ -27,6 +28,8 @@
 
 mod codec;
 pub mod dm_log_writes;
+pub mod ext4;
+pub mod jbd2;
 pub mod label;
 pub mod ufs2;
 pub mod wafs;

@@ -8,6 +8,7 @@ use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
+use ordo_format::{ext4, jbd2};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -29,9 +30,30 @@ const DM_LOG_WRITES: [Structure; 2] = [
     ("LogWritesEntry", LogWritesEntry::SIZE, LogWritesEntry::FIELDS),
 ];
 
+const EXT4: [Structure; 6] = [
+    ("Ext4Superblock", ext4::Superblock::SIZE, ext4::Superblock::FIELDS),
+    ("Ext4GroupDesc", ext4::GroupDesc::SIZE, ext4::GroupDesc::FIELDS),
+    ("Ext4Inode", ext4::Inode::SIZE, ext4::Inode::FIELDS),
+    ("Ext4ExtentHeader", ext4::ExtentHeader::SIZE, ext4::ExtentHeader::FIELDS),
+    ("Ext4Extent", ext4::Extent::SIZE, ext4::Extent::FIELDS),
+    ("Ext4ExtentIndex", ext4::ExtentIndex::SIZE, ext4::ExtentIndex::FIELDS),
+];
+
+const JBD2: [Structure; 4] = [
+    ("Jbd2JournalSuper", jbd2::JournalSuper::SIZE, jbd2::JournalSuper::FIELDS),
+    ("Jbd2Header", jbd2::Header::SIZE, jbd2::Header::FIELDS),
+    ("Jbd2Revoke", jbd2::Revoke::SIZE, jbd2::Revoke::FIELDS),
+    ("Jbd2Commit", jbd2::Commit::SIZE, jbd2::Commit::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 3] =
-    [("ufs2", &UFS2), ("wafs", &WAFS), ("dm-log-writes", &DM_LOG_WRITES)];
+const PAGES: [(&str, &[Structure]); 5] = [
+    ("ufs2", &UFS2),
+    ("wafs", &WAFS),
+    ("dm-log-writes", &DM_LOG_WRITES),
+    ("ext4", &EXT4),
+    ("jbd2", &JBD2),
+];
 
 fn table(fields: &[Field]) -> String {
     let mut text = String::from("| byte | bytes | field | type | |\n|---:|---:|---|---|---|\n");

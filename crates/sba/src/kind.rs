@@ -5,105 +5,7 @@ use std::fmt;
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 
-/// The kind of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Before the first superblock: boot code.
-    BootArea,
-    /// The superblock that is used.
-    Superblock,
-    /// A cylinder group's copy of the superblock.
-    SuperblockCopy,
-    /// The summary of what is free in each cylinder group.
-    Summary,
-    /// A cylinder group's header and bitmaps.
-    CylinderGroup,
-    /// Inodes.
-    InodeBlock,
-    /// Part of a directory.
-    Directory,
-    /// Addresses of blocks.
-    Indirect,
-    /// Part of a regular file.
-    FileData,
-    /// The target of a symbolic link that is too long for its inode.
-    Symlink,
-    /// Extended attributes.
-    ExtendedAttributes,
-    /// Part of a log, its superblock included.
-    Log,
-    /// None of these, or nobody can say.
-    Unknown,
-}
-
-impl Class {
-    /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 13] = [
-        Class::BootArea,
-        Class::Superblock,
-        Class::SuperblockCopy,
-        Class::Summary,
-        Class::CylinderGroup,
-        Class::InodeBlock,
-        Class::Directory,
-        Class::Indirect,
-        Class::FileData,
-        Class::Symlink,
-        Class::ExtendedAttributes,
-        Class::Log,
-        Class::Unknown,
-    ];
-
-    /// Its name as a key: lower case, words joined by underscores.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Class::BootArea => "boot_area",
-            Class::Superblock => "superblock",
-            Class::SuperblockCopy => "superblock_copy",
-            Class::Summary => "summary",
-            Class::CylinderGroup => "cylinder_group",
-            Class::InodeBlock => "inode_block",
-            Class::Directory => "directory",
-            Class::Indirect => "indirect",
-            Class::FileData => "file_data",
-            Class::Symlink => "symlink",
-            Class::ExtendedAttributes => "extended_attributes",
-            Class::Log => "log",
-            Class::Unknown => "unknown",
-        }
-    }
-
-    /// Its name in a sentence.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Class::BootArea => "boot area",
-            Class::Superblock => "superblock",
-            Class::SuperblockCopy => "copy of the superblock",
-            Class::Summary => "summary area",
-            Class::CylinderGroup => "cylinder group",
-            Class::InodeBlock => "inode block",
-            Class::Directory => "directory",
-            Class::Indirect => "indirect block",
-            Class::FileData => "file data",
-            Class::Symlink => "symbolic link",
-            Class::ExtendedAttributes => "extended attributes",
-            Class::Log => "log",
-            Class::Unknown => "unknown",
-        }
-    }
-
-    /// Whether it is about files and not what they hold.
-    pub const fn is_metadata(self) -> bool {
-        !matches!(self, Class::FileData | Class::Unknown)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.words())
-    }
-}
+pub use crate::class::Class;
 
 /// Why a request has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -113,6 +15,10 @@ pub enum Reason {
     NoSuperblock,
     /// It lies behind the end of the file system.
     BeyondFileSystem,
+    /// It is damaged, or of a format newer than what is known here.
+    NotUnderstood,
+    /// What would say what it is has not been seen.
+    NotLearned,
 }
 
 /// What became of an inode.
@@ -198,7 +104,7 @@ pub enum What {
     /// A block of a file, directory or symbolic link.
     File {
         /// The inode.
-        ino: u32,
+        ino: u64,
         /// The logical block.
         lbn: u64,
         /// What a write changes in a directory, where the old contents are known.
@@ -207,7 +113,7 @@ pub enum What {
     /// An indirect block.
     Indirect {
         /// The inode.
-        ino: u32,
+        ino: u64,
         /// 1: its addresses are of data; 2: of single indirect blocks; 3: of double ones.
         level: u8,
         /// Addresses that a write changes, where the old contents are known.
@@ -216,7 +122,34 @@ pub enum What {
     /// Extended attributes.
     Attributes {
         /// The inode.
-        ino: u32,
+        ino: u64,
+    },
+    /// Blocks of a file that follow each other.
+    Blocks {
+        /// The inode.
+        ino: u64,
+        /// The first, in the file.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A node of a file's tree of extents.
+    Extents {
+        /// The inode.
+        ino: u64,
+        /// 0: its entries are extents; else how many levels are below it.
+        depth: u8,
+    },
+    /// Something with a name of its own in this format, and its number: "block bitmap of group" 3.
+    Piece(&'static str, u64),
+    /// Something of which there is one in this format.
+    Only(&'static str),
+    /// Part of a journal.
+    Journal {
+        /// The transaction, where that is known.
+        transaction: Option<u64>,
+        /// Of a copy: where it belongs, in bytes, and what is there.
+        home: Option<(u64, Class)>,
     },
     /// Nothing points to it yet: the kind is what it looks like.
     Unclaimed,
@@ -371,9 +304,37 @@ impl fmt::Display for Part {
                 }
             }
             What::Attributes { ino } => write!(f, "extended attributes of inode {ino}"),
+            What::Blocks { ino, first, count: 1 } => {
+                write!(f, "{} block {first} of inode {ino}", self.class)
+            }
+            What::Blocks { ino, first, count } => {
+                let last = first + count.saturating_sub(1);
+                write!(f, "{} blocks {first} to {last} of inode {ino}", self.class)
+            }
+            What::Extents { ino, depth } => {
+                write!(f, "{} of inode {ino}, {depth} levels above extents", self.class)
+            }
+            What::Piece(name, number) => write!(f, "{name} {number}"),
+            What::Only(name) => f.write_str(name),
+            What::Journal { transaction, home } => {
+                self.class.fmt(f)?;
+                match transaction {
+                    Some(id) => write!(f, " of transaction {id}")?,
+                    None => write!(f, " of an unknown transaction")?,
+                }
+                match home {
+                    Some((byte, Class::Unknown)) => write!(f, ": a block for byte {byte}"),
+                    Some((byte, class)) => write!(f, ": {class} for byte {byte}"),
+                    None => Ok(()),
+                }
+            }
             What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
             What::Unknown(Reason::NoSuperblock) => write!(f, "unknown: no superblock seen yet"),
             What::Unknown(Reason::BeyondFileSystem) => write!(f, "behind the file system's end"),
+            What::Unknown(Reason::NotUnderstood) => {
+                write!(f, "unknown: damaged, or a newer format")
+            }
+            What::Unknown(Reason::NotLearned) => write!(f, "unknown: what it is was not seen"),
             What::BootArea | What::Log | What::Superblock | What::Summary => self.class.fmt(f),
         }
     }

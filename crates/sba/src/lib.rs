@@ -9,6 +9,10 @@
 //! - [`kind`]: the kinds of blocks, and what can be said of one request.
 //! - [`stats`]: traffic by kind.
 //! - [`ufs`]: the classifier of UFS2.
+//! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
+//! - `ext`: a decoder: ext2, ext3 and ext4.
+//! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
+//!   blocks from the journal to where they belong.
 //!
 //! Invariants:
 //! - Every byte of every read and write is counted under exactly one kind, and every request under the
@@ -39,10 +43,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod class;
+pub mod decoder;
+mod ext;
+pub mod journal;
 pub mod kind;
+mod pending;
+mod runs;
 pub mod stats;
 pub mod ufs;
+pub mod watch;
 
 pub use kind::{Class, Named, Part, What};
 pub use stats::{Counts, Stats};
 pub use ufs::Classifier;
+pub use watch::{Told, Watch};

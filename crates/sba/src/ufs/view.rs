@@ -202,8 +202,9 @@ impl View {
     fn name_owned(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> Part {
         let class = self.files.class_of(extent);
         let written = block.data.filter(|_| matches!(ask, Ask::Changes));
+        let ino = u64::from(extent.ino);
         let what = match extent.role {
-            Role::Attributes => What::Attributes { ino: extent.ino },
+            Role::Attributes => What::Attributes { ino },
             Role::Indirect { level } => {
                 let known = self.files.indirect(extent.start).and_then(|(_, known)| known);
                 let new = written.and_then(|d| contents::addresses(d, self.endian, &self.sb));
@@ -220,7 +221,7 @@ impl View {
                     places.dedup();
                     places.len()
                 });
-                What::Indirect { ino: extent.ino, level, changed }
+                What::Indirect { ino, level, changed }
             }
             Role::Data { lbn } => {
                 let from = (block.offset - self.sb.byte_of(extent.start)) as usize;
@@ -228,7 +229,7 @@ impl View {
                     let old = self.directories.get(extent.start, from, new.len())?;
                     Some(contents::entry_changes(old, new, self.endian))
                 });
-                What::File { ino: extent.ino, lbn, entries }
+                What::File { ino, lbn, entries }
             }
         };
         Part { class, offset: block.offset, len: block.len, what }

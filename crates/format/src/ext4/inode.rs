@@ -1,0 +1,150 @@
+//! Inodes, and the trees of extents that begin in them.
+
+use crate::Endian;
+
+crate::on_disk! {
+    /// The first 128 bytes of an inode.
+    pub struct Inode: 128 {
+        0 => /** type and permissions */ mode: u16,
+        2 => /** owner, low half */ uid: u16,
+        4 => /** size in bytes, low half */ size_lo: u32,
+        8 => /** last access */ atime: u32,
+        12 => /** last change of the inode */ ctime: u32,
+        16 => /** last change of the contents */ mtime: u32,
+        20 => /** when it was deleted */ dtime: u32,
+        24 => /** group, low half */ gid: u16,
+        26 => /** names */ links_count: u16,
+        28 => /** sectors of 512 bytes, or blocks, low half */ blocks_lo: u32,
+        32 => /** flags */ flags: u32,
+        36 => /** the system's own */ osd1: u32,
+        40 => /** 12 pointers to blocks, an indirect, a double and a triple one; or the root of a tree of extents; or a short link's target; or a small file's data */ block: [u8; 60],
+        100 => /** generation */ generation: u32,
+        104 => /** block of extended attributes, low half */ file_acl_lo: u32,
+        108 => /** size in bytes, high half */ size_high: u32,
+        112 => /** unused */ obso_faddr: u32,
+        116 => /** sectors or blocks, high half */ blocks_high: u16,
+        118 => /** block of extended attributes, high half */ file_acl_high: u16,
+        120 => /** owner, high half */ uid_high: u16,
+        122 => /** group, high half */ gid_high: u16,
+        124 => /** checksum, low half */ checksum_lo: u16,
+        126 => /** zero */ reserved: u16,
+    }
+}
+
+crate::on_disk! {
+    /// What begins each node of a tree of extents, the root in the inode included.
+    pub struct ExtentHeader: 12 {
+        0 => /** 0xf30a */ magic: u16,
+        2 => /** entries that are used */ entries: u16,
+        4 => /** entries that there is room for */ max: u16,
+        6 => /** 0: entries are extents; else how many levels are below */ depth: u16,
+        8 => /** generation */ generation: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An extent: an entry at depth 0.
+    pub struct Extent: 12 {
+        0 => /** first block of the file */ block: u32,
+        4 => /** blocks; more than 32768: that many more, not yet written */ len: u16,
+        6 => /** first block on the device, high half */ start_hi: u16,
+        8 => /** first block on the device, low half */ start_lo: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry above depth 0.
+    pub struct ExtentIndex: 12 {
+        0 => /** first block of the file below it */ block: u32,
+        4 => /** block of the node, low half */ leaf_lo: u32,
+        8 => /** block of the node, high half */ leaf_hi: u16,
+        10 => /** unused */ unused: u16,
+    }
+}
+
+/// Type bits of [`Inode::mode`].
+pub mod mode {
+    /// All type bits.
+    pub const TYPE: u16 = 0o170_000;
+    /// A directory.
+    pub const DIRECTORY: u16 = 0o040_000;
+    /// A regular file.
+    pub const REGULAR: u16 = 0o100_000;
+    /// A symbolic link.
+    pub const LINK: u16 = 0o120_000;
+}
+
+impl Inode {
+    /// [`Inode::flags`]: mapped by extents.
+    pub const EXTENTS: u32 = 0x8_0000;
+    /// [`Inode::flags`]: holds an attribute's value that is too long for a block.
+    pub const EA_INODE: u32 = 0x20_0000;
+    /// [`Inode::flags`]: the contents are in the inode.
+    pub const INLINE_DATA: u32 = 0x1000_0000;
+    /// [`Inode::flags`]: a directory with an index.
+    pub const INDEX: u32 = 0x1000;
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        u64::from(self.size_lo) | u64::from(self.size_high) << 32
+    }
+
+    /// The block of extended attributes, or 0.
+    pub fn attributes(&self) -> u64 {
+        u64::from(self.file_acl_lo) | u64::from(self.file_acl_high) << 32
+    }
+
+    /// Whether [`Inode::block`] points to blocks.
+    pub fn has_pointers(&self) -> bool {
+        let extents = self.flags & Inode::EXTENTS != 0;
+        match self.mode & mode::TYPE {
+            _ if self.flags & Inode::INLINE_DATA != 0 => false,
+            mode::DIRECTORY | mode::REGULAR => true,
+            // A short target is in the inode itself.
+            mode::LINK => extents || self.size() >= 60,
+            // Reserved inodes have no type.
+            0 => true,
+            _ => false,
+        }
+    }
+}
+
+impl ExtentHeader {
+    /// What [`ExtentHeader::magic`] is.
+    pub const MAGIC: u16 = 0xf30a;
+    /// Levels at most.
+    pub const DEPTH_MAX: u16 = 5;
+
+    /// Decodes the header of a node, where it can be one: its entries fit.
+    pub fn read(node: &[u8]) -> Option<ExtentHeader> {
+        if node.len() < ExtentHeader::SIZE {
+            return None;
+        }
+        let head = ExtentHeader::decode(node, Endian::Little);
+        let room = (node.len() - ExtentHeader::SIZE) / Extent::SIZE;
+        let fits = usize::from(head.entries) <= room && head.depth <= ExtentHeader::DEPTH_MAX;
+        (head.magic == ExtentHeader::MAGIC && fits).then_some(head)
+    }
+}
+
+impl Extent {
+    /// The longest extent that is written; more means that it is not.
+    pub const WRITTEN_MAX: u16 = 32768;
+
+    /// Its first block on the device.
+    pub fn start(&self) -> u64 {
+        u64::from(self.start_lo) | u64::from(self.start_hi) << 32
+    }
+
+    /// Its length in blocks, written or not.
+    pub fn blocks(&self) -> u16 {
+        if self.len > Extent::WRITTEN_MAX { self.len - Extent::WRITTEN_MAX } else { self.len }
+    }
+}
+
+impl ExtentIndex {
+    /// The block of the node below.
+    pub fn leaf(&self) -> u64 {
+        u64::from(self.leaf_lo) | u64::from(self.leaf_hi) << 32
+    }
+}

@@ -1,0 +1,474 @@
+//! The superblock, the group descriptors, and what follows from them: where everything fixed lies.
+
+use crate::Endian;
+
+/// Where the superblock is, in bytes.
+pub const SUPERBLOCK_AT: u64 = 1024;
+
+crate::on_disk! {
+    /// The superblock, 1024 bytes at byte 1024; copies begin groups.
+    pub struct Superblock: 1024 {
+        0 => /** inodes */ inodes_count: u32,
+        4 => /** blocks, low half */ blocks_count_lo: u32,
+        8 => /** blocks for root only, low half */ r_blocks_count_lo: u32,
+        12 => /** free blocks, low half */ free_blocks_count_lo: u32,
+        16 => /** free inodes */ free_inodes_count: u32,
+        20 => /** the first block of group 0: 1 with blocks of 1024 bytes, else 0 */ first_data_block: u32,
+        24 => /** block size: 1024 shifted left by this */ log_block_size: u32,
+        28 => /** cluster size: 1024 shifted left by this */ log_cluster_size: u32,
+        32 => /** blocks in a group */ blocks_per_group: u32,
+        36 => /** clusters in a group */ clusters_per_group: u32,
+        40 => /** inodes in a group */ inodes_per_group: u32,
+        44 => /** when it was mounted last, seconds since 1970 */ mtime: u32,
+        48 => /** when this was written last */ wtime: u32,
+        52 => /** mounts since the last check */ mnt_count: u16,
+        54 => /** mounts after which to check */ max_mnt_count: u16,
+        56 => /** 0xef53 */ magic: u16,
+        58 => /** 1: clean, 2: errors seen, 4: orphans being cleared */ state: u16,
+        60 => /** what to do about an error */ errors: u16,
+        62 => /** minor revision */ minor_rev_level: u16,
+        64 => /** when it was checked last */ lastcheck: u32,
+        68 => /** longest time between checks, in seconds */ checkinterval: u32,
+        72 => /** which system made it */ creator_os: u32,
+        76 => /** 0: inodes of 128 bytes and no features; 1: what follows counts */ rev_level: u32,
+        80 => /** user of the reserved blocks */ def_resuid: u16,
+        82 => /** group of the reserved blocks */ def_resgid: u16,
+        84 => /** first inode that is not reserved */ first_ino: u32,
+        88 => /** bytes in an inode */ inode_size: u16,
+        90 => /** which group this copy is in */ block_group_nr: u16,
+        92 => /** features that may be ignored */ feature_compat: u32,
+        96 => /** features without which it cannot be read */ feature_incompat: u32,
+        100 => /** features without which it cannot be written */ feature_ro_compat: u32,
+        104 => /** identity */ uuid: [u8; 16],
+        120 => /** label */ volume_name: [u8; 16],
+        136 => /** where it was mounted last */ last_mounted: [u8; 64],
+        200 => /** unused */ algorithm_bitmap: u32,
+        204 => /** unused */ prealloc_blocks: u8,
+        205 => /** unused */ prealloc_dir_blocks: u8,
+        206 => /** blocks kept after the descriptors for more of them */ reserved_gdt_blocks: u16,
+        208 => /** identity of the external journal */ journal_uuid: [u8; 16],
+        224 => /** the journal's inode, usually 8; 0 where it is external */ journal_inum: u32,
+        228 => /** device number of the external journal */ journal_dev: u32,
+        232 => /** head of the list of inodes to be deleted */ last_orphan: u32,
+        236 => /** seed of directory hashes */ hash_seed: [u32; 4],
+        252 => /** hash of directories */ def_hash_version: u8,
+        253 => /** what `jnl_blocks` holds */ jnl_backup_type: u8,
+        254 => /** bytes in a group descriptor, with 64-bit block numbers */ desc_size: u16,
+        256 => /** mount options */ default_mount_opts: u32,
+        260 => /** the first group of descriptors that lies in its own groups */ first_meta_bg: u32,
+        264 => /** when it was made */ mkfs_time: u32,
+        268 => /** copy of the journal inode's pointers and size */ jnl_blocks: [u32; 17],
+        336 => /** blocks, high half */ blocks_count_hi: u32,
+        340 => /** blocks for root only, high half */ r_blocks_count_hi: u32,
+        344 => /** free blocks, high half */ free_blocks_count_hi: u32,
+        348 => /** bytes that every inode has beyond 128 */ min_extra_isize: u16,
+        350 => /** bytes that new inodes have beyond 128 */ want_extra_isize: u16,
+        352 => /** flags */ flags: u32,
+        356 => /** RAID stride */ raid_stride: u16,
+        358 => /** seconds between checks for another mount */ mmp_interval: u16,
+        360 => /** block of the multi-mount protection */ mmp_block: u64,
+        368 => /** RAID stripe */ raid_stripe_width: u32,
+        372 => /** groups whose bitmaps and inodes lie together: 1 shifted left by this */ log_groups_per_flex: u8,
+        373 => /** 1: CRC-32C */ checksum_type: u8,
+        374 => /** encryption */ encryption_level: u8,
+        375 => /** zero */ reserved_pad: u8,
+        376 => /** KiB written in its life */ kbytes_written: u64,
+        384 => /** snapshot inode */ snapshot_inum: u32,
+        388 => /** snapshot number */ snapshot_id: u32,
+        392 => /** blocks kept for the snapshot */ snapshot_r_blocks_count: u64,
+        400 => /** list of snapshots */ snapshot_list: u32,
+        404 => /** errors seen */ error_count: u32,
+        408 => /** when the first was */ first_error_time: u32,
+        412 => /** its inode */ first_error_ino: u32,
+        416 => /** its block */ first_error_block: u64,
+        424 => /** its function */ first_error_func: [u8; 32],
+        456 => /** its line */ first_error_line: u32,
+        460 => /** when the last was */ last_error_time: u32,
+        464 => /** its inode */ last_error_ino: u32,
+        468 => /** its line */ last_error_line: u32,
+        472 => /** its block */ last_error_block: u64,
+        480 => /** its function */ last_error_func: [u8; 32],
+        512 => /** mount options as text */ mount_opts: [u8; 64],
+        576 => /** inode of the users' quota */ usr_quota_inum: u32,
+        580 => /** inode of the groups' quota */ grp_quota_inum: u32,
+        584 => /** clusters of overhead */ overhead_clusters: u32,
+        588 => /** the two groups with copies of the superblock, where only two have */ backup_bgs: [u32; 2],
+        596 => /** encryption algorithms */ encrypt_algos: [u8; 4],
+        600 => /** encryption salt */ encrypt_pw_salt: [u8; 16],
+        616 => /** inode of lost+found */ lpf_ino: u32,
+        620 => /** inode of the projects' quota */ prj_quota_inum: u32,
+        624 => /** seed of checksums, where it is kept apart from the identity */ checksum_seed: u32,
+        628 => /** high bytes of times, and error codes */ times_hi: [u8; 8],
+        636 => /** encoding of names */ encoding: u16,
+        638 => /** flags of the encoding */ encoding_flags: u16,
+        640 => /** inode of the file of orphans */ orphan_file_inum: u32,
+        644 => /** zero */ reserved: [u8; 376],
+        1020 => /** CRC-32C of what is before */ checksum: u32,
+    }
+}
+
+crate::on_disk! {
+    /// A group descriptor. Without 64-bit block numbers only the first 32 bytes are there.
+    pub struct GroupDesc: 64 {
+        0 => /** block of the block bitmap, low half */ block_bitmap_lo: u32,
+        4 => /** block of the inode bitmap, low half */ inode_bitmap_lo: u32,
+        8 => /** first block of the inodes, low half */ inode_table_lo: u32,
+        12 => /** free blocks, low half */ free_blocks_lo: u16,
+        14 => /** free inodes, low half */ free_inodes_lo: u16,
+        16 => /** directories, low half */ used_dirs_lo: u16,
+        18 => /** 1: no inode was ever used; 2: the block bitmap was never written; 4: the inodes are zeroed */ flags: u16,
+        20 => /** snapshot's bitmap, low half */ exclude_bitmap_lo: u32,
+        24 => /** checksum of the block bitmap, low half */ block_bitmap_csum_lo: u16,
+        26 => /** checksum of the inode bitmap, low half */ inode_bitmap_csum_lo: u16,
+        28 => /** inodes at the end that were never used, low half */ itable_unused_lo: u16,
+        30 => /** checksum of this descriptor */ checksum: u16,
+        32 => /** block of the block bitmap, high half */ block_bitmap_hi: u32,
+        36 => /** block of the inode bitmap, high half */ inode_bitmap_hi: u32,
+        40 => /** first block of the inodes, high half */ inode_table_hi: u32,
+        44 => /** free blocks, high half */ free_blocks_hi: u16,
+        46 => /** free inodes, high half */ free_inodes_hi: u16,
+        48 => /** directories, high half */ used_dirs_hi: u16,
+        50 => /** inodes never used, high half */ itable_unused_hi: u16,
+        52 => /** snapshot's bitmap, high half */ exclude_bitmap_hi: u32,
+        56 => /** checksum of the block bitmap, high half */ block_bitmap_csum_hi: u16,
+        58 => /** checksum of the inode bitmap, high half */ inode_bitmap_csum_hi: u16,
+        60 => /** zero */ reserved: u32,
+    }
+}
+
+/// Features by bit.
+pub mod feature {
+    /// compat: there is a journal.
+    pub const HAS_JOURNAL: u32 = 0x4;
+    /// compat: there are blocks for more group descriptors.
+    pub const RESIZE_INODE: u32 = 0x10;
+    /// compat: only two groups have copies of the superblock.
+    pub const SPARSE_SUPER2: u32 = 0x200;
+    /// compat: orphans are in a file.
+    pub const ORPHAN_FILE: u32 = 0x1000;
+    /// incompat: the device is a journal.
+    pub const JOURNAL_DEV: u32 = 0x8;
+    /// incompat: descriptors lie in the groups that they describe.
+    pub const META_BG: u32 = 0x10;
+    /// incompat: files are mapped by extents.
+    pub const EXTENTS: u32 = 0x40;
+    /// incompat: block numbers of 64 bits.
+    pub const BITS_64: u32 = 0x80;
+    /// incompat: multi-mount protection.
+    pub const MMP: u32 = 0x100;
+    /// incompat: bitmaps and inodes of several groups lie together.
+    pub const FLEX_BG: u32 = 0x200;
+    /// ro_compat: not every group has a copy of the superblock.
+    pub const SPARSE_SUPER: u32 = 0x1;
+    /// ro_compat: descriptors have checksums (CRC-16).
+    pub const GDT_CSUM: u32 = 0x10;
+    /// ro_compat: bitmaps are of clusters.
+    pub const BIGALLOC: u32 = 0x200;
+    /// ro_compat: all metadata has checksums (CRC-32C).
+    pub const METADATA_CSUM: u32 = 0x400;
+    /// incompat: all that is known: the names of what each is are in the kernel's headers.
+    pub const INCOMPAT_KNOWN: u32 = 0x2
+        | 0x4
+        | 0x8
+        | 0x10
+        | 0x40
+        | 0x80
+        | 0x100
+        | 0x200
+        | 0x400
+        | 0x1000
+        | 0x2000
+        | 0x4000
+        | 0x8000
+        | 0x1_0000
+        | 0x2_0000;
+}
+
+/// Why these bytes are no superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// Too few bytes.
+    #[error("less than a superblock")]
+    Short,
+    /// No magic number.
+    #[error("byte 56: magic is {found:#x}, not 0xef53")]
+    Magic {
+        /// What is there.
+        found: u16,
+    },
+    /// A feature that nobody knew when this was written, and that changes where things are.
+    #[error("byte 96: features {unknown:#x} are not known")]
+    Feature {
+        /// The bits.
+        unknown: u32,
+    },
+    /// A size that is none.
+    #[error("byte {byte}: {field} is {value}")]
+    Size {
+        /// The field.
+        field: &'static str,
+        /// Where it is.
+        byte: usize,
+        /// What it says.
+        value: u64,
+    },
+}
+
+/// What follows from a superblock: checked, so that it can be used for arithmetic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Block size as a shift, 10 to 16.
+    pub block_shift: u32,
+    /// All blocks, the boot block included.
+    pub blocks: u64,
+    /// The first block of group 0.
+    pub first_block: u64,
+    /// Blocks in a group.
+    pub blocks_per_group: u64,
+    /// Inodes in a group.
+    pub inodes_per_group: u32,
+    /// Bytes in an inode.
+    pub inode_size: usize,
+    /// Bytes in a group descriptor.
+    pub desc_size: usize,
+    /// Groups.
+    pub groups: u32,
+    /// Blocks kept for more descriptors.
+    pub reserved_gdt: u64,
+    /// Features that may be ignored.
+    pub compat: u32,
+    /// Features without which it cannot be read.
+    pub incompat: u32,
+    /// Features without which it cannot be written.
+    pub ro_compat: u32,
+    /// The first group of descriptors in its own groups.
+    pub first_meta_bg: u64,
+    /// The groups with copies, where only two have.
+    pub backup_groups: [u32; 2],
+    /// The journal's inode, or 0.
+    pub journal_inode: u32,
+    /// Inodes of quota files and of the file of orphans, 0 where there is none.
+    pub quota_inodes: [u32; 3],
+    /// The inode of the file of orphans, or 0.
+    pub orphan_inode: u32,
+    /// The block of the multi-mount protection, or 0.
+    pub mmp_block: u64,
+}
+
+impl Superblock {
+    /// What [`Superblock::magic`] is.
+    pub const MAGIC: u16 = 0xef53;
+
+    /// Decodes and checks what sizes are taken from.
+    ///
+    /// # Errors
+    /// It is none, or of a kind that is not known.
+    pub fn read(bytes: &[u8]) -> Result<(Superblock, Geometry), SuperblockError> {
+        if bytes.len() < Superblock::SIZE {
+            return Err(SuperblockError::Short);
+        }
+        let sb = Superblock::decode(bytes, Endian::Little);
+        if sb.magic != Superblock::MAGIC {
+            return Err(SuperblockError::Magic { found: sb.magic });
+        }
+        let geometry = sb.geometry()?;
+        Ok((sb, geometry))
+    }
+
+    fn geometry(&self) -> Result<Geometry, SuperblockError> {
+        let bad = |field, value| {
+            let byte = crate::Field::find(Superblock::FIELDS, field).map_or(0, |f| f.offset);
+            Err(SuperblockError::Size { field, byte, value })
+        };
+        let old = self.rev_level == 0;
+        let incompat = if old { 0 } else { self.feature_incompat };
+        let ro_compat = if old { 0 } else { self.feature_ro_compat };
+        let unknown = incompat & !feature::INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(SuperblockError::Feature { unknown });
+        }
+        if self.log_block_size > 6 {
+            return bad("log_block_size", self.log_block_size.into());
+        }
+        let block_shift = 10 + self.log_block_size;
+        let bytes = 1u32 << block_shift;
+        let wide = incompat & feature::BITS_64 != 0;
+        let high = if wide { u64::from(self.blocks_count_hi) << 32 } else { 0 };
+        let blocks = u64::from(self.blocks_count_lo) | high;
+        let first_block = u64::from(self.first_data_block);
+        if first_block > 1 || blocks <= first_block || blocks >> 48 != 0 {
+            return bad("blocks_count_lo", blocks);
+        }
+        // A journal device has none of what follows.
+        let journal = incompat & feature::JOURNAL_DEV != 0;
+        // With clusters a bitmap bit stands for more than one block.
+        let most = u64::from(bytes) * 8 * 1024;
+        if !journal && (self.blocks_per_group == 0 || u64::from(self.blocks_per_group) > most) {
+            return bad("blocks_per_group", self.blocks_per_group.into());
+        }
+        if !journal && (self.inodes_per_group == 0 || self.inodes_per_group > bytes * 8) {
+            return bad("inodes_per_group", self.inodes_per_group.into());
+        }
+        let inode_size = if old { 128 } else { u32::from(self.inode_size) };
+        if !journal && (!inode_size.is_power_of_two() || inode_size < 128 || inode_size > bytes) {
+            return bad("inode_size", inode_size.into());
+        }
+        let desc_size = if wide { u32::from(self.desc_size) } else { 32 };
+        if !desc_size.is_power_of_two() || !(32..=1024).contains(&desc_size) {
+            return bad("desc_size", desc_size.into());
+        }
+        let per_group = u64::from(self.blocks_per_group.max(1));
+        let groups = (blocks - first_block).div_ceil(per_group);
+        if groups > u64::from(u32::MAX / 2) {
+            return bad("blocks_per_group", per_group);
+        }
+        Ok(Geometry {
+            block_shift,
+            blocks,
+            first_block,
+            blocks_per_group: per_group,
+            inodes_per_group: self.inodes_per_group.max(1),
+            inode_size: inode_size as usize,
+            desc_size: desc_size as usize,
+            groups: groups as u32,
+            reserved_gdt: self.reserved_gdt_blocks.into(),
+            compat: if old { 0 } else { self.feature_compat },
+            incompat,
+            ro_compat,
+            first_meta_bg: self.first_meta_bg.into(),
+            backup_groups: self.backup_bgs,
+            journal_inode: self.journal_inum,
+            quota_inodes: [self.usr_quota_inum, self.grp_quota_inum, self.prj_quota_inum],
+            orphan_inode: self.orphan_file_inum,
+            mmp_block: if incompat & feature::MMP != 0 { self.mmp_block } else { 0 },
+        })
+    }
+}
+
+/// Where a group's fixed blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPlaces {
+    /// The block bitmap.
+    pub block_bitmap: u64,
+    /// The inode bitmap.
+    pub inode_bitmap: u64,
+    /// The first block of inodes.
+    pub inode_table: u64,
+    /// Inodes at the end that were never used.
+    pub unused: u32,
+}
+
+impl GroupDesc {
+    /// [`GroupDesc::flags`]: no inode of the group was ever used.
+    pub const INODE_UNINIT: u16 = 1;
+}
+
+impl Geometry {
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        1 << self.block_shift
+    }
+
+    /// Descriptors in a block.
+    pub fn descs_per_block(&self) -> u64 {
+        (self.block_size() / self.desc_size) as u64
+    }
+
+    /// Blocks of descriptors in all.
+    pub fn desc_blocks(&self) -> u64 {
+        u64::from(self.groups).div_ceil(self.descs_per_block())
+    }
+
+    /// Blocks of a group's inodes.
+    pub fn inode_blocks(&self) -> u64 {
+        (u64::from(self.inodes_per_group) * self.inode_size as u64).div_ceil(1 << self.block_shift)
+    }
+
+    /// The first block of a group.
+    pub fn group_start(&self, group: u32) -> u64 {
+        self.first_block + u64::from(group) * self.blocks_per_group
+    }
+
+    /// Whether a group begins with a copy of the superblock.
+    pub fn has_super(&self, group: u32) -> bool {
+        if group == 0 {
+            return true;
+        }
+        if self.compat & feature::SPARSE_SUPER2 != 0 {
+            return self.backup_groups.contains(&group);
+        }
+        if group == 1 || self.ro_compat & feature::SPARSE_SUPER == 0 {
+            return true;
+        }
+        [3u64, 5, 7].iter().any(|base| {
+            let mut power = *base;
+            while power < u64::from(group) {
+                power *= base;
+            }
+            power == u64::from(group)
+        })
+    }
+
+    fn has_meta_bg(&self) -> bool {
+        self.incompat & feature::META_BG != 0
+    }
+
+    /// The blocks of descriptors that a group holds, one copy: its first block, how many, and the number of
+    /// the first among all blocks of descriptors; and how many reserved ones follow.
+    pub fn descs_in(&self, group: u32) -> Option<(u64, u64, u64, u64)> {
+        let own = u64::from(self.has_super(group));
+        let start = self.group_start(group) + own;
+        let per = self.descs_per_block();
+        let meta_group = u64::from(group) / per;
+        if self.has_meta_bg() && meta_group >= self.first_meta_bg {
+            // The first, the second and the last group of each meta group hold its block.
+            let place = u64::from(group) % per;
+            return ([0, 1, per - 1].contains(&place)).then_some((start, 1, meta_group, 0));
+        }
+        if own == 0 {
+            return None;
+        }
+        let count = match self.has_meta_bg() {
+            true => self.first_meta_bg.min(self.desc_blocks()),
+            false => self.desc_blocks(),
+        };
+        Some((start, count, 0, self.reserved_gdt))
+    }
+
+    /// The block that holds the descriptors number `index` among blocks of descriptors, first copy.
+    pub fn desc_block(&self, index: u64) -> u64 {
+        if self.has_meta_bg() && index >= self.first_meta_bg {
+            let group = (index * self.descs_per_block()).min(u64::from(u32::MAX)) as u32;
+            return self.group_start(group) + u64::from(self.has_super(group));
+        }
+        self.first_block + 1 + index
+    }
+
+    /// What a descriptor says, as far as it points into the file system.
+    pub fn places(&self, desc: &[u8]) -> Option<GroupPlaces> {
+        let mut whole = [0; GroupDesc::SIZE];
+        let len = self.desc_size.min(GroupDesc::SIZE).min(desc.len());
+        whole[..len].copy_from_slice(&desc[..len]);
+        let d = GroupDesc::decode(&whole, Endian::Little);
+        let join = |lo: u32, hi: u32| u64::from(lo) | u64::from(hi) << 32;
+        let csum = self.ro_compat & (feature::GDT_CSUM | feature::METADATA_CSUM) != 0;
+        let unused = u32::from(d.itable_unused_lo) | u32::from(d.itable_unused_hi) << 16;
+        let places = GroupPlaces {
+            block_bitmap: join(d.block_bitmap_lo, d.block_bitmap_hi),
+            inode_bitmap: join(d.inode_bitmap_lo, d.inode_bitmap_hi),
+            inode_table: join(d.inode_table_lo, d.inode_table_hi),
+            unused: match csum {
+                true if d.flags & GroupDesc::INODE_UNINIT != 0 => self.inodes_per_group,
+                true => unused.min(self.inodes_per_group),
+                false => 0,
+            },
+        };
+        let inside = |block: u64| block >= self.first_block && block < self.blocks;
+        let table_end = places.inode_table.checked_add(self.inode_blocks())?;
+        let all = inside(places.block_bitmap)
+            && inside(places.inode_bitmap)
+            && inside(places.inode_table)
+            && table_end <= self.blocks;
+        all.then_some(places)
+    }
+}

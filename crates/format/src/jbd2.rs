@@ -1,0 +1,325 @@
+//! The journal of ext3 and ext4: `docs/formats/jbd2.md`. All integers are big-endian, but for the
+//! records of fast commits.
+
+use crate::Endian;
+
+/// The byte order of a journal.
+pub const BIG: Endian = Endian::Big;
+
+crate::on_disk! {
+    /// What begins each block of a journal that is not a copy of a block.
+    pub struct Header: 12 {
+        0 => /** 0xc03b3998 */ magic: u32,
+        4 => /** 1 descriptor, 2 commit, 3 and 4 superblock, 5 revoke */ block_type: u32,
+        8 => /** the transaction */ sequence: u32,
+    }
+}
+
+crate::on_disk! {
+    /// The journal's superblock, in its first block.
+    pub struct JournalSuper: 1024 {
+        0 => /** 0xc03b3998 */ magic: u32,
+        4 => /** 3: without what is after byte 36; 4: with */ block_type: u32,
+        8 => /** 0 */ header_sequence: u32,
+        12 => /** bytes in a block */ block_size: u32,
+        16 => /** blocks in the journal */ max_len: u32,
+        20 => /** the first block of the log itself */ first: u32,
+        24 => /** the first transaction that is expected there */ sequence: u32,
+        28 => /** where the log starts; 0: it is empty */ start: u32,
+        32 => /** error that stopped it */ errno: u32,
+        36 => /** features that may be ignored: 1 checksums of whole transactions */ feature_compat: u32,
+        40 => /** features without which it cannot be read: 1 revokes, 2 64-bit numbers, 4 commits without waiting, 8 and 16 checksums 2 and 3, 32 fast commits */ feature_incompat: u32,
+        44 => /** features without which it cannot be written */ feature_ro_compat: u32,
+        48 => /** identity */ uuid: [u8; 16],
+        64 => /** file systems that use it */ users: u32,
+        68 => /** unused */ dynsuper: u32,
+        72 => /** unused */ max_transaction: u32,
+        76 => /** unused */ max_trans_data: u32,
+        80 => /** 1 CRC-32, 4 CRC-32C */ checksum_type: u8,
+        81 => /** zero */ padding2: [u8; 3],
+        84 => /** blocks at the end that are for fast commits */ fast_commit_blocks: u32,
+        88 => /** the log's head, when it was closed */ head: u32,
+        92 => /** zero */ padding: [u32; 40],
+        252 => /** CRC-32C of the superblock with this field zero */ checksum: u32,
+        256 => /** identities of the users */ user_ids: [u8; 768],
+    }
+}
+
+crate::on_disk! {
+    /// A commit block's fields.
+    pub struct Commit: 60 {
+        0 => /** 0xc03b3998 */ magic: u32,
+        4 => /** 2 */ block_type: u32,
+        8 => /** the transaction */ sequence: u32,
+        12 => /** kind of checksum, where the whole transaction has one */ checksum_type: u8,
+        13 => /** its size in bytes */ checksum_size: u8,
+        14 => /** zero */ padding: [u8; 2],
+        16 => /** the checksum: of the transaction, or of this block with this field zero */ checksum: [u32; 8],
+        48 => /** when it was committed, seconds since 1970 */ seconds: u64,
+        56 => /** and nanoseconds */ nanoseconds: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What begins a revoke block. Block numbers of 4 or 8 bytes follow.
+    pub struct Revoke: 16 {
+        0 => /** 0xc03b3998 */ magic: u32,
+        4 => /** 5 */ block_type: u32,
+        8 => /** the transaction */ sequence: u32,
+        12 => /** bytes of the block that are used, these 16 included */ count: u32,
+    }
+}
+
+/// What [`Header::magic`] is.
+pub const MAGIC: u32 = 0xc03b_3998;
+
+/// Types of blocks.
+pub mod block_type {
+    /// Says where the copies that follow belong.
+    pub const DESCRIPTOR: u32 = 1;
+    /// Ends a transaction.
+    pub const COMMIT: u32 = 2;
+    /// A superblock of the first kind.
+    pub const SUPER_V1: u32 = 3;
+    /// A superblock.
+    pub const SUPER_V2: u32 = 4;
+    /// Lists blocks that must not be replayed from older transactions.
+    pub const REVOKE: u32 = 5;
+}
+
+/// Features by bit.
+pub mod feature {
+    /// compat: a commit block has a checksum of its whole transaction.
+    pub const CHECKSUM: u32 = 1;
+    /// incompat: numbers of blocks have 64 bits.
+    pub const BITS_64: u32 = 2;
+    /// incompat: checksums, version 2.
+    pub const CSUM_V2: u32 = 8;
+    /// incompat: checksums, version 3.
+    pub const CSUM_V3: u32 = 0x10;
+    /// incompat: fast commits.
+    pub const FAST_COMMIT: u32 = 0x20;
+    /// incompat: all that is known.
+    pub const INCOMPAT_KNOWN: u32 = 0x3f;
+}
+
+/// What of a journal's superblock its blocks are read by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes in a block.
+    pub block_size: usize,
+    /// The first block of the log.
+    pub first: u32,
+    /// The block after the log's last.
+    pub end: u32,
+    /// Blocks in all, those for fast commits at the end included.
+    pub len: u32,
+    /// Numbers of blocks have 64 bits.
+    pub wide: bool,
+    /// Version of the checksums: 0 none, 1 of transactions, 2, 3.
+    pub checksums: u8,
+    /// What checksums begin with.
+    pub seed: u32,
+    /// Features that are not known.
+    pub unknown: u32,
+}
+
+impl JournalSuper {
+    /// How the journal is to be read; `None` where this is no superblock, or its sizes are none.
+    pub fn shape(bytes: &[u8]) -> Option<(JournalSuper, Shape)> {
+        if bytes.len() < JournalSuper::SIZE {
+            return None;
+        }
+        let sb = JournalSuper::decode(bytes, BIG);
+        let kind = [block_type::SUPER_V1, block_type::SUPER_V2].contains(&sb.block_type);
+        let size = sb.block_size;
+        let sane = size.is_power_of_two() && (1024..=65536).contains(&size);
+        if sb.magic != MAGIC || !kind || !sane {
+            return None;
+        }
+        let new = sb.block_type == block_type::SUPER_V2;
+        let incompat = if new { sb.feature_incompat } else { 0 };
+        let has = |bit| incompat & bit != 0;
+        let fast = match has(feature::FAST_COMMIT) {
+            true if sb.fast_commit_blocks == 0 => 256,
+            true => sb.fast_commit_blocks,
+            false => 0,
+        };
+        let end = sb.max_len.checked_sub(fast)?;
+        if sb.first == 0 || sb.first >= end {
+            return None;
+        }
+        let checksums = match () {
+            () if has(feature::CSUM_V3) => 3,
+            () if has(feature::CSUM_V2) => 2,
+            () if new && sb.feature_compat & feature::CHECKSUM != 0 => 1,
+            () => 0,
+        };
+        let shape = Shape {
+            block_size: size as usize,
+            first: sb.first,
+            end,
+            len: sb.max_len,
+            wide: has(feature::BITS_64),
+            checksums,
+            seed: crate::check_hash(&[&sb.uuid]),
+            unknown: incompat & !feature::INCOMPAT_KNOWN,
+        };
+        Some((sb, shape))
+    }
+
+    /// Whether the superblock's own checksum, where it has one, is right.
+    pub fn checksum_is_right(bytes: &[u8], shape: &Shape) -> bool {
+        shape.checksums < 2
+            || BIG.get_u32(bytes, 252)
+                == crate::check_hash(&[&bytes[..252], &[0; 4], &bytes[256..JournalSuper::SIZE]])
+    }
+}
+
+/// Where a copy in the journal belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The block of the file system.
+    pub block: u64,
+    /// The copy's first four bytes were the journal's magic number, and are zero in the copy.
+    pub escaped: bool,
+    /// Checksum of the copy: with version 2 the low 16 bits.
+    pub checksum: u32,
+}
+
+impl Shape {
+    /// The header of a block; `None` where it is a copy.
+    pub fn header(block: &[u8]) -> Option<Header> {
+        if block.len() < Header::SIZE {
+            return None;
+        }
+        let header = Header::decode(block, BIG);
+        (header.magic == MAGIC).then_some(header)
+    }
+
+    /// The place in the journal after `at`: the log is a ring.
+    pub fn next(&self, at: u32) -> u32 {
+        if at + 1 >= self.end { self.first } else { at + 1 }
+    }
+
+    fn tail(&self) -> usize {
+        if self.checksums >= 2 { 4 } else { 0 }
+    }
+
+    fn tag_size(&self) -> usize {
+        match (self.checksums, self.wide) {
+            (3, _) => 16,
+            (2, true) => 14,
+            (2, false) => 10,
+            (_, true) => 12,
+            (_, false) => 8,
+        }
+    }
+
+    /// The tags of a descriptor, in the order of the copies that follow it.
+    pub fn tags(&self, block: &[u8], mut each: impl FnMut(Tag)) {
+        let end = block.len().min(self.block_size).saturating_sub(self.tail());
+        let size = self.tag_size();
+        let mut at = Header::SIZE;
+        while at + size <= end {
+            let low = BIG.get_u32(block, at);
+            let (checksum, flags, high) = match self.checksums {
+                3 => (BIG.get_u32(block, at + 12), BIG.get_u32(block, at + 4), at + 8),
+                _ => {
+                    let checksum = BIG.get_u16(block, at + 4).into();
+                    (checksum, BIG.get_u16(block, at + 6).into(), at + 8)
+                }
+            };
+            let high = if self.wide { BIG.get_u32(block, high) } else { 0 };
+            let block = u64::from(low) | u64::from(high) << 32;
+            each(Tag { block, escaped: flags & 1 != 0, checksum });
+            if flags & 8 != 0 {
+                break;
+            }
+            // The identity of the file system follows the first tag.
+            at += size + if flags & 2 != 0 { 0 } else { 16 };
+        }
+    }
+
+    /// The blocks that a revoke block lists.
+    pub fn revoked(&self, block: &[u8], mut each: impl FnMut(u64)) {
+        let end = block.len().min(self.block_size).saturating_sub(self.tail());
+        if block.len() < Revoke::SIZE {
+            return;
+        }
+        let used = Revoke::decode(block, BIG).count as usize;
+        let list = block.get(Revoke::SIZE..used.min(end)).unwrap_or_default();
+        match self.wide {
+            true => list.chunks_exact(8).for_each(|b| each(BIG.get_u64(b, 0))),
+            false => list.chunks_exact(4).for_each(|b| each(BIG.get_u32(b, 0).into())),
+        }
+    }
+
+    /// Whether a descriptor's, a revoke block's or a commit block's own checksum is right. True where it has
+    /// none.
+    pub fn checksum_is_right(&self, block: &[u8], header: &Header) -> bool {
+        if self.checksums < 2 || block.len() != self.block_size {
+            return true;
+        }
+        let field = match header.block_type {
+            block_type::COMMIT => 16,
+            block_type::DESCRIPTOR | block_type::REVOKE => block.len() - 4,
+            _ => return true,
+        };
+        let right = self.crc(&[&block[..field], &[0; 4], &block[field + 4..]]);
+        BIG.get_u32(block, field) == right
+    }
+
+    /// Whether a copy is the one that its tag was written for. True where tags have no checksums.
+    pub fn copy_is_right(&self, sequence: u32, tag: &Tag, copy: &[u8]) -> bool {
+        // It is of the copy as it is in the journal, where an escaped one begins with zeros.
+        let right = || self.crc(&[&sequence.to_be_bytes(), copy]);
+        match self.checksums {
+            3 => right() == tag.checksum,
+            2 => right() & 0xffff == tag.checksum,
+            _ => true,
+        }
+    }
+
+    fn crc(&self, parts: &[&[u8]]) -> u32 {
+        // The register goes on from the seed, which was not inverted.
+        !parts.iter().fold(!self.seed, |crc, part| crc32c::crc32c_append(crc, part))
+    }
+}
+
+/// Records of fast commits: little-endian, a type and a length of 16 bits each, then as many bytes.
+pub mod fast {
+    /// A range of a file now has blocks: inode, then an extent.
+    pub const ADD_RANGE: u16 = 1;
+    /// A range of a file has none any more.
+    pub const DEL_RANGE: u16 = 2;
+    /// An inode as it is on disk, after its number.
+    pub const INODE: u16 = 6;
+    /// Nothing, to the end of the block.
+    pub const PAD: u16 = 7;
+    /// Ends a fast commit: transaction, checksum.
+    pub const TAIL: u16 = 8;
+    /// Begins one: features, transaction.
+    pub const HEAD: u16 = 9;
+    /// The largest type that is known.
+    pub const LAST: u16 = 9;
+
+    /// The records of a block, as far as they make sense. False where a type is not known.
+    pub fn records(block: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
+        let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
+        let mut at = 0;
+        while at + 4 <= block.len() {
+            let (tag, len) = (word(at), usize::from(word(at + 2)));
+            if tag == 0 {
+                return true;
+            }
+            let Some(value) = block.get(at + 4..at + 4 + len) else { return false };
+            if tag > LAST {
+                return false;
+            }
+            each(tag, value);
+            at += 4 + len;
+        }
+        true
+    }
+}

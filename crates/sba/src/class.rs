@@ -1,0 +1,202 @@
+//! The kinds that blocks can be of.
+
+use std::fmt;
+
+/// The kind of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Before the first superblock: boot code, partition tables.
+    BootArea,
+    /// The superblock that is used.
+    Superblock,
+    /// A copy of the superblock.
+    SuperblockCopy,
+    /// The summary of what is free in each cylinder group.
+    Summary,
+    /// Where each block group's bitmaps and inodes are, the blocks kept for more of these included.
+    GroupDescriptors,
+    /// A cylinder group's header and bitmaps.
+    CylinderGroup,
+    /// The headers of an allocation group and its list of free blocks.
+    GroupHeader,
+    /// Which blocks are free.
+    BlockBitmap,
+    /// Which inodes are free.
+    InodeBitmap,
+    /// A tree of free or of owned space.
+    SpaceTree,
+    /// Where inodes are.
+    InodeMap,
+    /// Inodes.
+    InodeBlock,
+    /// Part of a directory.
+    Directory,
+    /// Addresses of blocks.
+    Indirect,
+    /// A node of a file's tree of extents.
+    ExtentNode,
+    /// An inner node of the tree that holds all files.
+    TreeNode,
+    /// A leaf of the tree that holds all files: their inodes, names, pointers, ends.
+    TreeLeaf,
+    /// Part of a regular file.
+    FileData,
+    /// The target of a symbolic link that is too long for its inode.
+    Symlink,
+    /// Extended attributes.
+    ExtendedAttributes,
+    /// How much each user has.
+    Quota,
+    /// Files without names that are still there.
+    Orphans,
+    /// Part of a log of Ordo's, its superblock included.
+    Log,
+    /// A journal's superblock, header or restart area.
+    JournalSuperblock,
+    /// Says which blocks the copies in a journal are of.
+    JournalDescriptor,
+    /// The copy of a block in a journal.
+    JournalData,
+    /// Blocks whose older copies in a journal no longer count.
+    JournalRevoke,
+    /// Ends a transaction.
+    JournalCommit,
+    /// Records of changes smaller than a block.
+    JournalRecords,
+    /// None of these, or nobody can say.
+    Unknown,
+}
+
+impl Class {
+    /// Every kind, in the order in which tables show them.
+    pub const ALL: [Class; 30] = [
+        Class::BootArea,
+        Class::Superblock,
+        Class::SuperblockCopy,
+        Class::Summary,
+        Class::GroupDescriptors,
+        Class::CylinderGroup,
+        Class::GroupHeader,
+        Class::BlockBitmap,
+        Class::InodeBitmap,
+        Class::SpaceTree,
+        Class::InodeMap,
+        Class::InodeBlock,
+        Class::Directory,
+        Class::Indirect,
+        Class::ExtentNode,
+        Class::TreeNode,
+        Class::TreeLeaf,
+        Class::FileData,
+        Class::Symlink,
+        Class::ExtendedAttributes,
+        Class::Quota,
+        Class::Orphans,
+        Class::Log,
+        Class::JournalSuperblock,
+        Class::JournalDescriptor,
+        Class::JournalData,
+        Class::JournalRevoke,
+        Class::JournalCommit,
+        Class::JournalRecords,
+        Class::Unknown,
+    ];
+
+    /// Its name as a key: lower case, words joined by underscores.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Class::BootArea => "boot_area",
+            Class::Superblock => "superblock",
+            Class::SuperblockCopy => "superblock_copy",
+            Class::Summary => "summary",
+            Class::GroupDescriptors => "group_descriptors",
+            Class::CylinderGroup => "cylinder_group",
+            Class::GroupHeader => "group_header",
+            Class::BlockBitmap => "block_bitmap",
+            Class::InodeBitmap => "inode_bitmap",
+            Class::SpaceTree => "space_tree",
+            Class::InodeMap => "inode_map",
+            Class::InodeBlock => "inode_block",
+            Class::Directory => "directory",
+            Class::Indirect => "indirect",
+            Class::ExtentNode => "extent_node",
+            Class::TreeNode => "tree_node",
+            Class::TreeLeaf => "tree_leaf",
+            Class::FileData => "file_data",
+            Class::Symlink => "symlink",
+            Class::ExtendedAttributes => "extended_attributes",
+            Class::Quota => "quota",
+            Class::Orphans => "orphans",
+            Class::Log => "log",
+            Class::JournalSuperblock => "journal_superblock",
+            Class::JournalDescriptor => "journal_descriptor",
+            Class::JournalData => "journal_data",
+            Class::JournalRevoke => "journal_revoke",
+            Class::JournalCommit => "journal_commit",
+            Class::JournalRecords => "journal_records",
+            Class::Unknown => "unknown",
+        }
+    }
+
+    /// Its name in a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Class::BootArea => "boot area",
+            Class::Superblock => "superblock",
+            Class::SuperblockCopy => "copy of the superblock",
+            Class::Summary => "summary area",
+            Class::GroupDescriptors => "group descriptors",
+            Class::CylinderGroup => "cylinder group",
+            Class::GroupHeader => "allocation group header",
+            Class::BlockBitmap => "block bitmap",
+            Class::InodeBitmap => "inode bitmap",
+            Class::SpaceTree => "free-space tree",
+            Class::InodeMap => "inode map",
+            Class::InodeBlock => "inode block",
+            Class::Directory => "directory",
+            Class::Indirect => "indirect block",
+            Class::ExtentNode => "extent tree node",
+            Class::TreeNode => "tree node",
+            Class::TreeLeaf => "tree leaf",
+            Class::FileData => "file data",
+            Class::Symlink => "symbolic link",
+            Class::ExtendedAttributes => "extended attributes",
+            Class::Quota => "quota",
+            Class::Orphans => "list of orphans",
+            Class::Log => "log",
+            Class::JournalSuperblock => "journal superblock",
+            Class::JournalDescriptor => "journal descriptor",
+            Class::JournalData => "journal data",
+            Class::JournalRevoke => "journal revoke",
+            Class::JournalCommit => "journal commit",
+            Class::JournalRecords => "journal records",
+            Class::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it is about files and not what they hold.
+    pub const fn is_metadata(self) -> bool {
+        !matches!(self, Class::FileData | Class::Unknown)
+    }
+
+    /// Whether it is part of a journal; all else has a fixed location.
+    pub const fn is_journal(self) -> bool {
+        matches!(
+            self,
+            Class::Log
+                | Class::JournalSuperblock
+                | Class::JournalDescriptor
+                | Class::JournalData
+                | Class::JournalRevoke
+                | Class::JournalCommit
+                | Class::JournalRecords
+        )
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.words())
+    }
+}

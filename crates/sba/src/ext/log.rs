@@ -1,0 +1,167 @@
+//! The stream of a JBD2 journal, block by block as it is written.
+
+use ordo_format::jbd2::{JournalSuper, Shape, Tag, block_type};
+use rustc_hash::FxHashMap;
+
+use crate::decoder::Books;
+use crate::kind::Class;
+
+/// Copies kept that no descriptor has told of yet.
+const STRAYS_MAX: usize = 4096;
+
+/// A copy whose place is known.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) sequence: u32,
+    pub(super) tag: Tag,
+    /// Whether its checksum is right.
+    pub(super) right: bool,
+    /// Its bytes, where it came before its descriptor.
+    pub(super) late: Box<[u8]>,
+}
+
+/// What a block of the journal is.
+pub(super) enum Said {
+    Super,
+    Descriptor(u32),
+    Revoke(u32),
+    Commit(u32),
+    Copy(Copy),
+    /// A copy that no descriptor has told of.
+    Stray,
+    Fast,
+    NotUnderstood,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    shape: Option<Shape>,
+    /// What descriptors have told of and has not come yet, by place.
+    expected: FxHashMap<u32, (u32, Tag)>,
+    /// What came since the last commit and no descriptor has told of.
+    strays: FxHashMap<u32, Box<[u8]>>,
+}
+
+impl Log {
+    /// Learns the journal's superblock.
+    pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
+        let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };
+        if self.shape != Some(shape) {
+            self.expected.clear();
+        }
+        self.shape = Some(shape);
+        self.strays.clear();
+        true
+    }
+
+    /// What a block is by its own words: for reads.
+    pub(super) fn name(&self, bytes: &[u8]) -> (Class, Option<u64>) {
+        let Some(header) = Shape::header(bytes) else { return (Class::JournalData, None) };
+        let class = match header.block_type {
+            block_type::DESCRIPTOR => Class::JournalDescriptor,
+            block_type::COMMIT => Class::JournalCommit,
+            block_type::REVOKE => Class::JournalRevoke,
+            _ => Class::JournalSuperblock,
+        };
+        (class, Some(header.sequence.into()))
+    }
+
+    /// A block of the journal is written. `late` gets copies that came before their descriptor.
+    pub(super) fn block(
+        &mut self,
+        at: u32,
+        bytes: &[u8],
+        blocks: u64,
+        books: &mut Books,
+        late: &mut Vec<Copy>,
+    ) -> Said {
+        if at == 0 {
+            return if self.superblock(bytes) { Said::Super } else { Said::NotUnderstood };
+        }
+        let Some(shape) = self.shape else { return Said::NotUnderstood };
+        if shape.unknown != 0 || bytes.len() != shape.block_size || at >= shape.len {
+            return Said::NotUnderstood;
+        }
+        if at >= shape.end {
+            return Said::Fast;
+        }
+        let expected = self.expected.remove(&at);
+        let Some(header) = Shape::header(bytes) else {
+            return match expected {
+                Some((sequence, tag)) => {
+                    let right = shape.copy_is_right(sequence, &tag, bytes);
+                    Said::Copy(Copy { sequence, tag, right, late: Box::default() })
+                }
+                None => {
+                    books.journal.stray(false);
+                    if self.strays.len() < STRAYS_MAX {
+                        self.strays.insert(at, bytes.into());
+                    }
+                    Said::Stray
+                }
+            };
+        };
+        self.strays.remove(&at);
+        let (id, len) = (header.sequence, bytes.len() as u64);
+        let right = shape.checksum_is_right(bytes, &header);
+        let said = match header.block_type {
+            block_type::DESCRIPTOR => {
+                if let Some(transaction) = books.journal.write(id.into(), len) {
+                    transaction.descriptors += 1;
+                }
+                if right {
+                    self.descriptor(&shape, at, id, bytes, blocks, late);
+                }
+                Said::Descriptor(id)
+            }
+            block_type::REVOKE => {
+                let mut count = 0;
+                shape.revoked(if right { bytes } else { &[][..] }, |block| {
+                    books.journal.revoke(block);
+                    count += 1;
+                });
+                if let Some(transaction) = books.journal.write(id.into(), len) {
+                    transaction.revoked += count;
+                }
+                Said::Revoke(id)
+            }
+            block_type::COMMIT => {
+                books.journal.commit(id.into(), len);
+                self.strays.clear();
+                Said::Commit(id)
+            }
+            _ => return Said::NotUnderstood,
+        };
+        if !right && let Some(transaction) = books.journal.write(id.into(), 0) {
+            transaction.bad_checksums += 1;
+        }
+        said
+    }
+
+    fn descriptor(
+        &mut self,
+        shape: &Shape,
+        at: u32,
+        sequence: u32,
+        bytes: &[u8],
+        blocks: u64,
+        late: &mut Vec<Copy>,
+    ) {
+        let mut place = at;
+        shape.tags(bytes, |tag| {
+            place = shape.next(place);
+            if tag.block >= blocks {
+                return;
+            }
+            match self.strays.remove(&place) {
+                Some(bytes) => {
+                    let right = shape.copy_is_right(sequence, &tag, &bytes);
+                    late.push(Copy { sequence, tag, right, late: bytes });
+                }
+                None => {
+                    self.expected.insert(place, (sequence, tag));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,397 @@
+//! ext2, ext3 and ext4, with the journal inside or without one.
+//!
+//! What lies at a fixed place follows from the superblock and the group descriptors ([`layout`]). What a block
+//! of the data area is follows from who points to it: [`files`] keeps it from every inode, indirect block and
+//! node of extents that passes, at its place or as a copy in the journal ([`log`]), which passes first. The
+//! journal itself is a file: the blocks of its inode.
+
+mod files;
+mod layout;
+mod log;
+mod maps;
+mod prime;
+
+use ordo_format::ext4::superblock::SUPERBLOCK_AT;
+use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
+use ordo_format::jbd2::fast;
+
+use crate::decoder::{Books, Decoder};
+use crate::kind::{Class, Part, Reason, What};
+use crate::runs::{Role, Run};
+use crate::watch::unknown;
+
+use files::Files;
+use layout::{Area, Fixed, Layout};
+use log::{Copy, Log, Said};
+
+pub(crate) use prime::probe;
+
+/// The decoder.
+pub(crate) struct Ext {
+    geometry: Geometry,
+    layout: Layout,
+    files: Files,
+    log: Log,
+    system: &'static str,
+    /// A superblock of another geometry has passed: nothing that was learned holds.
+    lost: bool,
+    /// Reused: copies whose descriptor came after them.
+    late: Vec<Copy>,
+}
+
+/// What stands at a block, and how many blocks on it is the same.
+enum Place {
+    Fixed(Area),
+    Owned(Run),
+    Free,
+}
+
+impl Ext {
+    fn new(geometry: Geometry) -> Ext {
+        let later = feature::EXTENTS | feature::BITS_64 | feature::FLEX_BG | feature::META_BG;
+        let system = match () {
+            () if geometry.incompat & later != 0 => "ext4",
+            () if geometry.compat & feature::HAS_JOURNAL != 0 => "ext3",
+            () => "ext2",
+        };
+        let layout = Layout::new(&geometry);
+        let files = Files::new(&geometry);
+        Ext { geometry, layout, files, log: Log::default(), system, lost: false, late: Vec::new() }
+    }
+
+    fn place(&self, block: u64) -> Place {
+        if let Some(area) = self.layout.at(block) {
+            return Place::Fixed(area);
+        }
+        self.files.runs.at(block).map_or(Place::Free, |run| Place::Owned(*run))
+    }
+
+    /// Learns from a block at its place, or from its copy in the journal. The kind that it is.
+    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
+        match self.place(block) {
+            Place::Fixed(area) => {
+                self.learn_fixed(block, &area, bytes, books);
+                area.what.class()
+            }
+            Place::Owned(run) => {
+                if let Role::Map { .. } = run.role {
+                    self.files.node_written(block, bytes, books);
+                }
+                run.class
+            }
+            Place::Free => {
+                self.files.stray_written(block, bytes);
+                self.looks(block, bytes)
+            }
+        }
+    }
+
+    fn learn_fixed(&mut self, block: u64, area: &Area, bytes: &[u8], books: &mut Books) {
+        match area.what {
+            Fixed::InodeTable { group } => {
+                let size = self.geometry.inode_size;
+                let skip = (block - area.start) * (self.geometry.block_size() / size) as u64;
+                let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
+                for (i, raw) in bytes.chunks_exact(size).enumerate() {
+                    self.files.inode_written((first + i as u64) as u32, raw, books);
+                }
+            }
+            Fixed::Descriptors { index, copy: false } => {
+                self.layout.descriptors_written(
+                    &self.geometry,
+                    index + (block - area.start),
+                    bytes,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// The most likely kind of a block that nothing points to.
+    fn looks(&self, block: u64, bytes: &[u8]) -> Class {
+        if bytes.len() != self.geometry.block_size() {
+            return Class::FileData;
+        }
+        match () {
+            () if self.files.has_stray(block) => match ordo_format::ext4::ExtentHeader::read(bytes)
+            {
+                Some(_) => Class::ExtentNode,
+                None => Class::Indirect,
+            },
+            () if dir::looks_like(bytes) => Class::Directory,
+            () if bytes.starts_with(&0xea02_0000u32.to_le_bytes()) => Class::ExtendedAttributes,
+            () => Class::FileData,
+        }
+    }
+
+    /// A copy in the journal, now that it is known whose: learns from it, and writes it down.
+    fn copied(&mut self, copy: &Copy, bytes: &[u8], books: &mut Books) -> Class {
+        let home = copy.tag.block;
+        let class = if copy.tag.escaped {
+            let mut whole = bytes.to_vec();
+            whole[..4].copy_from_slice(&ordo_format::jbd2::MAGIC.to_be_bytes());
+            self.learn(home, &whole, books)
+        } else {
+            self.learn(home, bytes, books)
+        };
+        let id = u64::from(copy.sequence);
+        books.journal.copy(id, home, class, bytes.len() as u64);
+        if !copy.right
+            && let Some(transaction) = books.journal.write(id, 0)
+        {
+            transaction.bad_checksums += 1;
+        }
+        class
+    }
+
+    /// A block of the journal file.
+    fn journal_block(&mut self, at: u64, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
+        let len = bytes.len() as u64;
+        let Ok(at) = u32::try_from(at) else { return unknown(offset, len, Reason::NotUnderstood) };
+        let blocks = self.geometry.blocks;
+        let said = self.log.block(at, bytes, blocks, books, &mut self.late);
+        let journal = |class, id: Option<u32>, home| Part {
+            class,
+            offset,
+            len,
+            what: What::Journal { transaction: id.map(u64::from), home },
+        };
+        let part = match said {
+            Said::Super => {
+                let what = What::Only("journal superblock");
+                Part { class: Class::JournalSuperblock, offset, len, what }
+            }
+            Said::Descriptor(id) => journal(Class::JournalDescriptor, Some(id), None),
+            Said::Revoke(id) => journal(Class::JournalRevoke, Some(id), None),
+            Said::Commit(id) => journal(Class::JournalCommit, Some(id), None),
+            Said::Copy(copy) => {
+                let class = self.copied(&copy, bytes, books);
+                let home = (copy.tag.block << self.geometry.block_shift, class);
+                journal(Class::JournalData, Some(copy.sequence), Some(home))
+            }
+            Said::Stray => journal(Class::JournalData, None, None),
+            Said::Fast => self.fast_commit(offset, bytes, books),
+            Said::NotUnderstood => unknown(offset, len, Reason::NotUnderstood),
+        };
+        for copy in std::mem::take(&mut self.late) {
+            books.journal.stray(true);
+            self.copied(&copy, &copy.late, books);
+        }
+        part
+    }
+
+    /// A block of the area of fast commits: changes of inodes since the last full one.
+    fn fast_commit(&mut self, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
+        let len = bytes.len() as u64;
+        let word =
+            |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
+        let mut id = None;
+        let files = &mut self.files;
+        let known = fast::records(bytes, |tag, value| match tag {
+            fast::TAIL => id = word(value, 0),
+            fast::HEAD => id = id.or(word(value, 4)),
+            fast::INODE if value.len() >= 4 + 128 => {
+                files.inode_written(word(value, 0).unwrap_or(0), &value[4..], books);
+            }
+            fast::ADD_RANGE if value.len() >= 16 => {
+                files.range_added(word(value, 0).unwrap_or(0), &value[4..16], books);
+            }
+            _ => {}
+        });
+        if !known {
+            return unknown(offset, len, Reason::NotUnderstood);
+        }
+        if let Some(transaction) = id.and_then(|id| books.journal.write(id.into(), len)) {
+            transaction.records += 1;
+        }
+        let what = What::Journal { transaction: id.map(u64::from), home: None };
+        Part { class: Class::JournalRecords, offset, len, what }
+    }
+
+    fn superblock_passes(&mut self, offset: u64, data: &[u8]) {
+        let from = SUPERBLOCK_AT.checked_sub(offset).and_then(|n| usize::try_from(n).ok());
+        let Some(bytes) = from.and_then(|n| data.get(n..n + Superblock::SIZE)) else { return };
+        match Superblock::read(bytes) {
+            Ok((_, new)) if new == self.geometry => self.lost = false,
+            Ok((_, new)) => {
+                // Features that are switched on by a mount move nothing.
+                let moved = Geometry {
+                    compat: new.compat,
+                    incompat: new.incompat,
+                    ro_compat: new.ro_compat,
+                    journal_inode: new.journal_inode,
+                    quota_inodes: new.quota_inodes,
+                    orphan_inode: new.orphan_inode,
+                    ..self.geometry.clone()
+                };
+                match moved == new {
+                    true => self.geometry = new,
+                    false => self.lost = true,
+                }
+            }
+            Err(_) => self.lost = true,
+        }
+    }
+}
+
+/// What of a request is one block's, or several alike: where, how long.
+#[derive(Clone, Copy)]
+struct Piece {
+    block: u64,
+    offset: u64,
+    len: u64,
+}
+
+impl Piece {
+    fn part(&self, class: Class, what: What) -> Part {
+        Part { class, offset: self.offset, len: self.len, what }
+    }
+
+    fn owned(&self, run: &Run, shift: u32) -> Part {
+        let what = match run.role {
+            Role::Data { lbn } => What::Blocks {
+                ino: run.ino,
+                first: lbn + (self.block - run.start),
+                count: ((self.offset + self.len - 1) >> shift) - self.block + 1,
+            },
+            Role::Map { level, extents: true, .. } => {
+                What::Extents { ino: run.ino, depth: level.saturating_sub(1) }
+            }
+            Role::Map { level, .. } => What::Indirect { ino: run.ino, level, changed: None },
+            Role::Attributes => What::Attributes { ino: run.ino },
+        };
+        self.part(run.class, what)
+    }
+}
+
+impl Ext {
+    /// Cuts a request where what stands there changes, and into blocks where each is looked at. `journal`
+    /// names a block of the journal.
+    fn pieces(
+        &mut self,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<Part>,
+        mut each: impl FnMut(&mut Ext, Piece, Place) -> Part,
+    ) {
+        let shift = self.geometry.block_shift;
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        let file_system = self.geometry.blocks << shift;
+        while at < end {
+            if at >= file_system || self.lost {
+                let why = if self.lost { Reason::NotLearned } else { Reason::BeyondFileSystem };
+                out.push(unknown(at, end - at, why));
+                return;
+            }
+            let block = at >> shift;
+            let place = self.place(block);
+            let blocks = match &place {
+                Place::Fixed(area) => area.start + area.len - block,
+                Place::Owned(run) if !self.looks_inside(run) => run.end() - block,
+                _ => 1,
+            };
+            let to = (block + blocks).checked_shl(shift).unwrap_or(end).min(end).min(file_system);
+            let part = each(self, Piece { block, offset: at, len: to - at }, place);
+            match out.last_mut() {
+                Some(last)
+                    if part.what == What::Unclaimed
+                        && last.what == What::Unclaimed
+                        && last.class == part.class =>
+                {
+                    last.len += part.len
+                }
+                _ => out.push(part),
+            }
+            at = to;
+        }
+    }
+
+    /// Whether blocks of a run are named one by one.
+    fn looks_inside(&self, run: &Run) -> bool {
+        run.ino == u64::from(self.geometry.journal_inode) || !matches!(run.role, Role::Data { .. })
+    }
+
+    fn fixed(&self, piece: Piece, area: &Area) -> Part {
+        let what = match area.what {
+            Fixed::InodeTable { group } => {
+                let size = self.geometry.inode_size as u64;
+                let table = area.start << self.geometry.block_shift;
+                let skip = (piece.offset - table) / size;
+                let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
+                let count = (piece.offset - table + piece.len).div_ceil(size) - skip;
+                What::Inodes { first, count, changed: Vec::new() }
+            }
+            ref other => other.what(),
+        };
+        piece.part(area.what.class(), what)
+    }
+}
+
+impl Decoder for Ext {
+    fn system(&self) -> &'static str {
+        self.system
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.geometry.block_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        if offset < SUPERBLOCK_AT + Superblock::SIZE as u64 {
+            self.superblock_passes(offset, data);
+        }
+        let size = self.geometry.block_size();
+        let shift = self.geometry.block_shift;
+        self.pieces(offset, data.len() as u64, out, |ext, piece, place| {
+            let from = (piece.offset - offset) as usize;
+            let bytes = &data[from..from + piece.len as usize];
+            let whole = piece.offset == piece.block << shift && bytes.len().is_multiple_of(size);
+            match place {
+                Place::Fixed(area) => {
+                    if whole {
+                        for (i, block) in bytes.chunks_exact(size).enumerate() {
+                            ext.learn_fixed(piece.block + i as u64, &area, block, books);
+                        }
+                    }
+                    ext.fixed(piece, &area)
+                }
+                Place::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
+                    match run.role {
+                        Role::Data { lbn } if whole => {
+                            let at = lbn + (piece.block - run.start);
+                            ext.journal_block(at, piece.offset, bytes, books)
+                        }
+                        _ => piece.owned(&run, shift),
+                    }
+                }
+                Place::Owned(run) => {
+                    if whole && matches!(run.role, Role::Map { .. }) {
+                        ext.files.node_written(piece.block, bytes, books);
+                    }
+                    piece.owned(&run, shift)
+                }
+                Place::Free => {
+                    if whole {
+                        ext.files.stray_written(piece.block, bytes);
+                    }
+                    piece.part(ext.looks(piece.block, bytes), What::Unclaimed)
+                }
+            }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let shift = self.geometry.block_shift;
+        self.pieces(offset, len, out, |ext, piece, place| match place {
+            Place::Fixed(area) => ext.fixed(piece, &area),
+            Place::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
+                let from = (piece.offset - offset) as usize;
+                let bytes = data.and_then(|d| d.get(from..from + piece.len as usize));
+                let (class, transaction) = ext.log.name(bytes.unwrap_or_default());
+                piece.part(class, What::Journal { transaction, home: None })
+            }
+            Place::Owned(run) => piece.owned(&run, shift),
+            Place::Free => piece.part(Class::FileData, What::Unclaimed),
+        });
+    }
+}

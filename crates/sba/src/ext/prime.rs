@@ -1,0 +1,82 @@
+//! Learns what is on a device before requests pass.
+
+use ordo_format::ext4::superblock::{SUPERBLOCK_AT, feature};
+use ordo_format::ext4::{Geometry, Superblock};
+
+use super::Ext;
+use crate::decoder::{Books, Decoder, Image};
+use crate::runs::Role;
+
+/// Inodes are read in pieces of this many bytes at most.
+const STEP: u64 = 1 << 20;
+/// Rounds in which nodes of maps are read: the deepest tree has six levels.
+const ROUNDS: usize = 8;
+
+/// A decoder, where the device holds ext2, ext3 or ext4.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; Superblock::SIZE];
+    image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
+    let (_, geometry) = Superblock::read(&bytes).ok()?;
+    if geometry.incompat & feature::JOURNAL_DEV != 0 {
+        return None;
+    }
+    let mut ext = Ext::new(geometry);
+    ext.prime(image, books);
+    Some(Box::new(ext))
+}
+
+fn block(image: &dyn Image, g: &Geometry, block: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; g.block_size()];
+    image.read_at(block.checked_shl(g.block_shift)?, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+impl Ext {
+    /// What cannot be read is left out: it is learned when it passes.
+    fn prime(&mut self, image: &dyn Image, books: &mut Books) {
+        let g = self.geometry.clone();
+        for index in 0..g.desc_blocks() {
+            let Some(bytes) = block(image, &g, g.desc_block(index)) else { break };
+            self.layout.descriptors_written(&g, index, &bytes);
+        }
+        for group in 0..g.groups {
+            self.prime_group(image, group, books);
+            books.claims.clear();
+        }
+        for _ in 0..ROUNDS {
+            for at in self.files.unseen() {
+                if let Some(bytes) = block(image, &g, at) {
+                    self.files.node_written(at, &bytes, books);
+                }
+            }
+            books.claims.clear();
+        }
+        let journal =
+            self.files.runs.iter().find(|run| {
+                run.ino == u64::from(g.journal_inode) && run.role == Role::Data { lbn: 0 }
+            });
+        if let Some(bytes) = journal.and_then(|run| block(image, &g, run.start)) {
+            self.log.superblock(&bytes);
+        }
+    }
+
+    fn prime_group(&mut self, image: &dyn Image, group: u32, books: &mut Books) {
+        let g = &self.geometry;
+        let Some(places) = self.layout.group(group) else { return };
+        let (size, first) = (g.inode_size, u64::from(group) * u64::from(g.inodes_per_group) + 1);
+        let used = u64::from(g.inodes_per_group.saturating_sub(places.unused)) * size as u64;
+        let table = places.inode_table << g.block_shift;
+        let mut done = 0;
+        while done < used {
+            let mut bytes = vec![0; STEP.min(used - done) as usize];
+            if image.read_at(table + done, &mut bytes).is_err() {
+                return;
+            }
+            for (i, raw) in bytes.chunks_exact(size).enumerate() {
+                let ino = first + done / size as u64 + i as u64;
+                self.files.inode_written(ino as u32, raw, books);
+            }
+            done += bytes.len() as u64;
+        }
+    }
+}

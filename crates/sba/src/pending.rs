@@ -1,0 +1,61 @@
+//! Writes of blocks that nothing pointed to, counted by what they look like, until a pointer passes.
+
+use std::collections::BTreeMap;
+
+use crate::decoder::Claim;
+use crate::kind::Class;
+use crate::stats::{Counts, Stats};
+
+/// Notes kept at most; beyond, all guesses are left as they were counted.
+const MOST: usize = 1 << 20;
+
+/// By block: what was written there is counted as.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    notes: BTreeMap<u64, (Class, Counts)>,
+    /// Guesses that were left.
+    given_up: u64,
+}
+
+impl Pending {
+    /// Notes writes of `blocks` blocks; the counts go to the first, but for what each block has alike.
+    pub(crate) fn note(&mut self, block: u64, blocks: u64, class: Class, counts: Counts) {
+        if self.notes.len() >= MOST {
+            self.given_up += std::mem::take(&mut self.notes).len() as u64;
+        }
+        let each = counts.bytes / blocks.max(1);
+        for i in 0..blocks {
+            let share = match i {
+                0 => Counts { blocks: 1, bytes: counts.bytes - each * (blocks - 1), ..counts },
+                _ => Counts { blocks: 1, bytes: each, ..Counts::default() },
+            };
+            match self.notes.get_mut(&(block + i)) {
+                Some((was, sum)) if *was == class => sum.add(&share),
+                _ => {
+                    self.notes.insert(block + i, (class, share));
+                }
+            }
+        }
+    }
+
+    /// Counts what was noted of these blocks as what they are.
+    pub(crate) fn settle(&mut self, claim: &Claim, stats: &mut Stats) {
+        while !self.notes.is_empty() {
+            let end = claim.block.saturating_add(claim.blocks);
+            let Some((block, (class, counts))) = self.notes.range(claim.block..end).next() else {
+                return;
+            };
+            let (block, class, counts) = (*block, *class, *counts);
+            self.notes.remove(&block);
+            if class != claim.class {
+                stats.writes.move_over(&counts, class, claim.class);
+            }
+            stats.settled += 1;
+        }
+    }
+
+    /// Blocks whose kind is a guess.
+    pub(crate) fn unclaimed(&self) -> u64 {
+        self.given_up + self.notes.len() as u64
+    }
+}

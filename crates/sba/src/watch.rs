@@ -1,0 +1,222 @@
+//! The watcher of the kernel's file systems: a [`TapSink`] around a [`Decoder`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_block::{Operation, WriteFlags};
+use ordo_runtime::Time;
+
+use crate::decoder::{Books, Decoder, Image};
+use crate::journal::Transaction;
+use crate::kind::{Class, Named, Part, Reason, What};
+use crate::pending::Pending;
+use crate::stats::{Counts, Stats};
+
+/// What is told of a request.
+#[derive(Debug)]
+pub struct Told<'a> {
+    /// The request with its meaning.
+    pub named: &'a Named,
+    /// Transactions that it checkpoints: the block that is written where it belongs, and the number.
+    pub checkpoints: &'a [(u64, u64)],
+}
+
+type Listener = Box<dyn FnMut(&Told<'_>)>;
+
+struct State {
+    decoder: Option<Box<dyn Decoder>>,
+    books: Books,
+    pending: Pending,
+    stats: Stats,
+    read_end: Option<u64>,
+    write_end: Option<u64>,
+    /// Reused from request to request.
+    named: Named,
+    shares: Vec<Counts>,
+    checkpoints: Vec<(u64, u64)>,
+}
+
+/// Names every request to a device and counts traffic by kind.
+pub struct Watch {
+    state: RefCell<State>,
+    listener: RefCell<Option<Listener>>,
+}
+
+/// Decoders that know a file system by what is on the device, tried in this order.
+type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
+const PROBES: [Probe; 1] = [crate::ext::probe];
+
+impl Watch {
+    /// A watcher of a device that holds what `image` holds now; `None` where no file system that is known is
+    /// on it.
+    pub fn over(image: &dyn Image) -> Option<Rc<Watch>> {
+        let mut books = Books::default();
+        let decoder = PROBES.iter().find_map(|probe| probe(image, &mut books))?;
+        // What was learned from the device is no traffic.
+        Some(Watch::with(decoder))
+    }
+
+    /// A watcher with a decoder of one's own.
+    pub fn with(decoder: Box<dyn Decoder>) -> Rc<Watch> {
+        let (op, flags) = (Operation::Write, WriteFlags::empty());
+        let (offset, len, at, parts) = (0, 0, Time::ZERO, Vec::new());
+        let state = State {
+            decoder: Some(decoder),
+            books: Books::default(),
+            pending: Pending::default(),
+            stats: Stats::default(),
+            read_end: None,
+            write_end: None,
+            named: Named { id: 0, op, offset, len, flags, at, parts },
+            shares: Vec::new(),
+            checkpoints: Vec::new(),
+        };
+        Rc::new(Watch { state: RefCell::new(state), listener: RefCell::default() })
+    }
+
+    /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
+    /// completed.
+    pub fn listen(&self, listener: impl FnMut(&Told<'_>) + 'static) {
+        *self.listener.borrow_mut() = Some(Box::new(listener));
+    }
+
+    /// The file system's name.
+    pub fn system(&self) -> &'static str {
+        self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
+    }
+
+    /// The traffic, at the end: what nothing pointed to is counted by what it looks like, and how many
+    /// blocks that were is said.
+    pub fn finish(&self) -> Stats {
+        let state = self.state.borrow();
+        let mut stats = state.stats.clone();
+        stats.unclaimed += state.pending.unclaimed();
+        stats
+    }
+
+    /// Looks at the transactions so far.
+    pub fn transactions<T>(&self, look: impl FnOnce(&[Transaction]) -> T) -> T {
+        look(self.state.borrow().books.journal.transactions())
+    }
+
+    /// Copies in the journal whose transaction nobody could tell.
+    pub fn strays(&self) -> u64 {
+        self.state.borrow().books.journal.strays()
+    }
+
+    fn tell(&self) {
+        let listener = self.listener.take();
+        if let Some(mut listener) = listener {
+            let state = self.state.borrow();
+            listener(&Told { named: &state.named, checkpoints: &state.checkpoints });
+            drop(state);
+            self.listener.borrow_mut().get_or_insert(listener);
+        }
+    }
+}
+
+impl State {
+    fn begin(
+        &mut self,
+        id: u64,
+        op: Operation,
+        (offset, len): (u64, u64),
+        flags: WriteFlags,
+        at: Time,
+    ) {
+        let mut parts = std::mem::take(&mut self.named.parts);
+        parts.clear();
+        self.named = Named { id, op, offset, len, flags, at, parts };
+        self.checkpoints.clear();
+    }
+
+    fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
+        self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+        let Some(decoder) = &mut self.decoder else { return };
+        self.books.journal.at(r.id, r.at, r.epoch);
+        decoder.write(r.offset, data, &mut self.named.parts, &mut self.books);
+        let shift = decoder.block_shift();
+        self.count(shift);
+        for (part, share) in self.named.parts.iter().zip(&self.shares) {
+            let (first, end) =
+                (part.offset >> shift, (part.offset + part.len).div_ceil(1 << shift));
+            if part.what == What::Unclaimed {
+                self.pending.note(first, end - first, part.class, *share);
+            }
+            if part.class.is_journal() {
+                continue;
+            }
+            for block in first..end {
+                if let Some(id) = self.books.journal.checkpoint(block) {
+                    self.checkpoints.push((block, id));
+                }
+            }
+        }
+        for claim in self.books.claims.drain(..) {
+            self.pending.settle(&claim, &mut self.stats);
+        }
+    }
+
+    fn read(&mut self, r: &Completed<'_>) {
+        self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
+        let Some(decoder) = &mut self.decoder else { return };
+        decoder.read(r.offset, r.len, r.data, &mut self.named.parts);
+        let shift = decoder.block_shift();
+        self.count(shift);
+    }
+
+    /// Counts the request that was named, part by part.
+    fn count(&mut self, shift: u32) {
+        let named = &self.named;
+        debug_assert_eq!(named.parts.iter().map(|p| p.len).sum::<u64>(), named.len);
+        let write = named.op == Operation::Write;
+        let end = if write { &mut self.write_end } else { &mut self.read_end };
+        let sequential = *end == Some(named.offset);
+        *end = Some(named.offset + named.len);
+        let by = if write { &mut self.stats.writes } else { &mut self.stats.reads };
+        self.shares.clear();
+        for (i, part) in named.parts.iter().enumerate() {
+            let first = u64::from(i == 0);
+            let last_byte = part.offset + part.len.max(1) - 1;
+            let counts = Counts {
+                requests: first,
+                blocks: (last_byte >> shift) - (part.offset >> shift) + 1,
+                bytes: part.len,
+                sync: first * u64::from(named.flags.contains(WriteFlags::SYNC)),
+                sequential: first * u64::from(sequential),
+            };
+            by[part.class].add(&counts);
+            if let What::Unknown(reason) = part.what {
+                *self.stats.unknown.entry(reason).or_default() += 1;
+            }
+            self.shares.push(counts);
+        }
+    }
+}
+
+/// The part that says that a range has no name, and why.
+pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> Part {
+    Part { class: Class::Unknown, offset, len, what: What::Unknown(why) }
+}
+
+impl TapSink for Watch {
+    fn issued(&self, r: &Issued<'_>) {
+        match (r.op, r.data) {
+            (Operation::Flush, _) => self.state.borrow_mut().stats.flushes += 1,
+            (Operation::Discard, _) => self.state.borrow_mut().stats.discards += 1,
+            (Operation::Write, Some(data)) if !data.is_empty() && data.len() as u64 == r.len => {
+                self.state.borrow_mut().write(r, data);
+                self.tell();
+            }
+            _ => {}
+        }
+    }
+
+    fn completed(&self, r: &Completed<'_>) {
+        if r.op == Operation::Read && r.len != 0 && r.result.is_ok() {
+            self.state.borrow_mut().read(r);
+            self.tell();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the tests of decoders share: traces with their start images, played to a watcher.
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::process::Command;
+use std::rc::Rc;
+
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_block::{Operation, WriteFlags};
+use ordo_runtime::Time;
+use ordo_sba::journal::Transaction;
+use ordo_sba::kind::Part;
+use ordo_sba::{Class, Stats, Watch};
+use ordo_trace::{Op, Trace};
+
+/// A trace and what the device held before it.
+pub struct Recorded {
+    pub start: Vec<u8>,
+    pub trace: Trace,
+}
+
+/// The trace `name` that was recorded over the image `start`; `None`, said aloud, where it is absent.
+pub fn recorded(start: &str, name: &str) -> Option<Recorded> {
+    let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
+    let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
+    Some(Recorded { start, trace: ordo_trace::dm_log_writes::import(log).unwrap().trace })
+}
+
+impl Recorded {
+    /// The device after the first `requests` requests.
+    pub fn after(&self, requests: usize) -> Vec<u8> {
+        let mut image = self.start.clone();
+        for r in &self.trace.requests()[..requests] {
+            if let (Op::Write, Some(data)) = (r.op, self.trace.data(r)) {
+                image[r.offset as usize..][..data.len()].copy_from_slice(data);
+            }
+        }
+        image
+    }
+}
+
+/// What a watcher said.
+pub struct Said {
+    pub system: &'static str,
+    pub stats: Stats,
+    /// Every request with its parts, as words.
+    pub lines: Vec<(u64, String)>,
+    /// Every part.
+    pub parts: Vec<(u64, Part)>,
+    /// Blocks written where they belong, and the transaction.
+    pub checkpoints: Vec<(u64, u64, u64)>,
+    pub transactions: Vec<Transaction>,
+    pub strays: u64,
+}
+
+/// Plays a trace over an image; `None` where no file system was found.
+pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
+    let watch = Watch::over(&start)?;
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let parts = Rc::new(RefCell::new(Vec::new()));
+    let checkpoints = Rc::new(RefCell::new(Vec::new()));
+    let (l, p, c) = (lines.clone(), parts.clone(), checkpoints.clone());
+    watch.listen(move |told| {
+        let named = told.named;
+        let mut at = named.offset;
+        for part in &named.parts {
+            assert_eq!(part.offset, at, "a gap in request {}", named.id);
+            at += part.len;
+            p.borrow_mut().push((named.id, part.clone()));
+        }
+        assert_eq!(at, named.offset + named.len, "request {} is not covered", named.id);
+        l.borrow_mut().push((named.id, named.to_string()));
+        let of = told.checkpoints.iter().map(|(block, id)| (named.id, *block, *id));
+        c.borrow_mut().extend(of);
+    });
+    ordo_trace::replay(trace, &watch);
+    Some(Said {
+        system: watch.system(),
+        stats: watch.finish(),
+        lines: lines.take(),
+        parts: parts.take(),
+        checkpoints: checkpoints.take(),
+        transactions: watch.transactions(<[_]>::to_vec),
+        strays: watch.strays(),
+    })
+}
+
+/// What stands at a block, by a read of it.
+pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<Part> {
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let into = said.clone();
+    watch.listen(move |told| *into.borrow_mut() = told.named.parts.clone());
+    let (op, flags, len) = (Operation::Read, WriteFlags::empty(), data.len() as u64);
+    let (issued, at, data) = (Time::ZERO, Time::ZERO, Some(data));
+    let (id, order, epoch, result) = (0, 0, 0, Ok(()));
+    watch.completed(&Completed {
+        id,
+        order,
+        op,
+        offset,
+        len,
+        flags,
+        data,
+        issued,
+        at,
+        epoch,
+        result,
+    });
+    said.take()
+}
+
+/// Shows a write.
+pub fn write(watch: &Watch, id: u64, offset: u64, data: &[u8]) {
+    let (op, flags, len) = (Operation::Write, WriteFlags::empty(), data.len() as u64);
+    let (at, epoch, data) = (Time::ZERO, 0, Some(data));
+    watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
+}
+
+/// Asserts that every byte has a name that is no guess.
+pub fn all_is_known(said: &Said, what: &str) {
+    let unknown: Vec<_> = said.parts.iter().filter(|(_, p)| p.class == Class::Unknown).collect();
+    assert!(unknown.is_empty(), "{what}: {unknown:?}");
+    assert!(said.stats.unknown.is_empty(), "{what}: {:?}", said.stats.unknown);
+    assert_eq!(said.stats.unclaimed, 0, "{what}: blocks that nothing points to");
+    assert_eq!(said.strays, 0, "{what}: copies without a transaction");
+}
+
+/// Runs a program for its output, its standard error included; `None`, said aloud, where it is not
+/// installed. Some judges complain with a status of 1 and go on.
+pub fn output(program: &str, args: &[&str]) -> Option<String> {
+    match Command::new(program).args(args).output() {
+        Err(_) => {
+            ordo_testkit::skip(&format!("{program} is not installed"));
+            None
+        }
+        Ok(out) => {
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            Some(text + &String::from_utf8_lossy(&out.stderr))
+        }
+    }
+}
+
+/// Changes bytes of an image and of a trace's contents by `seed`, and plays it: nothing may panic, and every
+/// request must be covered, which [`watched`] asserts.
+pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below.max(1)
+    };
+    let mut start = recorded.start.clone();
+    for _ in 0..1 + next(40) {
+        let (from, len) = interesting[next(interesting.len() as u64) as usize];
+        let at = (from + next(len)) as usize;
+        if at < start.len() {
+            start[at] = match next(4) {
+                0 => 0xff,
+                1 => 0,
+                2 => start[at] ^ (1 << next(8)),
+                _ => next(256) as u8,
+            };
+        }
+    }
+    let mut trace = Trace::new(recorded.trace.sector(), false);
+    for r in recorded.trace.requests() {
+        let mut r = *r;
+        if let Some(data) = recorded.trace.data(&r) {
+            let mut data = data.to_vec();
+            if next(3) == 0 && !data.is_empty() {
+                for _ in 0..1 + next(6) {
+                    let at = next(data.len() as u64) as usize;
+                    data[at] = if next(2) == 0 { 0xff } else { next(256) as u8 };
+                }
+            }
+            if next(20) == 0 {
+                r.offset = next(start.len() as u64 * 2) / 512 * 512;
+            }
+            r.data = Some(trace.keep(&data));
+        }
+        trace.push(r);
+    }
+    watched(&start, &trace);
+}
