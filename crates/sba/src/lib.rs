@@ -46,9 +46,11 @@
 mod class;
 pub mod decoder;
 mod ext;
+mod graph;
 pub mod journal;
 pub mod kind;
 mod pending;
+mod ring;
 mod runs;
 pub mod stats;
 pub mod ufs;

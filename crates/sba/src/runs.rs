@@ -24,6 +24,8 @@ pub(crate) enum Role {
 pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) len: u64,
+    /// Who said so.
+    pub(crate) by: u64,
     pub(crate) ino: u64,
     pub(crate) class: Class,
     pub(crate) role: Role,
@@ -47,7 +49,7 @@ impl Run {
     fn goes_on(&self, next: &Run) -> bool {
         let Role::Data { lbn } = self.role else { return false };
         self.end() == next.start
-            && self.ino == next.ino
+            && (self.by, self.ino) == (next.by, next.ino)
             && self.class == next.class
             && next.role == Role::Data { lbn: lbn + self.len }
     }
@@ -89,9 +91,9 @@ impl Runs {
         self.by_start.insert(run.start, run);
     }
 
-    /// Takes blocks from the file `ino`, those that are its own.
-    pub(crate) fn release(&mut self, start: u64, len: u64, ino: u64) {
-        self.clear(start, start.saturating_add(len), |run| run.ino == ino);
+    /// Takes back what `by` said of these blocks.
+    pub(crate) fn release(&mut self, start: u64, len: u64, by: u64) {
+        self.clear(start, start.saturating_add(len), |run| run.by == by);
     }
 
     fn clear(&mut self, from: u64, to: u64, mine: impl Fn(&Run) -> bool) {
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     fn data(start: u64, len: u64, ino: u64, lbn: u64) -> Run {
-        Run { start, len, ino, class: Class::FileData, role: Role::Data { lbn } }
+        Run { start, len, by: ino, ino, class: Class::FileData, role: Role::Data { lbn } }
     }
 
     /// Claims over, inside and beside each other, and releases, against what each block's owner must be.

@@ -1,13 +1,10 @@
 //! The stream of a JBD2 journal, block by block as it is written.
 
 use ordo_format::jbd2::{JournalSuper, Shape, Tag, block_type};
-use rustc_hash::FxHashMap;
 
 use crate::decoder::Books;
 use crate::kind::Class;
-
-/// Copies kept that no descriptor has told of yet.
-const STRAYS_MAX: usize = 4096;
+use crate::ring::Ring;
 
 /// A copy whose place is known.
 #[derive(Debug)]
@@ -36,10 +33,8 @@ pub(super) enum Said {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     shape: Option<Shape>,
-    /// What descriptors have told of and has not come yet, by place.
-    expected: FxHashMap<u32, (u32, Tag)>,
-    /// What came since the last commit and no descriptor has told of.
-    strays: FxHashMap<u32, Box<[u8]>>,
+    /// The transaction and the tag that a descriptor gave.
+    ring: Ring<(u32, Tag)>,
 }
 
 impl Log {
@@ -47,10 +42,10 @@ impl Log {
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
         let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };
         if self.shape != Some(shape) {
-            self.expected.clear();
+            self.ring.reset();
         }
         self.shape = Some(shape);
-        self.strays.clear();
+        self.ring.ended();
         true
     }
 
@@ -85,7 +80,7 @@ impl Log {
         if at >= shape.end {
             return Said::Fast;
         }
-        let expected = self.expected.remove(&at);
+        let expected = self.ring.take(at.into());
         let Some(header) = Shape::header(bytes) else {
             return match expected {
                 Some((sequence, tag)) => {
@@ -94,14 +89,11 @@ impl Log {
                 }
                 None => {
                     books.journal.stray(false);
-                    if self.strays.len() < STRAYS_MAX {
-                        self.strays.insert(at, bytes.into());
-                    }
+                    self.ring.keep(at.into(), bytes);
                     Said::Stray
                 }
             };
         };
-        self.strays.remove(&at);
         let (id, len) = (header.sequence, bytes.len() as u64);
         let right = shape.checksum_is_right(bytes, &header);
         let said = match header.block_type {
@@ -127,7 +119,7 @@ impl Log {
             }
             block_type::COMMIT => {
                 books.journal.commit(id.into(), len);
-                self.strays.clear();
+                self.ring.ended();
                 Said::Commit(id)
             }
             _ => return Said::NotUnderstood,
@@ -153,14 +145,11 @@ impl Log {
             if tag.block >= blocks {
                 return;
             }
-            match self.strays.remove(&place) {
-                Some(bytes) => {
-                    let right = shape.copy_is_right(sequence, &tag, &bytes);
-                    late.push(Copy { sequence, tag, right, late: bytes });
-                }
-                None => {
-                    self.expected.insert(place, (sequence, tag));
-                }
+            if let Some(((sequence, tag), late_copy)) =
+                self.ring.announce(place.into(), (sequence, tag))
+            {
+                let right = shape.copy_is_right(sequence, &tag, &late_copy);
+                late.push(Copy { sequence, tag, right, late: late_copy });
             }
         });
     }

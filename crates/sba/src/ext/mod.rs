@@ -55,7 +55,7 @@ impl Ext {
             () => "ext2",
         };
         let layout = Layout::new(&geometry);
-        let files = Files::new(&geometry);
+        let files = files::new(&geometry);
         Ext { geometry, layout, files, log: Log::default(), system, lost: false, late: Vec::new() }
     }
 
@@ -93,7 +93,7 @@ impl Ext {
                 let skip = (block - area.start) * (self.geometry.block_size() / size) as u64;
                 let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
                 for (i, raw) in bytes.chunks_exact(size).enumerate() {
-                    self.files.inode_written((first + i as u64) as u32, raw, books);
+                    files::inode_written(&mut self.files, (first + i as u64) as u32, raw, books);
                 }
             }
             Fixed::Descriptors { index, copy: false } => {
@@ -191,10 +191,10 @@ impl Ext {
             fast::TAIL => id = word(value, 0),
             fast::HEAD => id = id.or(word(value, 4)),
             fast::INODE if value.len() >= 4 + 128 => {
-                files.inode_written(word(value, 0).unwrap_or(0), &value[4..], books);
+                files::inode_written(files, word(value, 0).unwrap_or(0), &value[4..], books);
             }
             fast::ADD_RANGE if value.len() >= 16 => {
-                files.range_added(word(value, 0).unwrap_or(0), &value[4..16], books);
+                files::range_added(files, word(value, 0).unwrap_or(0), &value[4..16], books);
             }
             _ => {}
         });

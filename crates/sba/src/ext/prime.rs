@@ -3,7 +3,7 @@
 use ordo_format::ext4::superblock::{SUPERBLOCK_AT, feature};
 use ordo_format::ext4::{Geometry, Superblock};
 
-use super::Ext;
+use super::{Ext, files};
 use crate::decoder::{Books, Decoder, Image};
 use crate::runs::Role;
 
@@ -74,7 +74,7 @@ impl Ext {
             }
             for (i, raw) in bytes.chunks_exact(size).enumerate() {
                 let ino = first + done / size as u64 + i as u64;
-                self.files.inode_written(ino as u32, raw, books);
+                files::inode_written(&mut self.files, ino as u32, raw, books);
             }
             done += bytes.len() as u64;
         }
