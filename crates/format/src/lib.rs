@@ -7,6 +7,7 @@
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`wafs`]: the structures of a log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
+//! - [`reiserfs`]: ReiserFS and its journal, to be read only.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
@@ -31,6 +32,7 @@ pub mod dm_log_writes;
 pub mod ext4;
 pub mod jbd2;
 pub mod label;
+pub mod reiserfs;
 pub mod ufs2;
 pub mod wafs;
 

@@ -8,7 +8,7 @@ use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2};
+use ordo_format::{ext4, jbd2, reiserfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -46,13 +46,23 @@ const JBD2: [Structure; 4] = [
     ("Jbd2Commit", jbd2::Commit::SIZE, jbd2::Commit::FIELDS),
 ];
 
+const REISERFS: [Structure; 6] = [
+    ("ReiserSuperblock", reiserfs::Superblock::SIZE, reiserfs::Superblock::FIELDS),
+    ("ReiserBlockHead", reiserfs::BlockHead::SIZE, reiserfs::BlockHead::FIELDS),
+    ("ReiserChild", reiserfs::Child::SIZE, reiserfs::Child::FIELDS),
+    ("ReiserItemHead", reiserfs::ItemHead::SIZE, reiserfs::ItemHead::FIELDS),
+    ("ReiserTransactionHead", reiserfs::TransactionHead::SIZE, reiserfs::TransactionHead::FIELDS),
+    ("ReiserJournalHeader", reiserfs::JournalHeader::SIZE, reiserfs::JournalHeader::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 5] = [
+const PAGES: [(&str, &[Structure]); 6] = [
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),
     ("ext4", &EXT4),
     ("jbd2", &JBD2),
+    ("reiserfs", &REISERFS),
 ];
 
 fn table(fields: &[Field]) -> String {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::journal::Journal;
-use crate::kind::{Class, Part};
+use crate::kind::{Class, Part, Reason, What};
 
 /// What a decoder learns the state of a device from, before requests pass.
 pub trait Image {
@@ -75,4 +75,42 @@ pub trait Decoder {
 
     /// Names a read.
     fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>);
+}
+
+/// The part that says that a range has no name, and why.
+pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> Part {
+    Part { class: Class::Unknown, offset, len, what: What::Unknown(why) }
+}
+
+/// Covers a request with parts. `name` names what begins at its first argument, up to the second at most;
+/// what is beyond `bytes`, the file system's size, has no name.
+pub(crate) fn cover(
+    out: &mut Vec<Part>,
+    offset: u64,
+    len: u64,
+    bytes: u64,
+    mut name: impl FnMut(u64, u64) -> Part,
+) {
+    let end = offset.saturating_add(len);
+    let inside = end.min(bytes);
+    let mut at = offset;
+    while at < inside {
+        let part = name(at, inside);
+        debug_assert!(part.offset == at && part.len > 0 && part.len <= inside - at);
+        // What a decoder does not get on with is left as it is.
+        at += part.len.max(1);
+        match out.last_mut() {
+            // Guesses that are alike are one.
+            Some(last)
+                if (&last.what, last.class) == (&part.what, part.class)
+                    && matches!(part.what, What::Unclaimed | What::Unknown(_)) =>
+            {
+                last.len += part.len;
+            }
+            _ => out.push(part),
+        }
+    }
+    if at < end {
+        out.push(unknown(at, end - at, Reason::BeyondFileSystem));
+    }
 }

@@ -320,7 +320,7 @@ impl fmt::Display for Part {
                 self.class.fmt(f)?;
                 match transaction {
                     Some(id) => write!(f, " of transaction {id}")?,
-                    None => write!(f, " of an unknown transaction")?,
+                    None => write!(f, ", not announced yet")?,
                 }
                 match home {
                     Some((byte, Class::Unknown)) => write!(f, ": a block for byte {byte}"),

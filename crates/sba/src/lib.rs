@@ -10,7 +10,8 @@
 //! - [`stats`]: traffic by kind.
 //! - [`ufs`]: the classifier of UFS2.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
-//! - `ext`: a decoder: ext2, ext3 and ext4.
+//! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
+//! - `ext`, `reiser`: decoders: ext2 to ext4, ReiserFS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
 //!
@@ -50,6 +51,7 @@ mod graph;
 pub mod journal;
 pub mod kind;
 mod pending;
+mod reiser;
 mod ring;
 mod runs;
 pub mod stats;

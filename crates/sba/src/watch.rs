@@ -9,7 +9,7 @@ use ordo_runtime::Time;
 
 use crate::decoder::{Books, Decoder, Image};
 use crate::journal::Transaction;
-use crate::kind::{Class, Named, Part, Reason, What};
+use crate::kind::{Named, What};
 use crate::pending::Pending;
 use crate::stats::{Counts, Stats};
 
@@ -45,7 +45,7 @@ pub struct Watch {
 
 /// Decoders that know a file system by what is on the device, tried in this order.
 type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
-const PROBES: [Probe; 1] = [crate::ext::probe];
+const PROBES: [Probe; 2] = [crate::ext::probe, crate::reiser::probe];
 
 impl Watch {
     /// A watcher of a device that holds what `image` holds now; `None` where no file system that is known is
@@ -193,11 +193,6 @@ impl State {
             self.shares.push(counts);
         }
     }
-}
-
-/// The part that says that a range has no name, and why.
-pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> Part {
-    Part { class: Class::Unknown, offset, len, what: What::Unknown(why) }
 }
 
 impl TapSink for Watch {

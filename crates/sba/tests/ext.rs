@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use common::{all_is_known, damaged, name_of, output, recorded, watched, write};
+use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
 
 /// Pairs of a transaction and a block that was logged for it, as debugfs finds them in an image.
-fn logged(image: &Path) -> Option<Vec<(u64, u64)>> {
+fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
     let text = output("debugfs", &["-R", "logdump -a", image.to_str()?])?;
     let mut sequence = 0;
     let mut pairs = Vec::new();
@@ -30,15 +30,6 @@ fn logged(image: &Path) -> Option<Vec<(u64, u64)>> {
     Some(pairs)
 }
 
-/// What a watcher said was logged.
-fn said_logged(parts: &[(u64, ordo_sba::Part)], shift: u32) -> Vec<(u64, u64)> {
-    let copies = parts.iter().filter_map(|(_, part)| match part.what {
-        What::Journal { transaction: Some(id), home: Some((byte, _)) } => Some((id, byte >> shift)),
-        _ => None,
-    });
-    copies.collect()
-}
-
 /// A kernel's ext3 made, filled, overwrote, removed. Every block must have a name that is no guess, and every
 /// copy in the journal the transaction and the block that debugfs gives it. Catches a tag read at the wrong
 /// place, a lost transaction, an inode that was seen in the journal and not counted.
@@ -52,9 +43,9 @@ fn what_a_kernel_did_under_ext3_has_names() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
     std::fs::write(&image, recorded.after(95)).unwrap();
-    let Some(pairs) = logged(&image) else { return };
+    let Some(pairs) = judged(&image) else { return };
     assert_eq!(pairs.len(), 61);
-    assert_eq!(said_logged(&said.parts, 10), pairs);
+    assert_eq!(logged(&said, 10), pairs);
     let commits: Vec<_> = said.transactions.iter().map(|t| (t.id, t.commit.is_some())).collect();
     assert_eq!(commits, (2..=15).map(|id| (id, true)).collect::<Vec<_>>());
     // Each block that was logged is written where it belongs later, by the newest copy's transaction.

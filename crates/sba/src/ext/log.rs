@@ -45,7 +45,7 @@ impl Log {
             self.ring.reset();
         }
         self.shape = Some(shape);
-        self.ring.ended();
+        self.ring.forget();
         true
     }
 

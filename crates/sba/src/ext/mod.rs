@@ -15,10 +15,9 @@ use ordo_format::ext4::superblock::SUPERBLOCK_AT;
 use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
 
-use crate::decoder::{Books, Decoder};
+use crate::decoder::{Books, Decoder, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
-use crate::watch::unknown;
 
 use files::Files;
 use layout::{Area, Fixed, Layout};
@@ -265,8 +264,7 @@ impl Piece {
 }
 
 impl Ext {
-    /// Cuts a request where what stands there changes, and into blocks where each is looked at. `journal`
-    /// names a block of the journal.
+    /// Cuts a request where what stands there changes, and into blocks where each is looked at.
     fn pieces(
         &mut self,
         offset: u64,
@@ -274,15 +272,12 @@ impl Ext {
         out: &mut Vec<Part>,
         mut each: impl FnMut(&mut Ext, Piece, Place) -> Part,
     ) {
+        if self.lost {
+            out.push(unknown(offset, len, Reason::NotLearned));
+            return;
+        }
         let shift = self.geometry.block_shift;
-        let (mut at, end) = (offset, offset.saturating_add(len));
-        let file_system = self.geometry.blocks << shift;
-        while at < end {
-            if at >= file_system || self.lost {
-                let why = if self.lost { Reason::NotLearned } else { Reason::BeyondFileSystem };
-                out.push(unknown(at, end - at, why));
-                return;
-            }
+        cover(out, offset, len, self.geometry.blocks << shift, |at, end| {
             let block = at >> shift;
             let place = self.place(block);
             let blocks = match &place {
@@ -290,20 +285,9 @@ impl Ext {
                 Place::Owned(run) if !self.looks_inside(run) => run.end() - block,
                 _ => 1,
             };
-            let to = (block + blocks).checked_shl(shift).unwrap_or(end).min(end).min(file_system);
-            let part = each(self, Piece { block, offset: at, len: to - at }, place);
-            match out.last_mut() {
-                Some(last)
-                    if part.what == What::Unclaimed
-                        && last.what == What::Unclaimed
-                        && last.class == part.class =>
-                {
-                    last.len += part.len
-                }
-                _ => out.push(part),
-            }
-            at = to;
-        }
+            let to = (block + blocks).checked_shl(shift).map_or(end, |to| to.min(end));
+            each(self, Piece { block, offset: at, len: to - at }, place)
+        });
     }
 
     /// Whether blocks of a run are named one by one.

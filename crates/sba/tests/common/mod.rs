@@ -9,7 +9,7 @@ use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use ordo_sba::journal::Transaction;
-use ordo_sba::kind::Part;
+use ordo_sba::kind::{Part, What};
 use ordo_sba::{Class, Stats, Watch};
 use ordo_trace::{Op, Trace};
 
@@ -41,6 +41,8 @@ impl Recorded {
 
 /// What a watcher said.
 pub struct Said {
+    /// Who said it, as it is after the last request.
+    pub watch: Rc<Watch>,
     pub system: &'static str,
     pub stats: Stats,
     /// Every request with its parts, as words.
@@ -74,14 +76,16 @@ pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
         c.borrow_mut().extend(of);
     });
     ordo_trace::replay(trace, &watch);
+    let (system, stats) = (watch.system(), watch.finish());
     Some(Said {
-        system: watch.system(),
-        stats: watch.finish(),
+        system,
+        stats,
         lines: lines.take(),
         parts: parts.take(),
         checkpoints: checkpoints.take(),
         transactions: watch.transactions(<[_]>::to_vec),
         strays: watch.strays(),
+        watch,
     })
 }
 
@@ -114,6 +118,15 @@ pub fn write(watch: &Watch, id: u64, offset: u64, data: &[u8]) {
     let (op, flags, len) = (Operation::Write, WriteFlags::empty(), data.len() as u64);
     let (at, epoch, data) = (Time::ZERO, 0, Some(data));
     watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
+}
+
+/// What was logged: pairs of a transaction and a block.
+pub fn logged(said: &Said, shift: u32) -> Vec<(u64, u64)> {
+    let copies = said.parts.iter().filter_map(|(_, part)| match part.what {
+        What::Journal { transaction: Some(id), home: Some((byte, _)) } => Some((id, byte >> shift)),
+        _ => None,
+    });
+    copies.collect()
 }
 
 /// Asserts that every byte has a name that is no guess.

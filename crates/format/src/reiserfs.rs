@@ -1,0 +1,251 @@
+//! ReiserFS 3.5 and 3.6: `docs/formats/reiserfs.md`. What a classifier reads; nothing here writes one.
+
+use crate::Endian;
+
+const LE: Endian = Endian::Little;
+
+/// Where the superblock is, in bytes.
+pub const SUPERBLOCK_AT: u64 = 65536;
+
+crate::on_disk! {
+    /// The superblock.
+    pub struct Superblock: 204 {
+        0 => /** blocks */ block_count: u32,
+        4 => /** free blocks */ free_blocks: u32,
+        8 => /** the root of the tree */ root_block: u32,
+        12 => /** first block of the journal */ journal_first: u32,
+        16 => /** device of the journal; 0: this one */ journal_dev: u32,
+        20 => /** blocks of the journal, without its header */ journal_size: u32,
+        24 => /** blocks in a transaction at most */ journal_trans_max: u32,
+        28 => /** random, to know a journal by */ journal_magic: u32,
+        32 => /** blocks in a batch at most */ journal_max_batch: u32,
+        36 => /** seconds before a commit */ journal_max_commit_age: u32,
+        40 => /** seconds before a write back */ journal_max_trans_age: u32,
+        44 => /** bytes in a block */ block_size: u16,
+        46 => /** room for the map of object ids */ oid_max: u16,
+        48 => /** entries of it in use */ oid_cur: u16,
+        50 => /** 1 clean, 2 not */ umount_state: u16,
+        52 => /** `ReIsErFs` (3.5), `ReIsEr2Fs` (3.6), `ReIsEr3Fs` (either, with a journal elsewhere) */ magic: [u8; 10],
+        62 => /** what a check has found */ fs_state: u16,
+        64 => /** hash of names */ hash_function: u32,
+        68 => /** height of the tree: 2 where the root is a leaf */ tree_height: u16,
+        70 => /** blocks of bitmaps; 0: too many to say */ bitmap_blocks: u16,
+        72 => /** 0: 3.5, 2: 3.6 */ version: u16,
+        74 => /** blocks kept for a journal */ reserved_for_journal: u16,
+        76 => /** generation of inodes */ inode_generation: u32,
+        80 => /** flags */ flags: u32,
+        84 => /** identity */ uuid: [u8; 16],
+        100 => /** label */ label: [u8; 16],
+        116 => /** mounts since a check */ mount_count: u16,
+        118 => /** mounts after which to check */ max_mount_count: u16,
+        120 => /** when it was checked last */ last_check: u32,
+        124 => /** longest time between checks */ check_interval: u32,
+        128 => /** zero */ unused: [u8; 76],
+    }
+}
+
+crate::on_disk! {
+    /// What begins each block of the tree.
+    pub struct BlockHead: 24 {
+        0 => /** 1 a leaf, more above */ level: u16,
+        2 => /** items, or keys */ items: u16,
+        4 => /** free bytes */ free_space: u16,
+        6 => /** zero */ reserved: u16,
+        8 => /** unused */ right_key: [u8; 16],
+    }
+}
+
+crate::on_disk! {
+    /// What describes an item; the items themselves fill the leaf from its end.
+    pub struct ItemHead: 24 {
+        0 => /** the directory's object id */ dir_id: u32,
+        4 => /** the object's own */ object_id: u32,
+        8 => /** 3.6: offset (60 bits) and type (4 bits); 3.5: offset and type of 32 bits each */ offset_and_type: u64,
+        16 => /** entries of a directory item */ count: u16,
+        18 => /** bytes of the item */ len: u16,
+        20 => /** where it is in the leaf */ location: u16,
+        22 => /** 0: key as in 3.5, 1: as in 3.6 */ version: u16,
+    }
+}
+
+crate::on_disk! {
+    /// A child of an inner node. Keys of 16 bytes come before all children.
+    pub struct Child: 8 {
+        0 => /** its block */ block: u32,
+        4 => /** bytes used in it */ used: u16,
+        6 => /** zero */ reserved: u16,
+    }
+}
+
+crate::on_disk! {
+    /// What begins a descriptor and a commit block of the journal. Block numbers follow: in the descriptor those
+    /// of the first copies, in the commit block the rest.
+    pub struct TransactionHead: 12 {
+        0 => /** the transaction */ id: u32,
+        4 => /** copies in it */ len: u32,
+        8 => /** of a descriptor: the mount; of a commit block: the first number already */ mount_id: u32,
+    }
+}
+
+crate::on_disk! {
+    /// The journal's header, in the block after its ring.
+    pub struct JournalHeader: 12 {
+        0 => /** the newest transaction that is written back whole */ last_flushed: u32,
+        4 => /** where in the ring the next one starts */ first_unflushed: u32,
+        8 => /** the mount */ mount_id: u32,
+    }
+}
+
+/// What ends a descriptor, 12 bytes before the end of its block.
+pub const DESCRIPTOR_MAGIC: &[u8; 8] = b"ReIsErLB";
+
+/// What follows from a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Block size as a shift.
+    pub block_shift: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// The root of the tree.
+    pub root: u64,
+    /// Height of the tree.
+    pub height: u16,
+    /// First block of the journal's ring; `None` where it is on another device.
+    pub journal: Option<u64>,
+    /// Blocks of the ring.
+    pub journal_size: u64,
+}
+
+impl Superblock {
+    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or of a version that
+    /// is not known.
+    pub fn read(bytes: &[u8]) -> Option<Geometry> {
+        if bytes.len() < Superblock::SIZE {
+            return None;
+        }
+        let sb = Superblock::decode(bytes, LE);
+        let known = [&b"ReIsErFs"[..], b"ReIsEr2Fs", b"ReIsEr3Fs"];
+        let size = u32::from(sb.block_size);
+        let sane = known.contains(&sb.magic.split(|b| *b == 0).next()?)
+            && size.is_power_of_two()
+            && (512..=32768).contains(&size)
+            && sb.tree_height <= 7
+            && sb.root_block < sb.block_count
+            && [0, 2].contains(&sb.version);
+        let journal_end = u64::from(sb.journal_first) + u64::from(sb.journal_size);
+        let inside = sb.journal_dev != 0 || journal_end < u64::from(sb.block_count);
+        (sane && inside).then(|| Geometry {
+            block_shift: size.ilog2(),
+            blocks: sb.block_count.into(),
+            root: sb.root_block.into(),
+            height: sb.tree_height,
+            journal: (sb.journal_dev == 0).then_some(sb.journal_first.into()),
+            journal_size: sb.journal_size.max(1).into(),
+        })
+    }
+}
+
+impl Geometry {
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        1 << self.block_shift
+    }
+
+    /// The superblock's block.
+    pub fn superblock(&self) -> u64 {
+        SUPERBLOCK_AT >> self.block_shift
+    }
+
+    /// Whether a block is one of the bitmaps: the first after the superblock, the others where the blocks begin
+    /// that they are of.
+    pub fn bitmap(&self, block: u64) -> Option<u64> {
+        let each = 8u64 << self.block_shift;
+        match block {
+            _ if block == self.superblock() + 1 => Some(0),
+            0 => None,
+            _ => block.is_multiple_of(each).then_some(block / each),
+        }
+    }
+
+    /// Block numbers that fit into a descriptor.
+    pub fn descriptor_room(&self) -> usize {
+        (self.block_size() - 24) / 4
+    }
+}
+
+/// A block of the tree: its head, where its level and counts can be true.
+pub fn node(bytes: &[u8]) -> Option<BlockHead> {
+    if bytes.len() < BlockHead::SIZE {
+        return None;
+    }
+    let head = BlockHead::decode(bytes, LE);
+    let room = bytes.len() - BlockHead::SIZE;
+    let items = usize::from(head.items);
+    let fits = match head.level {
+        1 => items > 0 && items * ItemHead::SIZE <= room && leaf_is_sound(bytes, items),
+        2..=6 => items > 0 && items * 16 + (items + 1) * Child::SIZE <= room,
+        _ => false,
+    };
+    (fits && usize::from(head.free_space) <= room).then_some(head)
+}
+
+/// Whether items lie one before the other, from the end of the leaf on.
+fn leaf_is_sound(bytes: &[u8], items: usize) -> bool {
+    let mut end = bytes.len();
+    let heads = BlockHead::SIZE + items * ItemHead::SIZE;
+    item_heads(bytes).all(|item| {
+        let (at, len) = (usize::from(item.location), usize::from(item.len));
+        let sound = at + len == end && at >= heads;
+        end = at;
+        sound
+    })
+}
+
+/// The children of an inner node.
+pub fn children(bytes: &[u8]) -> impl Iterator<Item = Child> {
+    let items = node(bytes).map_or(0, |head| usize::from(head.items));
+    let from = BlockHead::SIZE + items * 16;
+    let list = bytes.get(from..from + (items + 1) * Child::SIZE).unwrap_or_default();
+    list.chunks_exact(Child::SIZE).map(|raw| Child::decode(raw, LE))
+}
+
+/// The heads of a leaf's items, as many as there is room for.
+pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
+    let items = usize::from(LE.get_u16(bytes, 2));
+    let list = bytes[BlockHead::SIZE..].chunks_exact(ItemHead::SIZE).take(items);
+    list.map(|raw| ItemHead::decode(raw, LE))
+}
+
+impl ItemHead {
+    /// Where a list of blocks is of in its file, in bytes from 1 on; `None` where the item is something else.
+    pub fn indirect(&self) -> Option<u64> {
+        const OLD_INDIRECT: u64 = 0xffff_fffe;
+        match self.version {
+            0 => (self.offset_and_type >> 32 == OLD_INDIRECT)
+                .then_some(self.offset_and_type & 0xffff_ffff),
+            _ => {
+                (self.offset_and_type >> 60 == 1).then_some(self.offset_and_type & (u64::MAX >> 4))
+            }
+        }
+    }
+
+    /// Its bytes.
+    pub fn body<'a>(&self, leaf: &'a [u8]) -> &'a [u8] {
+        let at = usize::from(self.location);
+        leaf.get(at..at + usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// Whether a block of the journal is a descriptor.
+pub fn descriptor(bytes: &[u8]) -> Option<TransactionHead> {
+    let magic = bytes.len().checked_sub(12)?;
+    let found = bytes.len() >= 512 && &bytes[magic..magic + 8] == DESCRIPTOR_MAGIC;
+    found.then(|| TransactionHead::decode(bytes, LE))
+}
+
+/// The block numbers in a descriptor (after 12 bytes) or a commit block (after 8).
+pub fn homes(bytes: &[u8], after: usize, count: usize) -> impl Iterator<Item = u64> {
+    let end = bytes.len().saturating_sub(12);
+    let list = bytes.get(after..end).unwrap_or_default();
+    list.chunks_exact(4).take(count).map(|raw| LE.get_u32(raw, 0).into())
+}

@@ -1,0 +1,327 @@
+//! ReiserFS 3.5 and 3.6.
+//!
+//! The superblock, the bitmaps and the journal lie at fixed places. All else is one tree ([`tree`]), whose
+//! leaves hold inodes, names, the ends of files, and the places of files' other blocks. The journal holds
+//! copies of blocks: a descriptor says where they belong, and where there are more than it has room for, the
+//! commit block says the rest.
+
+mod tree;
+
+use ordo_format::reiserfs::{self, Geometry, SUPERBLOCK_AT, Superblock};
+
+use crate::decoder::{Books, Decoder, Image, cover, unknown};
+use crate::graph::Graph;
+use crate::kind::{Class, Part, Reason, What};
+use crate::ring::Ring;
+use crate::runs::{Role, Run};
+
+use tree::{Tree, node_entry};
+
+/// The number of the tree's root among roots.
+const ROOT: u64 = 0;
+
+/// What a descriptor announces.
+#[derive(Clone, Copy, Debug)]
+enum Announced {
+    Copy {
+        id: u32,
+        home: u64,
+    },
+    /// A copy whose place the commit block says: its number among those.
+    Late {
+        id: u32,
+        index: usize,
+    },
+    Commit {
+        id: u32,
+        late: usize,
+    },
+}
+
+pub(crate) struct Reiser {
+    g: Geometry,
+    tree: Graph<Tree>,
+    ring: Ring<Announced>,
+    /// Copies of the present transaction whose place the commit block will say.
+    late: Vec<(usize, Box<[u8]>)>,
+}
+
+/// A decoder, where the device holds ReiserFS.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; Superblock::SIZE];
+    image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
+    let g = Superblock::read(&bytes)?;
+    let tree = Graph::new(Tree { g });
+    let mut reiser = Reiser { g, tree, ring: Ring::default(), late: Vec::new() };
+    reiser.set_root(&g, books);
+    let mut block = vec![0; g.block_size()];
+    for _ in 0..g.height {
+        for at in reiser.tree.unseen() {
+            if image.read_at(at << g.block_shift, &mut block).is_ok() {
+                reiser.tree.node_written(at, &block, books);
+            }
+        }
+        books.claims.clear();
+    }
+    Some(Box::new(reiser))
+}
+
+/// What stands at a block.
+enum Place {
+    Boot,
+    Superblock,
+    Bitmap(u64),
+    Ring(u64),
+    JournalHeader,
+    Owned(Run),
+    Free,
+}
+
+impl Reiser {
+    fn set_root(&mut self, g: &Geometry, books: &mut Books) {
+        let root = node_entry(g, g.root, g.height.saturating_sub(1));
+        self.tree.set_root(ROOT, root.into_iter().collect(), books);
+    }
+
+    fn place(&self, block: u64) -> Place {
+        let first = self.g.journal.unwrap_or(u64::MAX);
+        match block {
+            _ if block < self.g.superblock() => Place::Boot,
+            _ if block == self.g.superblock() => Place::Superblock,
+            _ if block >= first && block - first < self.g.journal_size => {
+                Place::Ring(block - first)
+            }
+            _ if block.checked_sub(first) == Some(self.g.journal_size) => Place::JournalHeader,
+            _ => match (self.g.bitmap(block), self.tree.runs.at(block)) {
+                (Some(n), _) => Place::Bitmap(n),
+                (None, Some(run)) => Place::Owned(*run),
+                (None, None) => Place::Free,
+            },
+        }
+    }
+
+    /// Learns from a block, at its place or copied in the journal. The kind that it is.
+    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
+        match self.place(block) {
+            Place::Superblock => {
+                let skip = (SUPERBLOCK_AT - (block << self.g.block_shift)) as usize;
+                let new = bytes.get(skip..).and_then(Superblock::read);
+                let same = |g: &Geometry| Geometry { root: 0, height: 0, ..*g };
+                // One of another shape would be another file system.
+                if let Some(new) = new.filter(|new| same(new) == same(&self.g)) {
+                    self.g = new;
+                    self.set_root(&new, books);
+                }
+                Class::Superblock
+            }
+            Place::Owned(run) => {
+                if run.class != Class::FileData {
+                    self.tree.node_written(block, bytes, books);
+                }
+                run.class
+            }
+            Place::Free => {
+                self.tree.stray_written(block, bytes);
+                self.looks(block, bytes)
+            }
+            Place::Boot => Class::BootArea,
+            Place::Bitmap(_) => Class::BlockBitmap,
+            Place::Ring(_) => Class::JournalData,
+            Place::JournalHeader => Class::JournalSuperblock,
+        }
+    }
+
+    fn looks(&self, block: u64, bytes: &[u8]) -> Class {
+        match reiserfs::node(bytes).filter(|_| self.tree.has_stray(block)) {
+            Some(head) if head.level == 1 => Class::TreeLeaf,
+            Some(_) => Class::TreeNode,
+            None => Class::FileData,
+        }
+    }
+
+    fn copied(&mut self, id: u32, home: u64, bytes: &[u8], books: &mut Books) -> What {
+        let class = match home < self.g.blocks {
+            true => self.learn(home, bytes, books),
+            false => Class::Unknown,
+        };
+        books.journal.copy(id.into(), home, class, bytes.len() as u64);
+        let byte = home << self.g.block_shift;
+        What::Journal { transaction: Some(id.into()), home: Some((byte, class)) }
+    }
+
+    /// A block of the journal's ring.
+    fn journal_block(&mut self, at: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+        let len = bytes.len() as u64;
+        let of = |id: u32| What::Journal { transaction: Some(id.into()), home: None };
+        if let Some(head) = reiserfs::descriptor(bytes) {
+            self.ring.take(at);
+            if let Some(transaction) = books.journal.write(head.id.into(), len) {
+                transaction.descriptors += 1;
+            }
+            self.descriptor(at, &head, bytes, books);
+            return (Class::JournalDescriptor, of(head.id));
+        }
+        match self.ring.take(at) {
+            Some(Announced::Copy { id, home }) => {
+                (Class::JournalData, self.copied(id, home, bytes, books))
+            }
+            Some(Announced::Late { id, index }) => {
+                self.late.push((index, bytes.into()));
+                (Class::JournalData, of(id))
+            }
+            Some(Announced::Commit { id, late }) => {
+                self.commit(id, late, bytes, books);
+                (Class::JournalCommit, of(id))
+            }
+            None => {
+                books.journal.stray(false);
+                self.ring.keep(at, bytes);
+                (Class::JournalData, What::Journal { transaction: None, home: None })
+            }
+        }
+    }
+
+    fn descriptor(
+        &mut self,
+        at: u64,
+        head: &reiserfs::TransactionHead,
+        bytes: &[u8],
+        books: &mut Books,
+    ) {
+        // More copies than the ring has blocks make no sense.
+        let (id, len) = (head.id, u64::from(head.len));
+        if len + 2 > self.g.journal_size {
+            return;
+        }
+        self.late.clear();
+        let room = self.g.descriptor_room();
+        let homes: Vec<u64> = reiserfs::homes(bytes, 12, (len as usize).min(room)).collect();
+        for i in 0..len {
+            let what = match homes.get(i as usize) {
+                Some(home) => Announced::Copy { id, home: *home },
+                None => Announced::Late { id, index: i as usize - homes.len() },
+            };
+            let came = self.ring.announce((at + 1 + i) % self.g.journal_size, what);
+            let Some((what, early)) = came else { continue };
+            books.journal.stray(true);
+            match what {
+                Announced::Copy { home, .. } => drop(self.copied(id, home, &early, books)),
+                Announced::Late { index, .. } => self.late.push((index, early)),
+                Announced::Commit { .. } => {}
+            }
+        }
+        let late = len as usize - homes.len();
+        let commit = Announced::Commit { id, late };
+        if self.ring.announce((at + 1 + len) % self.g.journal_size, commit).is_some() {
+            books.journal.stray(true);
+            books.journal.commit(id.into(), self.g.block_size() as u64);
+        }
+    }
+
+    fn commit(&mut self, id: u32, late: usize, bytes: &[u8], books: &mut Books) {
+        let homes: Vec<u64> = reiserfs::homes(bytes, 8, late).collect();
+        for (index, copy) in std::mem::take(&mut self.late) {
+            if let Some(home) = homes.get(index) {
+                self.copied(id, *home, &copy, books);
+            }
+        }
+        books.journal.commit(id.into(), bytes.len() as u64);
+        self.ring.ended();
+    }
+
+    /// The name of what stands at a block, where it follows from the place alone.
+    fn fixed(&self, place: &Place, block: u64) -> (Class, What) {
+        match place {
+            Place::Boot => (Class::BootArea, What::BootArea),
+            Place::Superblock => (Class::Superblock, What::Superblock),
+            Place::Bitmap(n) => (Class::BlockBitmap, What::Piece("block bitmap", *n)),
+            Place::JournalHeader => (Class::JournalSuperblock, What::Only("journal header")),
+            Place::Ring(_) => (Class::JournalData, What::Journal { transaction: None, home: None }),
+            Place::Owned(run) => {
+                let what = match run.role {
+                    Role::Data { lbn } => {
+                        let first = lbn + (block - run.start);
+                        What::Blocks { ino: run.ino, first, count: 1 }
+                    }
+                    Role::Map { level: 1, .. } => What::Only("leaf of the tree"),
+                    Role::Map { level, .. } => {
+                        What::Piece("inner node of the tree, level", level.into())
+                    }
+                    Role::Attributes => What::Only("attributes"),
+                };
+                (run.class, what)
+            }
+            Place::Free => (Class::FileData, What::Unclaimed),
+        }
+    }
+
+    /// The part from `at` on: one block of it, or all of a run's file data and of the boot area.
+    fn part(&self, at: u64, end: u64, class: Class, what: What, place: &Place) -> Part {
+        let shift = self.g.block_shift;
+        let block = at >> shift;
+        let blocks = match place {
+            Place::Owned(run) if run.class == Class::FileData => run.end() - block,
+            Place::Boot => self.g.superblock() - block,
+            _ => 1,
+        };
+        let to = ((block + blocks) << shift).min(end);
+        let what = match what {
+            What::Blocks { ino, first, .. } => {
+                What::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
+            }
+            other => other,
+        };
+        Part { class, offset: at, len: to - at, what }
+    }
+}
+
+impl Decoder for Reiser {
+    fn system(&self) -> &'static str {
+        "reiserfs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.g.block_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let shift = self.g.block_shift;
+        cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
+            let block = at >> shift;
+            let from = (at - offset) as usize;
+            let len = ((block + 1) << shift).min(end) - at;
+            let bytes = &data[from..from + len as usize];
+            let whole = bytes.len() == self.g.block_size();
+            let place = self.place(block);
+            let (class, what) = match place {
+                Place::Ring(_) if !whole => return unknown(at, len, Reason::NotUnderstood),
+                Place::Ring(i) => self.journal_block(i, bytes, books),
+                Place::Free if whole => (self.learn(block, bytes, books), What::Unclaimed),
+                Place::Superblock | Place::Owned(_) if whole => {
+                    let named = self.fixed(&place, block);
+                    self.learn(block, bytes, books);
+                    named
+                }
+                _ => self.fixed(&place, block),
+            };
+            self.part(at, end, class, what, &place)
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let shift = self.g.block_shift;
+        cover(out, offset, len, self.g.blocks << shift, |at, end| {
+            let block = at >> shift;
+            let place = self.place(block);
+            let (class, what) = self.fixed(&place, block);
+            let mut part = self.part(at, end, class, what, &place);
+            let from = (at - offset) as usize;
+            let bytes = data.and_then(|d| d.get(from..from + part.len as usize));
+            if let (Place::Ring(_), Some(head)) = (&place, bytes.and_then(reiserfs::descriptor)) {
+                part.class = Class::JournalDescriptor;
+                part.what = What::Journal { transaction: Some(head.id.into()), home: None };
+            }
+            part
+        });
+    }
+}
