@@ -156,7 +156,9 @@ pub trait OrderingPolicy: WriteGate + Sized {
     }
 
     /// A step that [`next_ready`](Self::next_ready) gave out has been taken.
-    fn taken(&self) {}
+    fn taken(&self, step: Deferred) {
+        let _ = step;
+    }
 
     /// How many steps are put off, those included that are ready.
     fn deferred(&self) -> usize {

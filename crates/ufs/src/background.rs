@@ -33,7 +33,7 @@ impl<L: Layout> Ufs<L> {
             let done = match step {
                 Deferred::Release { ino } => {
                     let done = self.release_put_off(ino).await;
-                    self.cache().gate().taken();
+                    self.cache().gate().taken(step);
                     done
                 }
                 step => self.give_back_from(step).await,
@@ -53,14 +53,14 @@ impl<L: Layout> Ufs<L> {
         let mut op = match self.begin(OpKind::Free).await {
             Ok(op) => op,
             Err(error) => {
-                gate.taken();
+                gate.taken(step);
                 return Err(error);
             }
         };
         for n in 1..=STEPS_MAX {
             let Some(step) = next.take() else { break };
             done = done.and(self.layout().give_back(&mut op, step).await);
-            gate.taken();
+            gate.taken(step);
             if n < STEPS_MAX && !matches!(gate.peek_ready(), None | Some(Deferred::Release { .. }))
             {
                 next = gate.next_ready();

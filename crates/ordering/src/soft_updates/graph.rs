@@ -195,8 +195,11 @@ pub(super) struct Graph {
     pub blocks: FxHashMap<BufKey, Block>,
     /// The last changes of an inode.
     pub inodes: FxHashMap<u64, Tails>,
-    /// What took the last name from an inode.
+    /// The count of links that became 0, by inode.
     pub dropped: FxHashMap<u64, Id>,
+    /// Those that are not written before the inode is released: on disk a directory without links has no
+    /// contents either.
+    kept: FxHashMap<u64, Id>,
     /// Entries that are not on disk, or not to be found there, by the inode they stand for: the change that
     /// must be on disk.
     pub names: FxHashMap<u64, Names>,
@@ -270,7 +273,7 @@ impl Graph {
             + self.spilled
             + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
             + self.inodes.len() * entry(size_of::<(u64, Tails)>())
-            + self.dropped.len() * entry(size_of::<(u64, Id)>())
+            + (self.dropped.len() + self.kept.len()) * entry(size_of::<(u64, Id)>())
             + self.names.len() * entry(size_of::<(u64, Names)>())
             + self.below.len() * 2 * entry(size_of::<(u64, u64)>())
             + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
@@ -483,9 +486,28 @@ impl Graph {
     }
 
     /// A step that was given out has been taken.
-    pub(super) fn step_taken(&mut self) {
+    pub(super) fn step_taken(&mut self, step: Deferred) {
         self.given_out -= 1;
         self.steps -= 1;
+        if let Deferred::Release { ino } = step
+            && let Some(id) = self.kept.remove(&ino)
+        {
+            self.satisfy(id);
+        }
+    }
+
+    /// An inode without links will be released: its count is written with that.
+    pub(super) fn keep_count(&mut self, ino: u64) {
+        let Some(id) = self.dropped.get(&ino).copied() else { return };
+        let Some(node) = self.get_mut(id).filter(|n| !n.included) else { return };
+        let key = node.key;
+        node.unmet += 1;
+        if node.unmet == 1 {
+            self.blocks.entry(key).or_default().held += 1;
+        }
+        if let Some(before) = self.kept.insert(ino, id) {
+            self.satisfy(before);
+        }
     }
 
     /// Whether `id` waits for `other`, at any distance.

@@ -11,7 +11,7 @@
 //! | an entry | the link counts raised for it: the new one's parent has a `..` more | `COUNT_BEFORE_ENTRY` |
 //! | taking a name away from something | its other names that are not on disk, and the way to them; a directory's earlier names are gone | `NEW_NAME_FIRST` |
 //! | an entry | the end of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
-//! | a lower link count | the entry's end | `COUNT_AFTER_ENTRY` |
+//! | a lower link count, and all that follows from the last one | the entry's end | `COUNT_AFTER_ENTRY` |
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
 //! | a pointer | its fragments' bits in the bitmap | `POINTER_AFTER_BITMAP` |
 //! | a pointer to a directory block, a block of pointers, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
@@ -251,7 +251,9 @@ impl WriteGate for SoftUpdates {
     }
 
     async fn unblocked(&self) {
-        self.state.wait_for_an_end().await;
+        if !self.state.wait_for_steps().await {
+            self.state.wait_for_an_end().await;
+        }
     }
 
     fn outlook(&self, block: &Buffer) -> Outlook {
@@ -367,8 +369,8 @@ impl OrderingPolicy for SoftUpdates {
         self.state.graph.borrow_mut().give_out()
     }
 
-    fn taken(&self) {
-        self.state.graph.borrow_mut().step_taken();
+    fn taken(&self, step: Deferred) {
+        self.state.graph.borrow_mut().step_taken(step);
         self.state.taken.set(self.state.taken.get() + 1);
         self.state.step_taken.notify_all();
     }

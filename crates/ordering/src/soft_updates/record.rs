@@ -520,10 +520,12 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     op.resets.push(mark);
 }
 
-/// What took an inode's last name away: until that is on disk the inode must be there.
+/// The ends of the names of an inode that has none left: until they are on disk the inode must be there.
 fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
-    let last = graph.dropped.get(&ino).copied();
-    op.under(SoftRules::COUNT_AFTER_ENTRY, graph, last.as_slice())
+    match graph.dropped.contains_key(&ino) {
+        true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
+        false => Ids::new(),
+    }
 }
 
 fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
@@ -581,8 +583,9 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
         Deferred::FreeInode { .. } => op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears),
         Deferred::Release { ino } => names_gone(graph, op, ino),
     };
-    let release = matches!(step, Deferred::Release { .. });
-    if needs.is_empty() && !release {
+    if let Deferred::Release { ino } = step {
+        graph.keep_count(ino);
+    } else if needs.is_empty() {
         return Some(step);
     }
     graph.steps += 1;

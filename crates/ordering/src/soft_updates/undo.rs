@@ -1,5 +1,7 @@
 //! How to undo a change in an image: the bytes that were there before.
 
+use smallvec::SmallVec;
+
 /// Old bytes, by their place in the block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Undo {
@@ -13,6 +15,9 @@ pub(super) enum Undo {
     Runs { base: u32, runs: Box<[u8]> },
 }
 
+/// Runs while they are put together: an inode's fit.
+type Runs = SmallVec<[u8; 256]>;
+
 const ZEROES: u16 = 0x8000;
 
 /// Runs that are closer than this are one: the head of a run takes four bytes.
@@ -21,7 +26,7 @@ const GAP: usize = 4;
 impl Undo {
     /// What turns `new` back into `old`, both of which start at byte `base` of the block.
     pub(super) fn difference(base: usize, old: &[u8], new: &[u8]) -> Undo {
-        let mut runs = Vec::new();
+        let mut runs = Runs::new();
         let mut at = 0;
         while let Some(first) = differs_from(at, old, new) {
             let mut end = first + 1;
@@ -37,7 +42,7 @@ impl Undo {
         }
         match runs.is_empty() {
             true => Undo::Nothing,
-            false => Undo::Runs { base: base as u32, runs: runs.into() },
+            false => Undo::Runs { base: base as u32, runs: runs[..].into() },
         }
     }
 
@@ -93,7 +98,7 @@ fn differs_from(mut at: usize, old: &[u8], new: &[u8]) -> Option<usize> {
     (at..old.len()).find(|i| old[*i] != new[*i])
 }
 
-fn push_run(runs: &mut Vec<u8>, first: usize, bytes: &[u8]) {
+fn push_run(runs: &mut Runs, first: usize, bytes: &[u8]) {
     let zero = bytes.iter().all(|b| *b == 0);
     let len = bytes.len() as u16 | if zero { ZEROES } else { 0 };
     runs.extend_from_slice(&(first as u16).to_le_bytes());
