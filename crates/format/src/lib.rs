@@ -8,6 +8,7 @@
 //! - [`wafs`]: the structures of a log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
 //! - [`reiserfs`]: ReiserFS and its journal, to be read only.
+//! - [`xfs`]: XFS and its log, to be read only.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
@@ -35,6 +36,7 @@ pub mod label;
 pub mod reiserfs;
 pub mod ufs2;
 pub mod wafs;
+pub mod xfs;
 
 pub use codec::{Endian, Field, OnDisk};
 

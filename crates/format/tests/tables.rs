@@ -8,7 +8,7 @@ use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2, reiserfs};
+use ordo_format::{ext4, jbd2, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -55,14 +55,26 @@ const REISERFS: [Structure; 6] = [
     ("ReiserJournalHeader", reiserfs::JournalHeader::SIZE, reiserfs::JournalHeader::FIELDS),
 ];
 
+const XFS: [Structure; 8] = [
+    ("XfsSuperblock", xfs::Superblock::SIZE, xfs::Superblock::FIELDS),
+    ("XfsAgf", xfs::Agf::SIZE, xfs::Agf::FIELDS),
+    ("XfsAgi", xfs::Agi::SIZE, xfs::Agi::FIELDS),
+    ("XfsDinode", xfs::Dinode::SIZE, xfs::Dinode::FIELDS),
+    ("XfsRecordHead", xfs::log::RecordHead::SIZE, xfs::log::RecordHead::FIELDS),
+    ("XfsOpHead", xfs::log::OpHead::SIZE, xfs::log::OpHead::FIELDS),
+    ("XfsInodeItem", xfs::log::InodeItem::SIZE, xfs::log::InodeItem::FIELDS),
+    ("XfsBufferItem", xfs::log::BufferItem::SIZE, xfs::log::BufferItem::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 6] = [
+const PAGES: [(&str, &[Structure]); 7] = [
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),
     ("ext4", &EXT4),
     ("jbd2", &JBD2),
     ("reiserfs", &REISERFS),
+    ("xfs", &XFS),
 ];
 
 fn table(fields: &[Field]) -> String {

@@ -70,6 +70,11 @@ pub trait Decoder {
     /// Its block size as a shift. What nothing points to is noted by block.
     fn block_shift(&self) -> u32;
 
+    /// The unit in which it tells the journal where logged blocks belong, as a shift.
+    fn home_shift(&self) -> u32 {
+        self.block_shift()
+    }
+
     /// Names a write and learns from it: appends parts that cover it, in order and without gaps.
     fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books);
 
@@ -103,7 +108,7 @@ pub(crate) fn cover(
             // Guesses that are alike are one.
             Some(last)
                 if (&last.what, last.class) == (&part.what, part.class)
-                    && matches!(part.what, What::Unclaimed | What::Unknown(_)) =>
+                    && matches!(part.what, What::Unclaimed | What::Unknown(_) | What::Only(_)) =>
             {
                 last.len += part.len;
             }

@@ -136,6 +136,24 @@ impl Journal {
         }
     }
 
+    /// A change of what is at `home` was recorded for a transaction.
+    pub(crate) fn record(&mut self, id: u64, home: u64, class: Class) {
+        let now = self.now;
+        if let Some(transaction) = self.write(id, 0) {
+            transaction.records += 1;
+            transaction.data_copies += u64::from(class == Class::FileData);
+            transaction.last = now;
+            if let Some(index) = self.newest.get(&id) {
+                self.homes.insert(home, *index);
+            }
+        }
+    }
+
+    /// Whether any block is logged and not yet written where it belongs.
+    pub(crate) fn waits(&self) -> bool {
+        !self.homes.is_empty()
+    }
+
     /// A copy whose transaction nobody can tell yet was written, or its transaction is now known.
     pub(crate) fn stray(&mut self, found: bool) {
         self.strays = if found { self.strays.saturating_sub(1) } else { self.strays + 1 };

@@ -11,7 +11,7 @@
 //! - [`ufs`]: the classifier of UFS2.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
-//! - `ext`, `reiser`: decoders: ext2 to ext4, ReiserFS.
+//! - `ext`, `reiser`, `xfs`: decoders: ext2 to ext4, ReiserFS, XFS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
 //!
@@ -57,6 +57,7 @@ mod runs;
 pub mod stats;
 pub mod ufs;
 pub mod watch;
+mod xfs;
 
 pub use kind::{Class, Named, Part, What};
 pub use stats::{Counts, Stats};

@@ -45,7 +45,7 @@ pub struct Watch {
 
 /// Decoders that know a file system by what is on the device, tried in this order.
 type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
-const PROBES: [Probe; 2] = [crate::ext::probe, crate::reiser::probe];
+const PROBES: [Probe; 3] = [crate::ext::probe, crate::xfs::probe, crate::reiser::probe];
 
 impl Watch {
     /// A watcher of a device that holds what `image` holds now; `None` where no file system that is known is
@@ -136,7 +136,7 @@ impl State {
         let Some(decoder) = &mut self.decoder else { return };
         self.books.journal.at(r.id, r.at, r.epoch);
         decoder.write(r.offset, data, &mut self.named.parts, &mut self.books);
-        let shift = decoder.block_shift();
+        let (shift, home) = (decoder.block_shift(), decoder.home_shift());
         self.count(shift);
         for (part, share) in self.named.parts.iter().zip(&self.shares) {
             let (first, end) =
@@ -144,10 +144,10 @@ impl State {
             if part.what == What::Unclaimed {
                 self.pending.note(first, end - first, part.class, *share);
             }
-            if part.class.is_journal() {
+            if part.class.is_journal() || !self.books.journal.waits() {
                 continue;
             }
-            for block in first..end {
+            for block in part.offset >> home..(part.offset + part.len).div_ceil(1 << home) {
                 if let Some(id) = self.books.journal.checkpoint(block) {
                     self.checkpoints.push((block, id));
                 }

@@ -1,0 +1,165 @@
+//! The log of XFS: records of 512-byte blocks, each with operations of transactions.
+
+use super::BIG;
+use crate::Endian;
+
+crate::on_disk! {
+    /// What begins a record.
+    pub struct RecordHead: 328 {
+        0 => /** `0xfeedbabe` */ magic: u32,
+        4 => /** how often the log has begun again, from 1 */ cycle: u32,
+        8 => /** 1, 2 */ version: u32,
+        12 => /** bytes after the header */ len: u32,
+        16 => /** cycle (high half) and block of this record */ lsn: u64,
+        24 => /** cycle and block of the oldest record that is needed */ tail: u64,
+        32 => /** CRC-32C, little-endian */ crc: u32,
+        36 => /** block of the record before */ prev_block: u32,
+        40 => /** operations */ operations: u32,
+        44 => /** what the first 4 bytes of each block after the header were: there the cycle stands */ first_words: [u32; 64],
+        300 => /** 1: written by a little-endian machine */ format: u32,
+        304 => /** identity */ uuid: [u8; 16],
+        320 => /** bytes of a record at most: beyond 32768 there are more headers */ size: u32,
+        324 => /** zero */ pad: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What begins an operation.
+    pub struct OpHead: 12 {
+        0 => /** the transaction */ id: u32,
+        4 => /** bytes that follow */ len: u32,
+        8 => /** who: `0x69` a transaction, `0xaa` the log */ client: u8,
+        9 => /** 1 start, 2 commit, 4 goes on in the next record, 8 goes on from the one before, 16 its end, 32 unmount */ flags: u8,
+        10 => /** zero */ pad: u16,
+    }
+}
+
+crate::on_disk! {
+    /// The first region of an item of an inode. What changed of it follows: the core, then forks.
+    pub struct InodeItem: 56 {
+        0 => /** `0x123b` */ kind: u16,
+        2 => /** regions, this one included */ regions: u16,
+        4 => /** what follows: 1 the core; of the data fork 2 contents, 4 extents, 8 the tree's root; of attributes 64, 128, 256 */ fields: u32,
+        8 => /** bytes of the attribute fork */ attr_size: u16,
+        10 => /** bytes of the data fork */ data_size: u16,
+        12 => /** zero */ pad: u32,
+        16 => /** the inode */ ino: u64,
+        24 => /** device number */ device: [u8; 16],
+        40 => /** sector of its block */ sector: u64,
+        48 => /** sectors of its block */ sectors: u32,
+        52 => /** where in the block it is */ offset: u32,
+    }
+}
+
+crate::on_disk! {
+    /// The first region of an item of a buffer. A bitmap of what changed follows it, then the changes.
+    pub struct BufferItem: 20 {
+        0 => /** `0x123c` */ kind: u16,
+        2 => /** regions, this one included */ regions: u16,
+        4 => /** 2: older changes of the buffer no longer count */ flags: u16,
+        6 => /** sectors of the buffer */ sectors: u16,
+        8 => /** its first sector */ sector: u64,
+        16 => /** words of the bitmap, a bit for 128 bytes */ map_words: u32,
+    }
+}
+
+/// What [`RecordHead::magic`] is.
+pub const MAGIC: u32 = 0xfeed_babe;
+/// Bytes in a block of the log.
+pub const BLOCK: usize = 512;
+/// Bytes of a record that one header has room for.
+const PER_HEAD: usize = 32 << 10;
+
+/// Flags of operations.
+pub mod flags {
+    /// A transaction starts.
+    pub const START: u8 = 1;
+    /// It is committed.
+    pub const COMMIT: u8 = 2;
+    /// The region goes on in the next record.
+    pub const CONTINUES: u8 = 4;
+    /// The region goes on from the record before.
+    pub const CONTINUED: u8 = 8;
+    /// The file system is unmounted.
+    pub const UNMOUNT: u8 = 32;
+}
+
+/// Kinds of items.
+pub mod item {
+    /// An inode.
+    pub const INODE: u16 = 0x123b;
+    /// A buffer.
+    pub const BUFFER: u16 = 0x123c;
+    /// The least that is known.
+    pub const FIRST: u16 = 0x1236;
+    /// The greatest that is known.
+    pub const LAST: u16 = 0x1249;
+}
+
+impl RecordHead {
+    /// Decodes a block that begins a record, where its sizes can be true.
+    pub fn read(block: &[u8]) -> Option<RecordHead> {
+        if block.len() < BLOCK {
+            return None;
+        }
+        let head = RecordHead::decode(block, BIG);
+        let sane = head.magic == MAGIC
+            && [1, 2].contains(&head.version)
+            && head.size <= 256 << 10
+            && head.len as usize <= (head.size as usize).max(PER_HEAD);
+        sane.then_some(head)
+    }
+
+    /// Blocks of headers.
+    pub fn heads(&self) -> usize {
+        match self.version {
+            2 => (self.size as usize).div_ceil(PER_HEAD).max(1),
+            _ => 1,
+        }
+    }
+
+    /// Blocks in all, headers included.
+    pub fn blocks(&self) -> usize {
+        self.heads() + (self.len as usize).div_ceil(BLOCK)
+    }
+
+    /// The operations' bytes, with the words that stood where the cycle stands. `record` is the whole record.
+    pub fn unpack(&self, record: &[u8]) -> Option<Vec<u8>> {
+        let heads = self.heads();
+        let mut data = record.get(heads * BLOCK..self.blocks() * BLOCK)?.to_vec();
+        for (i, block) in data.chunks_exact_mut(BLOCK).enumerate() {
+            let word = match i / 64 {
+                0 => 44 + i * 4,
+                // A further header holds the cycle, then its words.
+                n => n * BLOCK + 4 + i % 64 * 4,
+            };
+            block[..4].copy_from_slice(record.get(word..word + 4)?);
+        }
+        data.truncate(self.len as usize);
+        Some(data)
+    }
+}
+
+/// The operations of a record, as many as its header says; zeros may follow. False where there are fewer.
+pub fn operations(data: &[u8], count: u32, mut each: impl FnMut(&OpHead, &[u8])) -> bool {
+    let mut at = 0;
+    for _ in 0..count {
+        if at + OpHead::SIZE > data.len() {
+            return false;
+        }
+        let head = OpHead::decode(&data[at..], BIG);
+        at += OpHead::SIZE;
+        let Some(body) = data.get(at..).and_then(|rest| rest.get(..head.len as usize)) else {
+            return false;
+        };
+        each(&head, body);
+        at += head.len as usize;
+    }
+    true
+}
+
+/// The kind and the number of regions that the first region of an item gives.
+pub fn item_head(region: &[u8]) -> Option<(u16, u16)> {
+    let le = Endian::Little;
+    (region.len() >= 4).then(|| (le.get_u16(region, 0), le.get_u16(region, 2)))
+}

@@ -1,0 +1,520 @@
+//! XFS, versions 4 and 5, and its log: `docs/formats/xfs.md`. What a classifier reads; nothing here writes one.
+//! On disk all integers are big-endian; inside log items they are as on the machine that wrote them, and
+//! little-endian ones are read.
+
+pub mod log;
+
+use crate::Endian;
+
+/// The byte order of the device.
+pub const BIG: Endian = Endian::Big;
+
+crate::on_disk! {
+    /// The superblock, in the first sector of each allocation group; the first one counts.
+    pub struct Superblock: 264 {
+        0 => /** `XFSB` */ magic: u32,
+        4 => /** bytes in a block */ block_size: u32,
+        8 => /** blocks */ blocks: u64,
+        16 => /** blocks of the real-time device */ rt_blocks: u64,
+        24 => /** extents of the real-time device */ rt_extents: u64,
+        32 => /** identity */ uuid: [u8; 16],
+        48 => /** first block of the log; 0: on another device */ log_start: u64,
+        56 => /** inode of the root directory */ root_ino: u64,
+        64 => /** inode of the real-time bitmap */ rt_bitmap_ino: u64,
+        72 => /** inode of the real-time summary */ rt_summary_ino: u64,
+        80 => /** blocks in a real-time extent */ rt_extent_size: u32,
+        84 => /** blocks in an allocation group */ ag_blocks: u32,
+        88 => /** allocation groups */ ag_count: u32,
+        92 => /** blocks of the real-time bitmap */ rt_bitmap_blocks: u32,
+        96 => /** blocks of the log */ log_blocks: u32,
+        100 => /** low 4 bits: the version; the rest are features */ version: u16,
+        102 => /** bytes in a sector */ sector_size: u16,
+        104 => /** bytes in an inode */ inode_size: u16,
+        106 => /** inodes in a block */ inodes_per_block: u16,
+        108 => /** label */ label: [u8; 12],
+        120 => /** block size as a shift */ block_log: u8,
+        121 => /** sector size as a shift */ sector_log: u8,
+        122 => /** inode size as a shift */ inode_log: u8,
+        123 => /** inodes in a block as a shift */ inodes_per_block_log: u8,
+        124 => /** blocks in a group as a shift, rounded up */ ag_block_log: u8,
+        125 => /** real-time extents as a shift */ rt_extents_log: u8,
+        126 => /** it is being made */ in_progress: u8,
+        127 => /** percent of inodes at most */ inode_max_percent: u8,
+        128 => /** inodes */ inodes: u64,
+        136 => /** free inodes */ free_inodes: u64,
+        144 => /** free blocks */ free_blocks: u64,
+        152 => /** free real-time extents */ free_rt_extents: u64,
+        160 => /** inode of the users' quota */ user_quota_ino: u64,
+        168 => /** inode of the groups' quota */ group_quota_ino: u64,
+        176 => /** quota flags */ quota_flags: u16,
+        178 => /** flags */ flags: u8,
+        179 => /** unused */ shared_version: u8,
+        180 => /** alignment of inodes */ inode_align: u32,
+        184 => /** RAID stripe unit */ unit: u32,
+        188 => /** RAID stripe width */ width: u32,
+        192 => /** blocks in a directory block as a shift */ dir_block_log: u8,
+        193 => /** the log's sector size as a shift */ log_sector_log: u8,
+        194 => /** the log's sector size */ log_sector_size: u16,
+        196 => /** the log's stripe unit */ log_unit: u32,
+        200 => /** more features */ features2: u32,
+        204 => /** a copy of these */ bad_features2: u32,
+        208 => /** features that may be ignored */ feature_compat: u32,
+        212 => /** features without which it cannot be written */ feature_ro_compat: u32,
+        216 => /** features without which it cannot be read */ feature_incompat: u32,
+        220 => /** features of the log */ feature_log_incompat: u32,
+        224 => /** CRC-32C, little-endian */ crc: u32,
+        228 => /** alignment of sparse chunks of inodes */ sparse_align: u32,
+        232 => /** inode of the projects' quota */ project_quota_ino: u64,
+        240 => /** where in the log it was changed last */ lsn: u64,
+        248 => /** identity in metadata, where it is not `uuid` */ meta_uuid: [u8; 16],
+    }
+}
+
+crate::on_disk! {
+    /// The header of a group's free space, in its second sector.
+    pub struct Agf: 96 {
+        0 => /** `XAGF` */ magic: u32,
+        4 => /** 1 */ version: u32,
+        8 => /** the group */ number: u32,
+        12 => /** its blocks */ length: u32,
+        16 => /** root of the tree of free space by block */ by_block: u32,
+        20 => /** root of the tree of free space by size */ by_size: u32,
+        24 => /** root of the tree of owners */ owners: u32,
+        28 => /** levels of the first */ by_block_levels: u32,
+        32 => /** levels of the second */ by_size_levels: u32,
+        36 => /** levels of the third */ owners_levels: u32,
+        40 => /** first in use of the free list */ list_first: u32,
+        44 => /** last in use of the free list */ list_last: u32,
+        48 => /** blocks in the free list */ list_count: u32,
+        52 => /** free blocks */ free_blocks: u32,
+        56 => /** longest free run */ longest: u32,
+        60 => /** blocks of trees */ tree_blocks: u32,
+        64 => /** identity */ uuid: [u8; 16],
+        80 => /** blocks of the tree of owners */ owners_blocks: u32,
+        84 => /** blocks of the tree of shared blocks */ shared_blocks: u32,
+        88 => /** root of the tree of shared blocks */ shared: u32,
+        92 => /** its levels */ shared_levels: u32,
+    }
+}
+
+crate::on_disk! {
+    /// The header of a group's inodes, in its third sector.
+    pub struct Agi: 336 {
+        0 => /** `XAGI` */ magic: u32,
+        4 => /** 1 */ version: u32,
+        8 => /** the group */ number: u32,
+        12 => /** its blocks */ length: u32,
+        16 => /** inodes */ count: u32,
+        20 => /** root of the tree of inodes */ root: u32,
+        24 => /** its levels */ levels: u32,
+        28 => /** free inodes */ free: u32,
+        32 => /** inodes made last */ newest: u32,
+        36 => /** unused */ dirino: u32,
+        40 => /** heads of lists of inodes without names */ unlinked: [u32; 64],
+        296 => /** identity */ uuid: [u8; 16],
+        312 => /** CRC-32C, little-endian */ crc: u32,
+        316 => /** zero */ pad: u32,
+        320 => /** where in the log it was changed last */ lsn: u64,
+        328 => /** root of the tree of chunks with free inodes */ free_root: u32,
+        332 => /** its levels */ free_levels: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An inode without its forks; the last 76 bytes are there in version 3 only.
+    pub struct Dinode: 176 {
+        0 => /** `IN` */ magic: u16,
+        2 => /** type and permissions */ mode: u16,
+        4 => /** 1, 2, 3 */ version: u8,
+        5 => /** what the data fork is: 1 contents, 2 extents, 3 a tree */ format: u8,
+        6 => /** unused */ old_links: u16,
+        8 => /** owner */ uid: u32,
+        12 => /** group */ gid: u32,
+        16 => /** names */ links: u32,
+        20 => /** project, low half */ project_lo: u16,
+        22 => /** project, high half */ project_hi: u16,
+        24 => /** extents of the data fork, with large counts */ big_extents: u64,
+        32 => /** last access */ atime: u64,
+        40 => /** last change of the contents */ mtime: u64,
+        48 => /** last change of the inode */ ctime: u64,
+        56 => /** size in bytes */ size: u64,
+        64 => /** blocks */ blocks: u64,
+        72 => /** extent size hint */ extent_hint: u32,
+        76 => /** extents of the data fork; with large counts those of the attribute fork */ extents: u32,
+        80 => /** extents of the attribute fork, without large counts */ attr_extents: u16,
+        82 => /** where the attribute fork begins, in 8 bytes after the data fork's start; 0: none */ fork_offset: u8,
+        83 => /** what the attribute fork is */ attr_format: u8,
+        84 => /** unused */ dm_mask: u32,
+        88 => /** unused */ dm_state: u16,
+        90 => /** flags: 1 on the real-time device */ flags: u16,
+        92 => /** generation */ generation: u32,
+        96 => /** next inode without a name */ next_unlinked: u32,
+        100 => /** CRC-32C, little-endian */ crc: u32,
+        104 => /** number of changes */ changes: u64,
+        112 => /** where in the log it was changed last */ lsn: u64,
+        120 => /** more flags: 16 large counts of extents */ flags2: u64,
+        128 => /** copy-on-write extent size hint */ cow_hint: u32,
+        132 => /** zero */ pad2: [u8; 12],
+        144 => /** when it was made */ crtime: u64,
+        152 => /** its own number */ ino: u64,
+        160 => /** identity */ uuid: [u8; 16],
+    }
+}
+
+/// What follows from a superblock: checked, so that it can be used for arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Block size as a shift.
+    pub block_shift: u32,
+    /// Sector size as a shift.
+    pub sector_shift: u32,
+    /// Inode size as a shift.
+    pub inode_shift: u32,
+    /// Bits of a block number within its group.
+    pub ag_bits: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// Blocks in a group.
+    pub ag_blocks: u64,
+    /// Groups.
+    pub ag_count: u32,
+    /// First block of the log, counted from the device's start; `None` where it is elsewhere.
+    pub log: Option<u64>,
+    /// Blocks of the log.
+    pub log_blocks: u64,
+    /// Version 5: metadata says what it is and where.
+    pub self_describing: bool,
+    /// The identity in metadata.
+    pub uuid: [u8; 16],
+    /// Inodes of quota.
+    pub quota_inodes: [u64; 3],
+    /// Inodes of the real-time device's bitmap and summary.
+    pub rt_inodes: [u64; 2],
+}
+
+impl Superblock {
+    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or of a version that
+    /// is not known.
+    pub fn read(bytes: &[u8]) -> Option<(Superblock, Geometry)> {
+        const META_UUID: u32 = 4;
+        if bytes.len() < Superblock::SIZE {
+            return None;
+        }
+        let sb = Superblock::decode(bytes, BIG);
+        let version = sb.version & 15;
+        let sane = sb.magic == u32::from_be_bytes(*b"XFSB")
+            && [4, 5].contains(&version)
+            && (9..=16).contains(&sb.block_log)
+            && sb.block_size == 1 << sb.block_log
+            && (9..=15).contains(&sb.sector_log)
+            && sb.sector_log <= sb.block_log
+            && (8..=11).contains(&sb.inode_log)
+            && sb.inode_log <= sb.block_log
+            && sb.inodes_per_block_log == sb.block_log - sb.inode_log
+            && sb.ag_blocks > 0
+            && sb.ag_block_log <= 32
+            && u64::from(sb.ag_blocks) <= 1 << sb.ag_block_log
+            && sb.blocks > 0
+            && sb.blocks >> 48 == 0
+            && u64::from(sb.ag_count) == sb.blocks.div_ceil(sb.ag_blocks.into());
+        if !sane {
+            return None;
+        }
+        let mut g = Geometry {
+            block_shift: sb.block_log.into(),
+            sector_shift: sb.sector_log.into(),
+            inode_shift: sb.inode_log.into(),
+            ag_bits: sb.ag_block_log.into(),
+            blocks: sb.blocks,
+            ag_blocks: sb.ag_blocks.into(),
+            ag_count: sb.ag_count,
+            log: None,
+            log_blocks: sb.log_blocks.into(),
+            self_describing: version == 5,
+            uuid: if sb.feature_incompat & META_UUID != 0 { sb.meta_uuid } else { sb.uuid },
+            quota_inodes: [sb.user_quota_ino, sb.group_quota_ino, sb.project_quota_ino],
+            rt_inodes: [sb.rt_bitmap_ino, sb.rt_summary_ino],
+        };
+        if sb.log_start != 0 {
+            let start = g.linear(sb.log_start)?;
+            if start + g.log_blocks > g.blocks || g.log_blocks == 0 {
+                return None;
+            }
+            g.log = Some(start);
+        }
+        Some((sb, g))
+    }
+}
+
+impl Geometry {
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        1 << self.block_shift
+    }
+
+    /// A block number as the file system has it (group, block in it), counted from the device's start; `None`
+    /// where there is no such block.
+    pub fn linear(&self, block: u64) -> Option<u64> {
+        let (group, within) = (block >> self.ag_bits, block & ((1 << self.ag_bits) - 1));
+        let linear = group.checked_mul(self.ag_blocks)?.checked_add(within)?;
+        (within < self.ag_blocks && linear < self.blocks).then_some(linear)
+    }
+
+    /// A block of a group, counted from the device's start.
+    pub fn in_group(&self, group: u32, block: u32) -> Option<u64> {
+        let linear = u64::from(group) * self.ag_blocks + u64::from(block);
+        (u64::from(block) < self.ag_blocks && linear < self.blocks).then_some(linear)
+    }
+
+    /// Inodes in a block, as a shift.
+    pub fn inodes_shift(&self) -> u32 {
+        self.block_shift - self.inode_shift
+    }
+
+    /// The first inode of a block counted from the device's start.
+    pub fn first_inode(&self, linear: u64) -> u64 {
+        let (group, within) = (linear / self.ag_blocks, linear % self.ag_blocks);
+        (group << self.ag_bits | within) << self.inodes_shift()
+    }
+
+    /// Bytes in an inode.
+    pub fn inode_size(&self) -> usize {
+        1 << self.inode_shift
+    }
+
+    /// Bytes before the records of a block of a group's tree.
+    pub fn short_head(&self) -> usize {
+        if self.self_describing { 56 } else { 16 }
+    }
+
+    /// Bytes before the records of a block of a file's tree.
+    pub fn long_head(&self) -> usize {
+        if self.self_describing { 72 } else { 24 }
+    }
+}
+
+/// A group's trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// Free space by block.
+    ByBlock,
+    /// Free space by size.
+    BySize,
+    /// Who owns each block.
+    Owners,
+    /// Blocks of more than one file.
+    Shared,
+    /// Inodes.
+    Inodes,
+    /// Chunks with free inodes.
+    FreeInodes,
+}
+
+impl Tree {
+    /// Every tree with the magic numbers of its blocks, version 4 and 5, and the bytes of a key.
+    const ALL: [(Tree, [&[u8; 4]; 2], usize); 6] = [
+        (Tree::ByBlock, [b"ABTB", b"AB3B"], 8),
+        (Tree::BySize, [b"ABTC", b"AB3C"], 8),
+        (Tree::Owners, [b"RMB3", b"RMB3"], 40),
+        (Tree::Shared, [b"R3FC", b"R3FC"], 4),
+        (Tree::Inodes, [b"IABT", b"IAB3"], 4),
+        (Tree::FreeInodes, [b"FIBT", b"FIB3"], 4),
+    ];
+
+    /// The tree that a block says it is of.
+    pub fn of(bytes: &[u8]) -> Option<Tree> {
+        let magic = bytes.first_chunk::<4>()?;
+        Tree::ALL.into_iter().find(|(_, magics, _)| magics.contains(&magic)).map(|(tree, ..)| tree)
+    }
+
+    fn key(self) -> usize {
+        Tree::ALL.into_iter().find(|(tree, ..)| *tree == self).map_or(8, |(.., key)| key)
+    }
+
+    /// The children in an inner block, as blocks of its group.
+    pub fn children(self, g: &Geometry, bytes: &[u8]) -> Vec<u32> {
+        let (head, each) = (g.short_head(), self.key() + 4);
+        let Some(room) = bytes.len().checked_sub(head) else { return Vec::new() };
+        let (most, count) = (room / each, usize::from(BIG.get_u16(bytes, 6)));
+        let from = head + most * self.key();
+        let list = bytes.get(from..from + count.min(most) * 4).unwrap_or_default();
+        list.chunks_exact(4).map(|raw| BIG.get_u32(raw, 0)).collect()
+    }
+}
+
+/// The level of a block of any tree: 0 of a leaf.
+pub fn level(bytes: &[u8]) -> u16 {
+    bytes.get(4..6).map_or(0, |b| BIG.get_u16(b, 0))
+}
+
+/// Chunks of 64 inodes in a leaf of the tree of inodes: the first inode within the group, and which of 16 runs
+/// of 4 are not there.
+pub fn chunks(g: &Geometry, bytes: &[u8]) -> Vec<(u32, u16)> {
+    let count = usize::from(BIG.get_u16(bytes, 6));
+    let records = bytes.get(g.short_head()..).unwrap_or_default();
+    let sparse = |raw: &[u8]| {
+        // Without sparse chunks the high half of the number of free inodes is here: it is zero.
+        BIG.get_u16(raw, 4)
+    };
+    records.chunks_exact(16).take(count).map(|r| (BIG.get_u32(r, 0), sparse(r))).collect()
+}
+
+/// An extent of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First block of the file.
+    pub lbn: u64,
+    /// First block, as the file system numbers them.
+    pub block: u64,
+    /// Blocks.
+    pub len: u32,
+}
+
+/// The extent in 16 bytes.
+pub fn extent(raw: &[u8]) -> Extent {
+    let (high, low) = (BIG.get_u64(raw, 0), BIG.get_u64(raw, 8));
+    Extent {
+        lbn: (high & (u64::MAX >> 1)) >> 9,
+        block: (high & 0x1ff) << 43 | low >> 21,
+        len: (low & 0x1f_ffff) as u32,
+    }
+}
+
+/// What a fork of an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork<'a> {
+    /// Nothing that has blocks.
+    None,
+    /// Extents.
+    Extents(&'a [u8]),
+    /// The root of a tree: its level, and the bytes after it.
+    Tree(u16, &'a [u8]),
+}
+
+impl Dinode {
+    /// What [`Dinode::magic`] is.
+    pub const MAGIC: u16 = 0x494e;
+    /// [`Dinode::flags`]: contents are on the real-time device.
+    pub const REALTIME: u16 = 1;
+
+    /// Where the data fork begins.
+    pub fn core_size(&self) -> usize {
+        if self.version >= 3 { 176 } else { 100 }
+    }
+
+    /// Extents of the data and of the attribute fork.
+    pub fn counts(&self) -> (u64, u64) {
+        match self.version >= 3 && self.flags2 & 16 != 0 {
+            true => (self.big_extents, self.extents.into()),
+            false => (self.extents.into(), self.attr_extents.into()),
+        }
+    }
+
+    /// Its forks, data and attributes, from the bytes of the inode as it is on disk.
+    pub fn forks<'a>(&self, inode: &'a [u8]) -> [Fork<'a>; 2] {
+        let all = inode.get(self.core_size()..).unwrap_or_default();
+        let split = match self.fork_offset {
+            0 => all.len(),
+            n => (usize::from(n) * 8).min(all.len()),
+        };
+        let (data, attributes) = all.split_at(split);
+        let (data_count, attr_count) = self.counts();
+        let has_attributes = self.fork_offset != 0;
+        [
+            fork(self.format, data, data_count),
+            if has_attributes {
+                fork(self.attr_format, attributes, attr_count)
+            } else {
+                Fork::None
+            },
+        ]
+    }
+}
+
+/// A fork of this format from its bytes.
+pub fn fork(format: u8, bytes: &[u8], extents: u64) -> Fork<'_> {
+    match format {
+        2 => {
+            let len = usize::try_from(extents).unwrap_or(usize::MAX).saturating_mul(16);
+            Fork::Extents(&bytes[..len.min(bytes.len() / 16 * 16)])
+        }
+        3 if bytes.len() >= 4 => Fork::Tree(BIG.get_u16(bytes, 0), bytes),
+        _ => Fork::None,
+    }
+}
+
+/// The children in the root of a file's tree.
+pub fn root_children(root: &[u8]) -> Vec<u64> {
+    let (most, count) = ((root.len() - 4) / 16, usize::from(BIG.get_u16(root, 2)));
+    let from = 4 + most * 8;
+    let list = root.get(from..from + count.min(most) * 8).unwrap_or_default();
+    list.chunks_exact(8).map(|raw| BIG.get_u64(raw, 0)).collect()
+}
+
+/// The records in a leaf of a file's tree, or the children in an inner block.
+pub fn long_records<'a>(g: &Geometry, bytes: &'a [u8]) -> (u16, &'a [u8]) {
+    let (head, level) = (g.long_head(), level(bytes));
+    let Some(room) = bytes.len().checked_sub(head) else { return (level, &[]) };
+    let (most, count) = (room / 16, usize::from(BIG.get_u16(bytes, 6)));
+    let count = count.min(most);
+    match level {
+        0 => (0, &bytes[head..head + count * 16]),
+        _ => (level, &bytes[head + most * 8..head + most * 8 + count * 8]),
+    }
+}
+
+/// Whether a block is one of a file's tree.
+pub fn is_long_tree(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"BMAP") || bytes.starts_with(b"BMA3")
+}
+
+/// What a block of version 5 says that it is, where it says so of itself at this place (in sectors of 512 bytes)
+/// and of this file system.
+pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Described> {
+    let magic = bytes.first_chunk::<4>()?;
+    let short = bytes.get(8..10).map_or(0, |b| BIG.get_u16(b, 0));
+    let (what, at) = match (magic, short) {
+        (b"XDB3" | b"XDD3" | b"XDF3", _) => (Described::Directory, 8),
+        (b"BMA3", _) => (Described::FileTree, 24),
+        (b"XSLM", _) => (Described::Symlink, 24),
+        (b"XARM", _) => (Described::Attributes, 24),
+        (_, 0x3df1 | 0x3dff) => (Described::Directory, 16),
+        (_, 0x3bee) => (Described::Attributes, 16),
+        (_, 0x3ebe) => (Described::Either, 16),
+        _ => (Described::Group(Tree::of(bytes)?), 16),
+    };
+    // Place, log, identity: as large everywhere, but for symbolic links and attributes of their own.
+    let identity = match what {
+        Described::Directory if at == 8 => 24,
+        Described::Symlink => 16,
+        Described::Attributes if at == 24 => 16,
+        Described::FileTree => 40,
+        _ => 32,
+    };
+    let place = match what {
+        Described::Symlink => 40,
+        Described::Attributes if at == 24 => 40,
+        _ => at,
+    };
+    let right = bytes.len() >= 64
+        && BIG.get_u64(bytes, place) == sector
+        && bytes[identity..identity + 16] == g.uuid;
+    right.then_some(what)
+}
+
+/// What a block can say of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Described {
+    /// A group's tree.
+    Group(Tree),
+    /// A file's tree of extents.
+    FileTree,
+    /// Part of a directory.
+    Directory,
+    /// Extended attributes.
+    Attributes,
+    /// An inner block of the index of a directory or of attributes.
+    Either,
+    /// The target of a symbolic link.
+    Symlink,
+}

@@ -1,0 +1,220 @@
+//! The stream of the log: records, operations, items.
+
+use ordo_format::Endian;
+use ordo_format::xfs::log::{
+    BLOCK, BufferItem, InodeItem, RecordHead, flags, item, item_head, operations,
+};
+use rustc_hash::FxHashMap;
+
+/// Transactions that are open at once at most, and bytes of a region that goes on.
+const OPEN_MAX: usize = 1024;
+const REGION_MAX: usize = 1 << 20;
+
+/// What a record says.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// An operation of a transaction: so many bytes.
+    Bytes {
+        id: u32,
+        len: u64,
+    },
+    Commit {
+        id: u32,
+    },
+    /// A buffer changed: its first sector.
+    Buffer {
+        id: u32,
+        sector: u64,
+    },
+    /// An inode changed.
+    Inode {
+        id: u32,
+        item: Box<LoggedInode>,
+    },
+    Unmount,
+    /// An item of a kind that is not known.
+    NotUnderstood,
+}
+
+/// An inode as the log has it.
+#[derive(Debug)]
+pub(super) struct LoggedInode {
+    pub(super) item: InodeItem,
+    /// The core, little-endian.
+    pub(super) core: Vec<u8>,
+    pub(super) data: Option<Vec<u8>>,
+    pub(super) attributes: Option<Vec<u8>>,
+}
+
+/// A transaction that is being read.
+#[derive(Debug, Default)]
+struct Open {
+    /// A region that goes on in the next record.
+    part: Vec<u8>,
+    /// The item whose regions come now.
+    regions: Vec<Vec<u8>>,
+    wanted: usize,
+}
+
+/// A record of which more is to come.
+#[derive(Debug)]
+struct Pending {
+    head: RecordHead,
+    bytes: Vec<u8>,
+    /// The block of the log that goes on with it.
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pending: Option<Pending>,
+    open: FxHashMap<u32, Open>,
+}
+
+/// What a piece of the log is.
+pub(super) enum Piece {
+    /// A record, or part of one; the transaction of its last operation.
+    Record(Option<u32>),
+    /// A record without operations.
+    Empty,
+    Unmount,
+    Zeros,
+    NotUnderstood,
+}
+
+impl Log {
+    /// A piece of the log is written, from block `at` of `blocks` on. What it is, and its length.
+    pub(super) fn piece(
+        &mut self,
+        at: u64,
+        blocks: u64,
+        data: &[u8],
+        said: &mut Vec<Said>,
+    ) -> (Piece, usize) {
+        if let Some(mut pending) = self.pending.take_if(|p| p.next == at) {
+            let want = pending.head.blocks() * BLOCK - pending.bytes.len();
+            let take = want.min(data.len());
+            pending.bytes.extend_from_slice(&data[..take]);
+            if take == want {
+                return (self.record(&pending.head, &pending.bytes, said), take);
+            }
+            pending.next = (at + (take / BLOCK) as u64) % blocks;
+            self.pending = Some(pending);
+            return (Piece::Record(None), take);
+        }
+        let Some(head) = RecordHead::read(data) else {
+            let zeros = data[..BLOCK].iter().all(|b| *b == 0);
+            return (if zeros { Piece::Zeros } else { Piece::NotUnderstood }, BLOCK);
+        };
+        if head.len == 0 || head.operations == 0 {
+            return (Piece::Empty, (head.blocks() * BLOCK).min(data.len()));
+        }
+        let want = head.blocks() * BLOCK;
+        if want <= data.len() {
+            return (self.record(&head, &data[..want], said), want);
+        }
+        let next = (at + (data.len() / BLOCK) as u64) % blocks;
+        self.pending = Some(Pending { head, bytes: data.to_vec(), next });
+        (Piece::Record(None), data.len())
+    }
+
+    fn record(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
+        let Some(data) = head.unpack(record) else { return Piece::NotUnderstood };
+        let (mut last, mut unmount) = (None, false);
+        let whole = operations(&data, head.operations, |op, body| {
+            let len = (ordo_format::xfs::log::OpHead::SIZE + body.len()) as u64;
+            if op.flags & flags::UNMOUNT != 0 {
+                unmount = true;
+                said.push(Said::Unmount);
+                return;
+            }
+            last = Some(op.id);
+            said.push(Said::Bytes { id: op.id, len });
+            if op.flags & flags::START != 0 {
+                if self.open.len() >= OPEN_MAX {
+                    self.open.clear();
+                }
+                self.open.insert(op.id, Open::default());
+            } else if op.flags & flags::COMMIT != 0 {
+                self.open.remove(&op.id);
+                said.push(Said::Commit { id: op.id });
+            } else if let Some(open) = self.open.get_mut(&op.id) {
+                open.operation(op.id, op.flags, body, said);
+            }
+        });
+        match (whole, unmount) {
+            (false, _) => Piece::NotUnderstood,
+            (true, true) => Piece::Unmount,
+            (true, false) => Piece::Record(last),
+        }
+    }
+}
+
+impl Open {
+    fn operation(&mut self, id: u32, bits: u8, body: &[u8], said: &mut Vec<Said>) {
+        if bits & flags::CONTINUED == 0 {
+            self.part.clear();
+        }
+        if self.part.len() + body.len() > REGION_MAX {
+            return;
+        }
+        if bits & flags::CONTINUES != 0 {
+            self.part.extend_from_slice(body);
+            return;
+        }
+        if self.part.is_empty() {
+            self.region(id, body.to_vec(), said);
+        } else {
+            self.part.extend_from_slice(body);
+            let region = std::mem::take(&mut self.part);
+            self.region(id, region, said);
+        }
+    }
+
+    fn region(&mut self, id: u32, region: Vec<u8>, said: &mut Vec<Said>) {
+        if self.wanted == 0 {
+            // Every transaction begins with a header of its own.
+            if region.len() == 16 && region.starts_with(b"NART") {
+                return;
+            }
+            let Some((kind, regions)) = item_head(&region) else {
+                said.push(Said::NotUnderstood);
+                return;
+            };
+            if !(item::FIRST..=item::LAST).contains(&kind) {
+                said.push(Said::NotUnderstood);
+            }
+            self.wanted = usize::from(regions.max(1));
+            self.regions.clear();
+        }
+        self.regions.push(region);
+        self.wanted -= 1;
+        if self.wanted == 0 {
+            let regions = std::mem::take(&mut self.regions);
+            if let Some(item) = whole_item(id, regions) {
+                said.push(item);
+            }
+        }
+    }
+}
+
+fn whole_item(id: u32, regions: Vec<Vec<u8>>) -> Option<Said> {
+    let first = regions.first()?;
+    let (kind, _) = item_head(first)?;
+    match kind {
+        item::BUFFER if first.len() >= BufferItem::SIZE => {
+            let buffer = BufferItem::decode(first, Endian::Little);
+            Some(Said::Buffer { id, sector: buffer.sector })
+        }
+        item::INODE if first.len() >= InodeItem::SIZE => {
+            let item = InodeItem::decode(first, Endian::Little);
+            let mut rest = regions.into_iter().skip(1);
+            let core = if item.fields & 1 != 0 { rest.next()? } else { Vec::new() };
+            let data = if item.fields & 0xe != 0 { rest.next() } else { None };
+            let attributes = if item.fields & 0x1c0 != 0 { rest.next() } else { None };
+            let item = Box::new(LoggedInode { item, core, data, attributes });
+            Some(Said::Inode { id, item })
+        }
+        _ => None,
+    }
+}

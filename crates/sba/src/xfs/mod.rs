@@ -1,0 +1,498 @@
+//! XFS, versions 4 and 5.
+//!
+//! The first sectors of each allocation group are its headers; they lead to the group's trees, the tree of inodes
+//! to the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log
+//! ([`log`]). In version 5 every block of metadata says what it is, of which file system and at which place:
+//! what says so is so. The log holds records of changes, not copies of blocks.
+
+mod log;
+mod prime;
+mod trees;
+
+use ordo_format::Endian;
+use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree};
+
+use crate::decoder::{Books, Decoder, cover, unknown};
+use crate::graph::{Entry, Graph};
+use crate::kind::{Class, Part, Reason, What};
+use crate::runs::{Role, Run};
+
+use log::{Log, LoggedInode, Piece, Said};
+use trees::{Tag, Trees};
+
+pub(crate) use prime::probe;
+
+/// Roots of groups have numbers above those of inodes.
+const GROUPS: u64 = 1 << 62;
+
+pub(crate) struct Xfs {
+    g: Geometry,
+    graph: Graph<Trees>,
+    log: Log,
+    /// By group: the part of the free list in use, and the list.
+    lists: Vec<(u32, u32, Vec<u32>)>,
+    said: Vec<Said>,
+}
+
+/// What stands at a place.
+enum Place {
+    /// A header of a group: the sector's number in it.
+    Header {
+        group: u32,
+        sector: u64,
+    },
+    Log,
+    Owned(Run),
+    Free,
+}
+
+impl Xfs {
+    fn place(&self, at: u64) -> Place {
+        let g = &self.g;
+        let linear = at >> g.block_shift;
+        let (group, within) = ((linear / g.ag_blocks) as u32, linear % g.ag_blocks);
+        let sector = (at - ((linear - within) << g.block_shift)) >> g.sector_shift;
+        if sector < 4 || within == 0 {
+            return Place::Header { group, sector };
+        }
+        match g.log {
+            Some(start) if linear >= start && linear < start + g.log_blocks => Place::Log,
+            _ => self.graph.runs.at(linear).map_or(Place::Free, |run| Place::Owned(*run)),
+        }
+    }
+
+    fn header_written(&mut self, group: u32, sector: u64, bytes: &[u8], books: &mut Books) {
+        let number = GROUPS | u64::from(group) << 2 | sector;
+        match sector {
+            1 if bytes.len() >= Agf::SIZE && bytes.starts_with(b"XAGF") => {
+                let agf = Agf::decode(bytes, xfs::BIG);
+                if agf.number != group {
+                    return;
+                }
+                let trees = [
+                    (Tree::ByBlock, agf.by_block, agf.by_block_levels),
+                    (Tree::BySize, agf.by_size, agf.by_size_levels),
+                    (Tree::Owners, agf.owners, agf.owners_levels),
+                    (Tree::Shared, agf.shared, agf.shared_levels),
+                ];
+                self.set_trees(number, group, &trees, books);
+                if let Some(list) = self.lists.get_mut(group as usize) {
+                    (list.0, list.1) =
+                        (agf.list_first, if agf.list_count == 0 { 0 } else { agf.list_count });
+                }
+                self.list_changed(group, books);
+            }
+            2 if bytes.len() >= Agi::SIZE && bytes.starts_with(b"XAGI") => {
+                let agi = Agi::decode(bytes, xfs::BIG);
+                if agi.number != group {
+                    return;
+                }
+                let trees = [
+                    (Tree::Inodes, agi.root, agi.levels),
+                    (Tree::FreeInodes, agi.free_root, agi.free_levels),
+                ];
+                self.set_trees(number, group, &trees, books);
+            }
+            3 => {
+                let skip = if self.g.self_describing { 36 } else { 0 };
+                let list = bytes.get(skip..).unwrap_or_default();
+                let list = list.chunks_exact(4).map(|raw| xfs::BIG.get_u32(raw, 0)).collect();
+                if let Some(old) = self.lists.get_mut(group as usize) {
+                    old.2 = list;
+                }
+                self.list_changed(group, books);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_trees(
+        &mut self,
+        number: u64,
+        group: u32,
+        trees: &[(Tree, u32, u32)],
+        books: &mut Books,
+    ) {
+        let reader = &self.graph.reader;
+        let entries = trees
+            .iter()
+            .filter_map(|(tree, block, levels)| reader.group_node(*tree, group, *block, *levels));
+        let entries = entries.collect();
+        self.graph.set_root(number, entries, books);
+    }
+
+    /// Blocks of the free list are kept for the trees of their group.
+    fn list_changed(&mut self, group: u32, books: &mut Books) {
+        let Some((first, count, list)) = self.lists.get(group as usize) else { return };
+        let mut entries = Vec::new();
+        let len = list.len() as u32;
+        for i in 0..(*count).min(len) {
+            // A count of the ring from its first on.
+            let block = list[(first.wrapping_add(i) % len) as usize];
+            let Some(start) = self.g.in_group(group, block).filter(|_| block != 0) else {
+                continue;
+            };
+            // A tree's block is the tree's, whatever an older list says.
+            if self
+                .graph
+                .runs
+                .at(start)
+                .is_some_and(|run| run.len == 1 && !matches!(run.role, Role::Attributes))
+            {
+                continue;
+            }
+            let (class, role) = (Class::SpaceTree, Role::Attributes);
+            entries.push(Entry { start, len: 1, height: 0, class, ino: 0, role, node: None });
+        }
+        self.graph.set_root(GROUPS | u64::from(group) << 2 | 3, entries, books);
+    }
+
+    fn class_of(&self, ino: u64, inode: &Dinode) -> Class {
+        match inode.mode & 0o170_000 {
+            _ if self.g.quota_inodes.contains(&ino) && ino != 0 => Class::Quota,
+            _ if self.g.rt_inodes.contains(&ino) => Class::Summary,
+            0o040_000 => Class::Directory,
+            0o120_000 => Class::Symlink,
+            _ => Class::FileData,
+        }
+    }
+
+    /// What the two forks of an inode point to. A fork that is `None` stays as it was.
+    fn set_forks(
+        &mut self,
+        ino: u64,
+        data: Option<Vec<Entry<Tag>>>,
+        attributes: Option<Vec<Entry<Tag>>>,
+        books: &mut Books,
+    ) {
+        if ino >> 60 != 0 {
+            return;
+        }
+        if let Some(entries) = data {
+            self.graph.set_root(ino << 1, entries, books);
+        }
+        if let Some(entries) = attributes {
+            self.graph.set_root(ino << 1 | 1, entries, books);
+        }
+    }
+
+    /// A block of inodes at its place.
+    fn inodes_written(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
+        let first = self.g.first_inode(linear);
+        for (i, raw) in bytes.chunks_exact(self.g.inode_size()).enumerate() {
+            let inode = Dinode::decode(raw, xfs::BIG);
+            if inode.magic != Dinode::MAGIC {
+                continue;
+            }
+            let ino = first + i as u64;
+            if inode.version >= 3 && (inode.ino != ino || inode.uuid != self.g.uuid) {
+                continue;
+            }
+            let class = self.class_of(ino, &inode);
+            let [data, attributes] = match inode.mode {
+                0 => [Fork::None, Fork::None],
+                _ => inode.forks(raw),
+            };
+            let data = if inode.flags & Dinode::REALTIME != 0 { Fork::None } else { data };
+            let data = self.graph.reader.of_fork(data, ino, class);
+            let attributes = self.graph.reader.of_fork(attributes, ino, Class::ExtendedAttributes);
+            self.set_forks(ino, Some(data), Some(attributes), books);
+        }
+    }
+
+    /// An inode as the log has it: the core is little-endian, the forks are as on disk.
+    fn inode_logged(&mut self, logged: &LoggedInode, books: &mut Books) {
+        let ino = logged.item.ino;
+        let mut core = [0; Dinode::SIZE];
+        let len = logged.core.len().min(core.len());
+        core[..len].copy_from_slice(&logged.core[..len]);
+        let inode = Dinode::decode(&core, Endian::Little);
+        if inode.magic != Dinode::MAGIC {
+            return;
+        }
+        if inode.mode == 0 {
+            return self.set_forks(ino, Some(Vec::new()), Some(Vec::new()), books);
+        }
+        let reader = &self.graph.reader;
+        let (data_count, attr_count) = inode.counts();
+        let read = |raw: &Option<Vec<u8>>, format, count, class| match (format, raw) {
+            // Neither extents nor a tree: no blocks. Of these what was not logged did not change.
+            (2, Some(raw)) => Some(reader.of_fork(xfs::fork(2, raw, count), ino, class)),
+            (3, Some(raw)) => Some(reader.of_logged_root(raw, ino, class)),
+            (2 | 3, None) if count > 0 => None,
+            _ => Some(Vec::new()),
+        };
+        let class = self.class_of(ino, &inode);
+        let data = match inode.flags & Dinode::REALTIME {
+            0 => read(&logged.data, inode.format, data_count, class),
+            _ => Some(Vec::new()),
+        };
+        let attributes = match inode.fork_offset {
+            0 => Some(Vec::new()),
+            _ => {
+                let class = Class::ExtendedAttributes;
+                read(&logged.attributes, inode.attr_format, attr_count, class)
+            }
+        };
+        self.set_forks(ino, data, attributes, books);
+    }
+
+    /// The kind of what a sector belongs to.
+    fn class_at(&self, sector: u64) -> Class {
+        let Some(at) = sector.checked_mul(512) else { return Class::Unknown };
+        if at >= self.g.blocks << self.g.block_shift {
+            return Class::Unknown;
+        }
+        match self.place(at) {
+            Place::Header { group, sector } => header(group, sector).0,
+            Place::Log => Class::JournalRecords,
+            Place::Owned(run) => run.class,
+            Place::Free => Class::Unknown,
+        }
+    }
+
+    /// Learns from what a piece of the log said.
+    fn heed(&mut self, books: &mut Books) -> bool {
+        let mut understood = true;
+        for said in std::mem::take(&mut self.said) {
+            match said {
+                Said::Bytes { id, len } => drop(books.journal.write(id.into(), len)),
+                Said::Commit { id } => drop(books.journal.commit(id.into(), 0)),
+                Said::Buffer { id, sector } => {
+                    books.journal.record(id.into(), sector, self.class_at(sector));
+                }
+                Said::Inode { id, item } => {
+                    self.inode_logged(&item, books);
+                    books.journal.record(id.into(), item.item.sector, Class::InodeBlock);
+                }
+                Said::Unmount => {}
+                Said::NotUnderstood => understood = false,
+            }
+        }
+        understood
+    }
+
+    fn log_piece(&mut self, at: u64, bytes: &[u8], books: &mut Books) -> Part {
+        let g = &self.g;
+        let start = g.log.unwrap_or(0) << g.block_shift;
+        let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
+        let (piece, len) = self.log.piece(block, blocks, bytes, &mut self.said);
+        let understood = self.heed(books);
+        let what = match piece {
+            Piece::Record(_) if !understood => What::Unknown(Reason::NotUnderstood),
+            Piece::Record(id) => What::Journal { transaction: id.map(u64::from), home: None },
+            Piece::Empty => What::Only("empty log records"),
+            Piece::Unmount => What::Only("log record of the unmount"),
+            Piece::Zeros => What::Only("zeros in the log"),
+            Piece::NotUnderstood => What::Unknown(Reason::NotUnderstood),
+        };
+        let class = match what {
+            What::Unknown(_) => Class::Unknown,
+            _ => Class::JournalRecords,
+        };
+        Part { class, offset: at, len: len as u64, what }
+    }
+
+    /// Whether a block holds inodes that say that they are at this place.
+    fn are_inodes(&self, linear: u64, bytes: &[u8]) -> bool {
+        let first = self.g.first_inode(linear);
+        let inodes = bytes.chunks_exact(self.g.inode_size()).enumerate();
+        inodes.into_iter().all(|(i, raw)| {
+            let inode = Dinode::decode(raw, xfs::BIG);
+            inode.magic == Dinode::MAGIC
+                && (inode.version < 3
+                    || (inode.ino == first + i as u64 && inode.uuid == self.g.uuid))
+        })
+    }
+
+    /// What a whole block of metadata is by its own words.
+    fn described(&self, linear: u64, bytes: &[u8]) -> Option<(Class, What)> {
+        if self.are_inodes(linear, bytes) {
+            let count = 1 << self.g.inodes_shift();
+            let first = self.g.first_inode(linear);
+            return Some((Class::InodeBlock, What::Inodes { first, count, changed: Vec::new() }));
+        }
+        if !self.g.self_describing {
+            return None;
+        }
+        let group = linear / self.g.ag_blocks;
+        let sector = linear << (self.g.block_shift - 9);
+        Some(match xfs::describes_itself(&self.g, bytes, sector)? {
+            Described::Group(tree) => (trees::class_of(tree), tree_words(tree, group)),
+            Described::FileTree => (Class::ExtentNode, What::Only("node of a file's extents")),
+            Described::Directory => (Class::Directory, What::Only("directory")),
+            Described::Attributes => (Class::ExtendedAttributes, What::Only("extended attributes")),
+            Described::Symlink => (Class::Symlink, What::Only("symbolic link")),
+            Described::Either => {
+                (Class::Directory, What::Only("index of a directory or of attributes"))
+            }
+        })
+    }
+
+    /// The name of blocks that have an owner, from `at` on.
+    fn owned(&self, run: &Run, at: u64, to: u64) -> (Class, What) {
+        let shift = self.g.block_shift;
+        let linear = at >> shift;
+        let what = match run.role {
+            _ if run.class == Class::InodeBlock => {
+                let count = (((to - 1) >> shift) - linear + 1) << self.g.inodes_shift();
+                What::Inodes { first: self.g.first_inode(linear), count, changed: Vec::new() }
+            }
+            Role::Data { lbn } => What::Blocks {
+                ino: run.ino,
+                first: lbn + (linear - run.start),
+                count: ((to - 1) >> shift) - linear + 1,
+            },
+            Role::Map { level, .. } if run.class == Class::ExtentNode => {
+                What::Extents { ino: run.ino, depth: level.saturating_sub(1) }
+            }
+            Role::Map { .. } => What::Piece("tree of allocation group", linear / self.g.ag_blocks),
+            Role::Attributes => {
+                What::Piece("block of the free list of group", linear / self.g.ag_blocks)
+            }
+        };
+        (run.class, what)
+    }
+}
+
+fn tree_words(tree: Tree, group: u64) -> What {
+    let name = match tree {
+        Tree::ByBlock => "free space by block, group",
+        Tree::BySize => "free space by size, group",
+        Tree::Owners => "owners of blocks, group",
+        Tree::Shared => "shared blocks, group",
+        Tree::Inodes => "tree of inodes, group",
+        Tree::FreeInodes => "chunks with free inodes, group",
+    };
+    What::Piece(name, group)
+}
+
+/// The name of a sector that begins a group.
+fn header(group: u32, sector: u64) -> (Class, What) {
+    let number = u64::from(group);
+    match sector {
+        0 if group == 0 => (Class::Superblock, What::Superblock),
+        0 => (Class::SuperblockCopy, What::Piece("copy of the superblock in group", number)),
+        1 => (Class::GroupHeader, What::Piece("header of free space (AGF) of group", number)),
+        2 => (Class::GroupHeader, What::Piece("header of inodes (AGI) of group", number)),
+        3 => (Class::GroupHeader, What::Piece("free list (AGFL) of group", number)),
+        _ => (Class::GroupHeader, What::Piece("after the headers of group", number)),
+    }
+}
+
+impl Decoder for Xfs {
+    fn system(&self) -> &'static str {
+        "xfs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.g.block_shift
+    }
+
+    fn home_shift(&self) -> u32 {
+        9
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let shift = self.g.block_shift;
+        cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
+            let linear = at >> shift;
+            let place = self.place(at);
+            let to = self.until(&place, at, end);
+            let bytes = &data[(at - offset) as usize..(to - offset) as usize];
+            let part = |(class, what)| Part { class, offset: at, len: to - at, what };
+            let block = ((linear + 1) << shift).min(end);
+            let first = &data[(at - offset) as usize..(block - offset) as usize];
+            let whole = first.len() == self.g.block_size();
+            match place {
+                Place::Header { group, sector } => {
+                    self.header_written(group, sector, bytes, books);
+                    part(header(group, sector))
+                }
+                Place::Log if !(at % 512 == 0 && bytes.len().is_multiple_of(512)) => {
+                    unknown(at, to - at, Reason::NotUnderstood)
+                }
+                Place::Log => self.log_piece(at, bytes, books),
+                Place::Owned(run) if run.class == Class::FileData => part(self.owned(&run, at, to)),
+                Place::Owned(run) => {
+                    let described = if whole { self.described(linear, first) } else { None };
+                    if whole {
+                        self.learn(linear, first, books);
+                    }
+                    // What says what it is, is that. What it is of is known better from its owner.
+                    let (class, what) = match described {
+                        Some(own) if own.0 != run.class || run.role == Role::Attributes => own,
+                        _ => self.owned(&run, at, block),
+                    };
+                    Part { class, offset: at, len: block - at, what }
+                }
+                Place::Free => {
+                    let (class, what) = match whole.then(|| self.described(linear, first)).flatten()
+                    {
+                        Some(described) => described,
+                        None => (Class::FileData, What::Unclaimed),
+                    };
+                    if whole {
+                        self.learn(linear, first, books);
+                    }
+                    Part { class, offset: at, len: block - at, what }
+                }
+            }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let shift = self.g.block_shift;
+        cover(out, offset, len, self.g.blocks << shift, |at, end| {
+            let place = self.place(at);
+            let mut to = self.until(&place, at, end);
+            let (class, what) = match place {
+                Place::Header { group, sector } => header(group, sector),
+                Place::Log => (Class::JournalRecords, What::Only("log")),
+                Place::Owned(run) => self.owned(&run, at, to),
+                Place::Free => {
+                    to = (((at >> shift) + 1) << shift).min(end);
+                    let bytes =
+                        data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
+                    let whole = bytes.filter(|b| b.len() == self.g.block_size());
+                    let described = whole.and_then(|b| self.described(at >> shift, b));
+                    // It may be left from a time when it was in use.
+                    (described.map_or(Class::FileData, |(class, _)| class), What::Unclaimed)
+                }
+            };
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+}
+
+impl Xfs {
+    /// Where what stands at `at` ends.
+    fn until(&self, place: &Place, at: u64, end: u64) -> u64 {
+        let g = &self.g;
+        let linear = at >> g.block_shift;
+        let to = match place {
+            Place::Header { sector, .. } if *sector < 4 => {
+                ((at >> g.sector_shift) + 1) << g.sector_shift
+            }
+            Place::Header { .. } => (linear + 1) << g.block_shift,
+            Place::Log => (g.log.unwrap_or(0) + g.log_blocks) << g.block_shift,
+            Place::Owned(run) => run.end() << g.block_shift,
+            Place::Free => (linear + 1) << g.block_shift,
+        };
+        to.min(end)
+    }
+
+    /// Learns from a whole block that is no file's contents.
+    fn learn(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
+        if self.are_inodes(linear, bytes) {
+            return self.inodes_written(linear, bytes, books);
+        }
+        match self.graph.runs.at(linear) {
+            Some(run) if matches!(run.role, Role::Map { .. }) => {
+                self.graph.node_written(linear, bytes, books);
+            }
+            Some(_) => {}
+            None => self.graph.stray_written(linear, bytes),
+        }
+    }
+}

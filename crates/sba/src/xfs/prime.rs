@@ -1,0 +1,68 @@
+//! Learns what is on a device before requests pass.
+
+use ordo_format::xfs::Superblock;
+
+use super::log::Log;
+use super::trees::Trees;
+use super::{Graph, Xfs};
+use crate::decoder::{Books, Decoder, Image};
+use crate::kind::Class;
+
+/// Groups beyond these are not looked at: more than any disk has.
+const GROUPS_MAX: u32 = 1 << 20;
+/// The deepest of all trees.
+const ROUNDS: usize = 14;
+
+/// A decoder, where the device holds XFS.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; Superblock::SIZE];
+    image.read_at(0, &mut bytes).ok()?;
+    let (_, g) = Superblock::read(&bytes)?;
+    let groups = g.ag_count.min(GROUPS_MAX);
+    let lists = vec![(0, 0, Vec::new()); groups as usize];
+    let graph = Graph::new(Trees { g });
+    let mut xfs = Xfs { g, graph, log: Log::default(), lists, said: Vec::new() };
+    let mut sector = vec![0; 1 << g.sector_shift];
+    for group in 0..groups {
+        let start = (u64::from(group) * g.ag_blocks) << g.block_shift;
+        for number in 1..4 {
+            if image.read_at(start + (number << g.sector_shift), &mut sector).is_ok() {
+                xfs.header_written(group, number, &sector, books);
+            }
+        }
+        books.claims.clear();
+    }
+    xfs.read_nodes(image, books);
+    let mut block = vec![0; g.block_size()];
+    let inodes: Vec<_> =
+        xfs.graph.runs.iter().filter(|run| run.class == Class::InodeBlock).copied().collect();
+    for linear in inodes.iter().flat_map(|run| run.start..run.end()) {
+        if image.read_at(linear << g.block_shift, &mut block).is_ok() {
+            xfs.inodes_written(linear, &block, books);
+        }
+        books.claims.clear();
+    }
+    xfs.read_nodes(image, books);
+    // Free lists again, now that it is known which of their blocks are in use.
+    (0..groups).for_each(|group| xfs.list_changed(group, books));
+    books.claims.clear();
+    Some(Box::new(xfs))
+}
+
+impl Xfs {
+    fn read_nodes(&mut self, image: &dyn Image, books: &mut Books) {
+        let mut block = vec![0; self.g.block_size()];
+        for _ in 0..ROUNDS {
+            let unseen = self.graph.unseen();
+            if unseen.is_empty() {
+                return;
+            }
+            for at in unseen {
+                if image.read_at(at << self.g.block_shift, &mut block).is_ok() {
+                    self.graph.node_written(at, &block, books);
+                }
+            }
+            books.claims.clear();
+        }
+    }
+}

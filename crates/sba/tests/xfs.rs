@@ -1,0 +1,151 @@
+//! XFS: a trace that a kernel made, images that mkfs.xfs made.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{all_is_known, damaged, name_of, output, recorded, watched};
+use ordo_sba::kind::What;
+use ordo_sba::{Class, Part, Watch};
+
+/// Transactions with the inodes and the buffers' first sectors that were logged for each, as xfs_logprint
+/// finds them; those that are committed.
+type Logged = BTreeSet<(u64, u64)>;
+
+fn judged(image: &Path) -> Option<(Logged, BTreeSet<u64>)> {
+    let text = output("xfs_logprint", &[image.to_str()?])?;
+    let (mut logged, mut commits) = (BTreeSet::new(), BTreeSet::new());
+    let mut id = 0;
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let after = |word: &str| {
+            let i = words.iter().position(|w| *w == word)?;
+            Some(words.get(i + 1)?.trim_end_matches(','))
+        };
+        if line.starts_with("Oper (") {
+            id = u64::from_str_radix(after("tid:")?, 16).ok()?;
+            if line.contains("COMMIT") {
+                commits.insert(id);
+            }
+        } else if line.starts_with("BUF:") {
+            logged
+                .insert((id, words[words.iter().position(|w| *w == "blkno:")? + 1].parse().ok()?));
+        } else if line.trim_start().starts_with("blkno:") {
+            logged.insert((id, after("blkno:")?.parse().ok()?));
+        }
+    }
+    Some((logged, commits))
+}
+
+/// Free blocks, counted from the device's start, as xfs_db lists them.
+fn free(image: &str, group_blocks: u64) -> Option<BTreeSet<u64>> {
+    let text = output("xfs_db", &["-r", "-c", "freesp -d", image])?;
+    let mut free = BTreeSet::new();
+    for line in text.lines().skip(1) {
+        let numbers: Vec<u64> = line.split_whitespace().map_while(|w| w.parse().ok()).collect();
+        let [group, block, len] = numbers[..] else { break };
+        free.extend((0..len).map(|i| group * group_blocks + block + i));
+    }
+    Some(free)
+}
+
+/// Whether parts have an owner that is no tree of free space: xfs_db lists the free list's blocks, too.
+fn owned(parts: &[Part]) -> bool {
+    let spare = |what: &What| matches!(what, What::Piece(name, _) if name.contains("free list of"));
+    parts.iter().all(|part| part.what != What::Unclaimed && !spare(&part.what))
+}
+
+/// A kernel's XFS made, filled, overwrote, removed. Every block must have a name that is no guess; every
+/// transaction and every buffer and inode in the log must be those that xfs_logprint finds; each is then written
+/// where it belongs; and at the end a block has an owner exactly where the trees of free space do not have it.
+#[test]
+fn what_a_kernel_did_under_xfs_has_names() {
+    let Some(recorded) = recorded("xfs", "xfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    assert_eq!(said.system, "xfs");
+    all_is_known(&said, "xfs");
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let after = recorded.after(recorded.trace.requests().len());
+    std::fs::write(&image, &after).unwrap();
+    let Some((logged, commits)) = judged(&image) else { return };
+    assert!(logged.len() > 50 && commits.len() > 10, "{} {}", logged.len(), commits.len());
+    let ours: BTreeSet<u64> =
+        said.transactions.iter().filter(|t| t.commit.is_some()).map(|t| t.id).collect();
+    assert_eq!(ours, commits);
+    let homes: BTreeSet<u64> = logged.iter().map(|(_, sector)| *sector).collect();
+    let written: BTreeSet<u64> = said.checkpoints.iter().map(|(_, sector, _)| *sector).collect();
+    assert_eq!(written, homes, "what is logged is written where it belongs, before the unmount");
+    assert!(said.checkpoints.iter().all(|(_, sector, id)| logged.contains(&(*id, *sector))));
+
+    let Some(free) = free(image.to_str().unwrap(), 20480) else { return };
+    for (block, data) in after.chunks_exact(4096).enumerate() {
+        // The first block of a group is its headers, named sector by sector.
+        let parts = name_of(&said.watch, block as u64 * 4096, data);
+        let owned = owned(&parts);
+        assert_eq!(owned, !free.contains(&(block as u64)), "block {block}: {parts:?}");
+    }
+}
+
+/// Images of the shapes that mkfs.xfs makes, with files that a prototype file gives: a block has an owner
+/// exactly where the trees of free space do not have it.
+#[test]
+fn every_used_block_has_a_name_and_no_free_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let path = image.to_str().unwrap();
+    let content = folder.path().join("content");
+    std::fs::write(&content, vec![9; 3 << 20]).unwrap();
+    let mut proto = String::from("/stand/diskboot\n4096 100\nd--755 0 0\n");
+    for i in 0..400 {
+        proto += &format!("file-with-a-long-name-{i} ---644 0 0 {}\n", content.display());
+    }
+    proto += "sub d--755 0 0\nlink l--777 0 0 target\n$\n$\n";
+    let prototype = folder.path().join("proto");
+    std::fs::write(&content, vec![9; 30_000]).unwrap();
+    std::fs::write(&prototype, proto).unwrap();
+    for options in
+        ["-m crc=1", "-m crc=0", "-m crc=1,rmapbt=1,reflink=1", "-m crc=1 -i size=512 -b size=1024"]
+    {
+        std::fs::File::create(&image).unwrap().set_len(400 << 20).unwrap();
+        let mut args = vec!["-q", "-f", "-p", prototype.to_str().unwrap()];
+        args.extend(options.split(' '));
+        args.push(path);
+        if ordo_testkit::judge("mkfs.xfs", &args).is_none() {
+            return;
+        }
+        let bytes = std::fs::read(&image).unwrap();
+        let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+        let (size, group_blocks) = (word(4) as usize, u64::from(word(84)));
+        let Some(free) = free(path, group_blocks) else { return };
+        let watch = Watch::over(&&bytes[..]).unwrap();
+        let mut kinds = BTreeSet::new();
+        for (block, data) in bytes.chunks_exact(size).enumerate() {
+            let parts = name_of(&watch, (block * size) as u64, data);
+            let owned = owned(&parts);
+            let expected = !free.contains(&(block as u64));
+            assert_eq!(owned, expected, "{options}, block {block}: {parts:?}");
+            kinds.extend(parts.iter().map(|part| part.class));
+        }
+        for kind in [
+            Class::Directory,
+            Class::FileData,
+            Class::InodeBlock,
+            Class::SpaceTree,
+            Class::InodeMap,
+        ] {
+            assert!(kinds.contains(&kind), "{options}: no {kind}");
+        }
+    }
+}
+
+/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+#[test]
+fn damage_is_survived() {
+    let Some(recorded) = recorded("xfs", "xfs") else { return };
+    let interesting = [(0, 2048), (8 * 512, 16384), (128 * 512, 16384), (327_728 * 512, 4096)];
+    for seed in 0..6 {
+        damaged(&recorded, seed, &interesting);
+    }
+}
