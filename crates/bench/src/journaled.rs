@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use ordo_block::BlockDevice;
+use ordo_block::model::{Kind, Model};
 use ordo_block::part::Part;
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
@@ -37,6 +38,8 @@ pub struct Journaled {
     pub options: JournalOptions,
     /// Bytes of log; a hundredth of the file system unless given.
     pub log_bytes: Option<u64>,
+    /// Sectors left out behind a write of the log, for the sake of a disk that turns.
+    pub stride: u16,
 }
 
 /// A log wherever it is.
@@ -72,12 +75,23 @@ impl Journaled {
             LogPlace::File => JournalOptions { synchronous, ..JournalOptions::file() },
             LogPlace::Same | LogPlace::Other => JournalOptions::wafs(synchronous),
         };
-        Journaled { place, synchronous, group, options, log_bytes: None }
+        Journaled { place, synchronous, group, options, log_bytes: None, stride: 0 }
     }
 
     /// The group commit that is used where none is asked for: a millisecond for others to come along.
     pub fn usual_group() -> GroupCommit {
         GroupCommit { delay: Duration::from_millis(1), batch: 64 }
+    }
+
+    /// Sectors that pass under the head of a disk of the papers between two writes that one client waits
+    /// for: its controller, a create.
+    pub const STRIDE: u16 = 28;
+
+    /// The same with its log on a device of this model: one that turns is not waited for a whole turn.
+    #[must_use]
+    pub fn on(self, log: &Model) -> Journaled {
+        let turns = matches!(log.kind, Kind::Hdd(_));
+        Journaled { stride: if self.synchronous && turns { Self::STRIDE } else { 0 }, ..self }
     }
 
     /// The sizes of the file system and of the log on a first device of `bytes` bytes.
@@ -161,6 +175,7 @@ impl Journaled {
         let log_options = ordo_wafs::MountOptions {
             cluster,
             group: self.group,
+            stride: self.stride,
             ..ordo_wafs::MountOptions::default()
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &log_options).await?;

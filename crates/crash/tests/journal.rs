@@ -145,6 +145,8 @@ impl Journal {
     ) -> Result<<Self as Scheme>::Fs<D>, String> {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
+            // Some leave sectors out, some do not.
+            stride: if self.group { 2 } else { 0 },
             group: self
                 .group
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),

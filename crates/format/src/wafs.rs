@@ -13,7 +13,7 @@ pub const SUPER_MAGIC: u64 = u64::from_le_bytes(*b"OrdoWAFS");
 /// `wafs`, as each sector of the log begins.
 pub const SECTOR_MAGIC: u32 = u32::from_le_bytes(*b"wafs");
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The smallest sector, in bytes.
 pub const SECTOR_MIN: usize = 512;
 /// The largest sector, in bytes.
@@ -29,7 +29,7 @@ crate::on_disk! {
     /// One of the two copies of the superblock. The newer one with a right checksum holds.
     pub struct WafsSuper: 256 {
         0 => /** `OrdoWAFS` */ magic: u64,
-        8 => /** 1 */ version: u32,
+        8 => /** 2 */ version: u32,
         12 => /** CRC-32C of these 256 bytes with this field zero */ check: u32,
         16 => /** goes up by one each time that it is written; odd ones are in the second sector */ generation: u64,
         24 => /** random, in every sector too */ id: u32,
@@ -48,7 +48,7 @@ crate::on_disk! {
 
 crate::on_disk! {
     /// The head of a sector of the log; the payload follows.
-    pub struct SectorHead: 36 {
+    pub struct SectorHead: 40 {
         0 => /** `wafs` */ magic: u32,
         4 => /** CRC-32C of the whole sector with this field zero */ check: u32,
         8 => /** the log sequence number of the payload's first byte */ lsn: u64,
@@ -58,6 +58,8 @@ crate::on_disk! {
         28 => /** `lsn` less this was known to be durable when it was written; at most 2^32 - 1 */ behind: u32,
         32 => /** bytes of payload that are in use */ used: u16,
         34 => /** the offset in the payload where the first record begins; 65535: none does */ first: u16,
+        36 => /** sectors after this one that are left out; the log goes on behind them */ skip: u16,
+        38 => /** zero */ reserved: u16,
     }
 }
 
@@ -70,8 +72,8 @@ pub enum WafsError {
         /// What is there.
         value: u64,
     },
-    /// A later format.
-    #[error("byte 8: version {value}, of which only 1 is known")]
+    /// Another format: an earlier one, whose sectors have shorter heads, or a later one.
+    #[error("byte 8: version {value}, of which only 2 is known")]
     Version {
         /// What is there.
         value: u32,
@@ -270,7 +272,7 @@ mod tests {
         };
         assert_eq!(read(&|_| ()), Ok(()));
         assert_eq!(read(&|s| s.magic = 1), Err(WafsError::Magic { value: 1 }));
-        assert_eq!(read(&|s| s.version = 2), Err(WafsError::Version { value: 2 }));
+        assert_eq!(read(&|s| s.version = 1), Err(WafsError::Version { value: 1 }));
         assert_eq!(read(&|s| s.sector = 513), Err(WafsError::Sector { value: 513 }));
         assert_eq!(read(&|s| s.sectors = 101), Err(WafsError::Sectors { value: 101, room: 100 }));
         let mut bytes = [0; 256];

@@ -47,13 +47,23 @@ pub struct MountOptions {
     pub group: Option<GroupCommit>,
     /// Nothing is written, the superblock included.
     pub read_only: bool,
+    /// Sectors left out behind a write that ends within a sector: the next write then begins there, where
+    /// the disk will have turned to by then, instead of a whole turn later. For disks that turn, and
+    /// while there is much room.
+    pub stride: u16,
     /// What a sector of the log is known by.
     pub rules: LogRules,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { cluster: 4096, group: None, read_only: false, rules: LogRules::all() }
+        MountOptions {
+            cluster: 4096,
+            group: None,
+            read_only: false,
+            stride: 0,
+            rules: LogRules::all(),
+        }
     }
 }
 
@@ -125,6 +135,10 @@ pub(crate) struct Shared<D> {
     /// The oldest record that is kept; the superblock may still name an older one.
     pub start: Cell<Lsn>,
     pub tail: RefCell<Tail>,
+    /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
+    pub next: Cell<Option<Lsn>>,
+    /// A write of the ring is under way.
+    pub writing: Cell<bool>,
     /// Held while the ring or the superblock is written.
     pub writer: Mutex<()>,
     /// There is a whole cluster to write.
@@ -157,6 +171,23 @@ impl Default for Group {
     }
 }
 
+impl<D> Shared<D> {
+    /// Goes on where the next record is to begin.
+    fn leave_out(&self) {
+        let Some(next) = self.next.take() else { return };
+        let mut tail = self.tail.borrow_mut();
+        if self.writing.get() {
+            // What is being written is still needed: it is gone when that is done.
+            let len = (next - tail.base) as usize;
+            tail.bytes.resize(len, 0);
+        } else {
+            *tail = Tail { base: next, ..Tail::default() };
+            self.durable.set(next);
+        }
+        self.end.set(next);
+    }
+}
+
 impl<D: BlockDevice> Wafs<D> {
     /// Appends a record: in memory only.
     ///
@@ -171,6 +202,7 @@ impl<D: BlockDevice> Wafs<D> {
         if need > room {
             return Err(LogError::Full { need, room });
         }
+        self.shared.leave_out();
         let lsn = self.shared.end.get();
         let end = lsn + need;
         {
@@ -194,7 +226,8 @@ impl<D: BlockDevice> Wafs<D> {
     /// Bytes that can be appended, lengths included, before old records have to be given up and that is
     /// [on the device](Self::checkpoint).
     pub fn room(&self) -> u64 {
-        self.shared.ring.room(self.shared.sb.borrow().start, self.shared.end.get())
+        let end = self.shared.next.get().unwrap_or(self.shared.end.get());
+        self.shared.ring.room(self.shared.sb.borrow().start, end)
     }
 
     /// Bytes that the ring holds.

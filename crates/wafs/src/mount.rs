@@ -99,7 +99,8 @@ async fn find_end<D: BlockDevice>(
     mounted.bytes = lsn - sb.start;
     mounted.mended = reader.sectors().mended;
     let (number, epoch) = reader.sectors().place();
-    let read_until = last_byte(device, sb, log, number).await?;
+    let read_until = reader.sectors().reach.unwrap_or(sb.start);
+    starts.retain(|start| *start >= ring.floor(lsn));
     mounted.incomplete = read_until.saturating_sub(lsn);
     let byte = ring.byte(number);
     let behind = rules.contains(LogRules::BEHIND);
@@ -129,22 +130,6 @@ async fn find_end<D: BlockDevice>(
     Ok(End { lsn, tail, mounted })
 }
 
-/// How far the sectors before `number` reach.
-async fn last_byte<D: BlockDevice>(
-    device: &D,
-    sb: &WafsSuper,
-    log: (Ring, u32, LogRules),
-    number: u64,
-) -> Result<Lsn, LogError> {
-    let ring = log.0;
-    if number == ring.number(sb.start) {
-        return Ok(sb.start);
-    }
-    let mut last = Sectors::new(device, log, number - 1);
-    let head = last.next().await?.map(|(head, _)| head);
-    Ok(head.map_or(ring.lsn(number - 1), |head| head.lsn + u64::from(head.used)))
-}
-
 impl<D: BlockDevice> Wafs<D> {
     /// Mounts a log. Unless it is mounted read-only the superblock is written, and what a crash left
     /// behind the end is given up.
@@ -169,6 +154,8 @@ impl<D: BlockDevice> Wafs<D> {
             durable: Cell::new(lsn),
             start: Cell::new(sb.start),
             tail: RefCell::new(tail),
+            next: Cell::new(None),
+            writing: Cell::new(false),
             writer: Mutex::new((), "the log's writer", 0),
             ripe: Rc::new(Notify::new("a cluster of log", 0)),
             group: Group::default(),

@@ -48,7 +48,9 @@ pub(crate) struct Sectors<'d, D> {
     ahead: IoBuf,
     used: usize,
     /// Bytes to read next.
-    reach: u64,
+    ask: u64,
+    /// How far what was read reaches.
+    pub reach: Option<Lsn>,
     pub mended: u64,
     pub stop: Option<Stop>,
 }
@@ -70,7 +72,8 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
             rules,
             ahead,
             used,
-            reach: READ_FIRST,
+            ask: READ_FIRST,
+            reach: None,
             mended: 0,
             stop: None,
         }
@@ -87,8 +90,8 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
 
     async fn read_ahead(&mut self) -> Result<(), LogError> {
         if self.used == self.ahead.len() {
-            let most = (self.reach / self.ring.sector).max(1);
-            self.reach = (2 * self.reach).min(READ_MAX);
+            let most = (self.ask / self.ring.sector).max(1);
+            self.ask = (2 * self.ask).min(READ_MAX);
             let count = self.ring.run(self.next, most);
             let len = (count * self.ring.sector) as usize;
             self.ahead = self.device.read(self.ring.byte(self.next), len).await?;
@@ -102,7 +105,7 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
         if self.stop.is_some() {
             return Ok(None);
         }
-        if self.next == self.first + self.ring.sectors {
+        if self.next >= self.first + self.ring.sectors {
             self.stop = Some(Stop::Round);
             return Ok(None);
         }
@@ -122,10 +125,14 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
             self.stop = Some(Stop::Foreign);
             return Ok(None);
         };
-        self.next += 1;
-        self.used = end;
+        let skip = u64::from(head.skip);
+        self.next += 1 + skip;
+        self.used = (end + (skip * self.ring.sector) as usize).min(self.ahead.len());
         self.epoch = head.epoch;
-        if u64::from(head.used) < self.ring.payload {
+        self.reach = Some(head.lsn + u64::from(head.used));
+        if skip > 0 {
+            self.reach = Some(self.ring.lsn(self.next));
+        } else if u64::from(head.used) < self.ring.payload {
             self.stop = Some(Stop::Partial);
         }
         Ok(Some((head, &self.ahead[end - self.ring.sector as usize..end])))
@@ -145,6 +152,8 @@ pub struct Reader<'d, D> {
     /// How much of it has been given out.
     used: usize,
     at: Lsn,
+    /// Where it goes on, where sectors are left out.
+    jump: Option<Lsn>,
     time: u32,
 }
 
@@ -152,7 +161,7 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     pub(crate) fn new(device: &'d D, log: (Ring, u32, LogRules), from: Lsn) -> Self {
         let sectors = Sectors::new(device, log, log.0.number(from));
         // The first sector's payload is cut when it comes.
-        Reader { sectors, bytes: Vec::new(), used: 0, at: from, time: 0 }
+        Reader { sectors, bytes: Vec::new(), used: 0, at: from, jump: None, time: 0 }
     }
 
     /// Reads the log of a superblock from `from` on, where a record must begin, without mounting it.
@@ -198,12 +207,17 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
             }
             self.bytes.drain(..self.used);
             self.used = 0;
+            if let Some(lsn) = self.jump.take() {
+                self.bytes.clear();
+                self.at = lsn;
+            }
             let Some((head, sector)) = self.sectors.next().await? else { return Ok(None) };
             let payload = &sector[SectorHead::SIZE..][..usize::from(head.used)];
             let skip = self.at.saturating_sub(head.lsn).min(payload.len() as u64) as usize;
             let skip = if self.bytes.is_empty() { skip } else { 0 };
             self.bytes.extend_from_slice(&payload[skip..]);
             self.time = head.time;
+            self.jump = if head.skip > 0 { self.sectors.reach } else { None };
         }
     }
 }
@@ -232,7 +246,7 @@ impl<D: BlockDevice> Wafs<D> {
             return Err(none);
         }
         let record = self.reader(lsn).next().await?;
-        record.filter(|record| record.end <= end).ok_or(none)
+        record.filter(|record| record.lsn == lsn && record.end <= end).ok_or(none)
     }
 
     /// Whether a record begins at `lsn`: found from the start of a record that the same sector, or one

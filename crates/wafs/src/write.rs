@@ -149,16 +149,24 @@ impl<D: BlockDevice> Shared<D> {
         let wanted = ring.number(target - 1) + 1 - first;
         let count = ring.run(first, most.min(wanted));
         let upto = self.end.get().min(ring.lsn(first + count));
+        let skip = self.skip_behind(upto);
         let mut image = IoBuf::zeroed((count * ring.sector) as usize);
         {
             let tail = self.tail.borrow();
             for (i, sector) in image.chunks_exact_mut(ring.sector as usize).enumerate() {
-                self.fill(&tail, first + i as u64, sector);
+                self.fill(&tail, first + i as u64, skip, sector);
             }
         }
+        let next = (skip > 0).then(|| ring.lsn(ring.number(upto) + 1 + u64::from(skip)));
+        self.next.set(next);
+        self.writing.set(true);
         let mut flags = WriteFlags::SYNC | WriteFlags::META;
         flags.set(WriteFlags::FUA, self.volatile);
-        self.device.write(ring.byte(first), image, flags).await?;
+        let written = self.device.write(ring.byte(first), image, flags).await;
+        self.writing.set(false);
+        written?;
+        // Whether somebody has gone on behind what is left out.
+        let upto = next.filter(|next| self.end.get() >= *next).unwrap_or(upto);
         let mut stats = self.stats.get();
         stats.writes += 1;
         stats.sectors += count;
@@ -175,8 +183,18 @@ impl<D: BlockDevice> Shared<D> {
         Ok(())
     }
 
-    /// A sector as it is written now.
-    fn fill(&self, tail: &Tail, number: u64, sector: &mut [u8]) {
+    /// How many sectors to leave out behind a write up to `upto`: none behind a whole sector, and none where
+    /// that would take space that records will need soon.
+    fn skip_behind(&self, upto: Lsn) -> u16 {
+        let stride = u64::from(self.options.stride);
+        let next = self.ring.lsn(self.ring.number(upto) + 1 + stride);
+        let room = self.ring.room(self.sb.borrow().start, next);
+        let within = upto == self.end.get() && upto > self.ring.floor(upto);
+        if within && room > self.ring.capacity() / 16 * 9 { self.options.stride } else { 0 }
+    }
+
+    /// A sector as it is written now. `skip`: what is left out behind the last one.
+    fn fill(&self, tail: &Tail, number: u64, skip: u16, sector: &mut [u8]) {
         let lsn = self.ring.lsn(number);
         let at = (lsn - tail.base) as usize;
         let used = (tail.bytes.len() - at).min(self.ring.payload as usize);
@@ -196,6 +214,8 @@ impl<D: BlockDevice> Shared<D> {
             behind: u32::try_from(lsn.saturating_sub(self.durable.get())).unwrap_or(u32::MAX),
             used: used as u16,
             first: first.map_or(NO_RECORD, |start| (start - lsn) as u16),
+            skip: if used < self.ring.payload as usize { skip } else { 0 },
+            reserved: 0,
         };
         head.seal(sector);
     }

@@ -79,7 +79,8 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
         let recorder = Recorder::new(true);
         tap.attach(recorder.clone());
         let cluster = [512, 4096, 65536][rng.random_range(0..3)];
-        let options = MountOptions { cluster, rules, ..MountOptions::default() };
+        let stride = [0, 1, 3, 9][rng.random_range(0..4)];
+        let options = MountOptions { cluster, stride, rules, ..MountOptions::default() };
         let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
         let mut acknowledged = 0;
         let lived = executor
@@ -290,7 +291,7 @@ fn group_commit_shares_writes() {
         executor
             .block_on(async {
                 mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
-                let options = MountOptions { group, ..MountOptions::default() };
+                let options = MountOptions { group, stride: 2, ..MountOptions::default() };
                 let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
                 let order = Rc::new(RefCell::new(0));
                 let tasks: Vec<_> = (0..16u8)

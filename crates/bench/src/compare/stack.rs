@@ -200,6 +200,7 @@ pub(super) async fn run_journaled(
 ) -> Result<(Row, Option<Cut>), CompareError> {
     let bytes = setup.bytes_for(workload)?;
     let mut rams = vec![Rc::new(RamDisk::new(bytes))];
+    let journaled = journaled.on(setup.model(usize::from(journaled.place == LogPlace::Other)));
     if journaled.place == LogPlace::Other {
         rams.push(Rc::new(RamDisk::new(journaled.sizes(bytes).1)));
     }

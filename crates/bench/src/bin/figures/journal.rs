@@ -154,12 +154,12 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let group = group.then(Journaled::usual_group);
-    let journaled = Journaled::new(place, true, group);
+    let model = Model::by_name("cheetah").expect("in the catalogue");
+    let journaled = Journaled::new(place, true, group).on(model);
     let rams = [Rc::new(RamDisk::new(256 << 20)), Rc::new(RamDisk::new(8 << 20))];
     let work = async {
         let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
         journaled.make(&rt, &rams, &options).await.expect("it is made");
-        let model = Model::by_name("cheetah").expect("in the catalogue");
         let disks = rams.clone().map(|ram| Rc::new(Modeled::new(&rt, model, ram)));
         let mounted = journaled.mount(&rt, &disks, &MountOptions::default()).await;
         let (fs, _) = mounted.expect("it mounts");

@@ -1,0 +1,87 @@
+//! A log that is full to its last byte.
+//!
+//! Fault model: none but the end of the ring; what was forced is read back after a mount. Would catch an end
+//! that meets the start and is taken for an empty log, a record over the seam of the ring that is cut, a
+//! last byte that is refused, and one too many that is not.
+
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_runtime::Executor;
+use ordo_wafs::{LogError, MkfsOptions, MountOptions, Wafs, mkfs};
+
+const LAPS: usize = 4;
+
+/// The record that fills `room` bytes with its length before it, or nearly: no length is that long.
+fn filling(room: u64, with: u8) -> Vec<u8> {
+    let length = if room > 128 { 2 } else { 1 };
+    vec![with; (room - length) as usize]
+}
+
+async fn records(log: &Wafs<Rc<RamDisk>>) -> Vec<Vec<u8>> {
+    let mut reader = log.reader(log.start());
+    let mut out = Vec::new();
+    while let Some(record) = reader.next().await.expect("it is whole") {
+        out.push(record.bytes);
+    }
+    out
+}
+
+/// Lap after lap the log is filled to its last byte, mounted again and read, then given up up to a record: so
+/// that each lap begins elsewhere in the ring.
+fn fill(size: usize, stride: u16) {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let disk = Rc::new(RamDisk::new(16 << 10));
+    let work = async {
+        mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+        let options = MountOptions { stride, ..MountOptions::default() };
+        let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
+        for lap in 0..LAPS {
+            let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
+            let need = size as u64 + 2;
+            while log.room() >= need + 3 {
+                let bytes = vec![kept.len() as u8; size];
+                kept.push((log.append(&bytes).unwrap().lsn, bytes));
+                if kept.len() % 7 == 0 {
+                    log.force(log.end()).await.unwrap();
+                }
+            }
+            while log.room() > 0 {
+                let bytes = filling(log.room().min(1000), 0xee);
+                kept.push((log.append(&bytes).unwrap().lsn, bytes));
+            }
+            let refused = log.append(b"");
+            assert!(matches!(refused, Err(LogError::Full { need: 1, room: 0 })), "{refused:?}");
+            log.force(log.end()).await.unwrap();
+            let (start, end) = (log.start(), log.end());
+            drop(log);
+
+            let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
+            assert_eq!(
+                (log.start(), log.end(), log.room()),
+                (start, end, 0),
+                "size {size}, lap {lap}"
+            );
+            let there = records(&log).await;
+            let expected: Vec<_> = kept.iter().map(|(_, bytes)| bytes.clone()).collect();
+            assert_eq!(there, expected, "size {size}, stride {stride}, lap {lap}");
+            // All but the last few are given up.
+            kept.drain(..kept.len() - 2);
+            log.truncate(kept[0].0);
+            log.checkpoint(None).await.unwrap();
+            assert!(log.room() > log.capacity() / 2, "size {size}, lap {lap}");
+            log.unmount().await.unwrap();
+        }
+    };
+    executor.block_on(work).unwrap();
+}
+
+#[test]
+fn a_log_is_filled_to_its_last_byte() {
+    for size in [1, 2, 100, 126, 470, 472, 475, 476, 510, 1000] {
+        for stride in [0, 3] {
+            fill(size, stride);
+        }
+    }
+}
