@@ -1,16 +1,25 @@
 //! Images and devices, and what is mounted from them.
 
+use std::io::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use ordo_bench::journaled;
+use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
+use ordo_block::overlay::Overlay;
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::NoOrder;
+use ordo_report::number;
 use ordo_runtime::{Executor, Runtime};
 use ordo_ufs::UfsConfig;
 
-/// A file system in an image.
+/// A file system in an image that is written.
 pub type ImageFs = FastFs<FileDisk, NoOrder>;
+
+/// A file system in an image that is only read.
+pub type ReadFs = FastFs<Rc<Overlay<FileDisk>>, NoOrder>;
 
 /// Runs a command's work in real time.
 ///
@@ -22,16 +31,50 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
     executor.block_on(work(runtime))?
 }
 
-/// Mounts the file system in an image. To read, it may have been left unclean.
+/// Mounts the file system in an image to change it.
+///
+/// # Errors
+/// The image cannot be opened, or what is in it cannot be mounted, or was not unmounted.
+pub async fn open(runtime: &Runtime, path: &Path) -> Result<ImageFs> {
+    let disk = FileDisk::open(runtime, path, Access::ReadWrite)?;
+    let options = MountOptions { use_reserve: true, ..MountOptions::default() };
+    mount(runtime, disk, NoOrder, &options).await.with_context(|| path.display().to_string())
+}
+
+/// Mounts the file system in an image to read it, even where it was not unmounted: a log is then replayed in
+/// memory, and the image stays as it is.
 ///
 /// # Errors
 /// The image cannot be opened, or what is in it cannot be mounted.
-pub async fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<ImageFs> {
-    let disk = FileDisk::open(runtime, path, access)?;
-    let read_only = access == Access::ReadOnly;
-    let ufs = UfsConfig { read_only, ..UfsConfig::default() };
-    let options = MountOptions { ufs, use_reserve: true, ..MountOptions::default() };
+pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<ReadFs> {
+    let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
+    let disk = Rc::new(Overlay::new(disk));
+    if let Some(said) = replay_log(runtime, std::slice::from_ref(&disk), path, true).await {
+        let _ = writeln!(std::io::stderr(), "{said}");
+    }
+    let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
+    let options = MountOptions { ufs, ..MountOptions::default() };
     mount(runtime, disk, NoOrder, &options).await.with_context(|| path.display().to_string())
+}
+
+/// Replays the log of an image that has one and was not unmounted; what is to be said of it. Where it cannot be
+/// replayed things go on without.
+pub async fn replay_log<D: BlockDevice>(
+    runtime: &Runtime,
+    disks: &[Rc<D>],
+    path: &Path,
+    in_memory: bool,
+) -> Option<String> {
+    let image = path.display();
+    match journaled::replay(runtime, disks).await {
+        Ok(None) => None,
+        Ok(Some(done)) => {
+            let records = number::count(done.records);
+            let only = if in_memory { " in memory only" } else { "" };
+            Some(format!("{image}: its log was replayed{only}, {records} records"))
+        }
+        Err(error) => Some(format!("{image}: its log was not replayed: {error}")),
+    }
 }
 
 /// Unmounts, so that everything is in the image.

@@ -6,7 +6,15 @@
 use std::fs;
 use std::path::Path;
 
+use std::rc::Rc;
+
 use assert_cmd::Command;
+use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_block::ram::RamDisk;
+use ordo_ffs::MountOptions;
+use ordo_ffs::mkfs::MkfsOptions;
+use ordo_runtime::Executor;
+use ordo_vfs::{FileSystem, NewNode};
 
 fn ordo(args: &[&str]) -> assert_cmd::assert::Assert {
     Command::cargo_bin("ordo").unwrap().args(args).assert()
@@ -80,6 +88,50 @@ fn files_are_copied_listed_and_printed_one_by_one() {
     let info: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((info["label"].as_str(), info["clean"].as_bool()), (Some("box"), Some(true)));
     assert!(stdout(&ordo(&["info", "--groups", text(&image)]).success()).contains("cg 0:"));
+}
+
+/// An image as a power cut leaves it: twenty names are in its log only.
+fn with_names_in_its_log() -> Vec<u8> {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let disks = [Rc::new(RamDisk::new(16 << 20))];
+    let journaled = Journaled::new(LogPlace::File, true, None);
+    let work = async {
+        journaled.make(&rt, &disks, &MkfsOptions::default()).await.unwrap();
+        let (fs, _) = journaled.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+        for n in 0..20 {
+            let name = format!("file-{n}").into_bytes();
+            fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
+        }
+        disks[0].snapshot().to_vec()
+    };
+    executor.block_on(work).unwrap()
+}
+
+/// What reads an image sees what its log holds, says so, and leaves both alone; what writes does not start
+/// before the log is replayed. Catches a listing without what was durable.
+#[test]
+fn what_the_log_holds_is_read_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let (image, out) = (temp.path().join("a.img"), temp.path().join("out"));
+    let crashed = with_names_in_its_log();
+    fs::write(&image, &crashed).unwrap();
+    let ls = ordo(&["ls", text(&image)]).success();
+    assert_eq!(stdout(&ls).lines().filter(|l| l.starts_with("file-")).count(), 20);
+    assert!(
+        stderr(&ls).contains("a.img: its log was replayed in memory only, "),
+        "{}",
+        stderr(&ls)
+    );
+    ordo(&["export", text(&image), text(&out)]).success();
+    assert!(out.join("file-19").exists());
+    assert!(fs::read(&image).unwrap() == crashed, "reading has changed the image");
+    let (_, said) = refused(&["cp", text(&out.join("file-1")), &format!("{}:/new", text(&image))]);
+    assert!(said.contains("not unmounted cleanly; check it first (ordo fsck)"), "{said}");
+    ordo(&["fsck", "-p", text(&image)]).success();
+    ordo(&["cp", text(&out.join("file-1")), &format!("{}:/new", text(&image))]).success();
+    let ls = ordo(&["ls", text(&image)]).success();
+    assert_eq!((stdout(&ls).lines().count(), stderr(&ls)), (22, String::new()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::FileDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_report::{json, number, progress::Progress};
 use ordo_runtime::Runtime;
@@ -107,7 +107,7 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         Place::Image { image, path } => {
-            let fs = image::open(&rt, image, Access::ReadWrite).await?;
+            let fs = image::open(&rt, image).await?;
             let done = copy_from_all(&rt, args, from, to, (&fs, path)).await;
             image::close(image, fs).await?;
             done
@@ -164,7 +164,7 @@ async fn copy_from_all<G: FileSystem>(
                 if matches!(to, Place::Image { image: other, .. } if other == image) {
                     bail!("both are in {}: copy out of it and in again", image.display());
                 }
-                let source = image::open(runtime, image, Access::ReadOnly).await?;
+                let source = image::open_to_read(runtime, image).await?;
                 let attr = path::lookup(&source, path).await?;
                 let full = PathBuf::from(OsStr::from_bytes(path));
                 copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
@@ -224,7 +224,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         if !args.image.exists() {
             make_image(&rt, args, &totals).await?;
         }
-        let fs = image::open(&rt, &args.image, Access::ReadWrite).await?;
+        let fs = image::open(&rt, &args.image).await?;
         let into = path::make_directories(&fs, args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
         let copied = copy_tree((&host, host.root()), (&fs, into.ino), &bar, &totals).await;
@@ -255,7 +255,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let fs = image::open_to_read(&rt, &args.image).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {
             bail!("{}: not a directory; ordo cp copies files", args.from);

@@ -3,13 +3,12 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, bail};
-use ordo_block::file::Access;
 use ordo_report::json;
 use ordo_vfs::tree::{Limits, Visit, Walk};
 use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsError, name, path};
 
 use crate::args::{Cat, Ls};
-use crate::image::{self, ImageFs, real_time};
+use crate::image::{self, ReadFs, real_time};
 use crate::text::{date, mode, put, type_name};
 
 /// Bytes read at a time.
@@ -42,7 +41,7 @@ struct Line {
 }
 
 impl Line {
-    async fn new(fs: &ImageFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
+    async fn new(fs: &ReadFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
         let target = match attr.file_type {
             FileType::Symlink => {
                 let target = fs.readlink(attr.ino).await;
@@ -98,7 +97,7 @@ impl Line {
 
 pub fn ls(args: &Ls) -> Result<()> {
     real_time(async |rt| {
-        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let fs = image::open_to_read(&rt, &args.image).await?;
         let attr = path::lookup(&fs, args.path.as_bytes()).await?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         let mut lines = Vec::new();
@@ -132,7 +131,7 @@ pub fn ls(args: &Ls) -> Result<()> {
 }
 
 /// The sorted names in a directory, `.` and `..` left out.
-async fn names(fs: &ImageFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
+async fn names(fs: &ReadFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
     let mut names = Vec::new();
     fs.readdir(dir.ino, Cookie::START, &mut |e| {
         if !name::is_dot(e.name) {
@@ -147,7 +146,7 @@ async fn names(fs: &ImageFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
 
 pub fn cat(args: &Cat) -> Result<()> {
     real_time(async |rt| {
-        let fs = image::open(&rt, &args.image, Access::ReadOnly).await?;
+        let fs = image::open_to_read(&rt, &args.image).await?;
         let mut out = std::io::stdout().lock();
         let mut buf = vec![0; CHUNK];
         for path in &args.paths {

@@ -5,16 +5,15 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_bench::journaled;
 use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_block::overlay::Overlay;
 use ordo_check::{Checker, Options, Phase, Repair, Report};
-use ordo_report::{json, number, progress::Progress};
+use ordo_report::{json, progress::Progress};
 use ordo_runtime::Runtime;
 
 use crate::args::Fsck;
-use crate::image::real_time;
+use crate::image::{self, real_time};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
@@ -51,22 +50,14 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
 }
 
-/// Replays the log of an image that has one. Where that cannot be done the check goes on without.
+/// Replays the log of an image that has one, before it is checked.
 async fn replay_log<D: BlockDevice>(rt: &Runtime, disks: &[Rc<D>], args: &Fsck) {
     if args.superblock.is_some() {
         return;
     }
-    let image = args.image.display();
-    let said = match journaled::replay(rt, disks).await {
-        Ok(None) => return,
-        Ok(Some(done)) => {
-            let records = number::count(done.records);
-            let only = if args.yes || args.preen { "" } else { " in memory only" };
-            format!("{image}: its log was replayed{only}, {records} records")
-        }
-        Err(error) => format!("{image}: its log was not replayed: {error}"),
-    };
-    if !args.quiet {
+    let in_memory = !(args.yes || args.preen);
+    let said = image::replay_log(rt, disks, &args.image, in_memory).await;
+    if let Some(said) = said.filter(|_| !args.quiet) {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
 }
