@@ -1,16 +1,16 @@
 //! `ordo mount` and `ordo umount`.
 //!
-//! `options` reads what is asked for; `recover` mounts the file system, after whatever its ordering needs
+//! `options` reads what is asked for, `helper` what mount(8) asks for; `recover` mounts the file system, after whatever its ordering needs
 //! after a crash; `serve` hands it to the kernel and takes it back. In the background the command starts
 //! itself anew, shows what that says until the mount is there, and ends.
 
+pub mod helper;
 mod options;
 mod recover;
 mod serve;
 mod tell;
 mod umount;
 
-use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -124,38 +124,5 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
         if mounted.is_some() {
             return Ok(ExitCode::SUCCESS);
         }
-    }
-}
-
-/// What mount(8) calls as `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`, in the words of
-/// `ordo mount`.
-pub fn as_helper(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut out: Vec<OsString> = vec!["ordo".into(), "mount".into()];
-    let mut args = args.skip(1);
-    while let Some(arg) = args.next() {
-        match arg.to_str() {
-            Some("-o") => {
-                out.push(arg);
-                out.extend(args.next());
-            }
-            Some("-N" | "-t") => drop(args.next()),
-            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {}
-            _ => out.push(arg),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What mount(8) passes on must come out as the same mount, with what does not concern Ordo left out.
-    #[test]
-    fn a_helper_of_mount() {
-        let given =
-            ["mount.fuse.ordo", "/disk", "/mnt", "-sv", "-t", "fuse.ordo", "-o", "ro,nofail"];
-        let words = as_helper(given.iter().map(OsString::from));
-        assert_eq!(words, ["ordo", "mount", "/disk", "/mnt", "-o", "ro,nofail"]);
     }
 }
