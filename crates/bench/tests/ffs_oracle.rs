@@ -15,7 +15,7 @@ use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_format::Endian;
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Runtime, cpu::CpuModel};
-use ordo_ufs::UfsConfig;
+use ordo_ufs::{AccessTimes, UfsConfig};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FsError, FsResult, Timestamp};
 
@@ -39,7 +39,8 @@ impl<P: OrderingPolicy> OnFfs<P> {
             ..MkfsOptions::default()
         };
         mkfs(&disk, &made, runtime.wall_time().0).await.expect("legal sizes");
-        let ufs = UfsConfig { update_atime: size.atime, ..UfsConfig::default() };
+        let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
+        let ufs = UfsConfig { access_times, ..UfsConfig::default() };
         let cache = CacheConfig::with_capacity(size.cache);
         let options = MountOptions { ufs, cache, use_reserve: true, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), policy(), &options).await.expect("just made");

@@ -178,6 +178,11 @@ impl FileDisk {
         FileDisk::open(runtime, path, Access::ReadWrite)
     }
 
+    /// Lets other processes have the image: nothing is to be read or written from now on.
+    pub fn unlock(&self) {
+        let _ = release(&self.file);
+    }
+
     /// Whether requests go past the host's cache.
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -229,6 +234,13 @@ fn lock(file: &File, access: Access) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+#[allow(unsafe_code)]
+fn release(file: &File) -> io::Result<()> {
+    // SAFETY: a system call on an open descriptor; it takes no pointers.
+    let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 const BLKSSZGET: libc::Ioctl = 0x1268;

@@ -347,6 +347,70 @@ fn a_partition_of_a_disk() {
     }
 }
 
+/// A file that is made without a name can be written and read, and given a name; one that has none when the
+/// server is killed must leave nothing behind once the image was recovered. Catches an ordering that was
+/// not told that nobody will ever come for it.
+#[test]
+fn files_without_a_name() {
+    if !can_mount() {
+        return;
+    }
+    for ordering in ["sync", "soft-updates", "journal"] {
+        let disk = Disk::new(ordering, 32);
+        disk.mount();
+        let dir = disk.dir();
+        let python = |script: &str| shell(&dir, &format!("python3 -c 'import os\n{script}'"));
+        python(
+            "
+f = os.open(\".\", os.O_TMPFILE | os.O_RDWR, 0o640); os.write(f, b\"hello\")
+assert os.fstat(f).st_nlink == 0 and os.listdir(\".\").count(\"named\") == 0
+root = os.open(\"/\", 0)
+os.link(f\"/proc/self/fd/{f}\", \"named\", src_dir_fd=root)
+assert open(\"named\").read() == \"hello\" and os.stat(\"named\").st_mode == 0o100640
+g = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(g, b\"x\" * 300000); os.close(g)",
+        );
+        disk.umount();
+        let before = text(&ordo(&["fsck", "-f", disk.image()]));
+        assert!(before.contains("consistent"), "{ordering}: {before}");
+        disk.mount();
+        let made = "
+f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(f, b\"x\" * 2000000); os.fsync(f)
+print(1, flush=True); input()";
+        let mut holder = std::process::Command::new("python3")
+            .args(["-c", &format!("import os{made}")])
+            .current_dir(&dir)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut one = [0; 1];
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut one).unwrap();
+        disk.end_server("-KILL");
+        let _ = holder.kill();
+        let _ = holder.wait();
+        disk.mount();
+        disk.umount();
+        let checked = ordo(&["fsck", "-p", disk.image()]);
+        assert!(checked.status.code().is_some_and(|c| c <= 1), "{ordering}: {}", text(&checked));
+        assert_eq!(text(&ordo(&["fsck", "-f", disk.image()])), before, "{ordering}");
+    }
+}
+
+/// Where the kernel does not offer requests over io_uring, a mount that asks for them must say so and work.
+#[test]
+fn a_ring_that_is_not_to_be_had() {
+    let leave = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    if !can_mount() || leave.is_ok_and(|leave| leave.trim() == "Y") {
+        return;
+    }
+    let disk = Disk::new("none", 16);
+    let dir = disk.dir();
+    let out = ordo(&["mount", disk.image(), dir.to_str().unwrap(), "-o", "io_uring"]);
+    assert!(out.status.success() && text(&out).contains("/dev/fuse"), "{}", text(&out));
+    shell(&dir, "echo x > f; cat f");
+    disk.umount();
+}
+
 /// A big-endian image is written in its own byte order.
 #[test]
 fn a_big_endian_image() {

@@ -3,23 +3,30 @@
 //! The device never waits (it is opened so): the serving task reads until nothing is there, then lets the
 //! executor sleep until something is. A program that has its reply often asks again within microseconds, and
 //! going to sleep and being woken takes longer than that: so it looks again for a moment first, as long as
-//! that has paid of late. Each request is a task; as many may be under way as there are buffers.
+//! that has paid of late. Each request is a task; as many may be under way as there are buffers. Where kernel
+//! and server have agreed on it, requests come over io_uring instead ([`uring`](crate::uring)), and only what
+//! has no reply comes here.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use ordo_runtime::sync::Notify;
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FileSystem;
 
 use crate::handler::{Answer, Handler};
-use crate::wire::{MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request};
+use crate::uring;
+use crate::wire::{InitFlags, MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request};
 
 /// Requests under way at most.
 const UNDER_WAY_MAX: usize = 128;
+
+/// How long what comes besides a ring may wait: nobody waits for it.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Buffers kept for the next requests: what was touched of them stays in memory.
 const KEPT_MAX: usize = 16;
@@ -33,6 +40,8 @@ pub enum Farewell {
         /// Which request it is.
         unique: u64,
     },
+    /// The same, over io_uring.
+    AskedByRing(Rc<Clean>),
     /// The kernel has let go already.
     Gone,
     /// It was told to stop.
@@ -40,12 +49,60 @@ pub enum Farewell {
 }
 
 impl Farewell {
+    /// How long it takes the kernel at most to let go of a ring.
+    const LETTING_GO_MAX: Duration = Duration::from_secs(2);
+
     /// Sends what the kernel waits for, if it does.
-    pub fn send(self) {
-        if let Farewell::Asked { device, unique } = self {
-            // Whoever waited may have been killed: then there is nobody to be told.
-            let _ = send(&device, unique, 0, &[]);
+    pub async fn send(self, runtime: &Runtime) {
+        match self {
+            Farewell::Asked { device, unique } => {
+                // Whoever waited may have been killed: then there is nobody to be told.
+                let _ = send(&device, unique, 0, &[]);
+            }
+            Farewell::AskedByRing(clean) => {
+                clean.set();
+                let mut taken = std::pin::pin!(clean.taken.notified());
+                let mut late = std::pin::pin!(runtime.sleep(Self::LETTING_GO_MAX));
+                std::future::poll_fn(|cx| match taken.as_mut().poll(cx) {
+                    Poll::Pending => late.as_mut().poll(cx),
+                    ready => ready,
+                })
+                .await;
+            }
+            Farewell::Gone | Farewell::Stopped => {}
         }
+    }
+}
+
+/// Tells who holds the kernel's last request that the disk is clean.
+pub struct Clean {
+    set: Cell<bool>,
+    wake: Notify,
+    taken: Notify,
+}
+
+impl Default for Clean {
+    fn default() -> Clean {
+        let notify = || Notify::new("the end of the mount", 0);
+        Clean { set: Cell::new(false), wake: notify(), taken: notify() }
+    }
+}
+
+impl Clean {
+    fn set(&self) {
+        self.set.set(true);
+        self.wake.notify_all();
+    }
+
+    pub(crate) async fn wait(&self) {
+        while !self.set.get() {
+            self.wake.notified().await;
+        }
+    }
+
+    /// The kernel has the reply, and has let go.
+    pub(crate) fn taken(&self) {
+        self.taken.notify_all();
     }
 }
 
@@ -65,13 +122,62 @@ impl Slot {
     }
 }
 
-struct Shared<F> {
-    device: Arc<File>,
-    handler: Rc<Handler<F>>,
+/// What the tasks of a mount share.
+pub(crate) struct Shared<F> {
+    pub(crate) runtime: Runtime,
+    pub(crate) device: Arc<File>,
+    pub(crate) handler: Rc<Handler<F>>,
+    stop: Rc<Stop>,
     free: RefCell<Vec<Slot>>,
     under_way: Cell<usize>,
     /// One request less is under way.
     ended: Notify,
+    eager: Eager,
+    /// Why serving ends, where that came over io_uring.
+    asked: RefCell<Option<io::Result<Farewell>>>,
+}
+
+impl<F> Shared<F> {
+    pub(crate) fn begin(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    pub(crate) fn end(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.ended.notify_one();
+    }
+
+    /// The kernel's last request is there.
+    pub(crate) fn ask(&self, clean: &Rc<Clean>) {
+        *self.asked.borrow_mut() = Some(Ok(Farewell::AskedByRing(clean.clone())));
+        self.stop.wake.notify_all();
+    }
+
+    /// The ring failed.
+    pub(crate) fn fail(&self, error: io::Error) {
+        self.asked.borrow_mut().get_or_insert(Err(error));
+        self.stop.wake.notify_all();
+    }
+
+    /// Waits for a request over io_uring; looks again for a moment first where that has paid.
+    pub(crate) async fn looking<T>(&self, request: impl Future<Output = T>) -> T {
+        let mut request = std::pin::pin!(request);
+        let mut first = true;
+        let idle = self.under_way.get() == 0;
+        let start = self.runtime.now();
+        let got = std::future::poll_fn(|cx| {
+            let polled = request.as_mut().poll(cx);
+            if std::mem::take(&mut first) && polled.is_pending() && idle && self.eager.is_set() {
+                let _ = self.eager.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
+            }
+            polled
+        })
+        .await;
+        if idle {
+            self.eager.slept(self.runtime.now().since(start));
+        }
+        got
+    }
 }
 
 /// What a read of the device gave.
@@ -92,33 +198,54 @@ pub async fn serve<F: FileSystem + 'static>(
     stop: &Rc<Stop>,
 ) -> io::Result<Farewell> {
     let shared = Rc::new(Shared {
+        runtime: runtime.clone(),
         device: device.clone(),
         handler: handler.clone(),
+        stop: stop.clone(),
         free: RefCell::default(),
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
+        eager: Eager::default(),
+        asked: RefCell::default(),
     });
-    let mut eager = Eager::default();
+    // Then hardly anything comes here.
+    let mut over_ring = false;
     let farewell = loop {
-        if stop.is_set() {
-            break Farewell::Stopped;
-        }
         while shared.under_way.get() >= UNDER_WAY_MAX {
             shared.ended.notified().await;
         }
+        if stop.is_set() {
+            break Farewell::Stopped;
+        }
+        if let Some(asked) = shared.asked.borrow_mut().take() {
+            break asked?;
+        }
         let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
         let mut message = receive(device, &mut slot.message)?;
-        if matches!(message, Message::Nothing) && eager.is_set() && shared.under_way.get() == 0 {
-            message = eager.receive(runtime, device, &mut slot.message)?;
+        let eager = &shared.eager;
+        let looks = !over_ring && eager.is_set() && shared.under_way.get() == 0;
+        if looks && matches!(message, Message::Nothing) {
+            let look = || match receive(device, &mut slot.message)? {
+                Message::Nothing => Ok(None),
+                message => Ok(Some(message)),
+            };
+            message = eager.look(runtime, look)?.unwrap_or(Message::Nothing);
         }
         match message {
             Message::Request(len) => {
-                let message = &slot.message[..len];
-                if let Ok(Request { opcode: Opcode::Destroy, unique, .. }) = Request::parse(message)
-                {
+                let opcode = Request::parse(&slot.message[..len]).map(|r| (r.opcode, r.unique));
+                if let Ok((Opcode::Destroy, unique)) = opcode {
                     break Farewell::Asked { device: device.clone(), unique };
                 }
-                shared.under_way.set(shared.under_way.get() + 1);
+                shared.begin();
+                if let Ok((Opcode::Init, _)) = opcode {
+                    carry_out(shared.clone(), slot, len).await;
+                    if handler.agreed().contains(InitFlags::OVER_IO_URING) {
+                        uring::start(&shared)?;
+                        over_ring = true;
+                    }
+                    continue;
+                }
                 runtime.spawn("a request of the kernel's", carry_out(shared.clone(), slot, len));
                 // Its reply first, then the next.
                 runtime.yield_now().await;
@@ -127,7 +254,12 @@ pub async fn serve<F: FileSystem + 'static>(
                 shared.free.borrow_mut().push(slot);
                 let slept = runtime.now();
                 stop.or_readable(runtime, device).await?;
-                eager.slept(runtime.now().since(slept));
+                if over_ring {
+                    // What comes here has time; the kernel puts several into one.
+                    runtime.sleep(PATIENCE).await;
+                } else {
+                    shared.eager.slept(runtime.now().since(slept));
+                }
             }
             Message::Unmounted => break Farewell::Gone,
         }
@@ -151,45 +283,46 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
     if shared.free.borrow().len() < KEPT_MAX {
         shared.free.borrow_mut().push(slot);
     }
-    shared.under_way.set(shared.under_way.get() - 1);
-    shared.ended.notify_one();
+    shared.end();
 }
 
 /// Looking again before going to sleep, while that pays.
 #[derive(Default)]
 struct Eager {
     /// How much it has paid of late.
-    credit: u32,
+    credit: Cell<u32>,
 }
 
 impl Eager {
-    /// How long it looks: about what a sleep and a wake-up take.
-    const LOOKS_FOR: Duration = Duration::from_micros(20);
+    /// How long it looks: about what it takes a program to be woken by its reply and to ask again.
+    const LOOKS_FOR: Duration = Duration::from_micros(50);
     const CREDIT_MAX: u32 = 16;
 
     fn is_set(&self) -> bool {
-        self.credit > 0
+        self.credit.get() > 0
     }
 
-    fn receive(&mut self, runtime: &Runtime, device: &File, buf: &mut [u8]) -> io::Result<Message> {
+    fn look<T>(
+        &self,
+        runtime: &Runtime,
+        mut again: impl FnMut() -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
         let start = runtime.now();
         while runtime.now().since(start) < Self::LOOKS_FOR {
-            match receive(device, buf)? {
-                Message::Nothing => std::hint::spin_loop(),
-                message => {
-                    self.credit = (self.credit + 1).min(Self::CREDIT_MAX);
-                    return Ok(message);
-                }
+            if let Some(found) = again()? {
+                self.credit.set((self.credit.get() + 1).min(Self::CREDIT_MAX));
+                return Ok(Some(found));
             }
+            std::hint::spin_loop();
         }
-        self.credit -= 1;
-        Ok(Message::Nothing)
+        self.credit.set(self.credit.get() - 1);
+        Ok(None)
     }
 
     /// It slept: looking would have found something if that was short.
-    fn slept(&mut self, time: Duration) {
+    fn slept(&self, time: Duration) {
         if time < 3 * Self::LOOKS_FOR {
-            self.credit = (self.credit + 2).min(Self::CREDIT_MAX);
+            self.credit.set((self.credit.get() + 2).min(Self::CREDIT_MAX));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`wire`]: the protocol's numbers and structures; requests taken apart, replies put together.
 //! - [`handler`]: one request in, one reply out. It knows no transport.
 //! - [`dev`]: requests from and replies to `/dev/fuse`, on the executor's own thread.
+//! - [`uring`]: the same over io_uring, where kernel and server have agreed on it.
 //! - [`kernel`]: attaching to a directory, and letting go of it.
 //!
 //! Invariants:
@@ -23,6 +24,7 @@ pub mod dev;
 pub mod handler;
 pub mod kernel;
 mod loopdev;
+pub mod uring;
 pub mod wire;
 
 pub use handler::{Handler, Options};

@@ -188,15 +188,26 @@ impl<'a> Request<'a> {
         let opcode =
             Opcode::from_number(get_u32(header, 4)).ok_or(BadRequest::Unknown { unique })?;
         let (fields, rest) = body.split_at_checked(opcode.structure()).ok_or(BadRequest::Short)?;
-        Ok(Request {
+        Ok(Request::of(opcode, header, fields, rest))
+    }
+
+    /// A request whose parts lie apart: its header, a place as large as any structure, names or data. `None`
+    /// for one that does not exist here. Panics where the places are too small.
+    pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
+        let opcode = Opcode::from_number(get_u32(header, 4))?;
+        Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
+    }
+
+    fn of(opcode: Opcode, header: &[u8], fields: &'a [u8], rest: &'a [u8]) -> Request<'a> {
+        Request {
             opcode,
-            unique,
+            unique: get_u64(header, 8),
             node: get_u64(header, 16),
             uid: get_u32(header, 24),
             gid: get_u32(header, 28),
             fields,
             rest,
-        })
+        }
     }
 
     /// The number of 32 bits at byte `at` of the structure.

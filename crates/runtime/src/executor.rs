@@ -240,6 +240,11 @@ impl Inner {
         }
     }
 
+    /// Whether any task can go on.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.next.borrow().is_empty() || !self.ready.is_empty()
+    }
+
     fn poll_task(&self, id: TaskId) {
         // A task may have been woken and then finished, or dropped.
         let Some(mut runnable) = self.tasks.borrow_mut().start(id) else { return };
@@ -273,8 +278,10 @@ impl Inner {
                 let timeout = next.map(|t| t.since(self.now()));
                 if timeout == Some(Duration::ZERO) {
                     self.driver.poll();
-                } else {
+                } else if !self.driver.reap() {
                     self.ready.park(|| self.driver.wait(timeout));
+                    // Not while it counts as parked: what this wakes needs no waking of the thread.
+                    self.driver.reap();
                 }
             }
         }

@@ -46,7 +46,7 @@ mod wall;
 mod tests;
 
 pub use buf::IoBuf;
-pub use driver::Backend;
+pub use driver::{Backend, Command};
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
 pub use time::{Duration, Time};
 pub use wall::VIRTUAL_EPOCH;

@@ -33,11 +33,12 @@ impl<L: Layout> Ufs<L> {
             self.still_there(&ip)?;
             self.read_at(&ip, offset, buf).await?
         };
-        if self.shared.config.update_atime && !buf.is_empty() && !self.is_read_only() {
+        let now = self.now();
+        let wanted = self.shared.config.access_times.wants(&ip.dinode(), now);
+        if wanted && !buf.is_empty() && !self.is_read_only() {
             let _guard = ip.lock.write().await;
             self.still_there(&ip)?;
             let mut op = self.begin(OpKind::Attributes).await?;
-            let now = self.now();
             let what = What::SetAttributes { ino: ip.ino() };
             self.update_inode(&mut op, &ip, what, |d| set_atime(d, now)).await?;
             op.end().await.map_err(io_error)?;

@@ -42,6 +42,10 @@ impl<L: Layout> FileSystem for Ufs<L> {
         self.make_node(dir, name, new).await
     }
 
+    async fn make_unnamed(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+        self.make_nameless(dir, new).await
+    }
+
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
         self.add_link(ino, dir, name).await
     }

@@ -18,6 +18,8 @@ pub struct Inode {
     pub(crate) lock: RwLock,
     /// How often it is open: kept alive without a name.
     pub(crate) opens: Cell<u32>,
+    /// It was made without a name, and may get one.
+    pub(crate) nameless: Cell<bool>,
     /// It has been freed: whoever waited for its lock has lost it.
     pub(crate) gone: Cell<bool>,
     pub(crate) index: RefCell<Option<DirIndex>>,
@@ -37,6 +39,7 @@ impl Inode {
             dinode: RefCell::new(dinode),
             lock: RwLock::new("the lock of inode", ino),
             opens: Cell::new(0),
+            nameless: Cell::new(false),
             gone: Cell::new(false),
             index: RefCell::new(None),
             next_read: Cell::new(0),

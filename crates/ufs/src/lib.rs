@@ -39,6 +39,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_cache::Cache;
+use ordo_format::ufs2::Dinode;
 use ordo_ordering::{Op, OpKind, OrderingPolicy};
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
@@ -58,19 +59,49 @@ pub type LayoutCache<L> = Cache<<L as Layout>::Device, <L as Layout>::Policy>;
 pub struct UfsConfig {
     /// Refuse every change.
     pub read_only: bool,
-    /// Record the time of last access.
-    pub update_atime: bool,
+    /// When the time of last access is recorded.
+    pub access_times: AccessTimes,
     /// Inodes kept in memory when nobody uses them.
     pub inodes_max: usize,
     /// Directory entries indexed in memory, over all directories.
     pub indexed_entries_max: usize,
 }
 
+/// When the time of last access is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Never.
+    #[default]
+    Never,
+    /// Where the file was changed since, or a day has passed.
+    Relative,
+    /// With every read.
+    Always,
+}
+
+impl AccessTimes {
+    /// Whether an inode's time of last access is to be set to `now`.
+    fn wants(self, d: &Dinode, now: Timestamp) -> bool {
+        const DAY_SECONDS: i64 = 24 * 60 * 60;
+        let at = |seconds, nanos| (seconds, nanos);
+        let access = at(d.atime, d.atimensec);
+        match self {
+            AccessTimes::Never => false,
+            AccessTimes::Always => true,
+            AccessTimes::Relative => {
+                access <= at(d.mtime, d.mtimensec)
+                    || access <= at(d.ctime, d.ctimensec)
+                    || now.seconds.saturating_sub(d.atime) >= DAY_SECONDS
+            }
+        }
+    }
+}
+
 impl Default for UfsConfig {
     fn default() -> UfsConfig {
         UfsConfig {
             read_only: false,
-            update_atime: false,
+            access_times: AccessTimes::Never,
             inodes_max: 65_536,
             indexed_entries_max: 4_000_000,
         }
@@ -237,5 +268,25 @@ impl<L: Layout> Ufs<L> {
         }
         self.cache().drop_clean();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relative time of access must be set after a change, and once a day; else reading costs no write.
+    #[test]
+    fn relative_access_times() {
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let mut d = Dinode::zeroed();
+        (d.atime, d.mtime, d.ctime) = (1000, 1000, 900);
+        assert!(AccessTimes::Relative.wants(&d, at(1001)));
+        d.atime = 1001;
+        assert!(!AccessTimes::Relative.wants(&d, at(1002)));
+        assert!(AccessTimes::Always.wants(&d, at(1002)) && !AccessTimes::Never.wants(&d, at(1002)));
+        assert!(AccessTimes::Relative.wants(&d, at(1001 + 86_400)));
+        d.ctime = 1002;
+        assert!(AccessTimes::Relative.wants(&d, at(1003)));
     }
 }

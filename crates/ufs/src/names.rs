@@ -133,6 +133,23 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
+    /// Makes a file that has no name yet and is open once. An ordering sees it lose one: after a crash it is
+    /// what any file is that was open and had lost its last name.
+    pub(crate) async fn make_nameless(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+        require(new.file_type == FileType::Regular, Errno::Invalid)?;
+        let dp = self.directory(dir).await?;
+        let _guard = dp.lock.read().await;
+        self.still_named(&dp)?;
+        let _held = self.hold([&*dp]).await?;
+        let mut op = self.begin(OpKind::Make).await?;
+        let ip = self.make_inode(&mut op, &dp, new).await?;
+        ip.opens.set(1);
+        ip.nameless.set(true);
+        self.set_links(&mut op, &ip, 0).await?;
+        op.end().await.map_err(io_error)?;
+        Ok(self.attr_of(&ip))
+    }
+
     /// Allocates an inode and gives it its first contents.
     async fn make_inode(
         &self,
@@ -241,7 +258,7 @@ impl<L: Layout> Ufs<L> {
         self.still_there(&ip)?;
         require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
         require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
-        require(ip.links() > 0, Errno::NotFound)?;
+        require(ip.links() > 0 || ip.nameless.get(), Errno::NotFound)?;
         require(ip.links() < self.limits().links_max, Errno::TooManyLinks)?;
         let _held = self.hold([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Link).await?;
@@ -256,6 +273,7 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
+        ip.nameless.set(false);
         op.end().await.map_err(io_error)?;
         Ok(self.attr_of(&ip))
     }

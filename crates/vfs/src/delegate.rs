@@ -20,6 +20,7 @@ macro_rules! delegate {
             delegate!(@ getattr(ino: Ino) -> Attr);
             delegate!(@ setattr(ino: Ino, set: &SetAttr) -> Attr);
             delegate!(@ make(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr);
+            delegate!(@ make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr);
             delegate!(@ link(ino: Ino, dir: Ino, name: &[u8]) -> Attr);
             delegate!(@ unlink(dir: Ino, name: &[u8]) -> ());
             delegate!(@ rmdir(dir: Ino, name: &[u8]) -> ());

@@ -77,6 +77,13 @@ pub trait FileSystem {
     /// Makes a file, directory, symbolic link or special file called `name` in `dir`.
     async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
 
+    /// Makes a file without a name, in the file system of `dir`. It is open once ([`open`](Self::open)), and may
+    /// be given a name as long as it is.
+    async fn make_unnamed(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+        let _ = (dir, new);
+        Err(Errno::NotSupported.into())
+    }
+
     /// Another name for an inode that is not a directory.
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr>;
 

@@ -3,12 +3,41 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 
 /// Orderings. The journal's log is in a file of the image.
 pub const ORDERINGS: [&str; 4] = ["none", "sync", "soft-updates", "journal"];
+
+/// Whether these tests are those of `mount_over_uring.rs`: requests come over io_uring.
+pub fn over_ring() -> bool {
+    module_path!().starts_with("mount_over_uring")
+}
+
+/// The kernel's leave to have requests over io_uring.
+const LEAVE: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Mounts that need the kernel's leave, and what it was before the first of them.
+static LEAVE_NEEDED: Mutex<(usize, String)> = Mutex::new((0, String::new()));
+
+fn take_leave() {
+    let mut needed = LEAVE_NEEDED.lock().unwrap();
+    if needed.0 == 0 {
+        needed.1 = std::fs::read_to_string(LEAVE).unwrap_or_default();
+        std::fs::write(LEAVE, "Y").unwrap();
+    }
+    needed.0 += 1;
+}
+
+fn give_leave_back() {
+    let Ok(mut needed) = LEAVE_NEEDED.lock() else { return };
+    needed.0 -= 1;
+    if needed.0 == 0 {
+        let _ = std::fs::write(LEAVE, &needed.1);
+    }
+}
 
 /// Whether this machine lets a test mount; else says so.
 pub fn can_mount() -> bool {
@@ -19,6 +48,10 @@ pub fn can_mount() -> bool {
     let fuse = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !root || !fuse {
         ordo_testkit::skip("mounting needs root and /dev/fuse");
+    }
+    if over_ring() && !Path::new(LEAVE).exists() {
+        ordo_testkit::skip("this kernel knows no requests over io_uring");
+        return false;
     }
     root && fuse
 }
@@ -57,6 +90,9 @@ pub struct Disk {
 impl Disk {
     /// A new image of this many MiB, for an ordering.
     pub fn new(ordering: &'static str, mib: u64) -> Disk {
+        if over_ring() {
+            take_leave();
+        }
         let disk = Disk { folder: tempfile::tempdir().unwrap(), ordering };
         std::fs::create_dir(disk.dir()).unwrap();
         let size = format!("{mib}m");
@@ -79,7 +115,8 @@ impl Disk {
 
     /// Mounts it, with further options; what was said.
     pub fn mount_with(&self, more: &str) -> Output {
-        let options = format!("ordering={},{more}", self.ordering);
+        let transport = if over_ring() { "io_uring" } else { "no_io_uring" };
+        let options = format!("ordering={},{transport},{more}", self.ordering);
         let dir = self.dir();
         let words = ["mount", self.image(), dir.to_str().unwrap(), "-o", &options];
         let mut all = vec!["60", cargo_bin("ordo").to_str().unwrap().to_owned().leak()];
@@ -90,15 +127,14 @@ impl Disk {
     pub fn mount(&self) -> String {
         let out = self.mount_with("");
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
+        assert_eq!(text(&out).contains("over io_uring"), over_ring(), "{}", text(&out));
         text(&out)
     }
 
-    /// Unmounts as anybody would. The image is clean then; its lock goes with the server, a moment later.
+    /// Unmounts as anybody would. The image is clean then, and free.
     pub fn umount(&self) {
-        let server = self.server();
         let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
-        wait_until_gone(server);
     }
 
     /// The process that serves it.
@@ -143,5 +179,8 @@ pub fn wait_until_gone(process: u32) {
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = run("umount", &["-l", self.dir().to_str().unwrap()]);
+        if over_ring() {
+            give_leave_back();
+        }
     }
 }

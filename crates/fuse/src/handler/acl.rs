@@ -1,8 +1,8 @@
 //! POSIX ACLs: kept as FreeBSD keeps them, shown as Linux shows them.
 //!
 //! On disk: attributes `posix1e.acl_access` and `posix1e.acl_default` of the system's name space, each a count
-//! (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes of padding, in the machine's
-//! byte order; little-endian here. What the mode says of owner, others and mask is taken from the mode,
+//! (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes of padding, in the byte order
+//! of the machine that wrote them, which is the image's. What the mode says of owner, others and mask is taken from the mode,
 //! so a `chmod` need not know of ACLs. Linux: a version (u32, 2), then entries of tag and permissions (u16
 //! each) and id (u32). Tags are the same.
 
@@ -75,9 +75,10 @@ impl Acl {
         out
     }
 
-    fn from_disk(bytes: &[u8]) -> Option<Acl> {
+    fn from_disk(bytes: &[u8], big_endian: bool) -> Option<Acl> {
         let word = |at: usize| {
-            bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")))
+            let bytes: [u8; 4] = bytes.get(at..at + 4)?.try_into().expect("four bytes");
+            Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
         };
         let count = word(0)? as usize;
         if count > ENTRIES_MAX {
@@ -86,18 +87,24 @@ impl Acl {
         let entry = |i: usize| {
             let at = 4 + i * ENTRY;
             let perm = bytes.get(at + 8..at + 10)?;
-            let perm = u16::from_le_bytes([perm[0], perm[1]]) & 7;
+            let perm = [perm[0], perm[1]];
+            let perm =
+                if big_endian { u16::from_be_bytes(perm) } else { u16::from_le_bytes(perm) } & 7;
             Some(Entry { tag: word(at)?, id: word(at + 4)?, perm })
         };
         (0..count).map(entry).collect::<Option<Vec<_>>>().map(Acl)
     }
 
-    fn to_disk(&self) -> Vec<u8> {
-        let mut out = (self.0.len() as u32).to_le_bytes().to_vec();
+    fn to_disk(&self, big_endian: bool) -> Vec<u8> {
+        let word = |n: u32| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        // The permissions take the first half of their word in either order.
+        let half = |n: u16| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        let mut out = word(self.0.len() as u32).to_vec();
         for e in &self.0 {
-            out.extend(e.tag.to_le_bytes());
-            out.extend(e.id.to_le_bytes());
-            out.extend(u32::from(e.perm).to_le_bytes());
+            out.extend(word(e.tag));
+            out.extend(word(e.id));
+            out.extend(half(e.perm));
+            out.extend([0; 2]);
         }
         out.resize(4 + ENTRIES_MAX * ENTRY, 0);
         out
@@ -149,7 +156,7 @@ impl Acl {
 impl<F: FileSystem> Handler<F> {
     async fn load_acl(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>, super::Failure> {
         match self.fs.getxattr(ino, stored(name)).await {
-            Ok(bytes) => match Acl::from_disk(&bytes) {
+            Ok(bytes) => match Acl::from_disk(&bytes, self.options.big_endian) {
                 Some(acl) => Ok(Some(acl)),
                 None => Err(Errno::Corrupt.into()),
             },
@@ -183,7 +190,8 @@ impl<F: FileSystem> Handler<F> {
             return self.remove_acl(ino, name).await;
         }
         let stored = stored(name);
-        let set = self.fs.setxattr(ino, stored, &acl.to_disk(), XattrMode::Set).await;
+        let value = acl.to_disk(self.options.big_endian);
+        let set = self.fs.setxattr(ino, stored, &value, XattrMode::Set).await;
         set.map_err(|e| self.fail(e))
     }
 
@@ -249,11 +257,17 @@ mod tests {
     #[test]
     fn both_forms() {
         assert_eq!(Acl::from_linux(&acl().to_linux()), Some(acl()));
-        let disk = acl().to_disk();
-        assert_eq!(disk.len(), 388);
-        assert_eq!(Acl::from_disk(&disk), Some(acl()));
-        assert_eq!(Acl::from_disk(&disk[..40]), None);
-        assert_eq!(Acl::from_disk(&[33, 0, 0, 0]), None);
+        for big in [false, true] {
+            let disk = acl().to_disk(big);
+            assert_eq!(disk.len(), 388);
+            assert_eq!(Acl::from_disk(&disk, big), Some(acl()));
+            assert_eq!(Acl::from_disk(&disk[..40], big), None);
+            assert_ne!(Acl::from_disk(&disk, !big), Some(acl()));
+        }
+        // As a big-endian FreeBSD writes the first entry: owner, no id, rwx.
+        let disk = acl().to_disk(true);
+        assert_eq!(disk[..16], [0, 0, 0, 5, 0, 0, 0, 1, 255, 255, 255, 255, 0, 7, 0, 0]);
+        assert_eq!(Acl::from_disk(&[33, 0, 0, 0], false), None);
         assert_eq!(Acl::from_linux(&[1, 0, 0, 0]), None);
     }
 

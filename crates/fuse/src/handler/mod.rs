@@ -36,6 +36,8 @@ pub struct Options {
     pub synchronous: bool,
     /// A new file's group is always its directory's, as on BSD.
     pub bsd_groups: bool,
+    /// Numbers in stored ACLs are big-endian.
+    pub big_endian: bool,
     /// Owners and groups on disk, and here.
     pub ids: IdMap,
     /// Requests over io_uring, where the kernel can.
@@ -137,6 +139,12 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
+    /// Notes the kernel's first reference to an inode that is open already.
+    pub(crate) fn know_opened(&self, ino: Ino) {
+        let first = self.known.add(ino);
+        assert!(first, "what was just made was not known");
+    }
+
     /// Counts one more reference of the kernel's to an inode.
     pub(crate) async fn know(&self, ino: Ino) -> Handled {
         if ino != self.fs.root() && self.known.add(ino) {
@@ -205,6 +213,7 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Getattr => self.getattr(r, out).await,
             Opcode::Statx => self.statx(r, out).await,
             Opcode::Setattr => self.setattr(r, out).await,
+            Opcode::Tmpfile => self.tmpfile(r, out).await,
             Opcode::Readlink => self.readlink(r, out).await,
             Opcode::Symlink => self.symlink(r, out).await,
             Opcode::Mknod => self.mknod(r, out).await,

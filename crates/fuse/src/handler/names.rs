@@ -2,7 +2,8 @@
 
 use ordo_vfs::{Errno, FileSystem, FileType, Ino, NewNode, RenameMode};
 
-use super::{Handled, Handler, VALID_SECONDS};
+use super::acl::Acl;
+use super::{Failure, Handled, Handler, VALID_SECONDS};
 use crate::wire::{Opcode, Out, Request, rdev_from_kernel, split_name};
 
 const SET_GID: u16 = 0o2000;
@@ -19,14 +20,13 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Makes something whose mode and owner are the caller's to choose.
-    async fn make(
+    /// What something new is like in the directory of the request, and the ACL that it gets.
+    async fn dressed<'n>(
         &self,
         r: &Request<'_>,
-        (name, umask): (&[u8], u32),
-        new: NewNode<'_>,
-        out: &mut Out<'_>,
-    ) -> Handled {
+        new: NewNode<'n>,
+        umask: u32,
+    ) -> Result<(NewNode<'n>, Option<Acl>), Failure> {
         let dir = self.ino(r.node);
         let (ids, is_directory) = (&self.options.ids, new.file_type == FileType::Directory);
         let mut new = NewNode { uid: ids.users.disk(r.uid), gid: ids.groups.disk(r.gid), ..new };
@@ -43,10 +43,37 @@ impl<F: FileSystem> Handler<F> {
             _ => self.inherited(dir, (new.permissions, umask)).await?,
         };
         new.permissions = permissions;
+        Ok((new, acl))
+    }
+
+    /// Makes something whose mode and owner are the caller's to choose.
+    async fn make(
+        &self,
+        r: &Request<'_>,
+        (name, umask): (&[u8], u32),
+        new: NewNode<'_>,
+        out: &mut Out<'_>,
+    ) -> Handled {
+        let dir = self.ino(r.node);
+        let (new, acl) = self.dressed(r, new, umask).await?;
         let made = self.fs.make(dir, name, &new).await.map_err(|e| self.fail(e))?;
         self.inherit(dir, &made, acl).await?;
         self.changed().await?;
         self.entry(made, out).await
+    }
+
+    /// `O_TMPFILE`: a file without a name, which is known to the kernel from the start.
+    pub(super) async fn tmpfile(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let dir = self.ino(r.node);
+        let new = NewNode::file(r.u32(4) as u16 & 0o7777);
+        let (new, acl) = self.dressed(r, new, r.u32(8)).await?;
+        let made = self.fs.make_unnamed(dir, &new).await.map_err(|e| self.fail(e))?;
+        self.know_opened(made.ino);
+        self.inherit(dir, &made, acl).await?;
+        out.entry_out(self.node(made.ino), &self.shown(made), VALID_SECONDS);
+        // What an open says: nothing that would have to be known later.
+        out.zeroes(16);
+        Ok(())
     }
 
     pub(super) async fn mknod(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {

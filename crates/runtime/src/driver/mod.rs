@@ -58,6 +58,19 @@ enum Kind {
     Punch,
     /// Until a read would not wait.
     Poll,
+    /// A command of the file's driver: see [`Runtime::command`].
+    Command(Command),
+}
+
+/// A command for the driver behind a file (`IORING_OP_URING_CMD`): what it means is between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Which command.
+    pub op: u32,
+    /// An address that it may need, and a length.
+    pub memory: (u64, u32),
+    /// The first of its arguments; the rest are zero.
+    pub args: [u64; 3],
 }
 
 /// A request, and how far it has come.
@@ -68,6 +81,7 @@ struct Op {
     /// Bytes asked for; of a read or write, the buffer's.
     len: u64,
     buf: Option<IoBuf>,
+    /// Bytes done; of a command, its result.
     done: usize,
 }
 
@@ -79,11 +93,19 @@ enum Step {
 }
 
 impl Op {
+    fn is_command(&self) -> bool {
+        matches!(self.kind, Kind::Command(_))
+    }
+
     /// Takes in the result of one system call or completion: negative is an errno.
     fn advance(&mut self, result: i32) -> Step {
+        if let (Kind::Command(_), Ok(done)) = (self.kind, usize::try_from(result)) {
+            self.done = done;
+        }
         if result < 0 {
             return match -result {
-                libc::EINTR | libc::EAGAIN => Step::Again,
+                // A command that is asked to come again is its caller's to repeat.
+                libc::EINTR | libc::EAGAIN if !matches!(self.kind, Kind::Command(_)) => Step::Again,
                 errno => Step::Finished(Err(io::Error::from_raw_os_error(errno))),
             };
         }
@@ -132,6 +154,7 @@ impl Op {
             (Kind::Sync, _) => self.file.sync_data().map(|()| 0),
             (Kind::Punch, _) => pool::punch(&self.file, self.offset, self.len).map(|()| 0),
             (Kind::Poll, _) => pool::poll_readable(&self.file).map(|()| 0),
+            (Kind::Command(_), _) => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
             (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
         }
     }
@@ -152,10 +175,13 @@ struct Table {
     entries: Vec<Option<Entry>>,
     free: Vec<usize>,
     under_way: usize,
+    /// Commands among them, which may never complete.
+    commands: usize,
 }
 
 impl Table {
     fn insert(&mut self, op: Option<Op>) -> usize {
+        self.commands += usize::from(op.as_ref().is_some_and(Op::is_command));
         let entry = Some(Entry { op, result: None, waker: None, abandoned: false });
         self.under_way += 1;
         match self.free.pop() {
@@ -182,6 +208,8 @@ impl Table {
     /// Records a result. Returns whom to wake, or what nobody wants any more, to be dropped.
     fn complete(&mut self, key: usize, op: Option<Op>, result: io::Result<()>) -> Completion {
         self.under_way -= 1;
+        let is_command = self.entry(key).op.as_ref().is_some_and(Op::is_command);
+        self.commands -= usize::from(is_command);
         if self.entry(key).abandoned {
             return Completion::Dropped(self.remove(key), op);
         }
@@ -263,14 +291,20 @@ impl Driver {
         }
     }
 
-    /// Waits for a completion or a wake-up from another thread, at most `timeout`.
+    /// Takes in completions that are there, without a system call; whether there was any.
+    pub(crate) fn reap(&self) -> bool {
+        matches!(&self.carrier, Carrier::Ring(ring) if ring.reap(&self.table))
+    }
+
+    /// Waits for a completion or a wake-up from another thread, at most `timeout`; [`reap`](Self::reap)
+    /// follows.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         match &self.carrier {
             Carrier::Inline => match timeout {
                 Some(t) => std::thread::park_timeout(t),
                 None => std::thread::park(),
             },
-            Carrier::Ring(ring) => ring.wait(&self.table, timeout),
+            Carrier::Ring(ring) => ring.wait(timeout),
             Carrier::Pool(pool) => pool.wait(&self.table, timeout),
         }
     }
@@ -309,14 +343,14 @@ enum Submitted {
     Key(usize),
 }
 
-/// A request under way: a future of its result and its buffer.
+/// A request under way: a future of its result, and of what it was.
 struct Request<'a> {
     runtime: &'a Runtime,
     key: Cell<Option<usize>>,
 }
 
 impl Future for Request<'_> {
-    type Output = (io::Result<()>, Option<IoBuf>);
+    type Output = (io::Result<()>, Option<Op>);
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let key = self.key.get().expect("not polled after it was done");
         let mut table = self.runtime.0.driver.table.borrow_mut();
@@ -327,8 +361,8 @@ impl Future for Request<'_> {
             return Poll::Pending;
         };
         self.key.set(None);
-        let buf = table.remove(key).op.and_then(|op| op.buf);
-        Poll::Ready((result, buf))
+        let op = table.remove(key).op;
+        Poll::Ready((result, op))
     }
 }
 
@@ -366,8 +400,44 @@ impl Runtime {
         let op = Op { file: file.clone(), kind, offset, len, buf, done: 0 };
         match self.0.driver.submit(op) {
             Submitted::Done(result, buf) => (result, buf),
-            Submitted::Key(key) => Request { runtime: self, key: Cell::new(Some(key)) }.await,
+            Submitted::Key(key) => {
+                let (result, op) = Request { runtime: self, key: Cell::new(Some(key)) }.await;
+                (result, op.and_then(|op| op.buf))
+            }
         }
+    }
+
+    /// Whether [`command`](Self::command) can be carried out.
+    pub fn takes_commands(&self) -> bool {
+        matches!(self.0.driver.carrier, Carrier::Ring(_))
+    }
+
+    /// Gives a command to the driver behind a file; what it says is returned. It may take for ever: dropped,
+    /// it stays with the driver.
+    ///
+    /// # Errors
+    /// The driver's; `EOPNOTSUPP` where there is no ring.
+    ///
+    /// # Safety
+    /// What the driver takes from the command for memory of this process must be that, for as long as the
+    /// driver may use it, and nobody else may use it meanwhile.
+    #[allow(unsafe_code)]
+    pub async unsafe fn command(&self, file: &Arc<File>, command: Command) -> io::Result<usize> {
+        let kind = Kind::Command(command);
+        let op = Op { file: file.clone(), kind, offset: 0, len: 0, buf: None, done: 0 };
+        match self.0.driver.submit(op) {
+            Submitted::Done(result, _) => result.map(|()| 0),
+            Submitted::Key(key) => {
+                let (result, op) = Request { runtime: self, key: Cell::new(Some(key)) }.await;
+                result.map(|()| op.map_or(0, |op| op.done))
+            }
+        }
+    }
+
+    /// Submits what is queued and takes in completions, without waiting; whether a task can go on.
+    pub fn look(&self) -> bool {
+        self.0.driver.poll();
+        self.0.has_ready()
     }
 
     /// Reads `len` bytes at `offset`; beyond the end of the file they are zero.

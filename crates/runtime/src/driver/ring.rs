@@ -10,9 +10,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, types};
 
-use super::{Completion, Kind, Op, Step, Table};
+use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
@@ -27,23 +28,26 @@ const CANCEL: u64 = u64::MAX - 1;
 
 pub(super) const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
+/// Entries of 128 bytes, which commands of drivers need.
+type Uring = IoUring<Entry128, cqueue::Entry>;
+
 pub(super) struct Ring {
-    ring: RefCell<IoUring>,
+    ring: RefCell<Uring>,
     /// Written by whoever wants to interrupt a wait.
     event: Arc<File>,
     /// Whether the ring watches `event`.
     armed: Cell<bool>,
     /// What did not fit into the submission queue.
-    backlog: RefCell<VecDeque<squeue::Entry>>,
+    backlog: RefCell<VecDeque<Entry128>>,
 }
 
 impl Ring {
     pub(super) fn new() -> io::Result<Ring> {
-        let ring = IoUring::builder()
+        let ring = Uring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
             .build(ENTRIES)
-            .or_else(|_| IoUring::new(ENTRIES))?;
+            .or_else(|_| Uring::builder().build(ENTRIES))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -81,10 +85,10 @@ impl Ring {
     /// Asks for a request to be given up; it completes then, one way or the other.
     pub(super) fn cancel(&self, key: usize) {
         let cancel = opcode::AsyncCancel::new(key as u64).build();
-        self.push(cancel.user_data(CANCEL));
+        self.push(cancel.user_data(CANCEL).into());
     }
 
-    fn push(&self, entry: squeue::Entry) {
+    fn push(&self, entry: Entry128) {
         self.backlog.borrow_mut().push_back(entry);
         self.flush();
     }
@@ -112,14 +116,12 @@ impl Ring {
         self.reap(table);
     }
 
-    pub(super) fn wait(&self, table: &RefCell<Table>, timeout: Option<Duration>) {
-        if self.reap(table) {
-            return;
-        }
+    /// Waits until a completion is there to be taken in, or another thread wants the executor.
+    pub(super) fn wait(&self, timeout: Option<Duration>) {
         if !self.armed.replace(true) {
             let watch =
                 opcode::PollAdd::new(types::Fd(self.event.as_raw_fd()), libc::POLLIN as u32);
-            self.push(watch.build().user_data(UNPARK));
+            self.push(watch.build().user_data(UNPARK).into());
         }
         self.flush();
         {
@@ -135,11 +137,10 @@ impl Ring {
                 None => ring.submit_and_wait(1),
             };
         }
-        self.reap(table);
     }
 
     /// Takes in completions; whether there was any.
-    fn reap(&self, table: &RefCell<Table>) -> bool {
+    pub(super) fn reap(&self, table: &RefCell<Table>) -> bool {
         let mut any = false;
         loop {
             let Some(cqe) = self.ring.borrow_mut().completion().next() else { return any };
@@ -173,9 +174,10 @@ impl Ring {
         }
     }
 
-    /// Waits until nothing is under way. False where the ring fails.
+    /// Waits until nothing is under way but commands, whose memory is not the table's. False where the ring
+    /// fails.
     pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
-        while table.borrow().under_way > 0 {
+        while table.borrow().under_way > table.borrow().commands {
             self.flush();
             if !self.reap(table)
                 && let Err(e) = self.ring.borrow_mut().submit_and_wait(1)
@@ -189,11 +191,12 @@ impl Ring {
 }
 
 /// The queue entry for what is left of a request.
-fn entry_of(op: &mut Op) -> squeue::Entry {
+fn entry_of(op: &mut Op) -> Entry128 {
     let fd = types::Fd(op.file.as_raw_fd());
     let at = op.offset + op.done as u64;
     let rest = op.buf.as_mut().map(|buf| &mut buf[op.done..]);
-    match (op.kind, rest) {
+    let entry = match (op.kind, rest) {
+        (Kind::Command(command), _) => return command_entry(fd, &command),
         (Kind::Read, Some(rest)) => {
             opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(at).build()
         }
@@ -210,5 +213,26 @@ fn entry_of(op: &mut Op) -> squeue::Entry {
         }
         (Kind::Poll, _) => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
         (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
+    };
+    entry.into()
+}
+
+/// The queue entry of a driver's command.
+fn command_entry(fd: types::Fd, command: &Command) -> Entry128 {
+    /// Where an entry has its length; the library sets it for no command.
+    const LEN: usize = 24;
+    let mut args = [0; 80];
+    for (bytes, arg) in args.chunks_exact_mut(8).zip(command.args) {
+        bytes.copy_from_slice(&arg.to_ne_bytes());
     }
+    let (address, len) = command.memory;
+    let build = opcode::UringCmd80::new(fd, command.op).cmd(args).addr(Some(address));
+    let mut entry = build.build();
+    const { assert!(size_of::<Entry128>() == 128) };
+    // SAFETY: an entry has 128 bytes, any of which may have any value.
+    #[allow(unsafe_code)]
+    unsafe {
+        (&raw mut entry).cast::<u8>().add(LEN).cast::<u32>().write_unaligned(len);
+    }
+    entry
 }

@@ -148,3 +148,17 @@ fn an_endless_wait_ends_with_the_executor() {
         drop(executor);
     }
 }
+
+/// A command that no driver knows must come back with the system's refusal from every way to do I/O.
+#[test]
+#[allow(unsafe_code)]
+fn commands_are_answered() {
+    let command = crate::Command { op: 1, memory: (0, 0), args: [0; 3] };
+    for (executor, file) in executors() {
+        let rt = executor.runtime();
+        // SAFETY: a regular file takes no commands, and so uses no memory.
+        let refused = executor.block_on(async { unsafe { rt.command(&file, command).await } });
+        let error = refused.unwrap().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "{}", rt.io_backend());
+    }
+}

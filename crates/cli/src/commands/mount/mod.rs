@@ -38,9 +38,11 @@ Options, after -o, separated by commas:
                     N=M+...: N here is M on disk and the other way round
   allow_other, private   others may use it (root's default), or not
   acl, noacl        POSIX ACLs [default: as the image is marked]
-  atime, noatime    record the time of last access [default: noatime]
+  atime, relatime, noatime   record the time of last access: with every read, where the file was changed
+                    since or a day has passed, never [default: noatime]
   bsdgroups         a new file's group is its directory's
   sync              every change is durable on return
+  io_uring, no_io_uring   requests over io_uring, where the kernel offers that, or not [default]
   writeback         the kernel keeps what is written and sends it later
   reserve           the reserve for root (minfree) may be used up
   nodev, nosuid, noexec, dirsync, nodiratime   as for any mount

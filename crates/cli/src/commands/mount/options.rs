@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
+use ordo_ufs::AccessTimes;
 
 /// How metadata is kept safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +67,13 @@ pub struct Wanted {
     pub ids: IdMap,
     pub allow_other: Option<bool>,
     pub acl: Option<bool>,
-    pub atime: bool,
+    pub access_times: AccessTimes,
     pub bsd_groups: bool,
     pub synchronous: bool,
     pub write_back: bool,
     pub use_reserve: bool,
     pub force: bool,
+    /// Requests over io_uring, where the kernel offers it.
     pub io_uring: bool,
     /// What the kernel keeps to.
     pub flags: Vec<String>,
@@ -101,8 +103,9 @@ impl Wanted {
             "private" => self.allow_other = Some(false),
             "acl" => self.acl = Some(true),
             "noacl" => self.acl = Some(false),
-            "atime" | "strictatime" => self.atime = true,
-            "noatime" | "relatime" => self.atime = false,
+            "atime" | "strictatime" => self.access_times = AccessTimes::Always,
+            "relatime" => self.access_times = AccessTimes::Relative,
+            "noatime" => self.access_times = AccessTimes::Never,
             "bsdgroups" | "grpid" => self.bsd_groups = true,
             "nogrpid" | "sysvgroups" => self.bsd_groups = false,
             "sync" => {
@@ -113,6 +116,7 @@ impl Wanted {
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
             "io_uring" => self.io_uring = true,
+            "no_io_uring" => self.io_uring = false,
             "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
                 self.flags.push(word.into());
             }

@@ -1,5 +1,6 @@
 //! Mounting the file system, after whatever its ordering needs after a crash.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options as CheckOptions, Repair};
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_ffs::{MountError, MountOptions, mount};
+use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime};
@@ -38,6 +40,8 @@ pub struct Plan<'a> {
     pub tell: &'a Tell,
     disk: Disk,
     found: Found,
+    /// Where the log is, if it has a disk of its own.
+    log: OnceCell<Disk>,
     ordering: Ordering,
     pub read_only: bool,
 }
@@ -68,7 +72,8 @@ pub async fn mount_and_serve(
     if device_read_only && !wanted.read_only {
         tell.notice("it cannot be written: mounted read-only");
     }
-    let mut plan = Plan { runtime, args, wanted, tell, disk, found, ordering, read_only };
+    let log = OnceCell::new();
+    let mut plan = Plan { runtime, args, wanted, tell, disk, found, log, ordering, read_only };
     if !plan.read_only {
         let reason = match plan.ordering {
             Ordering::None => plan.plain(NoOrder::default).await,
@@ -145,10 +150,22 @@ impl Plan<'_> {
         self.wanted.acl.unwrap_or(self.found.sb.flags & FS_ACLS != 0)
     }
 
+    /// Whether the image is big-endian.
+    pub fn big_endian(&self) -> bool {
+        self.found.endian == Endian::Big
+    }
+
+    /// Lets others have the image, and the log's disk.
+    pub fn unlock(&self) {
+        for disk in std::iter::once(&self.disk).chain(self.log.get()) {
+            disk.inner().unlock();
+        }
+    }
+
     fn options(&self) -> MountOptions {
         let ufs = UfsConfig {
             read_only: self.read_only,
-            update_atime: self.wanted.atime,
+            access_times: self.wanted.access_times,
             ..UfsConfig::default()
         };
         let memory = self.wanted.cache.unwrap_or(256 << 20) as usize;
@@ -222,7 +239,9 @@ impl Plan<'_> {
         if let Some(LogPlace::Device(path)) = &self.wanted.log {
             let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
             let bytes = log.geometry().bytes;
-            disks.push(Rc::new(Part::new(log, 0, bytes)));
+            let log = Rc::new(Part::new(log, 0, bytes));
+            let _ = self.log.set(log.clone());
+            disks.push(log);
         }
         let group = self.wanted.group_commit.then(Journaled::usual_group);
         let journaled = Journaled::new(place, self.wanted.log_sync, group);

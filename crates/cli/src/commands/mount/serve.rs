@@ -12,7 +12,7 @@ use ordo_block::BlockDevice;
 use ordo_ffs::FastFs;
 use ordo_fuse::dev::{self, Farewell, Stop};
 use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
-use ordo_fuse::{Handler, Options};
+use ordo_fuse::{Handler, Options, uring};
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,8 +40,10 @@ pub async fn serve<D: BlockDevice, P: OrderingPolicy + 'static>(
     if let Err(error) = &unmounted {
         plan.tell.error(&format!("{error:#}"));
     }
-    // Whoever waits for the end of the mount waits no longer: the disk is clean, or never will be.
-    served?.send();
+    // Whoever waits for the end of the mount waits no longer: the disk is clean, or never will be, and free
+    // for the next one.
+    plan.unlock();
+    served?.send(plan.runtime).await;
     unmounted
 }
 
@@ -55,27 +57,46 @@ fn how(plan: &Plan<'_>) -> Attach {
     }
 }
 
+/// Whether the kernel is asked for requests over io_uring. Said aloud where it will not have it.
+fn over_ring(plan: &Plan<'_>) -> bool {
+    if !plan.wanted.io_uring {
+        return false;
+    }
+    let why = match () {
+        () if !uring::is_enabled() => {
+            "the kernel does not offer it (as root: echo Y >/sys/module/fuse/parameters/enable_uring)"
+        }
+        () if !plan.runtime.takes_commands() => "io_uring is not to be had here",
+        () => return true,
+    };
+    plan.tell.notice(&format!("requests come through /dev/fuse, not io_uring: {why}"));
+    false
+}
+
 async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
     plan: &Plan<'_>,
     fs: &FastFs<D, P>,
     attached: &Attached,
 ) -> Result<Farewell> {
+    let io_uring = over_ring(plan);
     let options = Options {
         write_back: plan.wanted.write_back,
         acl: plan.acl(),
         synchronous: plan.wanted.synchronous,
         bsd_groups: plan.wanted.bsd_groups,
         ids: plan.wanted.ids.clone(),
-        io_uring: plan.wanted.io_uring,
+        big_endian: plan.big_endian(),
+        io_uring,
     };
     let tell = plan.tell.clone();
     let handler = Handler::new(fs.clone(), options, Rc::new(move |text: &str| tell.error(text)));
     let stop = Rc::new(Stop::default());
     on_signal(plan.runtime, attached.detach(), &stop).context("cannot watch for signals")?;
     plan.tell.notice(&format!(
-        "mounted on {}, ordering {}{}",
+        "mounted on {}, ordering {}{}{}",
         attached.dir.display(),
         plan.ordering(),
+        if io_uring { ", over io_uring" } else { "" },
         if attached.umount_waits { "" } else { "; ordo umount waits until the disk is clean" }
     ));
     plan.tell.mounted();
