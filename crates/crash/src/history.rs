@@ -438,6 +438,29 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         result
     }
 
+    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        let text = format!("clear {len} bytes at {offset} of {}", self.title(ino));
+        let call = self.begin(Purpose::Change, text);
+        let object = self.book.borrow().object(ino);
+        if let Some(object) = object {
+            self.book.borrow_mut().begin_contents(object);
+        }
+        let size = self.fs.getattr(ino).await.map_or(0, |attr| attr.size);
+        let result = self.fs.clear(ino, offset, len).await;
+        self.end(call, &result, |book, ()| {
+            let len = len.min(size.saturating_sub(offset)) as usize;
+            if let (Some(object), true) = (object, len > 0) {
+                book.history.objects[object].write(call, offset, &vec![0; len]);
+            }
+        });
+        if let Some(object) = object {
+            let mut book = self.book.borrow_mut();
+            book.end_contents(object);
+            book.history.objects[object].vague |= result.is_err();
+        }
+        result
+    }
+
     async fn readdir(
         &self,
         dir: Ino,

@@ -306,7 +306,7 @@ struct Tree {
 }
 
 /// The most of a file that is compared, in bytes.
-const READ_MAX: usize = 1 << 20;
+const READ_MAX: usize = 4 << 20;
 
 impl Tree {
     async fn read<F: FileSystem>(fs: &F) -> FsResult<Tree> {

@@ -28,6 +28,8 @@ pub enum Step {
     Write(Place, u32, u32),
     /// Sets the size.
     Size(Place, u32),
+    /// Takes `len` bytes at `at` out of a file: they read as zero.
+    Punch(Place, u32, u32),
     /// Gives a file another name.
     Link(Place, Place),
     /// Renames, over what has the new name.
@@ -59,6 +61,14 @@ impl Script {
     pub fn random(seed: u64, clients: usize, steps: usize) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| random_step(rng)).collect();
+        Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
+    }
+
+    /// As [`random`](Self::random), with few files of which each has much and loses some of it, in the midst
+    /// and at the end: blocks that hang from the inode, from a block of pointers, and from one below another.
+    pub fn random_holes(seed: u64, clients: usize, steps: usize) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| random_hole(rng)).collect();
         Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
     }
 
@@ -139,6 +149,25 @@ fn random_step(rng: &mut Pcg64Mcg) -> Step {
     }
 }
 
+/// Where the blocks of a file begin to hang from the inode, from the first block of pointers, and from one
+/// below another, with blocks of 4 KB.
+const REACHES: [u32; 3] = [0, 12 << 12, (12 + 512) << 12];
+
+fn random_hole(rng: &mut Pcg64Mcg) -> Step {
+    let place = Place { dir: 1, name: rng.random_range(0..3) };
+    let at = REACHES[rng.random_range(0..3)] + rng.random_range(0..5) * 4096;
+    let odd = [0, 0, 0, 700][rng.random_range(0..4)];
+    match rng.random_range(0..20) {
+        0..=2 => Step::Make(place),
+        3..=8 => Step::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
+        9..=13 => Step::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
+        14..=15 => Step::Size(place, at + odd),
+        16 => Step::Unlink(place),
+        17 => Step::Fsync(place),
+        _ => Step::Pause(rng.random_range(0..12)),
+    }
+}
+
 /// One client at work.
 struct Client<F> {
     fs: F,
@@ -198,6 +227,10 @@ impl<F: FileSystem> Client<F> {
                 let ino = self.find(p).await?;
                 let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
                 fs.setattr(ino, &set).await.map(drop)
+            }
+            Step::Punch(p, at, len) => {
+                let ino = self.find(p).await?;
+                fs.clear(ino, at.into(), len.into()).await
             }
             Step::Link(p, to) => {
                 let ino = self.find(p).await?;

@@ -210,6 +210,17 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && in_recovery > 2000, "{states}, {in_recovery}");
 }
 
+/// Blocks taken out of the midst of files, wherever the pointers to them lie: see `holes.rs`.
+#[test]
+fn what_is_taken_out_of_a_file_is_logged() {
+    for (scheme, seed) in all().iter().step_by(3).zip(0..) {
+        let script = Script::random_holes(seed, 2, 90);
+        let outcome =
+            explore(scheme, &script, &Config::new(seed, Model::Volatile), &budget(400)).unwrap();
+        outcome.expect_kept(&format!("{}, seed {seed}", scheme.name));
+    }
+}
+
 /// Each rule protects something that is found broken without it: a rule that nobody would miss is not
 /// one, or the harness cannot see. (Two have stories of their own below.)
 #[test]

@@ -203,6 +203,16 @@ impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
         self.set_size(op, ip, size).await
     }
 
+    async fn take_out(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &Inode,
+        first: u64,
+        end: u64,
+    ) -> FsResult<u64> {
+        self.take_out(op, ip, first, end).await
+    }
+
     async fn is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)> {
         self.block_is_there(ip, lbn).await
     }

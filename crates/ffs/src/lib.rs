@@ -50,6 +50,7 @@ mod map;
 mod marks;
 pub mod mkfs;
 pub mod mount;
+mod punch;
 mod recount;
 pub mod recover;
 mod torn;

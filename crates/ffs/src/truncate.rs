@@ -17,7 +17,7 @@ const HELD_MAX: usize = 64;
 
 /// What a pointer that was reset led to.
 #[derive(Clone, Copy, Debug)]
-enum Loose {
+pub(crate) enum Loose {
     /// Fragments of a block of data.
     Data { lbn: u64, address: i64, frags: u32 },
     /// A block of pointers and everything below it.
@@ -292,7 +292,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     /// Frees what a pointer led to; how many sectors that were. Pointers that cannot be right are
     /// passed over and reported through `damage`; only a failed device stops it.
-    async fn free_loose(
+    pub(crate) async fn free_loose(
         &self,
         op: &mut FfsOp<'_, D, P>,
         ip: &Inode,

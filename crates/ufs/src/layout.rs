@@ -122,6 +122,19 @@ pub trait Layout: Sized + 'static {
     /// `NoSpace` where the last block has to be made; the device failed.
     async fn truncate(&self, op: &mut LayoutOp<'_, Self>, ip: &Inode, size: u64) -> FsResult<()>;
 
+    /// Takes blocks `first..end` of a file away, or as many from `first` on as one step may; they are holes
+    /// afterwards. Returns up to which it has come. None of them is the file's last.
+    ///
+    /// # Errors
+    /// The device failed; `Corrupt` for a pointer that points nowhere.
+    async fn take_out(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &Inode,
+        first: u64,
+        end: u64,
+    ) -> FsResult<u64>;
+
     /// Whether block `lbn` of a file is there, and for how many blocks from it on that is known to hold.
     ///
     /// # Errors

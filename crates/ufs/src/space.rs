@@ -1,16 +1,19 @@
 //! Storage of files: giving it, clearing it, finding out where it is.
 //!
 //! There is no storage on UFS that is given and not written: what is allocated is written with zeroes. What is
-//! cleared is written with zeroes too, where it is stored: no ordering takes blocks out of the midst of a file.
+//! cleared is given back, but for parts of blocks and the last block of a file, which is always there: these
+//! are written with zeroes.
 
 use std::rc::Rc;
 
+use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FsResult, Ino, Seek, flags};
 
-use crate::Ufs;
+use crate::attributes::{set_ctime, set_mtime};
 use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::names::require;
+use crate::{Ufs, io_error};
 
 /// Zeroes written at once, in bytes.
 const ZEROES: usize = 256 << 10;
@@ -60,7 +63,45 @@ impl<L: Layout> Ufs<L> {
         if offset >= end {
             return self.writable();
         }
-        self.clear_stored(&ip, offset, end).await
+        let block = self.limits().block as u64;
+        let last = (ip.size() - 1) / block;
+        let (first, behind) = (offset.div_ceil(block), (end / block).min(last));
+        if first >= behind {
+            return self.clear_stored(&ip, offset, end).await;
+        }
+        self.clear_stored(&ip, offset, first * block).await?;
+        self.clear_stored(&ip, behind * block, end).await?;
+        self.take_blocks_out(&ip, first, behind).await
+    }
+
+    /// Gives blocks in the midst of a file back, step by step. The file's lock is held.
+    async fn take_blocks_out(&self, ip: &Rc<Inode>, first: u64, end: u64) -> FsResult<()> {
+        let most = self.cache().gate().blocks_max().max(1);
+        ip.writing.set((0, 0));
+        let mut at = first;
+        while at < end {
+            let (there, count) = self.layout().is_there(ip, at).await?;
+            if !there {
+                at = at.saturating_add(count);
+                continue;
+            }
+            let _held = self.hold([&**ip]).await?;
+            let mut op = self.begin(OpKind::Truncate).await?;
+            let until = end.min(at.saturating_add(most));
+            let taken = self.layout().take_out(&mut op, ip, at, until).await;
+            if taken.is_ok() {
+                let now = self.now();
+                let what = What::SetAttributes { ino: ip.ino() };
+                self.update_inode(&mut op, ip, what, |d| {
+                    set_mtime(d, now);
+                    set_ctime(d, now);
+                })
+                .await?;
+            }
+            op.end().await.map_err(io_error)?;
+            at = taken?;
+        }
+        Ok(())
     }
 
     /// Writes zeroes where something is stored from `at` to `end`, which lie inside of the file.

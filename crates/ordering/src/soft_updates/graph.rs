@@ -219,6 +219,8 @@ pub(super) struct Graph {
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// The names that go with a node.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
+    /// The mark on the block of pointers in which a file's pointers were last reset.
+    pub(super) cleared: FxHashMap<u64, Id>,
     /// Addresses of blocks to which no pointer will ever reach the disk.
     pub unseen: FxHashSet<u64>,
     /// Steps whose time has come.
@@ -273,7 +275,8 @@ impl Graph {
             + self.spilled
             + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
             + self.inodes.len() * entry(size_of::<(u64, Tails)>())
-            + (self.dropped.len() + self.kept.len()) * entry(size_of::<(u64, Id)>())
+            + (self.dropped.len() + self.kept.len() + self.cleared.len())
+                * entry(size_of::<(u64, Id)>())
             + self.names.len() * entry(size_of::<(u64, Names)>())
             + self.below.len() * 2 * entry(size_of::<(u64, u64)>())
             + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
@@ -443,6 +446,9 @@ impl Graph {
                 self.removed.remove(&name);
             }
         }
+        if cell.is_none() && self.cleared.get(&key.file) == Some(&id) {
+            self.cleared.remove(&key.file);
+        }
         if subject != 0 {
             if let Some(tails) = self.inodes.get_mut(&subject) {
                 tails.links = tails.links.filter(|t| *t != id);
@@ -511,7 +517,7 @@ impl Graph {
     }
 
     /// Whether `id` waits for `other`, at any distance.
-    fn depends(&self, id: Id, other: Id) -> bool {
+    pub(super) fn depends(&self, id: Id, other: Id) -> bool {
         let mut seen = FxHashSet::default();
         let mut stack = vec![id];
         while let Some(at) = stack.pop() {

@@ -517,6 +517,7 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
         graph.replace(id, Some(mark));
     }
     graph.tidy(key);
+    graph.cleared.insert(key.file, mark);
     op.resets.push(mark);
 }
 
