@@ -232,6 +232,12 @@ fn holes_and_space() {
         );
         let blocks = |name: &str| fs::metadata(dir.join(name)).unwrap().blocks() * 512;
         assert!(blocks("new") >= 3_000_000, "{ordering}");
+        assert!(
+            blocks("f") < blocks("g") - 14_900_000,
+            "{ordering}: {} {}",
+            blocks("f"),
+            blocks("g")
+        );
         let hole = shell(
             &dir,
             "python3 -c 'import os

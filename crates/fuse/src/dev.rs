@@ -147,6 +147,19 @@ impl<F> Shared<F> {
         self.ended.notify_one();
     }
 
+    /// Reads the device; where that `looks`, again for a moment if nothing is there.
+    fn receive(&self, buf: &mut [u8], looks: bool) -> io::Result<Message> {
+        let message = receive(&self.device, buf)?;
+        if !looks || !matches!(message, Message::Nothing) {
+            return Ok(message);
+        }
+        let again = || match receive(&self.device, buf)? {
+            Message::Nothing => Ok(None),
+            message => Ok(Some(message)),
+        };
+        Ok(self.eager.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
+    }
+
     /// The kernel's last request is there.
     pub(crate) fn ask(&self, clean: &Rc<Clean>) {
         *self.asked.borrow_mut() = Some(Ok(Farewell::AskedByRing(clean.clone())));
@@ -221,17 +234,8 @@ pub async fn serve<F: FileSystem + 'static>(
             break asked?;
         }
         let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
-        let mut message = receive(device, &mut slot.message)?;
-        let eager = &shared.eager;
-        let looks = !over_ring && eager.is_set() && shared.under_way.get() == 0;
-        if looks && matches!(message, Message::Nothing) {
-            let look = || match receive(device, &mut slot.message)? {
-                Message::Nothing => Ok(None),
-                message => Ok(Some(message)),
-            };
-            message = eager.look(runtime, look)?.unwrap_or(Message::Nothing);
-        }
-        match message {
+        let looks = !over_ring && shared.eager.is_set() && shared.under_way.get() == 0;
+        match shared.receive(&mut slot.message, looks)? {
             Message::Request(len) => {
                 let opcode = Request::parse(&slot.message[..len]).map(|r| (r.opcode, r.unique));
                 if let Ok((Opcode::Destroy, unique)) = opcode {

@@ -211,7 +211,7 @@ impl Table {
         let is_command = self.entry(key).op.as_ref().is_some_and(Op::is_command);
         self.commands -= usize::from(is_command);
         if self.entry(key).abandoned {
-            return Completion::Dropped(self.remove(key), op);
+            return Completion::Dropped(Box::new((self.remove(key), op)));
         }
         let entry = self.entry(key);
         if op.is_some() {
@@ -225,7 +225,7 @@ impl Table {
 enum Completion {
     Wake(Option<Waker>),
     #[expect(dead_code, reason = "carried out of the borrow to be dropped")]
-    Dropped(Entry, Option<Op>),
+    Dropped(Box<(Entry, Option<Op>)>),
 }
 
 impl Completion {
