@@ -70,8 +70,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let buf = self.inode_buffer(ino).await?;
         let (_, at) = self.sb.inode_block(ino);
         let bytes = buf.read();
-        let raw = &bytes[at..at + Dinode::SIZE];
-        let dinode = Dinode::decode(raw, self.endian);
+        let raw = &bytes[at..at + self.sb.inode_size()];
+        let dinode = self.sb.inode(raw, self.endian);
         if self.sb.keeps_hash(CK_INODE) {
             Dinode::verify_hash(raw, self.endian).map_err(|e| {
                 let place = self.inode_place(ino);
@@ -83,6 +83,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     /// Whether a group's inode block with this inode was ever filled.
     async fn is_initialised(&self, ino: u64) -> FsResult<bool> {
+        if self.sb.is_ufs1() {
+            return Ok(true);
+        }
         let cg = self.sb.ino_group(ino);
         let buf = self.group(cg).await?;
         let header = ordo_format::ufs2::Group::decode(&buf.read(), self.endian);

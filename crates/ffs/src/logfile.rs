@@ -47,6 +47,9 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
 /// The device failed, or the file's blocks cannot be right.
 pub async fn find<D: BlockDevice>(device: &D, image: &Found) -> FsResult<Option<Vec<(u64, u64)>>> {
     let sb = &image.sb;
+    if sb.is_ufs1() {
+        return Ok(None);
+    }
     let block = sb.block_size();
     let per_block = u64::from(sb.inopb);
     let mut first = 0;

@@ -76,6 +76,11 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         way(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
     }
 
+    /// The pointer at `index` in a block of pointers.
+    pub(crate) fn pointer(&self, bytes: &[u8], index: usize) -> i64 {
+        self.sb.pointer(bytes, index, self.endian)
+    }
+
     pub(crate) fn class_of(ip: &Inode) -> Class {
         if ip.is_directory() { Class::Directory } else { Class::Data }
     }
@@ -134,7 +139,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                     return Ok(0);
                 }
                 let buf = self.pointers(ip, hop, address).await?;
-                address = self.endian.get_i64(&buf.read(), hop.index * 8);
+                address = self.pointer(&buf.read(), hop.index);
             }
             address
         };
@@ -159,7 +164,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 return Ok((false, hop.first + span(per_block, hop.height + 1) - lbn));
             }
             let buf = self.pointers(ip, hop, address).await?;
-            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            address = self.pointer(&buf.read(), hop.index);
             if address == 0 && hop.height > 1 {
                 let width = span(per_block, hop.height);
                 return Ok((false, hop.first + (hop.index as u64 + 1) * width - lbn));
@@ -176,7 +181,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let way = self.way(lbn).ok()?;
             let lowest = way.hops().last()?;
             let buf = self.cache.peek(BufKey::file(ip.ino(), lowest.key()))?;
-            self.endian.get_i64(&buf.read(), lowest.index * 8)
+            self.pointer(&buf.read(), lowest.index)
         };
         let frags = self.frags_at(ip.size(), lbn).max(1);
         self.check_address(ip, lbn.cast_signed(), address, frags).ok()
@@ -247,7 +252,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let mut address = ip.dinode().ib[way.root];
         for above in &way.hops()[..way.root] {
             let buf = self.pointers(ip, above, address).await?;
-            address = self.endian.get_i64(&buf.read(), above.index * 8);
+            address = self.pointer(&buf.read(), above.index);
         }
         let buf = self.pointers(ip, hop, address).await?;
         op.admit(&what).await.map_err(io_error)?;
@@ -432,7 +437,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 break;
             }
             let buf = self.pointers(ip, hop, address).await?;
-            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            address = self.pointer(&buf.read(), hop.index);
             above.push(buf);
         }
         if address != 0 {
@@ -474,7 +479,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let index = way.hops().last().expect("a way has a hop").index;
             let previous = match lowest {
                 Some(buf) if pointers == 0 && index > 0 => {
-                    Some(self.endian.get_i64(&buf.read(), (index - 1) * 8))
+                    Some(self.pointer(&buf.read(), index - 1))
                         .filter(|address| *address > 0)
                         .map(i64::cast_unsigned)
                 }

@@ -105,6 +105,12 @@ pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountE
         match Superblock::read(&bytes, at) {
             Ok((sb, endian)) => return Ok(Found { sb, endian, at, torn: false }),
             Err(SuperblockError::Magic { .. }) => {}
+            Err(SuperblockError::Ufs1 { .. }) => match Superblock::read_ufs1(&bytes, at) {
+                Ok((sb, endian)) => return Ok(Found { sb, endian, at, torn: false }),
+                Err(error) => {
+                    damaged.get_or_insert(MountError::Superblock { at, error });
+                }
+            },
             Err(error) => {
                 let is_hash = matches!(error, SuperblockError::CheckHash { .. });
                 if is_hash && let Some(found) = torn::read(device, &bytes, at).await? {
@@ -119,7 +125,9 @@ pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountE
 
 /// What forbids writing to an image, as far as its superblock says.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
-    if sb.flags & FS_SUJ != 0 {
+    if sb.is_ufs1() {
+        Some("it is UFS1, which is only read: no check here could repair it after a crash")
+    } else if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {
         Some("it lies in a gjournal")
@@ -130,7 +138,7 @@ fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     }
 }
 
-/// Mounts a UFS2 file system under an ordering.
+/// Mounts a file system under an ordering; UFS1 only to be read.
 ///
 /// # Errors
 /// [`MountError`]; nothing has been written then.

@@ -45,7 +45,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 return Ok(end);
             }
             let pointers = self.pointers(ip, hop, address).await?;
-            address = self.endian.get_i64(&pointers.read(), hop.index * 8);
+            address = self.pointer(&pointers.read(), hop.index);
             buf = Some(pointers);
         }
         let buf = buf.expect("a way has a hop");

@@ -164,7 +164,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let pointers: Vec<(u64, i64)> = {
                 let bytes = buf.read();
                 (0..per_block)
-                    .map(|i| (hop.first + i * width, self.endian.get_i64(&bytes, i as usize * 8)))
+                    .map(|i| (hop.first + i * width, self.pointer(&bytes, i as usize)))
                     .filter(|(_, address)| *address != 0)
                     .collect()
             };
@@ -263,7 +263,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             {
                 let bytes = buf.read();
                 for index in from..self.sb.addresses_per_block() as usize {
-                    let address = self.endian.get_i64(&bytes, index * 8);
+                    let address = self.pointer(&bytes, index);
                     let first = hop.first + index as u64 * width;
                     match (address, hop.height) {
                         (0, _) => {}
@@ -285,7 +285,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                     bytes[range.clone()].fill(0);
                 });
             }
-            address = self.endian.get_i64(&buf.read(), hop.index * 8);
+            address = self.pointer(&buf.read(), hop.index);
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let bytes = buf.read();
             let width = span(self.sb.addresses_per_block(), height);
             (0..self.sb.addresses_per_block())
-                .map(|i| (first + i * width, self.endian.get_i64(&bytes, i as usize * 8)))
+                .map(|i| (first + i * width, self.pointer(&bytes, i as usize)))
                 .filter(|(_, address)| *address != 0)
                 .collect()
         };

@@ -4,6 +4,7 @@
 //! - [`Endian`] and [`OnDisk`]: integers and arrays of them at byte offsets.
 //! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its
 //!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
+//! - [`ufs1`]: what differs on UFS1.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`wafs`]: the structures of a log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
@@ -34,6 +35,7 @@ pub mod ext4;
 pub mod jbd2;
 pub mod label;
 pub mod reiserfs;
+pub mod ufs1;
 pub mod ufs2;
 pub mod wafs;
 pub mod xfs;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ordo_format::Field;
 use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
+use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
@@ -19,6 +20,8 @@ const UFS2: [Structure; 5] = [
     ("Group", Group::SIZE, Group::FIELDS),
     ("Dinode", Dinode::SIZE, Dinode::FIELDS),
 ];
+
+const UFS1: [Structure; 1] = [("Inode1", Inode1::SIZE, Inode1::FIELDS)];
 
 const WAFS: [Structure; 2] = [
     ("WafsSuper", WafsSuper::SIZE, WafsSuper::FIELDS),
@@ -67,7 +70,8 @@ const XFS: [Structure; 8] = [
 ];
 
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 7] = [
+const PAGES: [(&str, &[Structure]); 8] = [
+    ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),

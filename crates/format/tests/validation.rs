@@ -137,6 +137,39 @@ fn other_formats_and_broken_hashes_are_told_apart() {
     assert_eq!(Superblock::parse(&[0; 8192]), Err(E::Magic { found: 0 }));
 }
 
+/// UFS1's superblock: the older fields count unless the newer ones are said to be right, and what is wrong is
+/// named; UFS2's is none.
+#[test]
+fn older_superblocks_are_taken_over() {
+    for endian in ORDERS {
+        let mut old = sound();
+        (old.magic, old.old_inodefmt) = (0x0001_1954, 2);
+        (old.nindir, old.inopb) = (old.bsize / 4, old.bsize as u32 / 128);
+        old.ipg = old.inopb * (old.ipg / sound().inopb);
+        (old.sblockloc, old.old_cgmask, old.flags) = (0, -1, 0);
+        (old.old_size, old.old_dsize) = (old.size as i32, old.dsize as i32);
+        old.old_csaddr = old.csaddr as i32;
+        (old.size, old.dsize, old.csaddr, old.maxbsize) = (7, 7, 7, 0);
+        let read = |sb: &Superblock| Superblock::read_ufs1(&encoded(sb, endian), 8192);
+        let (sb, found) = read(&old).unwrap();
+        assert_eq!((sb.size, sb.dsize, sb.csaddr), (sound().size, sound().dsize, sound().csaddr));
+        assert!(found == endian && sb.is_ufs1() && sb.inode_size() == 128);
+        let newer = Superblock { maxbsize: old.bsize, size: 7, ..old.clone() };
+        assert!(matches!(read(&newer), Err(E::Groups { .. } | E::Size { .. })));
+        let format = Superblock { old_inodefmt: -1, ..old.clone() };
+        assert_eq!(read(&format), Err(E::InodeFormat { value: -1 }));
+        let moved = Superblock { old_cgoffset: 8, old_cgmask: !3, ..old.clone() };
+        assert_eq!(
+            read(&moved).unwrap().0.cg_header(3),
+            3 * old.fpg as u64 + 24 + old.cblkno as u64
+        );
+        let out = Superblock { old_cgoffset: 1 << 20, old_cgmask: !3, ..old.clone() };
+        assert_eq!(read(&out), Err(E::GroupOffset { value: 1 << 20 }));
+        assert!(Superblock::read(&encoded(&old, endian), 8192).is_err());
+        assert!(Superblock::read_ufs1(&encoded(&sound(), endian), 65536).is_err());
+    }
+}
+
 /// A sound header for the short last group.
 fn sound_group(endian: Endian) -> Vec<u8> {
     let mut bytes = vec![0; 32768];

@@ -271,6 +271,7 @@ pub async fn serve<F: FileSystem + 'static>(
     while shared.under_way.get() > 0 {
         shared.ended.notified().await;
     }
+    handler.let_go().await;
     Ok(farewell)
 }
 

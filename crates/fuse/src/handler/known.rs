@@ -19,6 +19,13 @@ impl Known {
         *count == 1
     }
 
+    /// All that are known, in order; they are forgotten.
+    pub(crate) fn take(&self) -> Vec<Ino> {
+        let mut all: Vec<Ino> = self.counts.take().into_keys().collect();
+        all.sort_unstable();
+        all
+    }
+
     /// So many less. Whether none is left.
     pub(crate) fn remove(&self, ino: Ino, by: u64) -> bool {
         let mut counts = self.counts.borrow_mut();

@@ -167,6 +167,16 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
+    /// The mount is over: the kernel knows nothing any more, whether or not it has said so. What had no name
+    /// goes.
+    pub async fn let_go(&self) {
+        for ino in self.known.take() {
+            if let Err(error) = self.fs.close(ino).await {
+                let _ = self.fail(error);
+            }
+        }
+    }
+
     /// Makes a change durable where that was asked for.
     pub(crate) async fn changed(&self) -> Handled {
         match self.options.synchronous {

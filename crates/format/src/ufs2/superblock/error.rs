@@ -20,7 +20,7 @@ macro_rules! field_errors {
                 /// It, read as little-endian.
                 found: u32,
             },
-            /// A UFS1 superblock: another format, which is not read here.
+            /// A UFS1 superblock, where UFS2 is wanted.
             Ufs1 {
                 /// Its byte order.
                 endian: Endian,
@@ -91,8 +91,8 @@ field_errors! {
     BlockFragmentShift: fragshift @ 96, "must be log2 of the fragments in a block";
     SectorShift: fsbtodb @ 100, "must be at most log2 of the 512-byte sectors in a fragment";
     SuperblockSize: sbsize @ 104, "must be from 1376 to 8192";
-    AddressesPerBlock: nindir @ 116, "must be the block size over 8";
-    InodesPerBlock: inopb @ 120, "must be the block size over 256";
+    AddressesPerBlock: nindir @ 116, "must be the block size over 8 (UFS1: 4)";
+    InodesPerBlock: inopb @ 120, "must be the block size over 256 (UFS1: 128)";
     Optimisation: optim @ 128, "must be 0 (time) or 1 (space)";
     SummarySize: cssize @ 156, "must be 16 bytes a group, rounded up to fragments";
     GroupHeaderSize: cgsize @ 160, "must hold the group's bitmaps and fit in a block";
@@ -110,6 +110,8 @@ field_errors! {
     Place: sblockloc @ 1000, "must be where superblocks are kept, and where this one was found";
     ClusterSum: contigsumsize @ 1316, "must be from 0 to 16";
     LinkLength: maxsymlinklen @ 1320, "must be from 0 to 120";
+    InodeFormat: old_inodefmt @ 1324, "must be 2, the format of 4.4BSD";
+    GroupOffset: old_cgoffset @ 24, "must leave each group's structures inside of it";
     OffsetMask: qbmask @ 1336, "must be the block size less 1";
     FragmentOffsetMask: qfmask @ 1344, "must be the fragment size less 1";
 }
@@ -128,7 +130,10 @@ impl fmt::Display for SuperblockError {
                 write!(f, "no superblock: byte {byte} holds {found:#010x}, not UFS2's magic number")
             }
             (SuperblockError::Ufs1 { endian }, ..) => {
-                write!(f, "a UFS1 file system ({endian:?}-endian): only UFS2 is supported")
+                write!(
+                    f,
+                    "a UFS1 file system ({endian:?}-endian): it can be read (mount, ls, cat, export), nothing more"
+                )
             }
             (SuperblockError::Incomplete { endian }, ..) => write!(
                 f,

@@ -34,22 +34,22 @@ impl Superblock {
 
     /// The address of a group's superblock copy.
     pub fn cg_superblock(&self, cg: u32) -> u64 {
-        self.cg_base(cg) + self.sblkno as u64
+        self.cg_base(cg) + self.cg_moved(cg) + self.sblkno as u64
     }
 
     /// The address of a group's header.
     pub fn cg_header(&self, cg: u32) -> u64 {
-        self.cg_base(cg) + self.cblkno as u64
+        self.cg_base(cg) + self.cg_moved(cg) + self.cblkno as u64
     }
 
     /// The address of a group's first inode block.
     pub fn cg_inodes(&self, cg: u32) -> u64 {
-        self.cg_base(cg) + self.iblkno as u64
+        self.cg_base(cg) + self.cg_moved(cg) + self.iblkno as u64
     }
 
     /// The address after a group's last inode block: data, or the summary area.
     pub fn cg_data(&self, cg: u32) -> u64 {
-        self.cg_base(cg) + self.dblkno as u64
+        self.cg_base(cg) + self.cg_moved(cg) + self.dblkno as u64
     }
 
     /// Fragments in a group; the last group may be short.
@@ -67,7 +67,7 @@ impl Superblock {
         let (cg, within) = (self.ino_group(ino), ino % u64::from(self.ipg));
         let inopb = u64::from(self.inopb);
         let addr = self.cg_inodes(cg) + self.blocks_to_frags(within / inopb);
-        (addr, (within % inopb) as usize * super::super::Dinode::SIZE)
+        (addr, (within % inopb) as usize * self.inode_size())
     }
 
     /// The number of the first inode in a group.
@@ -94,9 +94,10 @@ impl Superblock {
     /// structures: boot area, superblocks, group header, inodes, summary.
     pub fn is_own(&self, addr: u64, count: u64) -> bool {
         let (cg, within) = (self.frag_group(addr), u64::from(self.frag_in_group(addr)));
-        let first = if cg == 0 { 0 } else { self.sblkno as u64 };
+        let moved = self.cg_moved(cg);
+        let first = if cg == 0 { 0 } else { moved + self.sblkno as u64 };
         let summary = (self.csaddr as u64, self.csaddr as u64 + self.summary_frags());
-        (within < self.dblkno as u64 && within + count > first)
+        (within < moved + self.dblkno as u64 && within + count > first)
             || (addr < summary.1 && addr + count > summary.0)
     }
 

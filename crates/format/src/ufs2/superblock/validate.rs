@@ -30,6 +30,39 @@ impl Superblock {
         Ok((sb, endian))
     }
 
+    /// [`read`](Self::read) for UFS1: what it says is taken over into UFS2's fields. Its hash, where a newer
+    /// system keeps one, is not looked at.
+    ///
+    /// # Errors
+    /// The first thing wrong.
+    pub fn read_ufs1(bytes: &[u8], at_offset: u64) -> Result<(Superblock, Endian), E> {
+        if bytes.len() < Superblock::SIZE {
+            return Err(E::TooShort { have: bytes.len() });
+        }
+        let endian = match byte_order(bytes) {
+            Err(E::Ufs1 { endian }) => endian,
+            Err(error) => return Err(error),
+            Ok(endian) => {
+                return Err(E::Magic { found: endian.get_u32(bytes, MAGIC_OFFSET) });
+            }
+        };
+        let mut sb = Superblock::decode(bytes, endian);
+        let format = sb.old_inodefmt;
+        require!(sb.old_inodefmt, InodeFormat, format == crate::ufs1::INODE_FORMAT);
+        sb.take_over_older_fields();
+        require!(sb.sblockloc, Place, u64::try_from(sb.sblockloc) == Ok(at_offset));
+        sb.check_sizes()?;
+        sb.check_policy()?;
+        sb.check_groups()?;
+        sb.check_extent()?;
+        let last = sb.cg_data(sb.ncg - 1);
+        // The most that any group is moved by, and more where their number is no power of two.
+        let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
+        let fits = sb.old_cgoffset >= 0 && most + sb.dblkno as u64 <= sb.fpg as u64;
+        require!(sb.old_cgoffset, GroupOffset, fits && last <= sb.size as u64);
+        Ok((sb, endian))
+    }
+
     /// [`read`](Self::read) for a group's copy: it says where the standard one is, not where it is
     /// itself, so the caller should see that it lies where its own geometry puts copies
     /// ([`is_copy_at`](Self::is_copy_at)).
@@ -104,8 +137,9 @@ impl Superblock {
         require!(sb.fsbtodb, SectorShift, (0..=sectors).contains(&sb.fsbtodb));
         require!(sb.qbmask, OffsetMask, sb.qbmask == i64::from(sb.bsize) - 1);
         require!(sb.qfmask, FragmentOffsetMask, sb.qfmask == i64::from(sb.fsize) - 1);
-        require!(sb.nindir, AddressesPerBlock, sb.nindir == sb.bsize / 8);
-        require!(sb.inopb, InodesPerBlock, sb.inopb == sb.bsize as u32 / 256);
+        let (pointer, inode) = (sb.pointer_size() as i32, sb.inode_size() as u32);
+        require!(sb.nindir, AddressesPerBlock, sb.nindir == sb.bsize / pointer);
+        require!(sb.inopb, InodesPerBlock, sb.inopb == sb.bsize as u32 / inode);
         let sbsize = Superblock::SIZE as i32..=SBLOCK_SIZE as i32;
         require!(sb.sbsize, SuperblockSize, sbsize.contains(&sb.sbsize));
         Ok(())
@@ -145,7 +179,8 @@ impl Superblock {
         let data = i64::from(sb.iblkno) + i64::from(sb.ipg / sb.inopb) * i64::from(sb.frag);
         require!(sb.dblkno, Data, i64::from(sb.dblkno) == data);
         require!(sb.fpg, FragmentsPerGroup, blocks(sb.fpg) && sb.fpg > sb.dblkno);
-        let end = GroupLayout::standard(sb).end as u64;
+        // UFS1's has more in it.
+        let end = if sb.is_ufs1() { 0 } else { GroupLayout::standard(sb).end as u64 };
         let holds = sb.cgsize >= 0 && sb.cgsize as u64 >= end && sb.cgsize <= sb.bsize;
         require!(sb.cgsize, GroupHeaderSize, holds);
         require!(sb.metaspace, MetadataSpace, (0..=i64::from(sb.fpg)).contains(&sb.metaspace));

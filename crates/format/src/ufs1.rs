@@ -1,0 +1,141 @@
+//! UFS1, the fast file system's first on-disk format, as far as it differs from UFS2: to be read.
+//!
+//! Superblock, groups and directories have the same structures. The superblock's older fields of 32 bits count,
+//! unless a newer system has kept its own up to date beside them; inodes have 128 bytes and pointers 32 bits; there are
+//! no extended attributes, no times of birth, no check-hashes; a group's structures may lie further in with
+//! each group, so that they do not all lie on one platter.
+//!
+//! What is read becomes UFS2's structure ([`Superblock::read_ufs1`], [`Inode1::widened`]): whoever uses it asks
+//! the superblock for sizes and places, and need not know.
+
+use crate::ufs2::inode::{IFBLK, IFCHR, IFLNK, IFMT};
+use crate::ufs2::{Dinode, Superblock};
+use crate::{Endian, on_disk};
+
+on_disk! {
+    /// An inode: everything about a file but its name. FreeBSD's `struct ufs1_dinode`, without `di_`.
+    ///
+    /// The 60 bytes of `db` and `ib` hold the target of a short symbolic link instead; `db[0]` holds a
+    /// special file's device number.
+    pub struct Inode1: 128 {
+        0 => /** type and permissions; 0: not in use */ mode: u16,
+        2 => /** names it has */ nlink: i16,
+        4 => /** once the owner and group, of 16 bits */ freelink: u32,
+        8 => /** size in bytes */ size: u64,
+        16 => /** last read, seconds */ atime: i32,
+        20 => /** nanoseconds of atime */ atimensec: i32,
+        24 => /** last written, seconds */ mtime: i32,
+        28 => /** nanoseconds of mtime */ mtimensec: i32,
+        32 => /** last changed, seconds */ ctime: i32,
+        36 => /** nanoseconds of ctime */ ctimensec: i32,
+        40 => /** direct blocks */ db: [i32; 12],
+        88 => /** indirect blocks: single, double, triple */ ib: [i32; 3],
+        100 => /** chflags' flags */ flags: u32,
+        104 => /** space it holds, in 512-byte sectors */ blocks: u32,
+        108 => /** generation: differs each time the number is used again */ generation: u32,
+        112 => /** owner */ uid: u32,
+        116 => /** group */ gid: u32,
+        120 => /** counts changes, for NFS */ modrev: u64,
+    }
+}
+
+/// The bytes of `db` and `ib`, which hold a short link's target.
+pub const SHORT_LINK: std::ops::Range<usize> = 40..100;
+
+/// The inode format of 4.4BSD, with owners of 32 bits and types in directories: the only one that is read.
+pub const INODE_FORMAT: i32 = 2;
+
+impl Inode1 {
+    /// The same as UFS2 has it. `raw`: the bytes that it was decoded from; targets of links shorter than
+    /// `short_link` are in them.
+    pub fn widened(&self, raw: &[u8], endian: Endian, short_link: u64) -> Dinode {
+        let mut d = Dinode::zeroed();
+        (d.mode, d.nlink, d.uid, d.gid) = (self.mode, self.nlink, self.uid, self.gid);
+        (d.size, d.blocks) = (self.size, self.blocks.into());
+        (d.atime, d.atimensec) = (self.atime.into(), self.atimensec);
+        (d.mtime, d.mtimensec) = (self.mtime.into(), self.mtimensec);
+        (d.ctime, d.ctimensec) = (self.ctime.into(), self.ctimensec);
+        (d.generation, d.flags, d.modrev) = (self.generation, self.flags, self.modrev);
+        match self.mode & IFMT {
+            IFLNK if self.size < short_link => d.set_short_link(&raw[SHORT_LINK], endian),
+            IFCHR | IFBLK => d.db[0] = self.db[0].cast_unsigned().into(),
+            _ => {
+                d.db = self.db.map(i64::from);
+                d.ib = self.ib.map(i64::from);
+            }
+        }
+        d
+    }
+}
+
+impl Superblock {
+    /// Whether it is UFS1's.
+    pub fn is_ufs1(&self) -> bool {
+        self.magic == crate::ufs2::superblock::MAGIC_UFS1
+    }
+
+    /// The bytes of an inode.
+    pub fn inode_size(&self) -> usize {
+        if self.is_ufs1() { Inode1::SIZE } else { Dinode::SIZE }
+    }
+
+    /// The bytes of a pointer in a block of pointers.
+    pub fn pointer_size(&self) -> usize {
+        if self.is_ufs1() { size_of::<i32>() } else { size_of::<i64>() }
+    }
+
+    /// The pointer at `index` in the bytes of a block of pointers.
+    pub fn pointer(&self, bytes: &[u8], index: usize, endian: Endian) -> i64 {
+        match self.is_ufs1() {
+            true => endian.get_i32(bytes, index * 4).into(),
+            false => endian.get_i64(bytes, index * 8),
+        }
+    }
+
+    /// The inode in these bytes. Panics where there are fewer than [`inode_size`](Self::inode_size).
+    pub fn inode(&self, raw: &[u8], endian: Endian) -> Dinode {
+        match self.is_ufs1() {
+            true => {
+                let short = self.maxsymlinklen.max(0).cast_unsigned().min(SHORT_LINK.len() as u32);
+                Inode1::decode(raw, endian).widened(raw, endian, short.into())
+            }
+            false => Dinode::decode(raw, endian),
+        }
+    }
+
+    /// Takes the older fields over where they count.
+    pub(crate) fn take_over_older_fields(&mut self) {
+        use crate::ufs2::superblock::{FS_FLAGS_UPDATED, FS_METACKHASH};
+        let updated = i32::from(self.old_flags) & FS_FLAGS_UPDATED != 0;
+        if !updated {
+            self.flags = self.old_flags.into();
+            self.snapinum = [0; 20];
+        }
+        self.flags &= !FS_METACKHASH;
+        if self.maxbsize != self.bsize {
+            self.maxbsize = self.bsize;
+            self.time = self.old_time.into();
+            (self.size, self.dsize) = (self.old_size.into(), self.old_dsize.into());
+            self.csaddr = self.old_csaddr.into();
+            let old = &self.old_cstotal;
+            let (new, wide) = (&mut self.cstotal, |n: i32| i64::from(n));
+            (new.ndir, new.nbfree) = (wide(old.ndir), wide(old.nbfree));
+            (new.nifree, new.nffree) = (wide(old.nifree), wide(old.nffree));
+        }
+        self.metaspace = 0;
+        self.sblockloc = 8192;
+        self.qbmask = i64::from(self.bsize) - 1;
+        self.qfmask = i64::from(self.fsize) - 1;
+    }
+
+    /// How far into a group its structures are moved: always 0 on UFS2.
+    pub(crate) fn cg_moved(&self, cg: u32) -> u64 {
+        match self.is_ufs1() {
+            true => {
+                let times = cg & !self.old_cgmask.cast_unsigned();
+                u64::from(self.old_cgoffset.max(0).cast_unsigned()) * u64::from(times)
+            }
+            false => 0,
+        }
+    }
+}
