@@ -412,6 +412,12 @@ impl Comparer<'_> {
         format!("{} (inode {})", words(&o.name), o.ino)
     }
 
+    /// Whether calls at the same time have made of a name what cannot be told.
+    fn is_vague(&self, dir: ObjectId, name: &[u8]) -> bool {
+        let vague = &self.history.vague_names;
+        !vague.is_empty() && vague.contains(&(dir, name.to_vec()))
+    }
+
     fn directories(&mut self) {
         let mut todo = vec![(0, self.tree.root)];
         while let Some((dir, ino)) = todo.pop() {
@@ -423,7 +429,7 @@ impl Comparer<'_> {
                 entries.iter().map(|(n, i)| (n.as_slice(), *i)).collect();
             let expected = self.expect.names.get(&dir);
             for (name, expected) in expected.into_iter().flatten() {
-                if self.history.vague_names.contains(&(dir, name.clone())) {
+                if self.is_vague(dir, name) {
                     continue;
                 }
                 let found = entries.get(name.as_slice()).copied();
@@ -431,9 +437,8 @@ impl Comparer<'_> {
                 todo.extend(self.follow(objects, found));
             }
             for name in entries.keys() {
-                let vague = self.history.vague_names.contains(&(dir, name.to_vec()));
-                let known = vague || expected.is_some_and(|e| e.contains_key(*name));
-                if !known && !OWN_NAMES.contains(name) {
+                let known = expected.is_some_and(|e| e.contains_key(*name));
+                if !known && !self.is_vague(dir, name) && !OWN_NAMES.contains(name) {
                     let place = self.title(dir);
                     let what = format!("{}: a name that was never there, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));
@@ -542,7 +547,7 @@ impl Comparer<'_> {
             return Some(format!("{title}: size {size}, may be {low} to {high}"));
         }
         for (index, found) in (0u64..).zip(bytes.chunks(SECTOR)) {
-            let zero = |b: &[u8]| b.iter().all(|b| *b == 0);
+            let zero = |b: &[u8]| *b == [0; SECTOR][..b.len()];
             let fits = match expected.sectors.get(&index) {
                 None => zero(found),
                 Some(e) => e.candidates.iter().any(|c| match &c.value {
