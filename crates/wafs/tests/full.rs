@@ -43,7 +43,7 @@ fn fill(size: usize, stride: u16) {
             while log.room() >= need + 3 {
                 let bytes = vec![kept.len() as u8; size];
                 kept.push((log.append(&bytes).unwrap().lsn, bytes));
-                if kept.len() % 7 == 0 {
+                if kept.len().is_multiple_of(7) {
                     log.force(log.end()).await.unwrap();
                 }
             }
