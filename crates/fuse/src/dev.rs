@@ -137,6 +137,23 @@ pub(crate) struct Shared<F> {
     asked: RefCell<Option<io::Result<Farewell>>>,
 }
 
+impl<F: FileSystem> Shared<F> {
+    /// Carries out what has come besides the ring; whether there was anything.
+    pub(crate) async fn catch_up(self: &Rc<Self>) -> bool {
+        let mut any = false;
+        loop {
+            let mut slot = self.free.borrow_mut().pop().unwrap_or_else(Slot::new);
+            let Ok(Message::Request(len)) = receive(&self.device, &mut slot.message) else {
+                self.free.borrow_mut().push(slot);
+                return any;
+            };
+            any = true;
+            self.begin();
+            carry_out(self.clone(), slot, len).await;
+        }
+    }
+}
+
 impl<F> Shared<F> {
     pub(crate) fn begin(&self) {
         self.under_way.set(self.under_way.get() + 1);

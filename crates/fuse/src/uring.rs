@@ -94,7 +94,12 @@ async fn serve<F: FileSystem>(mut entry: Entry, shared: Rc<Shared<F>>) {
             Err(e) => return shared.fail(e),
         }
         shared.begin();
-        let last = entry.carry_out(&shared, &mut small).await;
+        let (mut last, mut answer) = entry.carry_out(&shared, &mut small).await;
+        // What was removed may not be forgotten yet, because that comes another way.
+        if matches!(answer, Answer::Error(libc::ENOSPC)) && shared.catch_up().await {
+            (last, answer) = entry.carry_out(&shared, &mut small).await;
+        }
+        entry.put_reply(answer);
         shared.end();
         if let Some(clean) = &last {
             shared.ask(clean);
@@ -134,25 +139,23 @@ impl Entry {
         unsafe { self.runtime.command(&self.device, command).await }.map(drop)
     }
 
-    /// Carries out the request that lies in the memory, and puts the reply there. With the last request,
-    /// which is to be answered when the disk is clean, what waits for that.
+    /// Carries out the request that lies in the memory, and puts there what the reply brings. With the last
+    /// request, which is to be answered when the disk is clean, what waits for that.
     async fn carry_out<F: FileSystem>(
         &mut self,
         shared: &Shared<F>,
         small: &mut Vec<u8>,
-    ) -> Option<Rc<Clean>> {
+    ) -> (Option<Rc<Clean>>, Answer) {
         let (head, payload) = self.memory.parts();
         let len = (get_u32(head, PAYLOAD) as usize).min(payload.len());
         let header: [u8; STRUCTURE] = head[..STRUCTURE].try_into().expect("as long");
-        let unique = get_u64(&header, 8);
         let structure = &head[STRUCTURE..2 * STRUCTURE];
         let answer = if len == 0 {
             // Nothing came there: the reply may go there.
             match Request::parts(&header, structure, &[]) {
                 None => Answer::Error(libc::ENOSYS),
                 Some(request) if request.opcode == Opcode::Destroy => {
-                    put_reply(head, unique, 0, 0);
-                    return Some(Rc::default());
+                    return (Some(Rc::default()), Answer::Reply(0));
                 }
                 Some(request) => shared.handler.request(&request, payload).await,
             }
@@ -167,13 +170,19 @@ impl Entry {
             }
             answer
         };
+        (None, answer)
+    }
+
+    /// Puts the reply's head into the memory, over the request's.
+    fn put_reply(&mut self, answer: Answer) {
+        let (head, _) = self.memory.parts();
+        let unique = get_u64(head, 8);
         match answer {
             Answer::Reply(len) => put_reply(head, unique, 0, len),
             Answer::Error(number) => put_reply(head, unique, number, 0),
             // FORGET does not come here.
             Answer::Silence => put_reply(head, unique, libc::ENOSYS, 0),
         }
-        None
     }
 }
 

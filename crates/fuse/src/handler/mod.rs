@@ -30,6 +30,8 @@ const VALID_SECONDS: u64 = 1 << 24;
 pub struct Options {
     /// The kernel keeps what is written and sends it later.
     pub write_back: bool,
+    /// Directories are read without attributes: the kernel asks for those it wants.
+    pub names_only: bool,
     /// POSIX ACLs.
     pub acl: bool,
     /// Every change is durable before it is answered.
@@ -281,6 +283,9 @@ impl<F: FileSystem> Handler<F> {
             | I::HANDLE_KILLPRIV_V2
             | I::SETXATTR_EXT
             | I::INIT_EXT;
+        if self.options.names_only {
+            wanted -= I::DO_READDIRPLUS | I::READDIRPLUS_AUTO;
+        }
         wanted.set(I::WRITEBACK_CACHE, self.options.write_back);
         wanted.set(I::POSIX_ACL | I::DONT_MASK, self.options.acl);
         wanted.set(I::OVER_IO_URING, self.options.io_uring);

@@ -44,6 +44,7 @@ Options, after -o, separated by commas:
   sync              every change is durable on return
   io_uring, no_io_uring   requests over io_uring, where the kernel offers that, or not [default]
   writeback         the kernel keeps what is written and sends it later
+  noreaddirplus     directories are read without the attributes of what is in them
   reserve           the reserve for root (minfree) may be used up
   nodev, nosuid, noexec, dirsync, nodiratime   as for any mount
   force             mount what was not unmounted, unchecked; for the last resort

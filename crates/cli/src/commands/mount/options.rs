@@ -71,6 +71,7 @@ pub struct Wanted {
     pub bsd_groups: bool,
     pub synchronous: bool,
     pub write_back: bool,
+    pub names_only: bool,
     pub use_reserve: bool,
     pub force: bool,
     /// Requests over io_uring, where the kernel offers it.
@@ -113,6 +114,7 @@ impl Wanted {
                 self.flags.push(word.into());
             }
             "writeback" => self.write_back = true,
+            "noreaddirplus" => self.names_only = true,
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
             "io_uring" => self.io_uring = true,

@@ -81,6 +81,7 @@ async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
     let io_uring = over_ring(plan);
     let options = Options {
         write_back: plan.wanted.write_back,
+        names_only: plan.wanted.names_only,
         acl: plan.acl(),
         synchronous: plan.wanted.synchronous,
         bsd_groups: plan.wanted.bsd_groups,
