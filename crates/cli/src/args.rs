@@ -32,6 +32,10 @@ pub enum Command {
     Bench(Bench),
     /// Explore what a crash can leave behind, and judge it.
     Crash(Crash),
+    /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
+    Analyze(crate::commands::analyze::Analyze),
+    /// Look at a recorded trace, request by request.
+    Trace(crate::commands::analyze::TraceArgs),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
     /// Show the superblock and the cylinder groups of a UFS2 file system.

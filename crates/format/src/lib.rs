@@ -10,6 +10,7 @@
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
 //! - [`reiserfs`]: ReiserFS and its journal, to be read only.
 //! - [`xfs`]: XFS and its log, to be read only.
+//! - [`jfs`]: JFS and its log, to be read only.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
@@ -33,6 +34,7 @@ mod codec;
 pub mod dm_log_writes;
 pub mod ext4;
 pub mod jbd2;
+pub mod jfs;
 pub mod label;
 pub mod reiserfs;
 pub mod ufs1;

@@ -9,7 +9,7 @@ use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2, reiserfs, xfs};
+use ordo_format::{ext4, jbd2, jfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -69,8 +69,21 @@ const XFS: [Structure; 8] = [
     ("XfsBufferItem", xfs::log::BufferItem::SIZE, xfs::log::BufferItem::FIELDS),
 ];
 
+const JFS: [Structure; 10] = [
+    ("JfsSuperblock", jfs::Superblock::SIZE, jfs::Superblock::FIELDS),
+    ("JfsPxd", jfs::Pxd::SIZE, jfs::Pxd::FIELDS),
+    ("JfsDinode", jfs::Dinode::SIZE, jfs::Dinode::FIELDS),
+    ("JfsExtentNode", jfs::ExtentNode::SIZE, jfs::ExtentNode::FIELDS),
+    ("JfsExtent", jfs::Extent::SIZE, jfs::Extent::FIELDS),
+    ("JfsNamePage", jfs::NamePage::SIZE, jfs::NamePage::FIELDS),
+    ("JfsMapPage", jfs::MapPage::SIZE, jfs::MapPage::FIELDS),
+    ("JfsLogSuper", jfs::LogSuper::SIZE, jfs::LogSuper::FIELDS),
+    ("JfsLogPage", jfs::LogPage::SIZE, jfs::LogPage::FIELDS),
+    ("JfsLogRecord", jfs::LogRecord::SIZE, jfs::LogRecord::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 8] = [
+const PAGES: [(&str, &[Structure]); 9] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -79,6 +92,7 @@ const PAGES: [(&str, &[Structure]); 8] = [
     ("jbd2", &JBD2),
     ("reiserfs", &REISERFS),
     ("xfs", &XFS),
+    ("jfs", &JFS),
 ];
 
 fn table(fields: &[Field]) -> String {

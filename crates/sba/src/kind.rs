@@ -21,6 +21,18 @@ pub enum Reason {
     NotLearned,
 }
 
+impl Reason {
+    /// In a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Reason::NoSuperblock => "no superblock seen yet",
+            Reason::BeyondFileSystem => "behind the file system's end",
+            Reason::NotUnderstood => "damaged, or a newer format",
+            Reason::NotLearned => "what it is was not seen",
+        }
+    }
+}
+
 /// What became of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeChange {
@@ -329,12 +341,10 @@ impl fmt::Display for Part {
                 }
             }
             What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
-            What::Unknown(Reason::NoSuperblock) => write!(f, "unknown: no superblock seen yet"),
-            What::Unknown(Reason::BeyondFileSystem) => write!(f, "behind the file system's end"),
-            What::Unknown(Reason::NotUnderstood) => {
-                write!(f, "unknown: damaged, or a newer format")
+            What::Unknown(Reason::BeyondFileSystem) => {
+                f.write_str(Reason::BeyondFileSystem.words())
             }
-            What::Unknown(Reason::NotLearned) => write!(f, "unknown: what it is was not seen"),
+            What::Unknown(why) => write!(f, "unknown: {}", why.words()),
             What::BootArea | What::Log | What::Superblock | What::Summary => self.class.fmt(f),
         }
     }

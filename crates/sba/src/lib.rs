@@ -11,9 +11,10 @@
 //! - [`ufs`]: the classifier of UFS2.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
-//! - `ext`, `reiser`, `xfs`: decoders: ext2 to ext4, ReiserFS, XFS.
+//! - `ext`, `reiser`, `xfs`, `jfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
+//! - [`analysis`]: a trace as a whole.
 //!
 //! Invariants:
 //! - Every byte of every read and write is counted under exactly one kind, and every request under the
@@ -44,10 +45,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod class;
 pub mod decoder;
 mod ext;
 mod graph;
+mod jfs;
 pub mod journal;
 pub mod kind;
 mod pending;

@@ -1,5 +1,6 @@
 //! The commands, one module each or a few that belong together.
 
+pub mod analyze;
 pub mod bench;
 pub mod compare;
 pub mod copy;

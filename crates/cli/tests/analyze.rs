@@ -1,0 +1,70 @@
+//! `ordo analyze` and `ordo trace` as a user meets them, on a trace that a kernel made.
+
+use std::fs;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+
+/// A trace and its start image as files; `None`, said aloud, where they are absent.
+fn input(folder: &tempfile::TempDir) -> Option<(PathBuf, PathBuf)> {
+    let (start, log) = (folder.path().join("start"), folder.path().join("log"));
+    fs::write(&start, ordo_testkit::real_input("traces/ext3-start.img")?).unwrap();
+    fs::write(&log, ordo_testkit::real_input("traces/ext3.dmlogwrites")?).unwrap();
+    Some((start, log))
+}
+
+fn ordo(args: &[&str]) -> (i32, String, String) {
+    let out = Command::cargo_bin("ordo").unwrap().args(args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
+}
+
+#[test]
+fn a_trace_is_analyzed_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((start, log)) = input(&folder) else { return };
+    let (start, log) = (start.to_str().unwrap(), log.to_str().unwrap());
+    let (code, out, errors) = ordo(&["analyze", log, "--start", start]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{out}");
+    let line = |name: &str| {
+        let found = out.lines().find(|l| l.trim_start().starts_with(name));
+        found.unwrap_or_else(|| panic!("no {name} in {out}")).to_owned()
+    };
+    assert!(line("transactions, committed").ends_with("14, 14"), "{out}");
+    assert!(line("journal data").contains("61"), "{out}");
+    assert!(line("blocks that nothing pointed to").ends_with(" 0"), "{out}");
+
+    let (_, out, _) = ordo(&["analyze", log, "--start", start, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["transactions"]["committed"], 14);
+
+    let (_, out, _) = ordo(&["trace", "show", log, "--start", start]);
+    assert!(out.contains("journal commit of transaction 2\n"), "{out}");
+    assert!(out.contains("group descriptors, block 0 <- transaction 2\n"), "{out}");
+    let (_, out, _) = ordo(&["trace", "show", log, "--start", start, "--json"]);
+    for line in out.lines() {
+        let part: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(part["kind"].is_string() && part["means"].is_string());
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((start, log)) = input(&folder) else { return };
+    let (start, path) = (start.to_str().unwrap(), log.to_str().unwrap());
+    let zeros = folder.path().join("zeros");
+    fs::write(&zeros, vec![0; 1 << 20]).unwrap();
+    let (code, _, errors) = ordo(&["analyze", path, "--start", zeros.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("no file system that is known"), "{errors}");
+    let (code, _, errors) = ordo(&["analyze", start, "--start", start]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("not a log of dm-log-writes"), "{errors}");
+    let bytes = fs::read(&log).unwrap();
+    fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, out, errors) = ordo(&["analyze", path, "--start", start]);
+    assert_eq!(code, 0);
+    assert!(errors.contains("cut short"), "{errors}");
+    assert!(out.contains("transactions, committed"), "{out}");
+}

@@ -1,0 +1,296 @@
+//! JFS and its log: `docs/formats/jfs.md`. What a classifier reads; nothing here writes one. All integers are
+//! little-endian; blocks are of 4096 bytes, the only size that Linux mounts.
+
+use crate::Endian;
+
+const LE: Endian = Endian::Little;
+
+/// Bytes in a block, a page, a page of the log.
+pub const PAGE: usize = 4096;
+/// Where the superblock is, in bytes.
+pub const SUPERBLOCK_AT: u64 = 0x8000;
+/// First block of the map of the aggregate's inodes: two blocks.
+pub const AGGREGATE_MAP: u64 = 9;
+/// First block of the aggregate's inodes: four blocks.
+pub const AGGREGATE_INODES: u64 = 11;
+/// Block of the second superblock.
+pub const SECOND_SUPERBLOCK: u64 = 15;
+
+crate::on_disk! {
+    /// Blocks that follow each other, in 8 bytes.
+    pub struct Pxd: 8 {
+        0 => /** low 24 bits: how many; high 8 bits: high part of the first */ len_and_high: u32,
+        4 => /** low part of the first */ low: u32,
+    }
+}
+
+crate::on_disk! {
+    /// The superblock.
+    pub struct Superblock: 184 {
+        0 => /** `JFS1` */ magic: [u8; 4],
+        4 => /** 1, 2 */ version: u32,
+        8 => /** sectors of 512 bytes, without the log and fsck's space */ size: u64,
+        16 => /** bytes in a block */ block_size: u32,
+        20 => /** as a shift */ block_log: u16,
+        22 => /** sectors in a block, as a shift */ block_factor_log: u16,
+        24 => /** bytes in a sector */ sector_size: u32,
+        28 => /** as a shift */ sector_log: u16,
+        30 => /** zero */ pad: u16,
+        32 => /** blocks in an allocation group */ group_size: u32,
+        36 => /** flags */ flags: u32,
+        40 => /** 0 clean, 1 mounted, 2 dirty, 4 log redone */ state: u32,
+        44 => /** unused */ compress: u32,
+        48 => /** the second copy of the aggregate's inodes */ second_inodes: Pxd,
+        56 => /** the second copy of their map */ second_map: Pxd,
+        64 => /** device of the log */ log_device: u32,
+        68 => /** serial number of the log */ log_serial: u32,
+        72 => /** the log, where it is inside */ log: Pxd,
+        80 => /** working space of fsck */ fsck: Pxd,
+        88 => /** when it was made */ time: u64,
+        96 => /** blocks of fsck's log */ fsck_log_len: u32,
+        100 => /** which of fsck's logs is newer */ fsck_log: u8,
+        101 => /** name */ name: [u8; 11],
+        112 => /** size while it grows */ grow_size: u64,
+        120 => /** working space of fsck while it grows */ grow_fsck: Pxd,
+        128 => /** the log while it grows */ grow_log: Pxd,
+        136 => /** identity */ uuid: [u8; 16],
+        152 => /** label */ label: [u8; 16],
+        168 => /** identity of the log */ log_uuid: [u8; 16],
+    }
+}
+
+crate::on_disk! {
+    /// An inode: 512 bytes, of which the last 384 depend on its type.
+    pub struct Dinode: 512 {
+        0 => /** stamp of the file set's inodes */ stamp: u32,
+        4 => /** 1 the aggregate's, 16 the file set's */ fileset: u32,
+        8 => /** its own number */ number: u32,
+        12 => /** generation */ generation: u32,
+        16 => /** the extent of inodes that it is in */ extent: Pxd,
+        24 => /** size in bytes */ size: u64,
+        32 => /** blocks */ blocks: u64,
+        40 => /** names */ links: u32,
+        44 => /** owner */ uid: u32,
+        48 => /** group */ gid: u32,
+        52 => /** type and permissions */ mode: u32,
+        56 => /** times: access, change of the inode, of the contents, making */ times: [u64; 4],
+        88 => /** access control list */ acl: [u8; 16],
+        104 => /** extended attributes */ attributes: [u8; 16],
+        120 => /** of a directory: the next entry of its index */ next_index: u32,
+        124 => /** kind of the access control list */ acl_type: u32,
+        128 => /** of a directory: its index, or a tree of the blocks of that */ index: [u8; 96],
+        224 => /** root of the tree of extents, or of names */ root: [u8; 288],
+    }
+}
+
+crate::on_disk! {
+    /// What begins a node of a tree of extents, the root included. Entries of 16 bytes follow.
+    pub struct ExtentNode: 32 {
+        0 => /** the next node on this level */ next: u64,
+        8 => /** the one before */ prev: u64,
+        16 => /** 1 root, 2 leaf, 4 inner node */ flags: u8,
+        17 => /** zero */ reserved: u8,
+        18 => /** where the next entry goes: the first has number 2 */ next_entry: u16,
+        20 => /** entries that there is room for */ max_entry: u16,
+        22 => /** zero */ reserved2: u16,
+        24 => /** itself */ own: Pxd,
+    }
+}
+
+crate::on_disk! {
+    /// An extent, or a child.
+    pub struct Extent: 16 {
+        0 => /** flags */ flags: u8,
+        1 => /** zero */ reserved: [u8; 2],
+        3 => /** first block of the file, high part */ offset_high: u8,
+        4 => /** first block of the file, low part */ offset_low: u32,
+        8 => /** the blocks */ place: Pxd,
+    }
+}
+
+crate::on_disk! {
+    /// The head of a page of names. Slots of 32 bytes follow.
+    pub struct NamePage: 32 {
+        0 => /** the next page on this level */ next: u64,
+        8 => /** the one before */ prev: u64,
+        16 => /** 1 root, 2 leaf, 4 inner node */ flags: u8,
+        17 => /** entries */ entries: u8,
+        18 => /** free slots */ free: u8,
+        19 => /** first free slot */ free_list: u8,
+        20 => /** slots */ slots: u8,
+        21 => /** slot where the list of entries begins */ list: u8,
+        22 => /** zero */ reserved: [u8; 2],
+        24 => /** itself */ own: Pxd,
+    }
+}
+
+crate::on_disk! {
+    /// The head of a block of the map of inodes.
+    pub struct MapPage: 16 {
+        0 => /** first block of its allocation group */ group_start: u64,
+        8 => /** its number */ number: u32,
+        12 => /** list of those with free inodes */ next_free: u32,
+    }
+}
+
+/// Where a block of the map of inodes has its 128 extents of 32 inodes.
+pub const MAP_EXTENTS: usize = 3072;
+
+crate::on_disk! {
+    /// The log's superblock, in its second page.
+    pub struct LogSuper: 68 {
+        0 => /** `0x87654321` */ magic: u32,
+        4 => /** version */ version: u32,
+        8 => /** serial number */ serial: u32,
+        12 => /** pages */ size: u32,
+        16 => /** bytes in a block */ block_size: u32,
+        20 => /** as a shift */ block_log: u32,
+        24 => /** flags */ flags: u32,
+        28 => /** 0 mounted, 1 redone, 2 wrapped, 3 not readable */ state: u32,
+        32 => /** the end of the log, when it was redone */ end: u32,
+        36 => /** identity */ uuid: [u8; 16],
+        52 => /** label */ label: [u8; 16],
+    }
+}
+
+crate::on_disk! {
+    /// The head of a page of the log; its last 8 bytes are the same but for those reserved.
+    pub struct LogPage: 8 {
+        0 => /** number of the page, counted on */ page: u32,
+        4 => /** anything */ reserved: u16,
+        6 => /** where its last record ends */ end: u16,
+    }
+}
+
+crate::on_disk! {
+    /// What ends a record. Its data is before it.
+    pub struct LogRecord: 36 {
+        0 => /** the transaction */ id: u32,
+        4 => /** the record before of this transaction */ back: u32,
+        8 => /** 0x8000 commit, 0x4000 sync point, 0x2000 mount, 0x800 page changed, 0x80 page void, 0x40 inodes void, 8 map changed, 1 file void */ kind: u16,
+        10 => /** bytes of data */ len: u16,
+        12 => /** the aggregate */ aggregate: u32,
+        16 => /** file set; of a sync point: where recovery starts */ fileset: u32,
+        20 => /** inode */ inode: u32,
+        24 => /** what of it: 1 inode, 2 extents, 4 names, 16 root, 256 new */ part: u16,
+        26 => /** unit of offsets in the data, as a shift */ unit_log: u16,
+        28 => /** the page */ place: Pxd,
+    }
+}
+
+impl Pxd {
+    /// The first block.
+    pub fn start(&self) -> u64 {
+        u64::from(self.len_and_high >> 24) << 32 | u64::from(self.low)
+    }
+
+    /// How many.
+    pub fn blocks(&self) -> u32 {
+        self.len_and_high & 0xff_ffff
+    }
+}
+
+/// What follows from a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Blocks of the aggregate.
+    pub blocks: u64,
+    /// The log: first block, how many; none where it is elsewhere.
+    pub log: (u64, u64),
+    /// The working space of fsck.
+    pub fsck: (u64, u64),
+    /// The second copies of the aggregate's inodes, and of their map.
+    pub second: [(u64, u64); 2],
+}
+
+impl Superblock {
+    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or one that Linux
+    /// would not mount.
+    pub fn read(bytes: &[u8]) -> Option<Geometry> {
+        if bytes.len() < Superblock::SIZE {
+            return None;
+        }
+        let sb = Superblock::decode(bytes, LE);
+        let sane = sb.magic == *b"JFS1"
+            && [1, 2].contains(&sb.version)
+            && sb.block_size as usize == PAGE
+            && sb.size >> 48 == 0
+            && sb.size >= 1 << 10;
+        let range = |p: &Pxd| (p.start(), u64::from(p.blocks()));
+        sane.then(|| Geometry {
+            blocks: sb.size / 8,
+            log: range(&sb.log),
+            fsck: range(&sb.fsck),
+            second: [range(&sb.second_inodes), range(&sb.second_map)],
+        })
+    }
+}
+
+/// Entries of a node of a tree of extents; false where they are children.
+pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
+    if node.len() < ExtentNode::SIZE {
+        return None;
+    }
+    let head = ExtentNode::decode(node, LE);
+    let room = node.len() / Extent::SIZE;
+    let next = usize::from(head.next_entry);
+    let leaf = head.flags & 2 != 0;
+    let sane = (2..=room).contains(&next) && leaf != (head.flags & 4 != 0);
+    let list = node.get(ExtentNode::SIZE..next.min(room) * Extent::SIZE).unwrap_or_default();
+    sane.then(|| (leaf, list.chunks_exact(Extent::SIZE).map(|raw| Extent::decode(raw, LE))))
+}
+
+impl Extent {
+    /// The file's block.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.offset_high) << 32 | u64::from(self.offset_low)
+    }
+}
+
+/// The children of an inner page of names, or of the root in an inode; none of a leaf.
+pub fn name_children(page: &[u8], root: bool) -> Vec<Pxd> {
+    const SLOT: usize = 32;
+    if page.len() < 9 * SLOT {
+        return Vec::new();
+    }
+    let head = NamePage::decode(page, LE);
+    if head.flags & 4 == 0 {
+        return Vec::new();
+    }
+    let (list, most) = match root {
+        true => (24, 8),
+        false => (usize::from(head.list) * SLOT, 128),
+    };
+    let slots =
+        page.get(list..).unwrap_or_default().iter().take(usize::from(head.entries).min(most));
+    let child = |slot: &u8| {
+        let at = usize::from(*slot) * SLOT;
+        let raw = page.get(at..at + SLOT).filter(|_| *slot != 0)?;
+        Some(<Pxd as crate::OnDisk>::get(raw, 0, LE))
+    };
+    slots.filter_map(child).collect()
+}
+
+/// The extents of inodes in a block of the map of inodes, with the number of the first inode of each.
+pub fn map_extents(page: &[u8]) -> impl Iterator<Item = (u64, Pxd)> {
+    let number = if page.len() < PAGE { u32::MAX } else { MapPage::decode(page, LE).number };
+    let list = page.get(MAP_EXTENTS..PAGE).unwrap_or_default();
+    list.chunks_exact(Pxd::SIZE).enumerate().filter_map(move |(i, raw)| {
+        let place = Pxd::decode(raw, LE);
+        let first = u64::from(number) * 4096 + i as u64 * 32;
+        (place.blocks() != 0).then_some((first, place))
+    })
+}
+
+impl Dinode {
+    /// The blocks that an attribute's or list's descriptor gives.
+    pub fn descriptor(raw: &[u8; 16]) -> Option<Pxd> {
+        const EXTENT: u8 = 0x20;
+        (raw[0] & EXTENT != 0).then(|| Pxd::decode(&raw[8..], LE))
+    }
+
+    /// Whether the index of a directory has blocks of its own.
+    pub fn index_has_blocks(&self) -> bool {
+        self.next_index > 14
+    }
+}

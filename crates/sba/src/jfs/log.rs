@@ -1,0 +1,115 @@
+//! The stream of the log. A page is written again and again as records are appended to it; a record ends with
+//! what it is, so records are read backwards, from the new end to where the last reading ended.
+
+use std::collections::BTreeMap;
+
+use ordo_format::Endian;
+use ordo_format::jfs::{LogPage, LogRecord, PAGE};
+
+/// Bytes of records in a page.
+const ROOM: u64 = (PAGE - 16) as u64;
+/// Pages kept, to read records from that end in a later one.
+const KEPT: u64 = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// By number: what of each page is records.
+    pages: BTreeMap<u64, Box<[u8]>>,
+    /// Where the records end that have been read, counted in bytes of records from page 0 on.
+    read: Option<u64>,
+}
+
+/// A record with its data.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) head: LogRecord,
+    pub(super) data: Vec<u8>,
+}
+
+/// What a page of the log is.
+pub(super) enum Page {
+    /// Records, those that are new.
+    Records(Vec<Record>),
+    /// Not a page of the log.
+    NotUnderstood,
+}
+
+impl Log {
+    /// Begins anew: what comes next is not what goes on from before.
+    pub(super) fn reset(&mut self) {
+        self.pages.clear();
+        self.read = None;
+    }
+
+    /// A page is written.
+    pub(super) fn page(&mut self, bytes: &[u8]) -> Page {
+        let head = LogPage::decode(bytes, Endian::Little);
+        let tail = LogPage::decode(&bytes[PAGE - 8..], Endian::Little);
+        let end = u64::from(head.end);
+        // A page that is torn, or of which only zeros are left, says nothing.
+        if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + ROOM).contains(&end) {
+            return Page::NotUnderstood;
+        }
+        let number = u64::from(head.page);
+        self.pages.insert(number, bytes[8..PAGE - 8].into());
+        while self.pages.len() as u64 > KEPT {
+            self.pages.pop_first();
+        }
+        let to = number * ROOM + end - 8;
+        // The first page that is seen begins with what nobody knows: its records are read as far as they go.
+        let from = self.read.filter(|from| *from <= to && to - from <= KEPT * ROOM);
+        let records = self.records(from.unwrap_or(number * ROOM), to);
+        self.read = Some(to);
+        Page::Records(records)
+    }
+
+    /// The bytes of records from `from` to `to`, where all their pages are there.
+    fn bytes(&self, from: u64, to: u64) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity((to - from) as usize);
+        let mut at = from;
+        while at < to {
+            let page = self.pages.get(&(at / ROOM))?;
+            let end = to.min((at / ROOM + 1) * ROOM);
+            out.extend_from_slice(&page[(at % ROOM) as usize..(at % ROOM + end - at) as usize]);
+            at = end;
+        }
+        Some(out)
+    }
+
+    fn records(&self, from: u64, to: u64) -> Vec<Record> {
+        let mut all = Vec::new();
+        let mut end = to;
+        while end >= from + LogRecord::SIZE as u64 {
+            let start = end - LogRecord::SIZE as u64;
+            let Some(raw) = self.bytes(start, end) else { break };
+            let head = LogRecord::decode(&raw, Endian::Little);
+            let known = 0x8000 | 0x4000 | 0x2000 | 0x800 | 0x80 | 0x40 | 8 | 1;
+            if !head.kind.is_power_of_two() || head.kind & known == 0 {
+                break;
+            }
+            let Some(first) = start.checked_sub(head.len.into()).filter(|first| *first >= from)
+            else {
+                break;
+            };
+            let Some(data) = self.bytes(first, start) else { break };
+            all.push(Record { head, data });
+            end = first;
+        }
+        all.reverse();
+        all
+    }
+}
+
+/// The changes in the data of a record: where each begins in its page, and its bytes. The data is: bytes, then
+/// where they go and how many, both in units of the record; again and again.
+pub(super) fn changes(record: &Record, mut each: impl FnMut(usize, &[u8])) {
+    let mut data = &record.data[..];
+    let unit = u32::from(record.head.unit_log.min(12));
+    while let Some((rest, place)) = data.split_last_chunk::<4>() {
+        let offset = usize::from(u16::from_le_bytes([place[0], place[1]])) << unit;
+        let len = usize::from(u16::from_le_bytes([place[2], place[3]])) << unit;
+        let Some(start) = rest.len().checked_sub(len).filter(|_| len > 0) else { return };
+        each(offset, &rest[start..]);
+        data = &rest[..start];
+    }
+}

@@ -1,0 +1,402 @@
+//! JFS.
+//!
+//! The superblocks, the aggregate's inodes and their map lie at fixed places. The aggregate's inodes lead to the
+//! map of free blocks and to the map of inodes, this to the inodes, and these to the blocks of files and directories
+//! ([`trees`]). The log holds records of changes ([`log`]).
+
+mod log;
+mod trees;
+
+use ordo_format::Endian;
+use ordo_format::jfs::{self, Dinode, Geometry, PAGE, SUPERBLOCK_AT, Superblock};
+use rustc_hash::FxHashMap;
+
+use crate::decoder::{Books, Decoder, Image, cover, unknown};
+use crate::graph::Graph;
+use crate::kind::{Class, Part, Reason, What};
+use crate::runs::{Role, Run};
+
+use log::{Log, Page, Record};
+use trees::Trees;
+
+const SHIFT: u32 = 12;
+/// Inodes of the aggregate have numbers above those of files.
+const AGGREGATE: u64 = 1 << 40;
+/// The aggregate's inodes that matter: the map of free blocks, the file set with its map of inodes.
+const BLOCK_MAP: u64 = 2;
+const FILESET: u64 = 16;
+/// The number of the file set.
+const FILES: u32 = 16;
+/// Rounds in which nodes are read: the deepest tree, of inodes and then of a file.
+const ROUNDS: usize = 24;
+
+pub(crate) struct Jfs {
+    g: Geometry,
+    graph: Graph<Trees>,
+    log: Log,
+    /// Inodes' blocks as the log has changed them.
+    inodes: FxHashMap<u64, Box<[u8]>>,
+}
+
+/// A decoder, where the device holds JFS.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; Superblock::SIZE];
+    image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
+    let g = Superblock::read(&bytes)?;
+    let (graph, log, inodes) = (Graph::new(Trees { g }), Log::default(), FxHashMap::default());
+    let mut jfs = Jfs { g, graph, log, inodes };
+    let mut block = vec![0; PAGE];
+    for at in jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK {
+        if image.read_at(at << SHIFT, &mut block).is_ok() {
+            jfs.learn(at, &block, books);
+        }
+    }
+    jfs.read_nodes(image, books);
+    let runs: Vec<Run> =
+        jfs.graph.runs.iter().filter(|run| run.class == Class::InodeBlock).copied().collect();
+    for at in runs.iter().flat_map(|run| run.start..run.end()) {
+        if image.read_at(at << SHIFT, &mut block).is_ok() {
+            jfs.learn(at, &block, books);
+        }
+        books.claims.clear();
+    }
+    jfs.read_nodes(image, books);
+    Some(Box::new(jfs))
+}
+
+/// What stands at a block.
+enum Place {
+    Fixed(Class, What),
+    Log(u64),
+    Owned(Run),
+    Free,
+}
+
+/// From where the changes of a record are counted, in a block of inodes; `None` where it is of none.
+fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
+    const INODE: u16 = 1;
+    const ROOT: u16 = 0x10;
+    const INDEX: u16 = 0x800;
+    let inode = (head.inode as usize % 8) * Dinode::SIZE;
+    let field = |name| ordo_format::Field::find(Dinode::FIELDS, name).map(|f| inode + f.offset);
+    match head.part {
+        part if part & INODE != 0 => Some(0),
+        part if part & ROOT == 0 => None,
+        part if part & INDEX != 0 => field("index"),
+        _ => field("root"),
+    }
+}
+
+fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
+    block.checked_sub(start).filter(|at| *at < len)
+}
+
+impl Jfs {
+    fn read_nodes(&mut self, image: &dyn Image, books: &mut Books) {
+        let mut block = vec![0; PAGE];
+        for _ in 0..ROUNDS {
+            let unseen = self.graph.unseen();
+            for at in &unseen {
+                if image.read_at(at << SHIFT, &mut block).is_ok() {
+                    self.graph.node_written(*at, &block, books);
+                }
+            }
+            books.claims.clear();
+            if unseen.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The device's bytes that are this file system's, its log and fsck's space included.
+    fn bytes(&self) -> u64 {
+        let ends = [self.g.log, self.g.fsck].map(|(start, len)| start + len);
+        ends.into_iter().fold(self.g.blocks, u64::max) << SHIFT
+    }
+
+    fn place(&self, block: u64) -> Place {
+        let fixed = |class, what| Place::Fixed(class, what);
+        let inodes = |at: u64| What::Piece("aggregate inodes, block", at);
+        let map = |at: u64| What::Piece("map of the aggregate's inodes, block", at);
+        match block {
+            0..8 => fixed(Class::BootArea, What::BootArea),
+            8 => fixed(Class::Superblock, What::Superblock),
+            9..11 => fixed(Class::InodeMap, map(block - 9)),
+            11..15 => fixed(Class::InodeBlock, inodes(block - 11)),
+            15 => fixed(Class::SuperblockCopy, What::Only("second superblock")),
+            _ => {
+                let [second_inodes, second_map] = self.g.second;
+                if let Some(at) = within(block, self.g.log) {
+                    Place::Log(at)
+                } else if within(block, self.g.fsck).is_some() {
+                    fixed(Class::Summary, What::Only("working space of fsck"))
+                } else if let Some(run) = self.graph.runs.at(block) {
+                    Place::Owned(*run)
+                } else if let Some(at) = within(block, second_inodes) {
+                    fixed(Class::InodeBlock, inodes(at))
+                } else if let Some(at) = within(block, second_map) {
+                    fixed(Class::InodeMap, map(at))
+                } else {
+                    Place::Free
+                }
+            }
+        }
+    }
+
+    /// Learns from a whole block at its place.
+    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
+        if (jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK).contains(&block) {
+            let first = (block - jfs::AGGREGATE_INODES) * 8;
+            self.inodes_written(1, first, bytes, books);
+            return;
+        }
+        match self.graph.runs.at(block) {
+            Some(run) if run.class == Class::InodeBlock => {
+                let Role::Data { lbn } = run.role else { return };
+                let first = (lbn + (block - run.start)) * 8;
+                self.inodes_written(FILES, first, bytes, books);
+                self.inodes.insert(block, bytes.into());
+            }
+            Some(run) if matches!(run.role, Role::Map { .. }) => {
+                self.graph.node_written(block, bytes, books);
+            }
+            Some(_) => {}
+            None => self.graph.stray_written(block, bytes),
+        }
+    }
+
+    fn inodes_written(&mut self, fileset: u32, first: u64, bytes: &[u8], books: &mut Books) {
+        for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+            let number = first + i as u64;
+            let inode = Dinode::decode(raw, Endian::Little);
+            let own = inode.fileset == fileset && u64::from(inode.number) == number;
+            let used = own && inode.links > 0 && inode.mode & 0o170_000 != 0;
+            let aggregate = fileset != FILES;
+            let entries = match used || (own && aggregate && number > 0 && inode.blocks > 0) {
+                true => self.of_inode(&inode, number, aggregate),
+                false => Vec::new(),
+            };
+            let root = if aggregate { AGGREGATE | number } else { number };
+            self.graph.set_root(root, entries, books);
+        }
+    }
+
+    /// The number of a block's first inode, where all its inodes say that they are of this file set.
+    fn first_inode(&self, bytes: &[u8]) -> Option<u64> {
+        let all =
+            || bytes.chunks_exact(Dinode::SIZE).map(|raw| Dinode::decode(raw, Endian::Little));
+        let first = all().next()?;
+        let alike = |(inode, i): (Dinode, u32)| {
+            inode.fileset == FILES
+                && inode.stamp == first.stamp
+                && inode.number == first.number.wrapping_add(i)
+        };
+        let sound = first.number.is_multiple_of(8) && all().zip(0..).all(alike);
+        sound.then_some(first.number.into())
+    }
+
+    fn of_inode(
+        &self,
+        inode: &Dinode,
+        number: u64,
+        aggregate: bool,
+    ) -> Vec<crate::graph::Entry<trees::Tag>> {
+        let reader = &self.graph.reader;
+        if aggregate {
+            return match number {
+                BLOCK_MAP => reader.root(&inode.root, number, Class::BlockBitmap),
+                FILESET => reader.root(&inode.root, number, Class::InodeMap),
+                _ => Vec::new(),
+            };
+        }
+        let mut entries = match inode.mode & 0o170_000 {
+            0o040_000 => {
+                let mut names = reader.name_root(&inode.root, number);
+                if inode.index_has_blocks() {
+                    names.extend(reader.root(&inode.index, number, Class::Directory));
+                }
+                names
+            }
+            0o120_000 if inode.size > 255 => reader.root(&inode.root, number, Class::Symlink),
+            0o100_000 => reader.root(&inode.root, number, Class::FileData),
+            _ => Vec::new(),
+        };
+        for raw in [&inode.acl, &inode.attributes] {
+            let Some(place) = Dinode::descriptor(raw) else { continue };
+            let (start, len) = (place.start(), place.blocks());
+            if start > jfs::SECOND_SUPERBLOCK && len > 0 && start + u64::from(len) <= self.g.blocks
+            {
+                let (class, role) = (Class::ExtendedAttributes, Role::Attributes);
+                let (height, ino, node) = (0, number, None);
+                entries.push(crate::graph::Entry { start, len, height, class, ino, role, node });
+            }
+        }
+        entries
+    }
+
+    /// What a record says, of transactions and of inodes.
+    fn heed(&mut self, record: &Record, books: &mut Books) {
+        const COMMIT: u16 = 0x8000;
+        const PAGE_CHANGED: u16 = 0x800;
+        let head = &record.head;
+        let id = u64::from(head.id);
+        if id == 0 {
+            return;
+        }
+        let len = record.data.len() as u64 + jfs::LogRecord::SIZE as u64;
+        if head.kind == COMMIT {
+            books.journal.commit(id, len);
+            return;
+        }
+        let _ = books.journal.write(id, len);
+        if head.kind != PAGE_CHANGED {
+            return;
+        }
+        let home = head.place.start();
+        let class = match self.place(home) {
+            Place::Fixed(class, _) => class,
+            Place::Owned(run) => run.class,
+            _ => Class::Unknown,
+        };
+        books.journal.record(id, home, class);
+        let Some(base) = base_in_block(head) else { return };
+        if class == Class::InodeBlock && home > jfs::SECOND_SUPERBLOCK {
+            let mut block = self.inodes.remove(&home).unwrap_or_else(|| vec![0; PAGE].into());
+            log::changes(record, |at, bytes| {
+                let from = base + at;
+                if let Some(to) = block.get_mut(from..from + bytes.len()) {
+                    to.copy_from_slice(bytes);
+                }
+            });
+            self.learn(home, &block, books);
+        }
+    }
+
+    fn log_page(&mut self, page: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+        match page {
+            0 => (Class::JournalSuperblock, What::Only("first page of the log, unused")),
+            1 => {
+                // A log that is formatted or redone begins anew.
+                self.log.reset();
+                (Class::JournalSuperblock, What::Only("log superblock"))
+            }
+            _ => match self.log.page(bytes) {
+                Page::Records(records) => {
+                    records.iter().for_each(|record| self.heed(record, books));
+                    let last = records.iter().rev().find(|r| r.head.id != 0);
+                    let transaction = last.map(|r| u64::from(r.head.id));
+                    let what = match transaction {
+                        Some(_) => What::Journal { transaction, home: None },
+                        None => What::Only("log page: sync point, mount, or nothing new"),
+                    };
+                    (Class::JournalRecords, what)
+                }
+                Page::NotUnderstood => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+            },
+        }
+    }
+
+    fn owned(&self, run: &Run, block: u64, to: u64) -> What {
+        let count = ((to - 1) >> SHIFT) - block + 1;
+        match run.role {
+            Role::Data { lbn } if run.class == Class::InodeBlock => {
+                let first = (lbn + (block - run.start)) * 8;
+                What::Inodes { first, count: count * 8, changed: Vec::new() }
+            }
+            Role::Data { lbn } if run.class == Class::BlockBitmap => {
+                What::Piece("map of free blocks, block", lbn + (block - run.start))
+            }
+            Role::Data { lbn } => {
+                What::Blocks { ino: run.ino, first: lbn + (block - run.start), count }
+            }
+            Role::Map { lbn, .. } if run.class == Class::InodeMap => {
+                What::Piece("map of inodes, block", lbn)
+            }
+            Role::Map { .. } if run.class == Class::Directory => {
+                What::Piece("names of directory", run.ino)
+            }
+            Role::Map { level, .. } => What::Extents { ino: run.ino, depth: level },
+            Role::Attributes => What::Attributes { ino: run.ino },
+        }
+    }
+
+    /// Where what stands at a block ends.
+    fn until(&self, place: &Place, block: u64, end: u64) -> u64 {
+        let blocks = match place {
+            Place::Owned(run)
+                if matches!(run.role, Role::Data { .. }) && run.class == Class::FileData =>
+            {
+                run.end() - block
+            }
+            _ => 1,
+        };
+        ((block + blocks) << SHIFT).min(end)
+    }
+}
+
+impl Decoder for Jfs {
+    fn system(&self) -> &'static str {
+        "jfs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        SHIFT
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        cover(out, offset, data.len() as u64, self.bytes(), |at, end| {
+            let block = at >> SHIFT;
+            let place = self.place(block);
+            let to = self.until(&place, block, end);
+            let bytes = &data[(at - offset) as usize..(to - offset) as usize];
+            let whole = bytes.len() == PAGE;
+            let (class, what) = match place {
+                Place::Fixed(class, what) => {
+                    if whole {
+                        self.learn(block, bytes, books);
+                    }
+                    (class, what)
+                }
+                Place::Log(_) if !whole => return unknown(at, to - at, Reason::NotUnderstood),
+                Place::Log(page) => self.log_page(page, bytes, books),
+                Place::Owned(run) => {
+                    let what = self.owned(&run, block, to);
+                    if whole {
+                        self.learn(block, bytes, books);
+                    }
+                    (run.class, what)
+                }
+                Place::Free if whole => {
+                    self.learn(block, bytes, books);
+                    // Inodes say whose they are before the map of inodes says where they are.
+                    match self.first_inode(bytes) {
+                        Some(first) => {
+                            self.inodes_written(FILES, first, bytes, books);
+                            self.inodes.insert(block, bytes.into());
+                            (Class::InodeBlock, What::Unclaimed)
+                        }
+                        None => (Class::FileData, What::Unclaimed),
+                    }
+                }
+                Place::Free => (Class::FileData, What::Unclaimed),
+            };
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+        cover(out, offset, len, self.bytes(), |at, end| {
+            let block = at >> SHIFT;
+            let place = self.place(block);
+            let to = self.until(&place, block, end);
+            let (class, what) = match place {
+                Place::Fixed(class, what) => (class, what),
+                Place::Log(0 | 1) => (Class::JournalSuperblock, What::Only("log superblock")),
+                Place::Log(_) => (Class::JournalRecords, What::Only("log")),
+                Place::Owned(run) => (run.class, self.owned(&run, block, to)),
+                Place::Free => (Class::FileData, What::Unclaimed),
+            };
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+}

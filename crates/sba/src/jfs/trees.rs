@@ -1,0 +1,122 @@
+//! How the trees of JFS are read: extents, names, the map of inodes.
+
+use ordo_format::jfs::{self, Geometry, Pxd};
+
+use crate::graph::{Entries, Entry, Reader};
+use crate::kind::Class;
+use crate::runs::Role;
+
+/// Levels of a tree at most.
+const HEIGHT: u8 = 12;
+
+/// What a node is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// Extents of a file.
+    Extents { ino: u64, class: Class, height: u8 },
+    /// Names of a directory.
+    Names { ino: u64, height: u8 },
+    /// A block of the map of inodes.
+    Map,
+}
+
+#[derive(Debug)]
+pub(super) struct Trees {
+    pub(super) g: Geometry,
+}
+
+impl Trees {
+    fn inside(&self, place: &Pxd) -> bool {
+        let end = place.start() + u64::from(place.blocks());
+        place.blocks() > 0 && place.start() > jfs::SECOND_SUPERBLOCK && end <= self.g.blocks
+    }
+
+    /// Entries of a node or root of extents.
+    pub(super) fn extents(
+        &self,
+        node: &[u8],
+        ino: u64,
+        class: Class,
+        height: u8,
+    ) -> Vec<Entry<Tag>> {
+        let mut all = Entries::new();
+        let Some((leaf, entries)) = jfs::extents(node) else { return Vec::new() };
+        for extent in entries.filter(|e| self.inside(&e.place)) {
+            let (start, len, lbn) = (extent.place.start(), extent.place.blocks(), extent.offset());
+            if leaf && class == Class::InodeMap {
+                // The first block of the map is its head; each other one leads to inodes.
+                for i in 0..u64::from(len) {
+                    let node = (lbn + i > 0).then_some(Tag::Map);
+                    let role = match node {
+                        Some(_) => Role::Map { level: 1, extents: false, lbn: lbn + i },
+                        None => Role::Data { lbn },
+                    };
+                    all.add(Entry { start: start + i, len: 1, height: 1, class, ino, role, node });
+                }
+            } else if leaf {
+                let role = Role::Data { lbn };
+                all.add(Entry { start, len, height: 0, class, ino, role, node: None });
+            } else if height > 0 {
+                let role = Role::Map { level: height, extents: true, lbn };
+                let node = Some(Tag::Extents { ino, class, height: height - 1 });
+                let class = Class::ExtentNode;
+                all.add(Entry { start, len: 1, height: height + 1, class, ino, role, node });
+            }
+        }
+        all.into_vec()
+    }
+
+    /// The root of a file's extents.
+    pub(super) fn root(&self, node: &[u8], ino: u64, class: Class) -> Vec<Entry<Tag>> {
+        self.extents(node, ino, class, HEIGHT)
+    }
+
+    /// Children of a page or root of names.
+    pub(super) fn names(&self, page: &[u8], root: bool, ino: u64, height: u8) -> Vec<Entry<Tag>> {
+        let children =
+            jfs::name_children(page, root).into_iter().filter(|p| self.inside(p) && height > 0);
+        let entry = |place: Pxd| {
+            let role = Role::Map { level: height, extents: false, lbn: 0 };
+            let (start, len, class) = (place.start(), place.blocks(), Class::Directory);
+            let node = Some(Tag::Names { ino, height: height - 1 });
+            Entry { start, len, height, class, ino, role, node }
+        };
+        children.map(entry).collect()
+    }
+
+    /// The root of a directory's names.
+    pub(super) fn name_root(&self, page: &[u8], ino: u64) -> Vec<Entry<Tag>> {
+        self.names(page, true, ino, HEIGHT)
+    }
+}
+
+impl Reader for Trees {
+    type Tag = Tag;
+
+    fn node(&self, tag: Tag, bytes: &[u8]) -> Vec<Entry<Tag>> {
+        if bytes.len() != jfs::PAGE {
+            return Vec::new();
+        }
+        match tag {
+            Tag::Extents { ino, class, height } => self.extents(bytes, ino, class, height),
+            Tag::Names { ino, height } => self.names(bytes, false, ino, height),
+            Tag::Map => {
+                let mut all = Entries::new();
+                for (first, place) in jfs::map_extents(bytes).filter(|(_, p)| self.inside(p)) {
+                    // Eight inodes a block.
+                    let role = Role::Data { lbn: first / 8 };
+                    let (start, len, class) = (place.start(), place.blocks(), Class::InodeBlock);
+                    all.add(Entry { start, len, height: 0, class, ino: 0, role, node: None });
+                }
+                all.into_vec()
+            }
+        }
+    }
+
+    fn could_be_node(&self, bytes: &[u8]) -> bool {
+        // A page of extents or of names says where it is itself: it must be a block of this aggregate.
+        let own = ordo_format::Endian::Little.get_u32(bytes, 28);
+        let flags = bytes[16];
+        [2, 4].contains(&flags) && own != 0 && u64::from(own) < self.g.blocks
+    }
+}

@@ -1,0 +1,97 @@
+//! JFS: a trace that a kernel made.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use common::{all_is_known, damaged, name_of, recorded, watched};
+use ordo_sba::Class;
+use ordo_sba::kind::What;
+
+/// Of each transaction, how many changes of pages there are and whether it is committed, as jfs_logdump finds
+/// them in an image.
+fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image"), image).unwrap();
+    let image = folder.path().join("image");
+    let run = Command::new("jfs_logdump").arg("-a").arg(image).current_dir(folder.path()).output();
+    if run.is_err() {
+        ordo_testkit::skip("jfs_logdump is not installed");
+        return None;
+    }
+    let text = std::fs::read_to_string(folder.path().join("jfslog.dmp")).unwrap();
+    let mut all = BTreeMap::new();
+    for line in text.lines().filter(|l| l.contains("logtid = d")) {
+        let id = line.split("logtid = d").nth(1)?.split_whitespace().next()?.parse().ok()?;
+        let entry: &mut (u64, bool) = all.entry(id).or_default();
+        entry.0 += u64::from(line.starts_with("LOG_REDOPAGE"));
+        entry.1 |= line.starts_with("LOG_COMMIT");
+    }
+    Some(all)
+}
+
+/// Blocks in use, as the map of free blocks on the device has it: its pages of bits are blocks 20 and 21 here.
+fn used(image: &[u8]) -> BTreeSet<u64> {
+    let mut used = BTreeSet::new();
+    for page in 0..2u64 {
+        let bits = &image[(20 + page as usize) * 4096 + 3072..][..1024];
+        for (word, raw) in bits.chunks_exact(4).enumerate() {
+            let word_bits = u32::from_le_bytes(raw.try_into().unwrap());
+            let first = page * 8192 + word as u64 * 32;
+            used.extend((0..32).filter(|i| word_bits & (1 << (31 - i)) != 0).map(|i| first + i));
+        }
+    }
+    used
+}
+
+/// A kernel's JFS made, filled, overwrote, removed. Every block must have a name that is no guess, every
+/// transaction as many records as jfs_logdump finds, and at the end a block must have an owner exactly where the map
+/// of free blocks calls it used. Catches a record read from the wrong end, an inode in the log that was not heeded.
+#[test]
+fn what_a_kernel_did_under_jfs_has_names() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    assert_eq!(said.system, "jfs");
+    all_is_known(&said, "jfs");
+    let after = recorded.after(recorded.trace.requests().len());
+    let Some(judged) = judged(&after) else { return };
+    let ours: BTreeMap<_, _> =
+        said.transactions.iter().map(|t| (t.id, (t.records, t.commit.is_some()))).collect();
+    assert!(ours.len() > 100, "{}", ours.len());
+    for (id, of) in &ours {
+        assert_eq!(judged.get(id), Some(of), "transaction {id}");
+    }
+    let newest = judged.keys().next_back();
+    assert_eq!(ours.keys().next_back(), newest);
+
+    let used = used(&after);
+    // Beyond the aggregate there are fsck's space and the log.
+    for (block, data) in after.chunks_exact(4096).enumerate().take(128_608 / 8) {
+        let [part] = &name_of(&said.watch, block as u64 * 4096, data)[..] else { panic!() };
+        let owned = part.what != What::Unclaimed;
+        assert_eq!(owned, used.contains(&(block as u64)), "block {block}: {part:?}");
+    }
+    for class in [Class::JournalRecords, Class::InodeMap, Class::BlockBitmap, Class::Directory] {
+        assert!(said.stats.writes[class].blocks > 0, "no {class}");
+    }
+}
+
+/// JFS sends no flush but at the unmount: nothing keeps a commit apart from what it commits but its own order.
+#[test]
+fn jfs_sends_no_flush() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    assert_eq!(said.stats.flushes, 1);
+    assert!(said.transactions.iter().all(|t| t.commit.is_none_or(|c| c.epoch == 0)));
+}
+
+/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+#[test]
+fn damage_is_survived() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let interesting = [(0x8000, 184), (0xb000, 16384), (16 << 12, 24 << 12), (29 << 12, 12 << 12)];
+    for seed in 0..40 {
+        damaged(&recorded, seed, &interesting);
+    }
+}
