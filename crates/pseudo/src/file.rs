@@ -1,0 +1,228 @@
+//! A file system with one file, the device, and one that takes a word: `start`.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::{Recorder, Tap};
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_vfs::{
+    Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode,
+    SetAttr, StatFs, Timestamp, XattrMode,
+};
+
+/// The name of the file that is the device.
+pub(crate) const DEVICE: &str = "device";
+/// The name of the file that takes words.
+pub(crate) const CONTROL: &str = "control";
+/// What it takes: the state of the device now is where the trace begins.
+pub(crate) const START: &str = "start";
+
+const ROOT_INO: Ino = Ino(1);
+const DEVICE_INO: Ino = Ino(2);
+const CONTROL_INO: Ino = Ino(3);
+const SECTOR: u64 = 512;
+
+/// The device as a file.
+pub(crate) struct DeviceFs {
+    pub(crate) tap: Rc<Tap<Rc<RamDisk>>>,
+    pub(crate) ram: Rc<RamDisk>,
+    pub(crate) recorder: Rc<Recorder>,
+    /// What it held when it was told to start.
+    pub(crate) start: Rc<RefCell<Option<Vec<u8>>>>,
+}
+
+impl DeviceFs {
+    fn attr(&self, ino: Ino) -> FsResult<Attr> {
+        let (file_type, permissions, links, size) = match ino {
+            ROOT_INO => (FileType::Directory, 0o700, 2, 0),
+            DEVICE_INO => (FileType::Regular, 0o600, 1, self.tap.geometry().bytes),
+            CONTROL_INO => (FileType::Regular, 0o600, 1, 0),
+            _ => return Err(Errno::Stale.into()),
+        };
+        let never = Timestamp::default();
+        Ok(Attr {
+            ino,
+            generation: 0,
+            file_type,
+            permissions,
+            links,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size,
+            blocks: size / SECTOR,
+            block_size: 4096,
+            flags: 0,
+            atime: never,
+            mtime: never,
+            ctime: never,
+            birthtime: never,
+        })
+    }
+
+    fn entries() -> [(Ino, FileType, &'static [u8]); 4] {
+        [
+            (ROOT_INO, FileType::Directory, b"."),
+            (ROOT_INO, FileType::Directory, b".."),
+            (DEVICE_INO, FileType::Regular, DEVICE.as_bytes()),
+            (CONTROL_INO, FileType::Regular, CONTROL.as_bytes()),
+        ]
+    }
+}
+
+/// What nobody asks of a device.
+fn no<T>() -> FsResult<T> {
+    Err(Errno::NotSupported.into())
+}
+
+impl FileSystem for DeviceFs {
+    fn root(&self) -> Ino {
+        ROOT_INO
+    }
+
+    async fn lookup(&self, _dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        let found = DeviceFs::entries().into_iter().find(|(_, _, n)| *n == name);
+        self.attr(found.ok_or(Errno::NotFound)?.0)
+    }
+
+    async fn open(&self, _ino: Ino) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn close(&self, _ino: Ino) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn getattr(&self, ino: Ino) -> FsResult<Attr> {
+        self.attr(ino)
+    }
+
+    async fn setattr(&self, ino: Ino, _set: &SetAttr) -> FsResult<Attr> {
+        // Times, or a cut to nothing before a word is written.
+        self.attr(ino)
+    }
+
+    async fn make(&self, _dir: Ino, _name: &[u8], _new: &NewNode<'_>) -> FsResult<Attr> {
+        no()
+    }
+
+    async fn link(&self, _ino: Ino, _dir: Ino, _name: &[u8]) -> FsResult<Attr> {
+        no()
+    }
+
+    async fn unlink(&self, _dir: Ino, _name: &[u8]) -> FsResult<()> {
+        no()
+    }
+
+    async fn rmdir(&self, _dir: Ino, _name: &[u8]) -> FsResult<()> {
+        no()
+    }
+
+    async fn rename(
+        &self,
+        _from_dir: Ino,
+        _from: &[u8],
+        _to_dir: Ino,
+        _to: &[u8],
+        _mode: RenameMode,
+    ) -> FsResult<()> {
+        no()
+    }
+
+    async fn readlink(&self, _ino: Ino) -> FsResult<Vec<u8>> {
+        no()
+    }
+
+    async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        if ino != DEVICE_INO {
+            return Ok(0);
+        }
+        let len = (buf.len() as u64).min(self.tap.geometry().bytes.saturating_sub(offset)) as usize;
+        let data = self.tap.read(offset, len).await.map_err(|_| Errno::Io)?;
+        buf[..len].copy_from_slice(&data);
+        Ok(len)
+    }
+
+    async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        match ino {
+            DEVICE_INO => {
+                let data_len = data.len();
+                let data = IoBuf::from_slice(data);
+                let done = self.tap.write(offset, data, WriteFlags::empty()).await;
+                done.map_err(|_| Errno::Io)?;
+                Ok(data_len)
+            }
+            CONTROL_INO if data == START.as_bytes() => {
+                *self.start.borrow_mut() = Some(self.ram.to_vec());
+                self.tap.detach_all();
+                let _ = self.recorder.take();
+                self.tap.attach(self.recorder.clone());
+                Ok(data.len())
+            }
+            _ => Err(Errno::Invalid.into()),
+        }
+    }
+
+    async fn readdir(
+        &self,
+        _dir: Ino,
+        cookie: Cookie,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> FsResult<()> {
+        let all = DeviceFs::entries().into_iter().zip(1..);
+        for ((ino, kind, name), next) in all.skip(cookie.0 as usize) {
+            if !each(DirEntry { ino, file_type: Some(kind), name, next: Cookie(next) }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn statfs(&self) -> FsResult<StatFs> {
+        let blocks = self.tap.geometry().bytes / 4096;
+        Ok(StatFs {
+            fragment_size: 4096,
+            block_size: 4096,
+            blocks,
+            blocks_free: 0,
+            blocks_available: 0,
+            inodes: 3,
+            inodes_free: 0,
+            name_max: 255,
+        })
+    }
+
+    async fn fsync(&self, ino: Ino) -> FsResult<()> {
+        if ino == DEVICE_INO {
+            self.tap.flush().await.map_err(|_| Errno::Io)?;
+        }
+        Ok(())
+    }
+
+    async fn sync(&self) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn getxattr(&self, _ino: Ino, _name: &[u8]) -> FsResult<Vec<u8>> {
+        no()
+    }
+
+    async fn setxattr(
+        &self,
+        _ino: Ino,
+        _name: &[u8],
+        _value: &[u8],
+        _mode: XattrMode,
+    ) -> FsResult<()> {
+        no()
+    }
+
+    async fn listxattr(&self, _ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        no()
+    }
+
+    async fn removexattr(&self, _ino: Ino, _name: &[u8]) -> FsResult<()> {
+        no()
+    }
+}

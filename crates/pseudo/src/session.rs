@@ -1,0 +1,189 @@
+//! A device that is there as long as its session.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::{Recorder, Tap};
+use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
+use ordo_fuse::{Handler, Options, dev};
+use ordo_runtime::Executor;
+use ordo_trace::Trace;
+
+use crate::file::{CONTROL, DEVICE, DeviceFs, START};
+
+const SECTOR: u32 = 512;
+
+/// Why there is no device, or no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum PseudoError {
+    /// FUSE.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// A directory or a file of its own.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// The loop device.
+    #[error("losetup: {0}; it is in the package util-linux, and needs root")]
+    Loop(String),
+    /// The thread that serves the device.
+    #[error("the device's server ended early: {0}")]
+    Server(String),
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct Recording {
+    /// What the device held when the trace begins.
+    pub start: Vec<u8>,
+    /// Every request since.
+    pub trace: Trace,
+}
+
+type Served = Result<Option<Recording>, String>;
+
+/// A device, and the thread that serves it.
+#[derive(Debug)]
+pub struct Session {
+    folder: tempfile::TempDir,
+    device: PathBuf,
+    detach: Detach,
+    server: Option<JoinHandle<Served>>,
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
+    move |error| PseudoError::Io { what, error }
+}
+
+impl Session {
+    /// A device of `bytes` bytes, all zero, in memory.
+    ///
+    /// # Errors
+    /// Who calls it is not root, or there is no FUSE or no loop device.
+    pub fn new(bytes: u64) -> Result<Session, PseudoError> {
+        let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
+        let folder = folder.map_err(failed("making a directory to mount on"))?;
+        let how = Attach {
+            source: PathBuf::from("ordo-pseudo"),
+            read_only: false,
+            allow_other: false,
+            flags: Vec::new(),
+        };
+        let attached = ordo_fuse::kernel::attach(&how, folder.path())?;
+        let detach = attached.detach();
+        let server = std::thread::Builder::new().name("pseudo-device".into());
+        let server = server.spawn(move || serve(attached, bytes));
+        let server = server.map_err(failed("starting the device's server"))?;
+        let mut session = Session { folder, device: PathBuf::new(), detach, server: Some(server) };
+        // Dropped on the way out, the session takes down what is there.
+        session.device = losetup(&session.folder.path().join(DEVICE))?;
+        Ok(session)
+    }
+
+    /// The block device.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// From now on requests are recorded; what the device holds now is where the trace begins. What the kernel
+    /// still has in memory for the device should have been written (`sync`).
+    ///
+    /// # Errors
+    /// The device's server is gone.
+    pub fn start(&self) -> Result<(), PseudoError> {
+        let control = self.folder.path().join(CONTROL);
+        let open = std::fs::OpenOptions::new().write(true).open(control);
+        open.and_then(|mut file| io::Write::write_all(&mut file, START.as_bytes()))
+            .map_err(failed("telling the device to record"))
+    }
+
+    /// Takes the device away, and gives what was recorded.
+    ///
+    /// # Errors
+    /// It was never started, or it is in use.
+    pub fn finish(mut self) -> Result<Recording, PseudoError> {
+        self.take_down()?;
+        let server = self.server.take().expect("finished once");
+        match server.join() {
+            Ok(Ok(Some(recording))) => Ok(recording),
+            Ok(Ok(None)) => {
+                Err(PseudoError::Server("nothing was recorded: it was not started".into()))
+            }
+            Ok(Err(why)) => Err(PseudoError::Server(why)),
+            Err(_) => Err(PseudoError::Server("it panicked".into())),
+        }
+    }
+
+    fn take_down(&mut self) -> Result<(), PseudoError> {
+        if !self.device.as_os_str().is_empty() {
+            let done = Command::new("losetup").arg("-d").arg(&self.device).output();
+            let done = done.map_err(|e| PseudoError::Loop(e.to_string()))?;
+            if !done.status.success() {
+                return Err(PseudoError::Loop(String::from_utf8_lossy(&done.stderr).into_owned()));
+            }
+            self.device = PathBuf::new();
+        }
+        // The kernel lets go of the loop device's file a moment after it has said that it did.
+        for _ in 0..500 {
+            match self.detach.unmount(false) {
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                other => return other.map_err(failed("unmounting the device's file")),
+            }
+        }
+        self.detach.unmount(true).map_err(failed("unmounting the device's file"))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            // Nobody is there to be told.
+            let _ = self.take_down().or_else(|_| self.detach.unmount(true));
+            let _ = server.join();
+        }
+    }
+}
+
+fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
+    let args = ["--direct-io=on", "--show", "-f"];
+    let out = Command::new("losetup").args(args).arg(file).output();
+    let out = out.map_err(|e| PseudoError::Loop(e.to_string()))?;
+    match out.status.success() {
+        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
+        false => Err(PseudoError::Loop(String::from_utf8_lossy(&out.stderr).trim().to_owned())),
+    }
+}
+
+/// The server's thread: until the kernel lets go.
+fn serve(attached: Attached, bytes: u64) -> Served {
+    let executor = Executor::real(1);
+    let runtime = executor.runtime();
+    let start = Rc::new(RefCell::new(None));
+    let recorder = Recorder::new(true);
+    let (into, records) = (start.clone(), recorder.clone());
+    let served = executor.block_on(async move {
+        let ram = Rc::new(RamDisk::new(bytes));
+        let tap = Rc::new(Tap::new(&runtime, ram.clone()));
+        let fs = DeviceFs { tap, ram, recorder, start: into };
+        let handler = Rc::new(Handler::new(fs, Options::default(), Rc::new(|_: &str| {})));
+        let stop = Rc::new(dev::Stop::default());
+        let farewell = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
+        farewell.map(dev::Farewell::send).map_err(|e| e.to_string())
+    });
+    served.map_err(|e| e.to_string())??;
+    let start = start.take();
+    let trace = Trace::from_records(&records.take(), SECTOR);
+    Ok(start.map(|start| Recording { start, trace }))
+}
