@@ -179,10 +179,12 @@ fn serve(attached: Attached, bytes: u64) -> Served {
         let fs = DeviceFs { tap, ram, recorder, start: into };
         let handler = Rc::new(Handler::new(fs, Options::default(), Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());
-        let farewell = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
-        farewell.map(dev::Farewell::send).map_err(|e| e.to_string())
+        let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
+        served.map_err(|e| e.to_string())?.send(&runtime).await;
+        Ok(())
     });
-    served.map_err(|e| e.to_string())??;
+    let ended: Result<(), String> = served.map_err(|e| e.to_string())?;
+    ended?;
     let start = start.take();
     let trace = Trace::from_records(&records.take(), SECTOR);
     Ok(start.map(|start| Recording { start, trace }))
