@@ -34,7 +34,7 @@ pub enum Command {
     Crash(Crash),
     /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
     Analyze(crate::commands::analyze::Analyze),
-    /// Look at a recorded trace, request by request.
+    /// Record what the kernel's file systems write, and look at it request by request.
     Trace(crate::commands::analyze::TraceArgs),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),

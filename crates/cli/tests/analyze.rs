@@ -68,3 +68,40 @@ fn what_cannot_be_used_is_said() {
     assert!(errors.contains("cut short"), "{errors}");
     assert!(out.contains("transactions, committed"), "{out}");
 }
+
+/// The whole way on this machine, where it may: a file system made, mounted, used, and told of; what was kept says the
+/// same again.
+#[test]
+fn a_command_is_recorded_on_a_pseudo_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let (start, log) = (folder.path().join("start"), folder.path().join("log"));
+    let (start, log) = (start.to_str().unwrap(), log.to_str().unwrap());
+    let script = "echo hello > a; sync; exit 3";
+    let run = [
+        "trace",
+        "run",
+        "--fs",
+        "ext3",
+        "--size",
+        "32m",
+        "--mount-opts",
+        "data=journal",
+        "-o",
+        log,
+    ];
+    let rest = ["--start", start, "--json", "--", "sh", "-c", script];
+    let (code, out, errors) = ordo(&[&run[..], &rest].concat());
+    if code == 1 {
+        return ordo_testkit::skip(&format!("no pseudo-device: {}", errors.trim()));
+    }
+    assert_eq!(code, 3, "the command's own status: {errors}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["system"], "ext3");
+    assert!(json["transactions"]["data_copies"].as_u64().unwrap() > 0, "{out}");
+    let (_, again, _) = ordo(&["analyze", log, "--start", start, "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["writes"], json["writes"]);
+    let (code, _, errors) = ordo(&["trace", "run", "--fs", "zfs", "--", "true"]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("there are ext2, ext3"), "{errors}");
+}

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -61,6 +62,8 @@ pub struct TraceArgs {
 enum TraceCommand {
     /// Print every request of a trace with its meaning.
     Show(Show),
+    /// Record what a file system of the kernel's writes while a command uses it.
+    Run(super::record::Run),
 }
 
 /// Print every request.
@@ -132,9 +135,15 @@ pub fn analyze(args: &Analyze) -> Result<()> {
 /// `ordo trace`.
 ///
 /// # Errors
-/// The trace or the image cannot be read.
-pub fn trace(args: &TraceArgs) -> Result<()> {
-    let TraceCommand::Show(args) = &args.command;
+/// As its commands.
+pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
+    match &args.command {
+        TraceCommand::Show(args) => show_all(args).map(|()| ExitCode::SUCCESS),
+        TraceCommand::Run(args) => super::record::run(args),
+    }
+}
+
+fn show_all(args: &Show) -> Result<()> {
     let (trace, watch) = load(&args.input)?;
     let out = Rc::new(std::cell::RefCell::new(BufWriter::new(std::io::stdout())));
     let failed = Rc::new(std::cell::Cell::new(None));
@@ -177,7 +186,7 @@ fn show(out: &mut impl Write, told: &ordo_sba::Told<'_>, as_json: bool) -> std::
     writeln!(out)
 }
 
-fn tables(a: &Analysis) -> String {
+pub(super) fn tables(a: &Analysis) -> String {
     let mut out = format!("{}\n\n", a.system);
     for (heading, by) in [("written", &a.stats.writes), ("read", &a.stats.reads)] {
         let right = |name| (name, Align::Right);

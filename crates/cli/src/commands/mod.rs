@@ -12,3 +12,4 @@ pub mod info;
 pub mod log;
 pub mod mkfs;
 pub mod mount;
+pub mod record;
