@@ -221,6 +221,8 @@ pub(super) struct Graph {
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
     /// The mark on the block of pointers in which a file's pointers were last reset.
     pub(super) cleared: FxHashMap<u64, Id>,
+    /// Blocks of inodes that were filled and are not counted yet, with the marks that they are on disk.
+    pub(super) filled: FxHashMap<BufKey, Id>,
     /// Addresses of blocks to which no pointer will ever reach the disk.
     pub unseen: FxHashSet<u64>,
     /// Steps whose time has come.

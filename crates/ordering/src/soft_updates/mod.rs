@@ -19,7 +19,7 @@
 //! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
 //! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
 //! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
-//! | a group counts a block of inodes as initialised | that block | `INODES_BEFORE_USE` |
+//! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
 //! | a pointer in a block of pointers; a lower count of blocks | the higher count; the pointer's reset | `BLOCK_COUNTS` |
 //!
 //! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `names` (what must be there for
@@ -290,7 +290,6 @@ impl OrderingPolicy for SoftUpdates {
                 | What::Summary
                 | What::InitDirectory { .. }
                 | What::InitInodeBlock { .. }
-                | What::UseInodeBlock { .. }
         )
     }
 
@@ -312,7 +311,6 @@ impl OrderingPolicy for SoftUpdates {
         _op: &mut SoftOp,
         what: &What<'_>,
     ) -> Result<(), BlockError> {
-        let rules = cache.gate().state.options.rules;
         match *what {
             What::SetPointer { init, .. } if !cache.is_durable(init) => {
                 // A write under way may be of older contents, and one that was not flushed may be lost:
@@ -321,9 +319,6 @@ impl OrderingPolicy for SoftUpdates {
                     cache.mark_dirty(init);
                 }
                 Ok(())
-            }
-            What::UseInodeBlock { block, .. } if rules.contains(SoftRules::INODES_BEFORE_USE) => {
-                cache.write_now(std::slice::from_ref(block)).await
             }
             _ => Ok(()),
         }

@@ -13,6 +13,9 @@ use crate::{Change, Deferred, PointerTo, What};
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
 
+/// The cell that a group's header is: how many of its inodes it counts is all that can be undone in it.
+const GROUP: u32 = 0;
+
 /// What an operation has done so far that later steps of it wait for.
 pub struct SoftOp {
     state: Rc<State>,
@@ -20,6 +23,8 @@ pub struct SoftOp {
     open: Ids,
     /// Bitmaps in which it has marked something as used.
     bitmaps: Ids,
+    /// Higher counts of initialised inodes in groups from which it has taken one.
+    counted: Ids,
     /// Entries made or changed.
     entries: Ids,
     /// Link counts raised.
@@ -44,6 +49,7 @@ impl SoftOp {
             state,
             open: none(),
             bitmaps: none(),
+            counted: none(),
             entries: none(),
             counts: none(),
             block_count: None,
@@ -88,10 +94,10 @@ fn start(change: &Change<'_>) -> u32 {
     change.ranges[0].start as u32
 }
 
-/// How to undo a change that has one range.
+/// How to undo a change, in the first of its ranges: mostly there is no other.
 fn difference(change: &Change<'_>) -> Undo {
     let range = change.ranges[0].clone();
-    Undo::difference(range.start, change.old, &change.buf.read()[range])
+    Undo::difference(range.start, &change.old[..range.len()], &change.buf.read()[range])
 }
 
 /// Enters a change into the graph.
@@ -104,6 +110,11 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
             let mark = graph.mark(key);
             add_once(&mut op.bitmaps, mark);
+            if let What::AllocateInode { .. } = change.what {
+                for id in graph.cell(key, GROUP) {
+                    add_once(&mut op.counted, id);
+                }
+            }
         }
         What::AddEntry { dir, name, child, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, child, directory);
@@ -135,12 +146,20 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
             }
         }
+        What::InitInodeBlock { .. } => {
+            let mark = graph.mark(key);
+            graph.filled.insert(key, mark);
+        }
+        What::UseInodeBlock { block, .. } => {
+            let filled = graph.filled.remove(&block.key());
+            let needs = op.under(SoftRules::INODES_BEFORE_USE, graph, filled.as_slice());
+            let role = Role::Change { cell: GROUP, undo: difference(change) };
+            graph.add(key, 0, role, needs, false);
+        }
         What::InitDirectory { .. }
         | What::ReleaseInode { .. }
         | What::FreeBlock { .. }
-        | What::Summary
-        | What::InitInodeBlock { .. }
-        | What::UseInodeBlock { .. } => news(graph, key),
+        | What::Summary => news(graph, key),
         _ => record_inode(graph, op, change),
     }
 }
@@ -150,7 +169,8 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     let key = change.buf.key();
     match change.what {
         What::InitInode { ino } => {
-            let needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
+            let mut needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
+            needs.extend(op.under(SoftRules::INODES_BEFORE_USE, graph, &op.counted));
             let id = inode_change(graph, op, change, ino, needs, true);
             graph.get_mut(id).expect("just made").first = true;
         }
