@@ -341,13 +341,18 @@ impl Graph {
                 continue;
             }
             self.get_mut(*need).expect("it is live").waiting.push(id);
-            let node = self.get_mut(id).expect("it is live");
-            node.needs.push(*need);
-            node.unmet += 1;
-            if node.unmet == 1 && matches!(node.role, Role::Change { .. }) {
-                let key = node.key;
-                self.blocks.entry(key).or_default().held += 1;
-            }
+            self.get_mut(id).expect("it is live").needs.push(*need);
+            self.hold(id);
+        }
+    }
+
+    /// A live node waits for one thing more: [`satisfy`](Self::satisfy) says that it is there.
+    fn hold(&mut self, id: Id) {
+        let node = self.get_mut(id).expect("it is live");
+        node.unmet += 1;
+        if node.unmet == 1 && matches!(node.role, Role::Change { .. }) {
+            let key = node.key;
+            self.blocks.entry(key).or_default().held += 1;
         }
     }
 
@@ -507,12 +512,10 @@ impl Graph {
     /// An inode without links will be released: its count is written with that.
     pub(super) fn keep_count(&mut self, ino: u64) {
         let Some(id) = self.dropped.get(&ino).copied() else { return };
-        let Some(node) = self.get_mut(id).filter(|n| !n.included) else { return };
-        let key = node.key;
-        node.unmet += 1;
-        if node.unmet == 1 {
-            self.blocks.entry(key).or_default().held += 1;
+        if self.get(id).is_none_or(|n| n.included) {
+            return;
         }
+        self.hold(id);
         if let Some(before) = self.kept.insert(ino, id) {
             self.satisfy(before);
         }
