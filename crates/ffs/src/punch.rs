@@ -53,7 +53,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let range = lowest.index * 8..(lowest.index + count) * 8;
         let pointers: Vec<i64> = {
             let bytes = buf.read();
-            range.clone().step_by(8).map(|at| self.endian.get_i64(&bytes, at)).collect()
+            (lowest.index..lowest.index + count).map(|i| self.pointer(&bytes, i)).collect()
         };
         let _held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
         let what = What::ClearPointers { ino: ip.ino() };
