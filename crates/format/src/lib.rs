@@ -11,6 +11,7 @@
 //! - [`reiserfs`]: ReiserFS and its journal, to be read only.
 //! - [`xfs`]: XFS and its log, to be read only.
 //! - [`jfs`]: JFS and its log, to be read only.
+//! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
@@ -30,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod blktrace;
 mod codec;
 pub mod dm_log_writes;
 pub mod ext4;

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use ordo_format::Field;
+use ordo_format::blktrace::BlkEvent;
 use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
@@ -32,6 +33,8 @@ const DM_LOG_WRITES: [Structure; 2] = [
     ("LogWritesSuper", LogWritesSuper::SIZE, LogWritesSuper::FIELDS),
     ("LogWritesEntry", LogWritesEntry::SIZE, LogWritesEntry::FIELDS),
 ];
+
+const BLKTRACE: [Structure; 1] = [("BlkEvent", BlkEvent::SIZE, BlkEvent::FIELDS)];
 
 const EXT4: [Structure; 6] = [
     ("Ext4Superblock", ext4::Superblock::SIZE, ext4::Superblock::FIELDS),
@@ -83,11 +86,12 @@ const JFS: [Structure; 10] = [
 ];
 
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 9] = [
+const PAGES: [(&str, &[Structure]); 10] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),
+    ("blktrace", &BLKTRACE),
     ("ext4", &EXT4),
     ("jbd2", &JBD2),
     ("reiserfs", &REISERFS),

@@ -139,6 +139,11 @@ impl Class {
         }
     }
 
+    /// The kind with this key.
+    pub fn from_key(key: &str) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| class.key() == key)
+    }
+
     /// Its name in a sentence.
     pub const fn words(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::journal::Journal;
 use crate::kind::{Class, Part, Reason, What};
+use crate::names::Names;
 
 /// What a decoder learns the state of a device from, before requests pass.
 pub trait Image {
@@ -58,6 +59,8 @@ pub struct Books {
     pub journal: Journal,
     /// Blocks that some pointer now shows. The watcher takes them after each request.
     pub claims: Vec<Claim>,
+    /// Names of files, where directories were seen.
+    pub names: Names,
 }
 
 /// Who knows a format. Writes must be shown in order; a decoder learns from each.

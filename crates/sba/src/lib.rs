@@ -10,6 +10,7 @@
 //! - [`stats`]: traffic by kind.
 //! - [`ufs`]: the classifier of UFS2.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
+//! - [`names`]: paths of files, from the directories that were seen.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
 //! - `ext`, `reiser`, `xfs`, `jfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
@@ -53,6 +54,7 @@ mod graph;
 mod jfs;
 pub mod journal;
 pub mod kind;
+pub mod names;
 mod pending;
 mod reiser;
 mod ring;

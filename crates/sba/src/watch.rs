@@ -10,6 +10,7 @@ use ordo_runtime::Time;
 use crate::decoder::{Books, Decoder, Image};
 use crate::journal::Transaction;
 use crate::kind::{Named, What};
+use crate::names::Names;
 use crate::pending::Pending;
 use crate::stats::{Counts, Stats};
 
@@ -20,6 +21,18 @@ pub struct Told<'a> {
     pub named: &'a Named,
     /// Transactions that it checkpoints: the block that is written where it belongs, and the number.
     pub checkpoints: &'a [(u64, u64)],
+    /// The file system's block size as a shift.
+    pub block_shift: u32,
+    /// The unit of `checkpoints`, as a shift.
+    pub home_shift: u32,
+    names: &'a Names,
+}
+
+impl Told<'_> {
+    /// The path of a file as it was last seen, where names were seen.
+    pub fn path(&self, ino: u64) -> Option<Rc<str>> {
+        self.names.path(ino)
+    }
 }
 
 type Listener = Box<dyn FnMut(&Told<'_>)>;
@@ -54,8 +67,10 @@ impl Watch {
     pub fn over(image: &dyn Image) -> Option<Rc<Watch>> {
         let mut books = Books::default();
         let decoder = PROBES.iter().find_map(|probe| probe(image, &mut books))?;
-        // What was learned from the device is no traffic.
-        Some(Watch::with(decoder))
+        let watch = Watch::with(decoder);
+        // What was learned from the device is no traffic, but names are names.
+        watch.state.borrow_mut().books.names = books.names;
+        Some(watch)
     }
 
     /// A watcher with a decoder of one's own.
@@ -110,7 +125,14 @@ impl Watch {
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
             let state = self.state.borrow();
-            listener(&Told { named: &state.named, checkpoints: &state.checkpoints });
+            let shift = |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(12, of);
+            listener(&Told {
+                named: &state.named,
+                checkpoints: &state.checkpoints,
+                block_shift: shift(|d| d.block_shift()),
+                home_shift: shift(|d| d.home_shift()),
+                names: &state.books.names,
+            });
             drop(state);
             self.listener.borrow_mut().get_or_insert(listener);
         }

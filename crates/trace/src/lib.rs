@@ -5,6 +5,7 @@
 //! - [`request`]: one request.
 //! - [`trace`]: all of them, with their contents in one piece of memory.
 //! - [`replay`]: shows a trace to whoever watches a tap.
+//! - [`blktrace`]: from what the kernel's blktrace records: times, no contents.
 //! - [`dm_log_writes`]: to and from what the kernel's dm-log-writes records.
 //!
 //! Invariants:
@@ -29,11 +30,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod blktrace;
 pub mod dm_log_writes;
 mod replay;
 pub mod request;
 pub mod trace;
 
-pub use replay::replay;
+pub use replay::{replay, replay_numbered};
 pub use request::{End, Flags, Op, Request, Span};
 pub use trace::Trace;

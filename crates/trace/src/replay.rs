@@ -1,5 +1,7 @@
 //! A trace, shown as a tap would have shown it.
 
+use std::cell::Cell;
+
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{BlockError, Fault, Operation, WriteFlags};
 
@@ -23,8 +25,14 @@ struct Player<'a, S: ?Sized> {
 /// that asks for a flush first is shown as a flush and a write, a write-zeroes as writes of zeros; marks are
 /// left out.
 pub fn replay<S: TapSink + ?Sized>(trace: &Trace, sink: &S) {
+    replay_numbered(trace, sink, &Cell::new(0));
+}
+
+/// The same, with the number in the trace of the request that is shown in `now`.
+pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<u64>) {
     let mut player = Player { sink, zeros: Vec::new(), id: 0, order: 0 };
-    for r in trace.requests() {
+    for (number, r) in trace.requests().iter().enumerate() {
+        now.set(number as u64);
         let data = trace.data(r);
         if r.flags.contains(Flags::PREFLUSH) {
             let flush = Request { op: Op::Flush, offset: 0, len: 0, ..*r };

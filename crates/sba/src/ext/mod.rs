@@ -5,6 +5,7 @@
 //! node of extents that passes, at its place or as a copy in the journal ([`log`]), which passes first. The
 //! journal itself is a file: the blocks of its inode.
 
+mod dirs;
 mod files;
 mod layout;
 mod log;
@@ -19,6 +20,7 @@ use crate::decoder::{Books, Decoder, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
 
+use dirs::Dirs;
 use files::Files;
 use layout::{Area, Fixed, Layout};
 use log::{Copy, Log, Said};
@@ -36,6 +38,7 @@ pub(crate) struct Ext {
     lost: bool,
     /// Reused: copies whose descriptor came after them.
     late: Vec<Copy>,
+    dirs: Dirs,
 }
 
 /// What stands at a block, and how many blocks on it is the same.
@@ -55,7 +58,16 @@ impl Ext {
         };
         let layout = Layout::new(&geometry);
         let files = files::new(&geometry);
-        Ext { geometry, layout, files, log: Log::default(), system, lost: false, late: Vec::new() }
+        Ext {
+            geometry,
+            layout,
+            files,
+            log: Log::default(),
+            system,
+            lost: false,
+            late: Vec::new(),
+            dirs: Dirs::default(),
+        }
     }
 
     fn place(&self, block: u64) -> Place {
@@ -73,15 +85,29 @@ impl Ext {
                 area.what.class()
             }
             Place::Owned(run) => {
-                if let Role::Map { .. } = run.role {
-                    self.files.node_written(block, bytes, books);
-                }
+                self.learn_owned(block, &run, bytes, books);
                 run.class
             }
             Place::Free => {
                 self.files.stray_written(block, bytes);
-                self.looks(block, bytes)
+                let class = self.looks(block, bytes);
+                if class == Class::Directory {
+                    self.dirs.keep(block, bytes);
+                }
+                class
             }
+        }
+    }
+
+    fn learn_owned(&mut self, block: u64, run: &Run, bytes: &[u8], books: &mut Books) {
+        match (run.role, run.class) {
+            (Role::Map { .. }, _) => self.files.node_written(block, bytes, books),
+            (Role::Data { .. }, Class::Directory) => {
+                for bytes in bytes.chunks_exact(self.geometry.block_size()) {
+                    dirs::learn(run.ino, bytes, &mut books.names);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -349,8 +375,8 @@ impl Decoder for Ext {
                     }
                 }
                 Place::Owned(run) => {
-                    if whole && matches!(run.role, Role::Map { .. }) {
-                        ext.files.node_written(piece.block, bytes, books);
+                    if whole {
+                        ext.learn_owned(piece.block, &run, bytes, books);
                     }
                     piece.owned(&run, shift)
                 }
@@ -358,10 +384,15 @@ impl Decoder for Ext {
                     if whole {
                         ext.files.stray_written(piece.block, bytes);
                     }
-                    piece.part(ext.looks(piece.block, bytes), What::Unclaimed)
+                    let class = ext.looks(piece.block, bytes);
+                    if whole && class == Class::Directory {
+                        ext.dirs.keep(piece.block, bytes);
+                    }
+                    piece.part(class, What::Unclaimed)
                 }
             }
         });
+        self.dirs.claimed(&self.files.runs, books);
     }
 
     fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {

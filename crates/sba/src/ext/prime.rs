@@ -3,10 +3,13 @@
 use ordo_format::ext4::superblock::{SUPERBLOCK_AT, feature};
 use ordo_format::ext4::{Geometry, Superblock};
 
-use super::{Ext, files};
+use super::{Ext, dirs, files};
 use crate::decoder::{Books, Decoder, Image};
+use crate::kind::Class;
 use crate::runs::Role;
 
+/// The inode of the root.
+const ROOT_INODE: u64 = 2;
 /// Inodes are read in pieces of this many bytes at most.
 const STEP: u64 = 1 << 20;
 /// Rounds in which nodes of maps are read: the deepest tree has six levels.
@@ -51,12 +54,25 @@ impl Ext {
             }
             books.claims.clear();
         }
+        self.prime_names(image, books);
         let journal =
             self.files.runs.iter().find(|run| {
                 run.ino == u64::from(g.journal_inode) && run.role == Role::Data { lbn: 0 }
             });
         if let Some(bytes) = journal.and_then(|run| block(image, &g, run.start)) {
             self.log.superblock(&bytes);
+        }
+    }
+
+    fn prime_names(&mut self, image: &dyn Image, books: &mut Books) {
+        books.names.set_root(ROOT_INODE);
+        let g = &self.geometry;
+        let dirs = self.files.runs.iter().filter(|run| run.class == Class::Directory);
+        for run in dirs.filter(|run| matches!(run.role, Role::Data { .. })) {
+            for at in run.start..run.end() {
+                let Some(bytes) = block(image, g, at) else { return };
+                dirs::learn(run.ino, &bytes, &mut books.names);
+            }
         }
     }
 

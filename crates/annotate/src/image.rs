@@ -1,0 +1,121 @@
+//! What a decoder read of a device before the trace: enough to name the trace again without the device.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+
+use ordo_sba::decoder::Image;
+
+/// Pieces are kept whole, of this size and at multiples of it.
+pub const PIECE: u64 = 4096;
+
+/// A device of which some pieces are known; a piece that is zero all over is not kept, but known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    /// The device's size in bytes.
+    pub bytes: u64,
+    /// By offset, a multiple of [`PIECE`].
+    pub known: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl Pieces {
+    /// All of a device's contents.
+    pub fn of(image: &[u8]) -> Pieces {
+        let pieces = image.chunks(PIECE as usize).enumerate();
+        let known = pieces.filter(|(_, p)| p.iter().any(|b| *b != 0));
+        let known = known.map(|(i, p)| (i as u64 * PIECE, p.into())).collect();
+        Pieces { bytes: image.len() as u64, known }
+    }
+}
+
+impl Image for Pieces {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.bytes);
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.fill(0);
+        for (at, piece) in self.known.range(offset / PIECE * PIECE..end) {
+            let (from, to) = ((*at).max(offset), (at + piece.len() as u64).min(end));
+            if from < to {
+                buf[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&piece[(from - at) as usize..(to - at) as usize]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An image that remembers what was read of it.
+pub struct Learning<'a> {
+    image: &'a dyn Image,
+    pieces: RefCell<Pieces>,
+}
+
+impl<'a> Learning<'a> {
+    /// `image`, of which nothing has been read.
+    pub fn new(image: &'a dyn Image) -> Learning<'a> {
+        let pieces = Pieces { bytes: image.bytes(), known: BTreeMap::new() };
+        Learning { image, pieces: RefCell::new(pieces) }
+    }
+
+    /// What was read.
+    pub fn learned(self) -> Pieces {
+        let mut pieces = self.pieces.into_inner();
+        pieces.known.retain(|_, p| p.iter().any(|b| *b != 0));
+        pieces
+    }
+}
+
+impl Image for Learning<'_> {
+    fn bytes(&self) -> u64 {
+        self.image.bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.image.read_at(offset, buf)?;
+        let mut pieces = self.pieces.borrow_mut();
+        let end = offset + buf.len() as u64;
+        let mut at = offset / PIECE * PIECE;
+        while at < end {
+            if !pieces.known.contains_key(&at) {
+                let mut piece = vec![0; PIECE.min(pieces.bytes - at) as usize];
+                self.image.read_at(at, &mut piece)?;
+                pieces.known.insert(at, piece.into());
+            }
+            at += PIECE;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was read through a learning image must read the same from what it learned, zeros included; a read
+    /// past the end must fail in both.
+    #[test]
+    fn what_was_read_is_known() {
+        let device: Vec<u8> = (0..20_000u32).map(|i| if i < 8192 { 0 } else { i as u8 }).collect();
+        let device = &device[..];
+        let learning = Learning::new(&device);
+        let reads = [(0u64, 512usize), (8000, 600), (19_999, 1), (12_288, 4096)];
+        let read = |image: &dyn Image| {
+            reads.map(|(at, len)| {
+                let mut buf = vec![9; len];
+                image.read_at(at, &mut buf).unwrap();
+                buf
+            })
+        };
+        let was = read(&learning);
+        learning.read_at(19_999, &mut [0; 2]).unwrap_err();
+        let known = learning.learned();
+        assert_eq!(read(&known), was);
+        assert_eq!(known.known.keys().copied().collect::<Vec<_>>(), [8192, 12_288, 16_384]);
+        known.read_at(19_999, &mut [0; 2]).unwrap_err();
+        assert_eq!(read(&Pieces::of(device)), was);
+    }
+}

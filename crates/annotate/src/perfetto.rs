@@ -1,0 +1,94 @@
+//! Perfetto's reader of Chrome's JSON: a track for each kind, a slice for each request on the way.
+
+use std::io::{self, Write};
+
+use ordo_sba::Class;
+use ordo_trace::{Op, Request, Trace};
+
+use crate::rows::Block;
+use crate::text::{means, of_request};
+
+/// An event, as the format has it: times in microseconds.
+#[derive(serde::Serialize)]
+struct Event<'a> {
+    name: &'a str,
+    cat: &'a str,
+    ph: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<f64>,
+    pid: u32,
+    tid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    args: serde_json::Value,
+}
+
+/// Tracks beyond those of kinds.
+const FLUSHES: u32 = Class::ALL.len() as u32 + 1;
+const DISCARDS: u32 = FLUSHES + 1;
+const MARKS: u32 = DISCARDS + 1;
+
+fn track(r: &Request, kind: Class) -> (u32, &'static str) {
+    match r.op {
+        Op::Flush => (FLUSHES, "flushes"),
+        Op::Discard => (DISCARDS, "discards"),
+        Op::Mark => (MARKS, "marks"),
+        Op::Read | Op::Write | Op::WriteZeroes => (kind as u32 + 1, kind.words()),
+    }
+}
+
+/// Writes a trace. Without times a request takes a microsecond, one after the other.
+///
+/// # Errors
+/// `out` failed.
+pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Result<()> {
+    let mut named = vec![false; MARKS as usize + 1];
+    let mut first = true;
+    let mut put = |event: &Event<'_>, out: &mut dyn Write| -> io::Result<()> {
+        out.write_all(if std::mem::take(&mut first) { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(out, event).map_err(io::Error::from)
+    };
+    write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for (i, r) in trace.requests().iter().enumerate() {
+        let rows = of_request(i as u64, blocks);
+        let kind = rows.first().map_or(Class::Unknown, |row| row.kind);
+        let (tid, name) = track(r, kind);
+        let args = |value| serde_json::json!({ "name": value });
+        let (pid, cat) = (1, r.op.words());
+        if !std::mem::replace(&mut named[tid as usize], true) {
+            let thread = Event {
+                name: "thread_name",
+                cat,
+                ph: "M",
+                ts: None,
+                pid,
+                tid,
+                id: None,
+                args: args(name),
+            };
+            put(&thread, out)?;
+        }
+        let micros = |t: ordo_runtime::Time| t.as_nanos() as f64 / 1000.0;
+        let (start, end) = match (trace.timed(), r.end) {
+            (false, _) => (i as f64, i as f64 + 1.0),
+            (true, Some(end)) => (micros(r.issued), micros(end.at)),
+            (true, None) => (micros(r.issued), micros(r.issued)),
+        };
+        let text = trace.data(r).filter(|_| r.op == Op::Mark).map(String::from_utf8_lossy);
+        let transaction = rows.iter().find_map(|row| row.transaction.or(row.completes));
+        let args = serde_json::json!({
+            "request": i, "offset": r.offset, "length": r.len, "epoch": r.epoch,
+            "kinds": means(i as u64, blocks), "transaction": transaction,
+            "inode": rows.iter().find_map(|row| row.ino),
+            "path": rows.iter().find_map(|row| row.path.as_deref()), "text": text,
+        });
+        // Requests overlap, which slices of one track must not: these are events of their own.
+        let id = Some(i as u64);
+        let begin = Event { name: cat, cat: name, ph: "b", ts: Some(start), pid, tid, id, args };
+        let args = serde_json::Value::default();
+        let end = Event { name: cat, cat: name, ph: "e", ts: Some(end), pid, tid, id, args };
+        put(&begin, out)?;
+        put(&end, out)?;
+    }
+    writeln!(out, "\n]}}")
+}

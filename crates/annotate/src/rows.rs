@@ -1,0 +1,164 @@
+//! One row for each block of each request.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_sba::kind::{Part, Reason, What};
+use ordo_sba::{Class, Told, Watch};
+use ordo_trace::{Op, Trace};
+
+/// A block of a request, or the part of a block that the request has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The request's number.
+    pub request: u64,
+    /// Where it starts on the device, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its kind.
+    pub kind: Class,
+    /// The file it is of, as an inode.
+    pub ino: Option<u64>,
+    /// Which block of the file.
+    pub file_block: Option<u64>,
+    /// The first inode in it.
+    pub first_inode: Option<u64>,
+    /// How many inodes.
+    pub inodes: Option<u64>,
+    /// Its name in this format, where it has one: "block bitmap of group".
+    pub piece: Option<&'static str>,
+    /// That one's number.
+    pub number: Option<u64>,
+    /// The transaction that it is part of.
+    pub transaction: Option<u64>,
+    /// Of a copy in a journal: where it belongs, and what is there.
+    pub home: Option<(u64, Class)>,
+    /// The newest transaction that had it in the journal: this write completes that there.
+    pub completes: Option<u64>,
+    /// Nothing pointed to it when it was written: the kind is what it looks like.
+    pub guess: bool,
+    /// Why it has no name.
+    pub reason: Option<Reason>,
+    /// The path of its file, where names were seen.
+    pub path: Option<Rc<str>>,
+}
+
+impl Block {
+    fn new(request: u64, (offset, len): (u64, u64), kind: Class) -> Block {
+        Block {
+            request,
+            offset,
+            len,
+            kind,
+            ino: None,
+            file_block: None,
+            first_inode: None,
+            inodes: None,
+            piece: None,
+            number: None,
+            transaction: None,
+            home: None,
+            completes: None,
+            guess: false,
+            reason: None,
+            path: None,
+        }
+    }
+
+    /// The piece of a part that starts at `at`.
+    fn of(request: u64, part: &Part, (at, len): (u64, u64), nth: u64) -> Block {
+        let mut row = Block::new(request, (at, len), part.class);
+        match part.what {
+            What::Inodes { first, count, .. } => {
+                // A part has whole inodes, but for its ends.
+                let size = (part.len / count.max(1)).max(1);
+                row.first_inode = Some(first + (at - part.offset) / size);
+                row.inodes = Some(len.div_ceil(size));
+            }
+            What::File { ino, lbn, .. } => {
+                (row.ino, row.file_block) = (Some(ino), Some(lbn));
+            }
+            What::Blocks { ino, first, .. } => {
+                (row.ino, row.file_block) = (Some(ino), Some(first + nth));
+            }
+            What::Indirect { ino, .. } | What::Attributes { ino } | What::Extents { ino, .. } => {
+                row.ino = Some(ino);
+            }
+            What::Piece(name, number) => (row.piece, row.number) = (Some(name), Some(number)),
+            What::Only(name) => row.piece = Some(name),
+            What::CylinderGroup(group) | What::SuperblockCopy(group) => {
+                row.number = Some(group.into());
+            }
+            What::Journal { transaction, home } => {
+                row.transaction = transaction;
+                row.home = home.map(|(byte, class)| (byte + (at - part.offset), class));
+            }
+            What::Unclaimed => row.guess = true,
+            What::Unknown(why) => row.reason = Some(why),
+            What::BootArea | What::Log | What::Superblock | What::Summary => {}
+        }
+        row
+    }
+}
+
+/// Appends the rows of one request, which has the number `request`.
+pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
+    let size = 1u64 << told.block_shift;
+    let first_row = rows.len();
+    for part in &told.named.parts {
+        let end = part.offset + part.len;
+        let (mut at, mut nth) = (part.offset, 0);
+        while at < end {
+            let next = ((at / size + 1) * size).min(end);
+            let mut row = Block::of(request, part, (at, next - at), nth);
+            if let Some(ino) = row.ino {
+                row.path = told.path(ino);
+            }
+            rows.push(row);
+            (at, nth) = (next, nth + 1);
+        }
+    }
+    for (home, id) in told.checkpoints {
+        let byte = home << told.home_shift;
+        let rows = &mut rows[first_row..];
+        let at = rows.partition_point(|row| row.offset + row.len <= byte);
+        if let Some(row) = rows.get_mut(at) {
+            row.completes = row.completes.max(Some(*id));
+        }
+    }
+}
+
+/// Plays a trace to a watcher; the rows.
+pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<Block> {
+    let rows = Rc::new(RefCell::new(Vec::new()));
+    let number = Rc::new(Cell::new(0));
+    let (into, request) = (rows.clone(), number.clone());
+    watch.listen(move |told| of_told(request.get(), told, &mut into.borrow_mut()));
+    ordo_trace::replay_numbered(trace, watch, &number);
+    watch.listen(|_| {});
+    rows.take()
+}
+
+/// The rows of a trace of which nobody knows what it means.
+pub fn unnamed(trace: &Trace) -> Vec<Block> {
+    let mut rows = Vec::new();
+    for (request, r) in trace.requests().iter().enumerate() {
+        if !matches!(r.op, Op::Read | Op::Write | Op::WriteZeroes) {
+            continue;
+        }
+        let end = r.offset + r.len;
+        let mut at = r.offset;
+        while at < end {
+            let next = ((at / UNNAMED + 1) * UNNAMED).min(end);
+            let mut row = Block::new(request as u64, (at, next - at), Class::Unknown);
+            row.reason = Some(Reason::NotLearned);
+            rows.push(row);
+            at = next;
+        }
+    }
+    rows
+}
+
+/// The size of blocks of which nothing is known.
+const UNNAMED: u64 = 4096;

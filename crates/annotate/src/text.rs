@@ -1,0 +1,89 @@
+//! Lines as blkparse prints them, each with what its request means.
+
+use std::io::{self, Write};
+
+use ordo_trace::{Flags, Op, Request, Trace};
+
+use crate::rows::Block;
+
+const SECTOR: u64 = 512;
+
+/// The letters that blkparse has for a request.
+fn letters(r: &Request) -> String {
+    let mut out = String::new();
+    if r.flags.contains(Flags::PREFLUSH) || r.op == Op::Flush {
+        out.push('F');
+    }
+    match r.op {
+        Op::Read => out.push('R'),
+        Op::Write | Op::WriteZeroes => out.push('W'),
+        Op::Discard => out.push('D'),
+        Op::Flush | Op::Mark => {}
+    }
+    for (flag, letter) in [(Flags::FUA, 'F'), (Flags::SYNC, 'S'), (Flags::META, 'M')] {
+        if r.flags.contains(flag) {
+            out.push(letter);
+        }
+    }
+    if out.is_empty() { "N".into() } else { out }
+}
+
+/// Writes two lines for each request, when it was issued (`D`) and when it completed (`C`), in the order in
+/// which that was; a mark is a message (`m`). What a request means follows the name in brackets.
+///
+/// # Errors
+/// `out` failed.
+pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Result<()> {
+    let requests = trace.requests();
+    // Without times the order of completion is all there is.
+    let mut events = Vec::with_capacity(2 * requests.len());
+    let mut completed: Vec<_> =
+        requests.iter().enumerate().filter_map(|(i, r)| Some((r.end?, i))).collect();
+    completed.sort_by_key(|(end, _)| end.order);
+    let mut ended = completed.into_iter().peekable();
+    for (i, r) in requests.iter().enumerate() {
+        // What completed before this was issued.
+        while let Some((end, n)) = ended.next_if(|(end, n)| *n < i && end.at <= r.issued) {
+            events.push((end.at, 'C', n));
+        }
+        events.push((r.issued, if r.op == Op::Mark { 'm' } else { 'D' }, i));
+    }
+    events.extend(ended.map(|(end, n)| (end.at, 'C', n)));
+    events.retain(|(_, action, n)| *action != 'C' || requests[*n].op != Op::Mark);
+    for (sequence, (at, action, i)) in (1..).zip(events) {
+        let r = &requests[i];
+        let nanos = at.as_nanos();
+        let (s, ns) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        let head = format!("{:>3},{:<3} {:2} {:8} {s:5}.{ns:09} {:5}", 8, 0, 0, sequence, 0);
+        if action == 'm' {
+            let text = trace.data(r).unwrap_or_default();
+            writeln!(out, "{head}  m   N {}", String::from_utf8_lossy(text).escape_debug())?;
+            continue;
+        }
+        write!(out, "{head}  {action} {:>3}", letters(r))?;
+        if r.len > 0 {
+            write!(out, " {} + {}", r.offset / SECTOR, r.len.div_ceil(SECTOR))?;
+        }
+        write!(out, " [{}]", if action == 'D' { means(i as u64, blocks) } else { "0".into() })?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// The kinds of a request's blocks, each once, in order.
+pub(crate) fn means(request: u64, blocks: &[Block]) -> String {
+    let mut said: Vec<&str> = Vec::new();
+    for row in of_request(request, blocks) {
+        if !said.contains(&row.kind.words()) {
+            said.push(row.kind.words());
+        }
+    }
+    if said.is_empty() { "0".into() } else { said.join(", ") }
+}
+
+/// The rows of one request.
+pub(crate) fn of_request(request: u64, blocks: &[Block]) -> &[Block] {
+    let from = blocks.partition_point(|row| row.request < request);
+    let to = from + blocks[from..].partition_point(|row| row.request == request);
+    &blocks[from..to]
+}

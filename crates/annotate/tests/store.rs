@@ -1,0 +1,233 @@
+//! Traces of kernels kept as Parquet and read back, judged by programs that others wrote; damaged ones.
+
+use std::path::Path;
+
+use ordo_annotate::image::{Learning, Pieces};
+use ordo_annotate::store::{self, Parts, StoreError};
+use ordo_annotate::{perfetto, rows, text};
+use ordo_runtime::Time;
+use ordo_sba::Watch;
+use ordo_sba::analysis::Analysis;
+use ordo_trace::{End, Flags, Op, Request, Trace};
+use proptest::prelude::*;
+
+/// Traces with the image that each starts from.
+const RECORDED: [(&str, &str); 6] = [
+    ("ext3", "ext3"),
+    ("xfs", "xfs"),
+    ("jfs", "jfs"),
+    ("reiserfs", "reiserfs-ordered"),
+    ("reiserfs", "reiserfs-journal"),
+    ("reiserfs", "reiserfs-writeback"),
+];
+
+fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
+    let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
+    let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
+    Some((start, ordo_trace::dm_log_writes::import(log).unwrap().trace))
+}
+
+fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::Block>) {
+    let learning = Learning::new(&start);
+    let watch = Watch::over(&learning).unwrap();
+    let start = learning.learned();
+    let blocks = rows::of_trace(trace, &watch);
+    let parts = Parts { trace, blocks: &blocks, start: &start, system: watch.system() };
+    (store::write(dir, &parts).unwrap(), blocks)
+}
+
+/// Every trace must come back as it was, and what it holds of the device must be enough to name all of it again
+/// just so. Catches a column in the wrong place, contents given to the wrong request, a piece of the device that
+/// a decoder needs and that was not kept.
+#[test]
+fn a_trace_comes_back_and_means_the_same() {
+    for (start, name) in RECORDED {
+        let Some((image, trace)) = recorded(start, name) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let (written, _) = kept(dir.path(), &image, &trace);
+        let back = store::read(dir.path()).unwrap();
+        assert_eq!(back.trace.requests().len(), trace.requests().len(), "{name}");
+        for (new, old) in back.trace.requests().iter().zip(trace.requests()) {
+            assert_eq!(Request { data: None, ..*new }, Request { data: None, ..*old }, "{name}");
+            assert!(back.trace.data(new) == trace.data(old), "{name}: contents");
+        }
+        let analysis = |watch: std::rc::Rc<Watch>, trace: &Trace| {
+            ordo_trace::replay(trace, &watch);
+            serde_json::to_string(&Analysis::of(&watch)).unwrap()
+        };
+        let was = analysis(Watch::over(&&image[..]).unwrap(), &trace);
+        let is = analysis(Watch::over(&back.start).unwrap(), &back.trace);
+        assert_eq!(is, was, "{name}");
+        let raw: u64 = image.len() as u64 + trace.contents_len() as u64;
+        assert!(written.bytes < raw / 10, "{name}: {written:?} of {raw}");
+        // The same trace, the same bytes.
+        let again = tempfile::tempdir().unwrap();
+        kept(again.path(), &image, &trace);
+        for file in ["requests", "blocks", "contents", "start"] {
+            let read = |dir: &Path| std::fs::read(dir.join(format!("{file}.parquet"))).unwrap();
+            assert!(read(dir.path()) == read(again.path()), "{name}: {file} is not the same twice");
+        }
+    }
+}
+
+/// Rows of blocks: names of files as the kernel made them, copies in the journal linked to the writes that they
+/// become, blocks that cover their requests.
+#[test]
+fn blocks_say_what_they_are() {
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (_, blocks) = kept(dir.path(), &image, &trace);
+    for (i, r) in trace.requests().iter().enumerate().filter(|(_, r)| r.op == Op::Write) {
+        let len: u64 = blocks.iter().filter(|b| b.request == i as u64).map(|b| b.len).sum();
+        assert_eq!(len, r.len, "request {i} is not covered");
+    }
+    let copies: Vec<_> = blocks.iter().filter_map(|b| Some((b.home?.0, b.transaction?))).collect();
+    let completed: Vec<_> = blocks.iter().filter_map(|b| Some((b.offset, b.completes?))).collect();
+    assert!(copies.len() > 20 && completed.len() > 5);
+    for (offset, id) in &completed {
+        assert!(
+            copies.contains(&(*offset, *id)),
+            "block {offset} completes {id}, which has no copy"
+        );
+    }
+    let paths: std::collections::BTreeSet<_> =
+        blocks.iter().filter_map(|b| b.path.as_deref()).collect();
+    assert!(!paths.is_empty() && paths.iter().all(|p| p.starts_with('/')), "{paths:?}");
+}
+
+/// DuckDB and pyarrow must read what was written, without being told anything, and count as the watcher does.
+#[test]
+fn others_read_the_files() {
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (written, blocks) = kept(dir.path(), &image, &trace);
+    let script = "import sys, duckdb, pyarrow.parquet as pq\n\
+        d = sys.argv[1]\n\
+        q = lambda s: duckdb.sql(s.replace('$', d + '/')).fetchall()\n\
+        print(q(\"select count(*) from '$requests.parquet'\")[0][0])\n\
+        print(q(\"select sum(b.length) from '$blocks.parquet' b join '$requests.parquet' r using (request) \
+            where r.op = 'write' and b.kind like 'journal%'\")[0][0])\n\
+        print(q(\"select count(*) from '$blocks.parquet' b join '$contents.parquet' c using (content) \
+            where octet_length(c.bytes) = b.length\")[0][0])\n\
+        print(pq.read_schema(d + '/requests.parquet').metadata[b'ordo.version'].decode())\n";
+    let Some(said) = ordo_testkit::dissect(script, &[dir.path().to_str().unwrap()]) else { return };
+    let said: Vec<u64> = said.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    let journal: u64 = blocks.iter().filter(|b| b.kind.is_journal()).map(|b| b.len).sum();
+    assert_eq!(said, [written.requests, journal, written.blocks, 1]);
+}
+
+/// Requests of every kind, with times, marks, failures, and contents that were not kept.
+fn mixed() -> Trace {
+    let mut trace = Trace::new(512, true);
+    let text = trace.keep(b"a mark");
+    let data = trace.keep(&[7; 12_288]);
+    let mut add = |op, flags, offset, len, data, end: Option<(u64, bool)>| {
+        let end =
+            end.map(|(order, ok)| End { order, at: Time::from_nanos(order * 100), epoch: 1, ok });
+        trace.push(Request {
+            op,
+            flags,
+            offset,
+            len,
+            issued: Time::from_nanos(5),
+            epoch: 1,
+            end,
+            data,
+        });
+    };
+    add(Op::Mark, Flags::empty(), 0, 0, Some(text), Some((0, true)));
+    add(Op::Write, Flags::FUA | Flags::SYNC, 2048, 12_288, Some(data), Some((2, true)));
+    add(Op::Write, Flags::META, 0, 512, None, Some((1, false)));
+    add(Op::Flush, Flags::empty(), 0, 0, None, Some((3, true)));
+    add(Op::Read, Flags::empty(), 512, 1024, None, None);
+    add(Op::Discard, Flags::empty(), 0, 1 << 20, None, Some((4, true)));
+    add(Op::WriteZeroes, Flags::PREFLUSH, 4096, 4096, None, Some((5, true)));
+    trace
+}
+
+fn keep_mixed(dir: &Path) -> Trace {
+    let trace = mixed();
+    let blocks = rows::unnamed(&trace);
+    let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
+    store::write(dir, &Parts { trace: &trace, blocks: &blocks, start: &start, system: "none" })
+        .unwrap();
+    trace
+}
+
+/// A trace of which nobody knows what it means, with all that a request can be.
+#[test]
+fn every_kind_of_request_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = keep_mixed(dir.path());
+    let back = store::read(dir.path()).unwrap().trace;
+    assert!(back.timed());
+    for (new, old) in back.requests().iter().zip(trace.requests()) {
+        assert_eq!(Request { data: None, ..*new }, Request { data: None, ..*old });
+        assert_eq!(back.data(new), trace.data(old));
+    }
+}
+
+/// Text and Perfetto: every request appears, in the order of its times.
+#[test]
+fn it_is_shown_to_other_programs() {
+    let trace = mixed();
+    let blocks = rows::unnamed(&trace);
+    let mut out = Vec::new();
+    text::write(&trace, &blocks, &mut out).unwrap();
+    let lines = String::from_utf8(out).unwrap();
+    let actions: String = lines.lines().filter_map(|l| l.get(46..47)).collect();
+    assert_eq!(actions, "mDDDDDDCCCCC", "{lines}");
+    assert!(lines.contains("D WFS 4 + 24 [unknown]"), "{lines}");
+    let mut out = Vec::new();
+    perfetto::write(&trace, &blocks, &mut out).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let begun = events.iter().filter(|e| e["ph"] == "b").count();
+    assert_eq!((begun, events.iter().filter(|e| e["ph"] == "e").count()), (7, 7));
+    assert!(events.iter().any(|e| e["args"]["text"] == "a mark"));
+}
+
+/// A file of the four that is missing, no Parquet, of a newer version, or another's: each says which it is.
+#[test]
+fn damage_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let fault = || store::read(dir.path()).unwrap_err();
+    assert!(matches!(fault(), StoreError::Io { .. }));
+    keep_mixed(dir.path());
+    let path = |file: &str| dir.path().join(format!("{file}.parquet"));
+    for file in ["requests", "blocks", "contents", "start"] {
+        let good = std::fs::read(path(file)).unwrap();
+        std::fs::write(path(file), &good[..good.len() / 2]).unwrap();
+        let said = fault().to_string();
+        assert!(matches!(fault(), StoreError::Parquet { .. }) && said.contains(file), "{said}");
+        std::fs::write(path(file), &good).unwrap();
+    }
+    let good = std::fs::read(path("requests")).unwrap();
+    std::fs::copy(path("start"), path("requests")).unwrap();
+    assert!(matches!(fault(), StoreError::NoColumn { column: "op", .. }));
+    std::fs::write(path("requests"), &good).unwrap();
+    let blocks = std::fs::read(path("blocks")).unwrap();
+    std::fs::copy(path("contents"), path("blocks")).unwrap();
+    assert!(matches!(fault(), StoreError::NoColumn { column: "request", .. }));
+    std::fs::write(path("blocks"), blocks).unwrap();
+    std::fs::copy(path("start"), path("contents")).unwrap();
+    assert!(matches!(fault(), StoreError::NoColumn { column: "bytes", .. }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 300, ..ProptestConfig::default() })]
+
+    /// Any byte of any file changed: an error or a trace, never a panic.
+    #[test]
+    fn any_byte_may_be_wrong(file in 0usize..4, at: prop::sample::Index, with: u8) {
+        let dir = tempfile::tempdir().unwrap();
+        keep_mixed(dir.path());
+        let file = ["requests", "blocks", "contents", "start"][file];
+        let path = dir.path().join(format!("{file}.parquet"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = with;
+        std::fs::write(&path, bytes).unwrap();
+        let _ = store::read(dir.path());
+    }
+}

@@ -1,0 +1,67 @@
+//! Events of the kernel's blktrace: `docs/formats/blktrace.md`.
+
+crate::on_disk! {
+    /// An event; `pdu_len` bytes of its own follow.
+    pub struct BlkEvent: 48 {
+        0 => /** `0x656174` in the upper three bytes, the version (7) in the lowest: its order of bytes is the trace's */ magic: u32,
+        4 => /** counts events of one processor */ sequence: u32,
+        8 => /** nanoseconds since the trace began */ time: u64,
+        16 => /** the first sector, of 512 bytes */ sector: u64,
+        24 => /** length in bytes */ bytes: u32,
+        28 => /** what happened in the lower half, of what kind the request is in the upper */ action: u32,
+        32 => /** the process that was running */ pid: u32,
+        36 => /** the device: minor in the lower 20 bits */ device: u32,
+        40 => /** the processor */ cpu: u32,
+        44 => /** of a completion: the error, negative; else 0 */ error: u16,
+        46 => /** bytes that follow */ pdu_len: u16,
+    }
+}
+
+impl BlkEvent {
+    /// [`BlkEvent::magic`] without the version.
+    pub const MAGIC: u32 = 0x6561_7400;
+    /// The version that is known.
+    pub const VERSION: u8 = 7;
+
+    /// Queued: a bio came in.
+    pub const QUEUE: u16 = 1;
+    /// Put back to be sent again.
+    pub const REQUEUE: u16 = 6;
+    /// Sent to the driver.
+    pub const ISSUE: u16 = 7;
+    /// Completed.
+    pub const COMPLETE: u16 = 8;
+    /// Of a notice: a message.
+    pub const MESSAGE: u16 = 2;
+    /// A control group's number begins what follows.
+    pub const CGROUP: u16 = 0x100;
+
+    /// A read.
+    pub const READ: u16 = 1;
+    /// A write.
+    pub const WRITE: u16 = 2;
+    /// What was cached before must be durable first.
+    pub const FLUSH: u16 = 4;
+    /// Somebody waits for it.
+    pub const SYNC: u16 = 8;
+    /// A command of a driver's own.
+    pub const PASSTHROUGH: u16 = 0x200;
+    /// No request: a notice.
+    pub const NOTICE: u16 = 0x400;
+    /// Metadata.
+    pub const META: u16 = 0x1000;
+    /// A discard.
+    pub const DISCARD: u16 = 0x2000;
+    /// Durable when completed.
+    pub const FUA: u16 = 0x8000;
+
+    /// What happened.
+    pub fn act(&self) -> u16 {
+        self.action as u16 & !Self::CGROUP
+    }
+
+    /// Of what kind the request is.
+    pub fn category(&self) -> u16 {
+        (self.action >> 16) as u16
+    }
+}

@@ -1,0 +1,243 @@
+//! From the events of the kernel's blktrace: `docs/formats/blktrace.md`.
+
+use std::collections::VecDeque;
+
+use ordo_format::Endian;
+use ordo_format::blktrace::BlkEvent;
+use ordo_runtime::Time;
+use rustc_hash::FxHashMap;
+
+use crate::request::{End, Flags, Op, Request};
+use crate::trace::Trace;
+
+/// The unit of sectors.
+const SECTOR: u64 = 512;
+
+/// Why events were not read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlktraceError {
+    /// No magic number where an event should begin.
+    #[error(
+        "file {file}, byte {byte}: no event of blktrace: the magic number is {found:#x}; was the trace cut or joined?"
+    )]
+    Magic {
+        /// Which of the files, from 0.
+        file: usize,
+        /// Where.
+        byte: usize,
+        /// What is there.
+        found: u32,
+    },
+    /// A version that nobody knew when this was written.
+    #[error("file {file}, byte {byte}: an event of version {found}; only version 7 is known")]
+    Version {
+        /// Which of the files, from 0.
+        file: usize,
+        /// Where.
+        byte: usize,
+        /// What is there.
+        found: u8,
+    },
+    /// A place that no device has.
+    #[error("file {file}, byte {byte}: a request at sector {sector}: no device has that")]
+    Place {
+        /// Which of the files, from 0.
+        file: usize,
+        /// Where.
+        byte: usize,
+        /// Its first sector.
+        sector: u64,
+    },
+    /// Requests of more than one device.
+    #[error("requests of {0} devices; trace one, or choose one with blkparse")]
+    Devices(usize),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Imported {
+    /// The requests, in order of issue.
+    pub trace: Trace,
+    /// Files that end within an event: which, and where.
+    pub cut: Vec<(usize, usize)>,
+    /// Completions of what was issued before the trace, or was lost.
+    pub unmatched: u64,
+    /// Commands of drivers' own, which are left out.
+    pub passthrough: u64,
+}
+
+/// An event with the words that follow it.
+struct Event<'a> {
+    head: BlkEvent,
+    words: &'a [u8],
+}
+
+/// Reads the files of a trace, one for each processor, or one of all.
+///
+/// # Errors
+/// They are no events of blktrace, or of more than one device. A file that is cut short is no error.
+pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
+    let mut cut = Vec::new();
+    let mut events = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        if let Some(at) = read(number, file, &mut events)? {
+            cut.push((number, at));
+        }
+    }
+    // The sort keeps the order that events of one processor have.
+    events.sort_by_key(|e| e.head.time);
+    let notice = |e: &&Event<'_>| e.head.category() & BlkEvent::NOTICE == 0;
+    let mut devices: Vec<u32> = events.iter().filter(notice).map(|e| e.head.device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    if devices.len() > 1 {
+        return Err(BlktraceError::Devices(devices.len()));
+    }
+    let issues = events.iter().filter(notice).any(|e| e.head.act() == BlkEvent::ISSUE);
+    let mut reader = Reader {
+        starts: if issues { BlkEvent::ISSUE } else { BlkEvent::QUEUE },
+        trace: Trace::new(SECTOR as u32, true),
+        requests: Vec::new(),
+        open: FxHashMap::default(),
+        epoch: 0,
+        order: 0,
+        unmatched: 0,
+        passthrough: 0,
+    };
+    events.iter().for_each(|e| reader.event(e));
+    let Reader { mut trace, requests, unmatched, passthrough, .. } = reader;
+    requests.into_iter().for_each(|r| trace.push(r));
+    Ok(Imported { trace, cut, unmatched, passthrough })
+}
+
+/// Appends the events of one file; where it ends too early, if it does.
+fn read<'a>(
+    file: usize,
+    bytes: &'a [u8],
+    events: &mut Vec<Event<'a>>,
+) -> Result<Option<usize>, BlktraceError> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let Some(raw) = bytes.get(at..at + BlkEvent::SIZE) else { return Ok(Some(at)) };
+        let mut head = BlkEvent::decode(raw, Endian::Little);
+        let found = head.magic;
+        if found & 0xffff_ff00 != BlkEvent::MAGIC {
+            head = BlkEvent::decode(raw, Endian::Big);
+        }
+        if head.magic & 0xffff_ff00 != BlkEvent::MAGIC {
+            return Err(BlktraceError::Magic { file, byte: at, found });
+        }
+        let found = head.magic as u8;
+        if found != BlkEvent::VERSION {
+            return Err(BlktraceError::Version { file, byte: at, found });
+        }
+        let sector = head.sector;
+        let end = sector.checked_mul(SECTOR).and_then(|at| at.checked_add(head.bytes.into()));
+        // Of a flush the kernel says the sector -1, or 0.
+        if end.is_none() && head.bytes > 0 {
+            return Err(BlktraceError::Place { file, byte: at, sector });
+        }
+        let body = at + BlkEvent::SIZE;
+        let Some(words) = bytes.get(body..body + usize::from(head.pdu_len)) else {
+            return Ok(Some(at));
+        };
+        at = body + words.len();
+        let group = if head.action & u32::from(BlkEvent::CGROUP) != 0 { 8 } else { 0 };
+        events.push(Event { head, words: words.get(group..).unwrap_or_default() });
+    }
+    Ok(None)
+}
+
+/// What makes a completion that of a request.
+type Key = (u64, u32, u16);
+
+struct Reader {
+    /// What starts a request.
+    starts: u16,
+    trace: Trace,
+    requests: Vec<Request>,
+    /// Requests under way, the oldest first.
+    open: FxHashMap<Key, VecDeque<usize>>,
+    epoch: u64,
+    order: u64,
+    unmatched: u64,
+    passthrough: u64,
+}
+
+fn key(head: &BlkEvent) -> Key {
+    let direction = BlkEvent::READ | BlkEvent::WRITE | BlkEvent::DISCARD;
+    let sector = if head.bytes == 0 { 0 } else { head.sector };
+    (sector, head.bytes, head.category() & direction)
+}
+
+impl Reader {
+    fn event(&mut self, event: &Event<'_>) {
+        let head = &event.head;
+        let at = Time::from_nanos(head.time);
+        if head.category() & BlkEvent::NOTICE != 0 {
+            if head.act() == BlkEvent::MESSAGE && !event.words.is_empty() {
+                let epoch = self.epoch;
+                let end = Some(End { order: self.order, at, epoch, ok: true });
+                self.order += 1;
+                let data = Some(self.trace.keep(event.words));
+                let (op, flags) = (Op::Mark, Flags::empty());
+                let (offset, len, issued) = (0, 0, at);
+                self.requests.push(Request { op, flags, offset, len, issued, epoch, end, data });
+            }
+            return;
+        }
+        if head.category() & BlkEvent::PASSTHROUGH != 0 {
+            self.passthrough += u64::from(head.act() == self.starts);
+            return;
+        }
+        match head.act() {
+            act if act == self.starts => self.start(head, at),
+            BlkEvent::REQUEUE => self.put_back(head),
+            BlkEvent::COMPLETE => self.complete(head, at),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, head: &BlkEvent, issued: Time) {
+        let has = |flag| head.category() & flag != 0;
+        let op = match () {
+            () if has(BlkEvent::DISCARD) => Op::Discard,
+            () if head.bytes == 0 => Op::Flush,
+            () if has(BlkEvent::WRITE) => Op::Write,
+            () => Op::Read,
+        };
+        let mut flags = Flags::empty();
+        flags.set(Flags::PREFLUSH, has(BlkEvent::FLUSH) && op != Op::Flush);
+        flags.set(Flags::FUA, has(BlkEvent::FUA));
+        flags.set(Flags::SYNC, has(BlkEvent::SYNC));
+        flags.set(Flags::META, has(BlkEvent::META));
+        let flushes = op == Op::Flush || flags.contains(Flags::PREFLUSH);
+        self.epoch += u64::from(flushes);
+        let epoch = self.epoch - u64::from(op == Op::Flush);
+        let offset = if op == Op::Flush { 0 } else { head.sector * SECTOR };
+        let len = head.bytes.into();
+        self.open.entry(key(head)).or_default().push_back(self.requests.len());
+        let (end, data) = (None, None);
+        self.requests.push(Request { op, flags, offset, len, issued, epoch, end, data });
+    }
+
+    /// The request will be sent again: then it begins, and what was sent first is none.
+    fn put_back(&mut self, head: &BlkEvent) {
+        let last = self.open.get_mut(&key(head)).and_then(VecDeque::pop_back);
+        if let Some(last) = last
+            && last + 1 == self.requests.len()
+        {
+            self.requests.pop();
+        }
+    }
+
+    fn complete(&mut self, head: &BlkEvent, at: Time) {
+        let Some(request) = self.open.get_mut(&key(head)).and_then(VecDeque::pop_front) else {
+            self.unmatched += 1;
+            return;
+        };
+        let (order, epoch, ok) = (self.order, self.epoch, head.error == 0);
+        self.order += 1;
+        self.requests[request].end = Some(End { order, at, epoch, ok });
+    }
+}

@@ -1,0 +1,176 @@
+//! Events of blktrace, made here as the kernel's header has them, judged by `blkparse`; and damaged ones.
+
+use ordo_format::Endian;
+use ordo_format::blktrace::BlkEvent;
+use ordo_trace::blktrace::{BlktraceError, import};
+use ordo_trace::{Flags, Op};
+use proptest::prelude::*;
+
+const WRITE: u16 = BlkEvent::WRITE;
+const READ: u16 = BlkEvent::READ;
+
+struct Ev(u64, u16, u16, u64, u32, u16, &'static [u8]);
+
+fn bytes(events: &[Ev], endian: Endian) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, Ev(time, act, category, sector, len, error, words)) in events.iter().enumerate() {
+        let head = BlkEvent {
+            magic: BlkEvent::MAGIC | u32::from(BlkEvent::VERSION),
+            sequence: i as u32 + 1,
+            time: *time,
+            sector: *sector,
+            bytes: *len,
+            action: u32::from(*category) << 16 | u32::from(*act),
+            pid: 7,
+            device: 7 << 20,
+            cpu: 0,
+            error: *error,
+            pdu_len: words.len() as u16,
+        };
+        let at = out.len();
+        out.resize(at + BlkEvent::SIZE, 0);
+        head.encode(&mut out[at..], endian);
+        out.extend_from_slice(words);
+    }
+    out
+}
+
+/// Two writes that complete in the other order, a flush, a write with FUA that fails, a read, a discard, a message.
+fn events() -> Vec<Ev> {
+    use BlkEvent as B;
+    vec![
+        Ev(100, B::QUEUE, WRITE, 8, 4096, 0, b""),
+        Ev(200, B::ISSUE, WRITE | B::SYNC, 8, 4096, 0, b""),
+        Ev(300, B::ISSUE, WRITE | B::META, 64, 512, 0, b""),
+        Ev(400, B::COMPLETE, WRITE | B::META, 64, 512, 0, b""),
+        Ev(500, B::COMPLETE, WRITE | B::SYNC, 8, 4096, 0, b""),
+        Ev(600, B::ISSUE, WRITE | B::FLUSH, u64::MAX, 0, 0, b""),
+        Ev(700, B::COMPLETE, WRITE | B::FLUSH, u64::MAX, 0, 0, b""),
+        Ev(800, B::MESSAGE, B::NOTICE, 0, 0, 0, b"here"),
+        Ev(900, B::ISSUE, WRITE | B::FUA, 128, 1024, 0, b""),
+        Ev(1000, B::COMPLETE, WRITE | B::FUA, 128, 1024, 0xfffb, b""),
+        Ev(1100, B::ISSUE, READ, 0, 512, 0, b""),
+        Ev(1150, B::REQUEUE, READ, 0, 512, 0, b""),
+        Ev(1200, B::ISSUE, READ, 0, 512, 0, b""),
+        Ev(1300, B::COMPLETE, READ, 0, 512, 0, b""),
+        Ev(1400, B::ISSUE, WRITE | B::DISCARD, 256, 65536, 0, b""),
+        Ev(1500, B::COMPLETE, READ, 999, 512, 0, b""),
+    ]
+}
+
+/// Every kind of event, in either order of bytes, in one file or two. Catches a completion given to the wrong
+/// request, a queue event taken for a second request, a flush counted late.
+#[test]
+fn requests_are_made_of_events() {
+    for endian in [Endian::Little, Endian::Big] {
+        let all = bytes(&events(), endian);
+        // An event by itself is a file too: events of two processors, mixed by time.
+        let (mut even, mut odd) = (Vec::new(), Vec::new());
+        for (i, e) in events().into_iter().enumerate() {
+            if i % 2 == 0 { &mut even } else { &mut odd }.extend(bytes(&[e], endian));
+        }
+        let one = import(&[all]).unwrap();
+        let two = import(&[even, odd]).unwrap();
+        assert_eq!(one.trace.requests(), two.trace.requests());
+        assert_eq!((one.unmatched, one.cut.len()), (1, 0));
+        let seen: Vec<_> = one
+            .trace
+            .requests()
+            .iter()
+            .map(|r| {
+                (
+                    r.op,
+                    r.issued.as_nanos(),
+                    r.epoch,
+                    r.end.map(|e| (e.order, e.at.as_nanos(), e.ok)),
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Op::Write, 200, 0, Some((1, 500, true))),
+                (Op::Write, 300, 0, Some((0, 400, true))),
+                (Op::Flush, 600, 0, Some((2, 700, true))),
+                (Op::Mark, 800, 1, Some((3, 800, true))),
+                (Op::Write, 900, 1, Some((4, 1000, false))),
+                (Op::Read, 1200, 1, Some((5, 1300, true))),
+                (Op::Discard, 1400, 1, None),
+            ]
+        );
+        let flags: Vec<_> = one.trace.requests().iter().map(|r| r.flags).collect();
+        assert_eq!(flags[..2], [Flags::SYNC, Flags::META]);
+        assert_eq!(flags[4], Flags::FUA);
+        assert_eq!(one.trace.data(&one.trace.requests()[3]), Some(&b"here"[..]));
+    }
+}
+
+/// A device without a queue of its own (a bio goes straight through) has no issue events.
+#[test]
+fn without_issues_queues_are_requests() {
+    let events = [
+        Ev(1, BlkEvent::QUEUE, WRITE, 8, 512, 0, b""),
+        Ev(2, BlkEvent::COMPLETE, WRITE, 8, 512, 0, b""),
+    ];
+    let trace = import(&[bytes(&events, Endian::Little)]).unwrap().trace;
+    assert_eq!(trace.requests().len(), 1);
+    assert!(trace.requests()[0].end.is_some());
+}
+
+/// blkparse must see the same events in the same file.
+#[test]
+fn blkparse_reads_the_same() {
+    let dir = std::env::temp_dir().join(format!("ordo-blktrace-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("t.blktrace.0");
+    std::fs::write(&file, bytes(&events(), Endian::Little)).unwrap();
+    let args = ["-i", file.to_str().unwrap(), "-q", "-f", "%a %d %S %N\n"];
+    let said = ordo_testkit::judge("blkparse", &args);
+    std::fs::remove_dir_all(&dir).unwrap();
+    let Some(said) = said else { return };
+    let lines: Vec<&str> =
+        said.lines().filter(|l| l.starts_with("D ") || l.starts_with("C ")).collect();
+    assert!(lines.contains(&"D WS 8 4096"), "{said}");
+    assert!(lines.contains(&"C WM 64 512"), "{said}");
+    assert_eq!(lines.iter().filter(|l| l.starts_with("D ")).count(), 7, "{said}");
+    assert_eq!(lines.iter().filter(|l| l.starts_with("C ")).count(), 6, "{said}");
+}
+
+/// What is no trace, newer, of two devices, or cut short says so.
+#[test]
+fn damage_is_named() {
+    let good = bytes(&events(), Endian::Little);
+    let cut = import(&[good[..good.len() - 1].to_vec()]).unwrap();
+    assert_eq!(cut.cut, [(0, good.len() - BlkEvent::SIZE)]);
+    assert_eq!(
+        import(&[b"x".repeat(48)]).unwrap_err(),
+        BlktraceError::Magic { file: 0, byte: 0, found: 0x7878_7878 }
+    );
+    let mut newer = good.clone();
+    newer[0] = 8;
+    assert_eq!(
+        import(&[newer]).unwrap_err(),
+        BlktraceError::Version { file: 0, byte: 0, found: 8 }
+    );
+    let mut two = good.clone();
+    two[36] = 1;
+    assert_eq!(import(&[two]).unwrap_err(), BlktraceError::Devices(2));
+    let mut far = good;
+    far[22] = 0xff;
+    assert!(matches!(import(&[far]).unwrap_err(), BlktraceError::Place { byte: 0, .. }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any bytes, and any byte changed in a good trace: an error or requests, never a panic.
+    #[test]
+    fn any_bytes_are_survived(at in 0usize..768, with: u8, rest in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut good = bytes(&events(), Endian::Little);
+        let len = good.len();
+        good[at % len] = with;
+        good.extend(rest.clone());
+        let _ = import(&[good]);
+        let _ = import(&[rest]);
+    }
+}
