@@ -5,6 +5,7 @@
 //! - [`rows`]: one row for each block of each request, from what a watcher tells.
 //! - `table`: columns in a Parquet file.
 //! - [`store`]: a trace as a directory of Parquet files: `docs/formats/trace.md`.
+//! - [`input`]: a trace in any form that is known.
 //! - [`perfetto`], [`text`]: for the eyes: Perfetto's JSON, lines as blkparse prints them.
 //!
 //! Invariants:
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod image;
+pub mod input;
 pub mod perfetto;
 pub mod rows;
 pub mod store;

@@ -180,7 +180,9 @@ impl From<ParquetError> for Fault {
 
 impl Table {
     pub(crate) fn open(path: &Path) -> Result<Table, ParquetError> {
-        Ok(Table { reader: SerializedFileReader::new(File::open(path)?)? })
+        let file = File::open(path)?;
+        let reader = guarded(|| SerializedFileReader::new(file))?;
+        Ok(Table { reader })
     }
 
     /// What the file says under a key.
@@ -232,6 +234,14 @@ impl Table {
     fn each(
         &self,
         name: &str,
+        read: impl FnMut(ColumnReader, i16) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        guarded(|| Ok(self.each_group(name, read)))?
+    }
+
+    fn each_group(
+        &self,
+        name: &str,
         mut read: impl FnMut(ColumnReader, i16) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let schema = self.reader.metadata().file_metadata().schema_descr_ptr();
@@ -270,4 +280,11 @@ fn batches<T>(
             _ => all.extend(levels.iter().map(|l| if *l == 0 { None } else { values.next() })),
         }
     }
+}
+
+/// The library asserts what a damaged page can break: that is the file's fault, and no reason to die.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    // What it leaves behind is not looked at again.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+    done.unwrap_or_else(|_| Err(ParquetError::General("a page is damaged".into())))
 }

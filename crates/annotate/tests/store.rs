@@ -175,7 +175,7 @@ fn it_is_shown_to_other_programs() {
     let mut out = Vec::new();
     text::write(&trace, &blocks, &mut out).unwrap();
     let lines = String::from_utf8(out).unwrap();
-    let actions: String = lines.lines().filter_map(|l| l.get(46..47)).collect();
+    let actions: String = lines.lines().filter_map(|l| l.split_whitespace().nth(5)).collect();
     assert_eq!(actions, "mDDDDDDCCCCC", "{lines}");
     assert!(lines.contains("D WFS 4 + 24 [unknown]"), "{lines}");
     let mut out = Vec::new();

@@ -35,7 +35,7 @@ pub enum Command {
     /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
     Analyze(crate::commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and look at it request by request.
-    Trace(crate::commands::analyze::TraceArgs),
+    Trace(crate::commands::trace::TraceArgs),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
     /// Show the superblock and the cylinder groups of a UFS2 file system.

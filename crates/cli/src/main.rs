@@ -87,7 +87,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(a) => commands::bench::run(&a).map(done),
         Command::Crash(a) => commands::crash::run(&a),
         Command::Analyze(a) => commands::analyze::analyze(&a).map(done),
-        Command::Trace(a) => commands::analyze::trace(&a),
+        Command::Trace(a) => commands::trace::trace(&a),
         Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
         Command::Info(a) => commands::info::run(&a).map(done),
         Command::Fsck(a) => commands::fsck::run(&a),

@@ -98,7 +98,16 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["system"], "ext3");
     assert!(json["transactions"]["data_copies"].as_u64().unwrap() > 0, "{out}");
-    let (_, again, _) = ordo(&["analyze", log, "--start", start, "--json"]);
+    let exported = folder.path().join("exported");
+    let exported = exported.to_str().unwrap();
+    let (_, again, _) = ordo(&["analyze", log, "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again, json);
+    assert!(json["transactions"]["nanos_to_commit"]["greatest"].as_u64().unwrap() > 0, "{out}");
+    // A log of dm-log-writes has all but times and reads.
+    let to = ["trace", "export", log, "--to", "dm-log-writes", "-o", exported];
+    assert_eq!(ordo(&to).0, 0);
+    let (_, again, _) = ordo(&["analyze", exported, "--start", start, "--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again["writes"], json["writes"]);
     let (code, _, errors) = ordo(&["trace", "run", "--fs", "zfs", "--", "true"]);

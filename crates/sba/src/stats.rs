@@ -105,6 +105,8 @@ pub struct Stats {
     pub settled: u64,
     /// Blocks that to the end nothing pointed to: counted by what they looked like.
     pub unclaimed: u64,
+    /// Writes whose contents were not recorded: named by their place alone.
+    pub without_contents: u64,
 }
 
 #[cfg(test)]

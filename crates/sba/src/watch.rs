@@ -181,6 +181,16 @@ impl State {
         }
     }
 
+    /// A write whose contents nobody kept: its place says what it can.
+    fn write_unseen(&mut self, r: &Issued<'_>) {
+        self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+        let Some(decoder) = &mut self.decoder else { return };
+        decoder.read(r.offset, r.len, None, &mut self.named.parts);
+        let shift = decoder.block_shift();
+        self.count(shift);
+        self.stats.without_contents += 1;
+    }
+
     fn read(&mut self, r: &Completed<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
         let Some(decoder) = &mut self.decoder else { return };
@@ -225,6 +235,10 @@ impl TapSink for Watch {
             (Operation::Discard, _) => self.state.borrow_mut().stats.discards += 1,
             (Operation::Write, Some(data)) if !data.is_empty() && data.len() as u64 == r.len => {
                 self.state.borrow_mut().write(r, data);
+                self.tell();
+            }
+            (Operation::Write, None) if r.len != 0 => {
+                self.state.borrow_mut().write_unseen(r);
                 self.tell();
             }
             _ => {}

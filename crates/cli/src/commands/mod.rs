@@ -13,3 +13,4 @@ pub mod log;
 pub mod mkfs;
 pub mod mount;
 pub mod record;
+pub mod trace;

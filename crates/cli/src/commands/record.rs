@@ -1,12 +1,12 @@
 //! `ordo trace run`: a file system of the kernel's on a pseudo-device, recorded while a command uses it.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ordo_annotate::image::Learning;
+use ordo_annotate::{rows, store};
 use ordo_pseudo::{Recording, Session};
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
@@ -14,6 +14,7 @@ use ordo_sba::Watch;
 use ordo_sba::analysis::Analysis;
 
 use super::analyze::tables;
+use super::trace::wrote;
 use crate::text::put;
 
 /// File systems that can be made, with what makes them.
@@ -34,8 +35,9 @@ written. Needs root. The exit status is the command's.
 
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
-  ordo trace run --fs xfs --size 1g -o trace.log --start before.img -- sh -c 'for i in 1 2 3; do date >> log; sync; done'
-  ordo trace show trace.log --start before.img")]
+  ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync; done'
+  ordo trace show three.trace
+  ordo trace export three.trace --to perfetto -o three.json")]
 pub struct Run {
     /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, as far as the kernel has it.
     #[arg(long, short, value_name = "NAME")]
@@ -49,10 +51,10 @@ pub struct Run {
     /// The device's size; all of it may come to lie in memory, and what is written beside it.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
-    /// Write the trace to this file, as dm-log-writes would have.
-    #[arg(long, short, value_name = "FILE")]
+    /// Keep the trace: a directory of Parquet files.
+    #[arg(long, short, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
-    /// Write what the device held before the trace to this file.
+    /// Write all that the device held before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// Print JSON.
@@ -92,8 +94,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     session.start()?;
     let status = in_mounted(args, &device)?;
     let recording = session.finish()?;
-    let analysis = analyze(&recording)?;
-    save(args, &recording)?;
+    let analysis = analyze(args, &recording)?;
     put(None, &if args.json { json(&analysis)? } else { tables(&analysis) })?;
     Ok(ExitCode::from(status))
 }
@@ -116,24 +117,23 @@ fn in_mounted(args: &Run, device: &str) -> Result<u8> {
     Ok(status?.code().map_or(128, |code| code as u8))
 }
 
-fn analyze(recording: &Recording) -> Result<Analysis> {
-    let watch = Watch::over(&&recording.start[..]);
-    let watch = watch.context("no file system was found on the device")?;
-    ordo_trace::replay(&recording.trace, &watch);
-    Ok(Analysis::of(&watch))
-}
-
-fn save(args: &Run, recording: &Recording) -> Result<()> {
-    let what = |path: &Path| format!("writing {}", path.display());
+/// What was recorded, named, and kept where it was asked for.
+fn analyze(args: &Run, recording: &Recording) -> Result<Analysis> {
+    let image = &&recording.start[..];
+    let learning = Learning::new(image);
+    let watch = Watch::over(&learning).context("no file system was found on the device")?;
+    let trace = &recording.trace;
     if let Some(path) = &args.start {
-        std::fs::write(path, &recording.start).with_context(|| what(path))?;
+        std::fs::write(path, &recording.start)
+            .with_context(|| format!("writing {}", path.display()))?;
     }
-    if let Some(path) = &args.output {
-        let file = File::create(path).with_context(|| what(path))?;
-        let mut out = BufWriter::new(file);
-        ordo_trace::dm_log_writes::export(&recording.trace, &mut out)
-            .with_context(|| what(path))?;
-        std::io::Write::flush(&mut out).with_context(|| what(path))?;
-    }
-    Ok(())
+    let Some(dir) = &args.output else {
+        ordo_trace::replay(trace, &watch);
+        return Ok(Analysis::of(&watch));
+    };
+    let start = learning.learned();
+    let blocks = rows::of_trace(trace, &watch);
+    let parts = store::Parts { trace, blocks: &blocks, start: &start, system: watch.system() };
+    wrote(dir, &store::write(dir, &parts)?);
+    Ok(Analysis::of(&watch))
 }

@@ -1,0 +1,147 @@
+//! A trace in any form that is known, with a watcher where the file system is known.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use ordo_sba::Watch;
+use ordo_trace::blktrace::{self, BlktraceError};
+use ordo_trace::dm_log_writes::{self, ImportError};
+use ordo_trace::{Op, Trace};
+
+use crate::image::{Learning, Pieces};
+use crate::store::{self, StoreError};
+
+/// A trace, ready to be looked at.
+pub struct Opened {
+    /// The requests.
+    pub trace: Trace,
+    /// Who knows the file system; `None` where nobody does.
+    pub watch: Option<Rc<Watch>>,
+    /// What is known of the device before the trace.
+    pub start: Pieces,
+    /// What whoever reads the results should know.
+    pub notes: Vec<String>,
+}
+
+/// Why a trace was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system's answer.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it was.
+        error: io::Error,
+    },
+    /// A directory of Parquet files.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A log of dm-log-writes.
+    #[error("{}: {error}", path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        error: ImportError,
+    },
+    /// Events of blktrace.
+    #[error("{}: {error}", path.display())]
+    Blktrace {
+        /// The first of them.
+        path: PathBuf,
+        /// What is wrong.
+        error: BlktraceError,
+    },
+    /// More than one file that is no blktrace.
+    #[error("{}: only a blktrace has several files, one for each processor", path.display())]
+    Several {
+        /// The second.
+        path: PathBuf,
+    },
+}
+
+/// Opens a trace: a directory that [`store::write`] made, a log of dm-log-writes, or files of blktrace. `start` is
+/// the device as it was before, an image or a device; a directory has what it needs of that.
+///
+/// # Errors
+/// It cannot be read, or is none of these.
+pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError> {
+    let Some(path) = paths.first() else {
+        let (path, error) = (PathBuf::new(), io::ErrorKind::NotFound.into());
+        return Err(OpenError::Io { path, error });
+    };
+    let mut notes = Vec::new();
+    let (trace, mut pieces) = if store::is_trace(path) {
+        let stored = store::read(path)?;
+        (stored.trace, stored.start)
+    } else {
+        (recorded(paths, &mut notes)?, Pieces::default())
+    };
+    let watch = match start {
+        Some(path) => {
+            let file = File::open(path);
+            let file = file.map_err(|error| OpenError::Io { path: path.into(), error })?;
+            let learning = Learning::new(&file);
+            let watch = Watch::over(&learning);
+            pieces = learning.learned();
+            watch
+        }
+        None => Watch::over(&pieces),
+    };
+    let writes = trace.requests().iter().filter(|r| r.op == Op::Write);
+    let blind = writes.filter(|r| r.data.is_none()).count();
+    if blind > 0 {
+        notes.push(format!(
+            "the contents of {blind} writes were not recorded: they are named by their place alone, as \
+             the file system was before"
+        ));
+    }
+    Ok(Opened { trace, watch, start: pieces, notes })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
+    fs::read(path).map_err(|error| OpenError::Io { path: path.into(), error })
+}
+
+/// A log of dm-log-writes, or files of blktrace.
+fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, OpenError> {
+    let first = read(&paths[0])?;
+    let path = paths[0].clone();
+    let magic = first.get(..4).map_or([0; 4], |m| [m[0], m[1], m[2], m[3]]);
+    if magic[1..] == *b"tae" || magic[..3] == *b"eat" {
+        let mut files = vec![first];
+        for path in &paths[1..] {
+            files.push(read(path)?);
+        }
+        let done = blktrace::import(&files);
+        let done = done.map_err(|error| OpenError::Blktrace { path, error })?;
+        for (file, byte) in &done.cut {
+            let path = paths[*file].display();
+            notes.push(format!("{path}: cut short within the event at byte {byte}"));
+        }
+        if done.unmatched > 0 {
+            notes.push(format!("{} completions are of no request that was seen", done.unmatched));
+        }
+        if done.passthrough > 0 {
+            notes.push(format!("{} commands of drivers' own are left out", done.passthrough));
+        }
+        return Ok(done.trace);
+    }
+    if let Some(path) = paths.get(1) {
+        return Err(OpenError::Several { path: path.clone() });
+    }
+    let done = dm_log_writes::import(first);
+    let done = done.map_err(|error| OpenError::Log { path: path.clone(), error })?;
+    if let Some(cut) = done.cut {
+        let (entry, entries, byte) = (cut.entry, cut.entries, cut.byte);
+        notes.push(format!(
+            "{}: cut short: entry {entry} of {entries}, at byte {byte}, is not whole; the {entry} before it \
+             are used",
+            path.display()
+        ));
+    }
+    Ok(done.trace)
+}

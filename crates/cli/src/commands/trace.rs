@@ -1,0 +1,226 @@
+//! `ordo trace`: traces recorded, shown, and turned into other forms.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use ordo_annotate::{perfetto, rows, store, text};
+use ordo_report::number;
+use ordo_trace::dm_log_writes;
+
+use super::analyze::Input;
+
+/// `ordo trace`.
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TraceCommand {
+    /// Print every request of a trace with its meaning.
+    Show(Show),
+    /// Record what a file system of the kernel's writes while a command uses it.
+    Run(super::record::Run),
+    /// Make a trace of dm-log-writes or blktrace one of Ordo's, in Parquet.
+    Import(Import),
+    /// Write a trace for other programs.
+    Export(Export),
+}
+
+/// Make a trace one of Ordo's.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+The trace becomes a directory of four Parquet files, which DuckDB, pandas and Spark read: a row for each request, one
+for each block with its meaning, contents once each, and what is needed of the device before the trace.
+
+Examples:
+  ordo trace import log.img --start before.img -o build.trace
+  ordo trace import sda.blktrace.* --start before.img -o build.trace
+  duckdb -c \"select kind, sum(length) from 'build.trace/blocks.parquet' group by kind\"")]
+struct Import {
+    #[command(flatten)]
+    input: Input,
+    /// The directory to make.
+    #[arg(long, short, value_name = "DIRECTORY")]
+    output: PathBuf,
+}
+
+/// What a trace can be written as.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// The log of the kernel's dm-log-writes, for its replay-log.
+    DmLogWrites,
+    /// Lines as blkparse prints them, with kinds of blocks.
+    Text,
+    /// JSON for ui.perfetto.dev and chrome://tracing.
+    Perfetto,
+}
+
+/// Write a trace for other programs.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo trace export build.trace --to perfetto -o build.json
+  ordo trace export build.trace --to dm-log-writes -o log.img")]
+struct Export {
+    #[command(flatten)]
+    input: Input,
+    /// As what.
+    #[arg(long, value_enum, value_name = "FORM")]
+    to: Form,
+    /// Write to this file.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Print every request.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A write of blocks that are in the journal too says which transaction is written back by it.
+
+Example:
+  ordo trace show log.img --start before.img | less")]
+struct Show {
+    #[command(flatten)]
+    input: Input,
+    /// Print a line of JSON for each part of a request.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of a request, for programs.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    request: u64,
+    op: &'a str,
+    offset: u64,
+    len: u64,
+    kind: &'static str,
+    means: String,
+}
+
+/// `ordo trace`.
+///
+/// # Errors
+/// As its commands.
+pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
+    let done = match &args.command {
+        TraceCommand::Run(args) => return super::record::run(args),
+        TraceCommand::Show(args) => show_all(args),
+        TraceCommand::Import(args) => import(args),
+        TraceCommand::Export(args) => export(args),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn import(args: &Import) -> Result<()> {
+    let opened = args.input.open()?;
+    let trace = &opened.trace;
+    let (blocks, system) = match &opened.watch {
+        Some(watch) => (rows::of_trace(trace, watch), watch.system()),
+        None => {
+            eprintln!(
+                "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
+            );
+            (rows::unnamed(trace), "none")
+        }
+    };
+    let parts = store::Parts { trace, blocks: &blocks, start: &opened.start, system };
+    wrote(&args.output, &store::write(&args.output, &parts)?);
+    Ok(())
+}
+
+/// Says what was written.
+pub(super) fn wrote(dir: &Path, done: &store::Written) {
+    let each = done.rows_bytes as f64 / done.requests.max(1) as f64;
+    eprintln!(
+        "ordo: {}: {} requests, {} blocks, {}; without contents {} bytes a request",
+        dir.display(),
+        number::count(done.requests),
+        number::count(done.blocks),
+        number::bytes(done.bytes),
+        number::figure(each)
+    );
+}
+
+fn export(args: &Export) -> Result<()> {
+    let opened = args.input.open()?;
+    let trace = &opened.trace;
+    let out: Box<dyn Write> = match &args.output {
+        Some(path) => {
+            let file = File::create(path);
+            Box::new(file.with_context(|| format!("writing {}", path.display()))?)
+        }
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut out = BufWriter::new(out);
+    let blocks = || match &opened.watch {
+        Some(watch) => rows::of_trace(trace, watch),
+        None => rows::unnamed(trace),
+    };
+    match args.to {
+        Form::DmLogWrites => {
+            let done = dm_log_writes::export(trace, &mut out)?;
+            let left = done.reads + done.unfinished;
+            if left > 0 {
+                eprintln!(
+                    "ordo: such a log has no place for reads ({}) and what failed ({})",
+                    done.reads, done.unfinished
+                );
+            }
+        }
+        Form::Text => text::write(trace, &blocks(), &mut out)?,
+        Form::Perfetto => perfetto::write(trace, &blocks(), &mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn show_all(args: &Show) -> Result<()> {
+    let (opened, watch) = args.input.known()?;
+    let out = Rc::new(std::cell::RefCell::new(BufWriter::new(std::io::stdout())));
+    let failed = Rc::new(std::cell::Cell::new(None));
+    let (into, error, as_json) = (out.clone(), failed.clone(), args.json);
+    watch.listen(move |told| {
+        if let Err(e) = show(&mut *into.borrow_mut(), told, as_json) {
+            error.set(Some(e));
+        }
+    });
+    ordo_trace::replay(&opened.trace, &watch);
+    out.borrow_mut().flush()?;
+    match failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+fn show(out: &mut impl Write, told: &ordo_sba::Told<'_>, as_json: bool) -> std::io::Result<()> {
+    let named = told.named;
+    let op = match named.op {
+        ordo_block::Operation::Read => "read",
+        _ => "write",
+    };
+    if as_json {
+        for part in &named.parts {
+            let (request, offset, len) = (named.id, part.offset, part.len);
+            let (kind, means) = (part.class.key(), part.to_string());
+            serde_json::to_writer(&mut *out, &Line { request, op, offset, len, kind, means })?;
+            writeln!(out)?;
+        }
+        return Ok(());
+    }
+    write!(out, "{:6} {op} {:>12} + {:<8} {named}", named.id, named.offset, named.len)?;
+    let mut homes: Vec<u64> = told.checkpoints.iter().map(|(_, id)| *id).collect();
+    homes.sort_unstable();
+    homes.dedup();
+    for (i, id) in homes.iter().enumerate() {
+        write!(out, "{}{id}", if i == 0 { " <- transaction " } else { ", " })?;
+    }
+    writeln!(out)
+}
