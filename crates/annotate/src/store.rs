@@ -386,8 +386,11 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     Ok(Stored { trace, start: Pieces { bytes, known }, system })
 }
 
+/// A request without its contents, and a mark's text.
+type Row = (Request, Option<Vec<u8>>);
+
 /// Requests without their contents, and the text of each that is a mark.
-fn read_requests(file: &Reading) -> Result<Vec<(Request, Option<Vec<u8>>)>, StoreError> {
+fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
     let ops = file.texts("op")?;
     let (offsets, lens) = (file.ints("offset")?, file.ints("length")?);
     let flags = [
@@ -445,7 +448,7 @@ fn read_requests(file: &Reading) -> Result<Vec<(Request, Option<Vec<u8>>)>, Stor
 /// Keeps the contents of requests all of whose blocks have some. Where each request's lie.
 fn keep<'a>(
     trace: &mut Trace,
-    requests: &[(Request, Option<Vec<u8>>)],
+    requests: &[Row],
     file: &Reading,
     content: impl Fn(u64) -> Option<&'a [u8]>,
 ) -> Result<FxHashMap<u64, Span>, StoreError> {
