@@ -40,7 +40,8 @@ impl<P: OrderingPolicy> OnFfs<P> {
         };
         mkfs(&disk, &made, runtime.wall_time().0).await.expect("legal sizes");
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
-        let ufs = UfsConfig { access_times, ..UfsConfig::default() };
+        let contents_pass = size.atime;
+        let ufs = UfsConfig { access_times, contents_pass, ..UfsConfig::default() };
         let cache = CacheConfig::with_capacity(size.cache);
         let options = MountOptions { ufs, cache, use_reserve: true, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), policy(), &options).await.expect("just made");

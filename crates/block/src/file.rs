@@ -4,6 +4,7 @@
 //! aligned so read, change and write the blocks around them, alone. Two processes cannot have the same
 //! image open if one of them writes: the file is locked (`flock`) as long as the disk lives.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -82,6 +83,8 @@ pub struct FileDisk {
     /// What offsets and lengths given to the file must be multiples of, in bytes.
     unit: u64,
     direct: bool,
+    /// Keeps the kernel and others from mounting a device that is written here.
+    claim: RefCell<Option<File>>,
     /// Held to write by requests that read, change and write blocks.
     blocks: RwLock,
 }
@@ -109,13 +112,17 @@ impl FileDisk {
         if !device && !metadata.is_file() {
             return Err(OpenError::NotADisk { path: path.into() });
         }
-        let (mut file, mut direct) = match open_file(path, access, device, true) {
+        let claim = match device && access == Access::ReadWrite {
+            true => Some(claim(path).map_err(|e| match e.raw_os_error() {
+                Some(libc::EBUSY) => OpenError::Busy { path: path.into() },
+                _ => fail("open it")(e),
+            })?),
+            false => None,
+        };
+        let (mut file, mut direct) = match open_file(path, access, true) {
             Ok(file) => (file, true),
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                (open_file(path, access, device, false).map_err(fail("open it"))?, false)
-            }
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                return Err(OpenError::Busy { path: path.into() });
+                (open_file(path, access, false).map_err(fail("open it"))?, false)
             }
             Err(e) => return Err(fail("open it")(e)),
         };
@@ -128,7 +135,7 @@ impl FileDisk {
             match direct_unit(&file, device, bytes) {
                 Some(found) => unit = found,
                 None => {
-                    file = open_file(path, access, device, false).map_err(fail("open it"))?;
+                    file = open_file(path, access, false).map_err(fail("open it"))?;
                     direct = false;
                 }
             }
@@ -146,7 +153,8 @@ impl FileDisk {
         };
         let blocks = RwLock::new("blocks of a file", 0);
         let runtime = runtime.clone();
-        Ok(FileDisk { runtime, file: Arc::new(file), geometry, unit, direct, blocks })
+        let (file, claim) = (Arc::new(file), RefCell::new(claim));
+        Ok(FileDisk { runtime, file, geometry, unit, direct, claim, blocks })
     }
 
     /// Makes an image of `bytes` bytes, all zero, that takes up no space yet. A regular file that is
@@ -176,6 +184,12 @@ impl FileDisk {
         file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(fail("set its size"))?;
         drop(file);
         FileDisk::open(runtime, path, Access::ReadWrite)
+    }
+
+    /// Lets the kernel claim the device: for a mount that stands for its use here. Other processes that would
+    /// use it through Ordo are still kept out.
+    pub fn let_mount(&self) {
+        *self.claim.borrow_mut() = None;
     }
 
     /// Lets other processes have the image: nothing is to be read or written from now on.
@@ -208,16 +222,14 @@ impl FileDisk {
     }
 }
 
-fn open_file(path: &Path, access: Access, device: bool, direct: bool) -> io::Result<File> {
+/// Opens a device alone: refused while it is mounted.
+fn claim(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path)
+}
+
+fn open_file(path: &Path, access: Access, direct: bool) -> io::Result<File> {
     let write = access == Access::ReadWrite;
-    let mut flags = 0;
-    if direct {
-        flags |= libc::O_DIRECT;
-    }
-    if device && write {
-        // Refused while the device is mounted.
-        flags |= libc::O_EXCL;
-    }
+    let flags = if direct { libc::O_DIRECT } else { 0 };
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 

@@ -26,6 +26,7 @@ pub mod fault;
 pub mod file;
 pub mod frozen;
 pub mod model;
+pub mod nearby;
 pub mod overlay;
 pub mod part;
 pub mod ram;

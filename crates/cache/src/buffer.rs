@@ -58,6 +58,8 @@ pub struct Buffer {
     pub(crate) volatile_since: Cell<u64>,
     /// How often the syncer has passed it over since it became dirty.
     pub(crate) postponed: Cell<u8>,
+    /// Nobody is expected to want it again: it goes when it is clean.
+    pub(crate) passing: Cell<bool>,
     /// Its place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
     /// Whether its owner has checked what was read.
@@ -80,6 +82,7 @@ impl Buffer {
             referenced: Cell::new(true),
             volatile_since: Cell::new(0),
             postponed: Cell::new(0),
+            passing: Cell::new(false),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),

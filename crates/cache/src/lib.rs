@@ -70,6 +70,8 @@ struct Shared<D, G> {
     slots: Semaphore,
     /// Written, but not yet known to be durable; in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
+    /// Written buffers that were to leave memory, but that somebody held.
+    lingering: RefCell<Vec<BufKey>>,
     epochs: Epochs,
     /// Flushes under way, and the end of one.
     flushing: Cell<u32>,
@@ -104,6 +106,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             drained: Notify::new("fewer dirty buffers", 0),
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
+            lingering: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
             flushing: Cell::new(0),
             flushed: Notify::new("a flush of the device", 0),
@@ -311,6 +314,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     #[inline]
     pub fn mark_dirty(&self, buf: &BufRef) {
         buf.bump_version();
+        buf.passing.set(false);
         if buf.is_dirty() {
             return;
         }

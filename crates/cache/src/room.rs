@@ -46,6 +46,41 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         }
     }
 
+    /// Says that nobody is expected to want a buffer again: it leaves memory now, or when it has been written,
+    /// unless somebody holds it or it is changed before that.
+    pub fn pass(&self, buf: &BufRef) {
+        buf.passing.set(true);
+        self.pass_if_idle(buf);
+    }
+
+    fn pass_if_idle(&self, buf: &BufRef) -> bool {
+        // The map's reference, the list's, and the caller's.
+        let held = std::rc::Rc::strong_count(buf) > 3;
+        let idle = !buf.is_dirty() && !buf.is_writing() && !buf.is_loading() && !held;
+        if idle {
+            self.remove(buf);
+        }
+        idle
+    }
+
+    /// A write has ended, or is known to be durable: what only waited for that leaves memory.
+    pub(crate) fn passed(&self, buf: &BufRef) {
+        if buf.passing.get() && !buf.is_dirty() && !self.pass_if_idle(buf) {
+            self.shared.lingering.borrow_mut().push(buf.key());
+        }
+    }
+
+    /// What was to leave memory when it had been written, and was held then, leaves it if nobody holds it now.
+    /// Called when a file has been made durable.
+    pub fn pass_the_rest(&self) {
+        for key in self.shared.lingering.take() {
+            let buf = self.shared.buffers.borrow().get(&key).cloned();
+            if let Some(buf) = buf.filter(|buf| buf.passing.get()) {
+                self.pass_if_idle(&buf);
+            }
+        }
+    }
+
     /// Drops every clean buffer that nobody holds, as a remount would.
     pub fn drop_clean(&self) {
         loop {

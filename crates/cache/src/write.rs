@@ -114,6 +114,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 buf.written().await;
             }
             if !buf.is_dirty() || buf.is_writing() {
+                self.passed(&buf);
                 continue;
             }
             let cluster = self.gather(&buf);
@@ -191,6 +192,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         }
         for (buf, version) in wave {
             self.shared.gate.write_done(&buf, version, result);
+            self.passed(&buf);
         }
         self.shared.flushed.notify_all();
         result
@@ -284,7 +286,12 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         let result = self.shared.device.write(address, image, flags).await;
         drop(slot);
         self.finish(&parts, result, durable);
-        result.map(|()| parts.iter().any(|p| !p.whole))
+        let all_whole = parts.iter().all(|p| p.whole);
+        drop((live, claim));
+        for Part { buf, .. } in parts {
+            self.passed(&buf);
+        }
+        result.map(|()| !all_whole)
     }
 
     /// Whether a buffer that was claimed is still to be written. What the gate holds has to wait.

@@ -329,6 +329,38 @@ fn clean_is_not_durable() {
         .unwrap();
 }
 
+/// What nobody is expected to want again leaves memory: a clean block at once, a dirty one when it is on disk;
+/// not one that somebody holds, nor one that was changed again, whose contents would be lost.
+#[test]
+fn what_passes_leaves_memory() {
+    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        let buf = new_block(&cache, 3, 1).await;
+        let key = buf.key();
+        cache.pass(&buf);
+        assert!(cache.peek(key).is_some(), "dirty, and gone");
+        cache.write_soon(&buf);
+        drop(buf);
+        cache.runtime().sleep(Duration::from_millis(10)).await;
+        assert!(cache.peek(key).is_none() && cache.stats().bytes == 0, "written, and kept");
+        assert_eq!(on_disk(&disk, 3), 1);
+
+        let (held, buf) = (new_block(&cache, 4, 1).await, new_block(&cache, 5, 1).await);
+        let (first, second) = (held.key(), buf.key());
+        cache.pass(&held);
+        cache.pass(&buf);
+        cache.write_soon(&held);
+        cache.write_soon(&buf);
+        cache.mark_dirty(&buf);
+        drop(buf);
+        cache.runtime().sleep(Duration::from_millis(10)).await;
+        assert!(cache.peek(first).is_some() && cache.peek(second).is_some());
+        drop(held);
+        cache.pass_the_rest();
+        assert!(cache.peek(first).is_none(), "kept though nobody holds it any more");
+        assert!(cache.peek(second).is_some(), "changed, and gone");
+    });
+}
+
 /// Two writes of one block never overlap, whoever asks for them.
 #[test]
 fn writes_of_one_block_do_not_overlap() {

@@ -18,8 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("as root: echo Y >/sys/module/fuse/parameters/enable_uring".into());
     }
     let fs = Rc::new(ModelFs::new(ModelConfig::default(), Timestamp::default));
-    let how =
-        Attach { source: "model".into(), read_only: false, allow_other: false, flags: Vec::new() };
+    let how = Attach {
+        source: "model".into(),
+        device: false,
+        read_only: false,
+        allow_other: false,
+        flags: Vec::new(),
+    };
     let attached = attach(&how, Path::new(dir))?;
     let executor = Executor::real(1);
     let runtime = executor.runtime();

@@ -2,8 +2,8 @@
 //!
 //! **When is the disk clean?** The kernel tells a file system on a block device (`fuseblk`) that it is being
 //! unmounted, and `umount` waits for the answer. To any other FUSE file system it says nothing. So where it
-//! may, Ordo mounts as one on a block device: a loop device over the image, which stands for it in the mount
-//! table and which nothing is read from or written to. Without privileges (through `fusermount3`) `umount`
+//! may, Ordo mounts as one on a block device: the device itself, or a loop device over the image, which stands
+//! for it in the mount table and which nothing is read from or written to. Without privileges (through `fusermount3`) `umount`
 //! returns at once; `ordo umount` waits.
 
 use std::ffi::CString;
@@ -11,6 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,6 +28,8 @@ use crate::wire::MAX_DATA;
 pub struct Attach {
     /// What the mount table shows.
     pub source: PathBuf,
+    /// It is a block device, all of it is mounted, and the kernel may claim it.
+    pub device: bool,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Others than who mounts it may use it.
@@ -72,6 +75,21 @@ pub struct Attached {
     by_helper: bool,
 }
 
+/// The type of a mount on a block device.
+const ON_DEVICE: &str = "fuseblk.ordo";
+
+fn mount_on(how: &Attach, dir: &Path, device: &File, source: &Path, kind: &str) -> io::Result<()> {
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,max_read={MAX_DATA}",
+        device.as_raw_fd()
+    );
+    if how.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).expect("no NUL in it");
+    Ok(rustix::mount::mount(source, dir, kind, mount_flags(how), data.as_c_str())?)
+}
+
 fn open_device() -> Result<File, AttachError> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let open = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
@@ -89,27 +107,18 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
         return Ok(Attached { device, dir, umount_waits: false, by_helper: true });
     }
     let device = open_device()?;
+    let by_itself = how.device && mount_on(how, dir, &device, &how.source, ON_DEVICE).is_ok();
     // Who made no loop device mounts all the same.
-    let stand_in = crate::loopdev::attach(&how.source).ok();
-    let umount_waits = stand_in.is_some();
-    let refused = |error: rustix::io::Errno| AttachError::Refused {
-        dir: dir.to_path_buf(),
-        error: error.into(),
-    };
-    let (source, kind) = match &stand_in {
-        Some((path, _)) => (path.as_path(), "fuseblk.ordo"),
-        None => (how.source.as_path(), "fuse.ordo"),
-    };
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,max_read={MAX_DATA}",
-        device.as_raw_fd()
-    );
-    if how.allow_other {
-        data.push_str(",allow_other");
+    let stand_in = if by_itself { None } else { crate::loopdev::attach(&how.source).ok() };
+    let umount_waits = by_itself || stand_in.is_some();
+    if !by_itself {
+        let (source, kind) = match &stand_in {
+            Some((path, _)) => (path.as_path(), ON_DEVICE),
+            None => (how.source.as_path(), "fuse.ordo"),
+        };
+        mount_on(how, dir, &device, source, kind)
+            .map_err(|error| AttachError::Refused { dir: dir.to_path_buf(), error })?;
     }
-    let data = CString::new(data).expect("no NUL in it");
-    let done = rustix::mount::mount(source, dir, kind, mount_flags(how), data.as_c_str());
-    done.map_err(refused)?;
     Ok(Attached { device, dir: dir.to_path_buf(), umount_waits, by_helper: false })
 }
 
@@ -199,6 +208,41 @@ impl Attached {
     pub fn detach(&self) -> Detach {
         Detach { dir: self.dir.clone(), by_helper: self.by_helper }
     }
+
+    /// Has the kernel read ahead as much as one request may bring, where it would read less: 128 KB, usually.
+    /// Only root may say so; else it stays as it is. To be called before the first request is answered, since
+    /// the kernel takes the smaller of this and what it is told then.
+    pub fn widen_read_ahead(&self) {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Some(number) = device_number(&table, &self.dir) else { return };
+        // On a block device the plain name is the device's own.
+        let suffix = if self.umount_waits { "-fuseblk" } else { "" };
+        let path = format!("/sys/class/bdi/{number}{suffix}/read_ahead_kb");
+        let now = std::fs::read_to_string(&path).ok().and_then(|kb| kb.trim().parse().ok());
+        if now.is_some_and(|kb: usize| kb < MAX_DATA >> 10) {
+            let _ = std::fs::write(&path, (MAX_DATA >> 10).to_string());
+        }
+    }
+}
+
+/// The number of the device that is mounted on a directory, from the table of mounts: of the last one there.
+fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
+    let mut wanted = Vec::new();
+    for byte in dir.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => wanted.extend(format!("\\{byte:03o}").bytes()),
+            _ => wanted.push(*byte),
+        }
+    }
+    let mut found = None;
+    for line in table.lines() {
+        let mut words = line.split(' ').skip(2);
+        let (number, place) = (words.next(), words.nth(1));
+        if place.is_some_and(|place| place.as_bytes() == wanted) {
+            found = number;
+        }
+    }
+    found
 }
 
 impl Detach {
@@ -218,5 +262,24 @@ impl Detach {
         }
         let how = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
         Ok(rustix::mount::unmount(&self.dir, how)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The device must be that of the mount itself: the last on its directory, whatever bytes its name has,
+    /// and not one below it.
+    #[test]
+    fn a_mount_is_found_in_the_table() {
+        let table = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                     44 27 7:1 / /mnt rw shared:1 - fuseblk.ordo /dev/loop1 rw\n\
+                     45 44 7:2 / /mnt rw - fuseblk.ordo /dev/loop2 rw\n\
+                     46 45 0:30 / /mnt/a\\040b rw - tmpfs none rw\n";
+        let number = |dir: &str| device_number(table, Path::new(dir));
+        assert_eq!(number("/mnt"), Some("7:2"));
+        assert_eq!(number("/mnt/a b"), Some("0:30"));
+        assert_eq!(number("/mnt/a"), None);
     }
 }

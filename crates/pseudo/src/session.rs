@@ -75,6 +75,7 @@ impl Session {
         let folder = folder.map_err(failed("making a directory to mount on"))?;
         let how = Attach {
             source: PathBuf::from("ordo-pseudo"),
+            device: false,
             read_only: false,
             allow_other: false,
             flags: Vec::new(),

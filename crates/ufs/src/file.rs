@@ -15,6 +15,9 @@ use crate::{LayoutOp, Ufs, io_error};
 /// Read-ahead keeps this many clusters under way beyond what is being read.
 const AHEAD_CLUSTERS: u64 = 5;
 
+/// How many blocks a request may come before the one that it should follow.
+const OVERTAKING_MAX: u64 = 32;
+
 impl<L: Layout> Ufs<L> {
     /// A regular file, to read or write.
     pub(crate) async fn regular(&self, ino: Ino) -> FsResult<Rc<Inode>> {
@@ -66,9 +69,8 @@ impl<L: Layout> Ufs<L> {
             let found = match self.cache().peek(key) {
                 Some(buf) => Some(buf),
                 None => {
-                    let sequential = lbn == ip.next_read.get() || lbn == 0;
-                    let wanted = if sequential { self.cluster() } else { (end - at) as usize };
-                    self.layout().read_block(ip, lbn, wanted.min(self.cluster())).await?
+                    let wanted = self.worth_reading(ip, lbn, end - at);
+                    self.layout().read_block(ip, lbn, wanted).await?
                 }
             };
             match found {
@@ -78,6 +80,11 @@ impl<L: Layout> Ufs<L> {
                     let have = bytes.len().saturating_sub(within).min(n);
                     out[..have].copy_from_slice(&bytes[within..within + have]);
                     out[have..].fill(0);
+                    drop(bytes);
+                    let whole = within == 0 && (n as u64 == block || at + n as u64 == ip.size());
+                    if whole && self.shared.config.contents_pass && !buf.is_dirty() {
+                        self.cache().pass(&buf);
+                    }
                 }
                 None => out.fill(0),
             }
@@ -92,10 +99,30 @@ impl<L: Layout> Ufs<L> {
         self.cache().config().cluster.max(self.limits().block)
     }
 
+    /// How much to read from block `lbn` on for a reader who wants `asked` bytes. Where contents pass, no more
+    /// of a file is read ahead than was asked for up to here.
+    fn worth_reading(&self, ip: &Inode, lbn: u64, asked: u64) -> usize {
+        let (pass, cluster) = (self.shared.config.contents_pass, self.cluster() as u64);
+        let worth = match self.goes_on(ip, lbn) || lbn == 0 {
+            true if pass => asked.saturating_add(lbn.saturating_mul(self.limits().block as u64)),
+            true => cluster,
+            false => asked,
+        };
+        worth.min(cluster) as usize
+    }
+
+    /// Whether a reader of block `lbn` goes on where the file was read last. Where contents pass, requests of
+    /// one reader come several at a time, and overtake each other.
+    fn goes_on(&self, ip: &Inode, lbn: u64) -> bool {
+        let slack = if self.shared.config.contents_pass { OVERTAKING_MAX } else { 0 };
+        lbn.abs_diff(ip.next_read.get()) <= slack
+    }
+
     /// Keeps reading ahead of a reader that goes from block to block.
     fn read_ahead(&self, ip: &Rc<Inode>, lbn: u64) {
-        let sequential = lbn == ip.next_read.get();
-        ip.next_read.set(lbn + 1);
+        let sequential = self.goes_on(ip, lbn);
+        let next = if sequential { ip.next_read.get().max(lbn + 1) } else { lbn + 1 };
+        ip.next_read.set(next);
         if !sequential || lbn == 0 {
             if !sequential {
                 ip.ahead_until.set(lbn + 1);
@@ -104,7 +131,8 @@ impl<L: Layout> Ufs<L> {
         }
         let blocks = (self.cluster() / self.limits().block) as u64;
         let last = ip.size().div_ceil(self.limits().block as u64);
-        let goal = (lbn + 1 + AHEAD_CLUSTERS * blocks).min(last);
+        let most = if self.shared.config.contents_pass { lbn + 1 } else { u64::MAX };
+        let goal = (lbn + 1 + (AHEAD_CLUSTERS * blocks).min(most)).min(last);
         let from = ip.ahead_until.get().max(lbn + 1);
         // A whole cluster at a time, but for the end of the file.
         if from + blocks > goal && !(goal == last && from < last) {
@@ -120,7 +148,8 @@ impl<L: Layout> Ufs<L> {
             let mut at = from;
             while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
                 let key = BufKey::file(ip.ino(), at.cast_signed());
-                if fs.cache().peek(key).is_none() {
+                let passed = fs.shared.config.contents_pass && at < ip.next_read.get();
+                if !passed && fs.cache().peek(key).is_none() {
                     let _ = fs.layout().read_block(&ip, at, fs.cluster()).await;
                 }
                 at += 1;
@@ -270,6 +299,12 @@ impl<L: Layout> Ufs<L> {
         if count as usize * self.limits().block >= self.cluster() {
             ip.writing.set((lbn + 1, lbn + 1));
             self.layout().cluster_complete(op, ip, first, count).await?;
+            if self.shared.config.contents_pass {
+                let key = |lbn: u64| BufKey::file(ip.ino(), lbn.cast_signed());
+                let written = (first..first + count).filter_map(|lbn| self.cache().peek(key(lbn)));
+                written.for_each(|buf| self.cache().pass(&buf));
+                self.cache().pass_the_rest();
+            }
         }
         Ok(())
     }

@@ -113,7 +113,9 @@ impl<L: Layout> FileSystem for Ufs<L> {
         let ip = self.inode_of(ino).await?;
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
-        self.layout().fsync(&ip).await
+        let done = self.layout().fsync(&ip).await;
+        self.cache().pass_the_rest();
+        done
     }
 
     async fn sync(&self) -> FsResult<()> {

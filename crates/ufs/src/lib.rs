@@ -65,6 +65,9 @@ pub struct UfsConfig {
     pub inodes_max: usize,
     /// Directory entries indexed in memory, over all directories.
     pub indexed_entries_max: usize,
+    /// Contents that are read or written one block after another leave memory at once: whoever is above
+    /// keeps them.
+    pub contents_pass: bool,
 }
 
 /// When the time of last access is recorded.
@@ -104,6 +107,7 @@ impl Default for UfsConfig {
             access_times: AccessTimes::Never,
             inodes_max: 65_536,
             indexed_entries_max: 4_000_000,
+            contents_pass: false,
         }
     }
 }

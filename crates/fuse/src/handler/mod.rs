@@ -293,7 +293,7 @@ impl<F: FileSystem> Handler<F> {
     }
 
     fn init(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (major, minor, readahead) = (r.u32(0), r.u32(4), r.u32(8));
+        let (major, minor) = (r.u32(0), r.u32(4));
         if major != VERSION.0 || minor < 33 {
             (self.tell)(&format!(
                 "the kernel speaks FUSE {major}.{minor}, and 7.33 (Linux 5.11) is needed"
@@ -306,7 +306,8 @@ impl<F: FileSystem> Handler<F> {
         self.flags.set(flags);
         out.u32(VERSION.0);
         out.u32(VERSION.1);
-        out.u32(readahead);
+        // Read-ahead: as much as the kernel likes.
+        out.u32(MAX_DATA as u32);
         out.u32(flags.bits() as u32);
         // Requests in the background, and where the kernel starts to hold back.
         out.u16(64);

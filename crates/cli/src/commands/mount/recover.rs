@@ -1,6 +1,7 @@
 //! Mounting the file system, after whatever its ordering needs after a crash.
 
 use std::cell::OnceCell;
+use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,7 @@ use ordo_bgfsck::{Background, Ending, Pace};
 use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk, OpenError};
 use ordo_block::frozen::Frozen;
+use ordo_block::nearby::Nearby;
 use ordo_block::part::Part;
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options as CheckOptions, Repair};
@@ -27,10 +29,13 @@ use super::tell::Tell;
 use crate::partition;
 
 /// The image, or the part of it that is mounted.
-type Disk = Rc<Part<FileDisk>>;
+type Disk = Rc<Nearby<Part<FileDisk>>>;
 
 /// Memory for the view that a background check looks at, in bytes.
 const VIEW_MAX: usize = 256 << 20;
+
+/// The largest request for contents, in bytes.
+const CLUSTER: usize = 1 << 20;
 
 /// A mount that is being made.
 pub struct Plan<'a> {
@@ -61,8 +66,8 @@ pub async fn mount_and_serve(
 ) -> Result<()> {
     let name = || args.image.display().to_string();
     let (disk, device_read_only) = open_free(runtime, args, wanted).await?;
-    let disk =
-        Rc::new(partition::take(disk, wanted.partition.as_deref()).await.with_context(name)?);
+    let part = partition::take(disk, wanted.partition.as_deref()).await.with_context(name)?;
+    let disk = Rc::new(Nearby::new(part));
     let found = find_superblock(&disk).await.with_context(name)?;
     let ordering = match wanted.ordering {
         Some(ordering) => ordering,
@@ -155,10 +160,20 @@ impl Plan<'_> {
         self.found.endian == Endian::Big
     }
 
+    /// Lets the kernel have the device for its mount table, where all of one is mounted; whether it is so.
+    pub fn give_device(&self) -> bool {
+        let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
+        let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());
+        if whole {
+            self.disk.inner().inner().let_mount();
+        }
+        whole
+    }
+
     /// Lets others have the image, and the log's disk.
     pub fn unlock(&self) {
         for disk in std::iter::once(&self.disk).chain(self.log.get()) {
-            disk.inner().unlock();
+            disk.inner().inner().unlock();
         }
     }
 
@@ -166,12 +181,14 @@ impl Plan<'_> {
         let ufs = UfsConfig {
             read_only: self.read_only,
             access_times: self.wanted.access_times,
+            // The kernel has them in its own cache.
+            contents_pass: true,
             ..UfsConfig::default()
         };
         let memory = self.wanted.cache.unwrap_or(256 << 20) as usize;
         let usual = CacheConfig::with_capacity(memory.max(4 << 20));
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
-        let cache = CacheConfig { dirty_max, cluster: 256 << 10, ..usual };
+        let cache = CacheConfig { dirty_max, cluster: CLUSTER, ..usual };
         MountOptions { ufs, cache, use_reserve: self.wanted.use_reserve, force: self.wanted.force }
     }
 
@@ -239,7 +256,7 @@ impl Plan<'_> {
         if let Some(LogPlace::Device(path)) = &self.wanted.log {
             let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
             let bytes = log.geometry().bytes;
-            let log = Rc::new(Part::new(log, 0, bytes));
+            let log = Rc::new(Nearby::new(Part::new(log, 0, bytes)));
             let _ = self.log.set(log.clone());
             disks.push(log);
         }

@@ -51,6 +51,7 @@ fn how(plan: &Plan<'_>) -> Attach {
     let root = rustix::process::geteuid().is_root();
     Attach {
         source: plan.args.image.clone(),
+        device: plan.give_device(),
         read_only: plan.read_only,
         allow_other: plan.wanted.allow_other.unwrap_or(root),
         flags: plan.wanted.flags.clone(),
@@ -101,6 +102,7 @@ async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
         if attached.umount_waits { "" } else { "; ordo umount waits until the disk is clean" }
     ));
     plan.tell.mounted();
+    attached.widen_read_ahead();
     let device = Arc::new(attached.device.try_clone()?);
     Ok(dev::serve(plan.runtime, &device, &Rc::new(handler), &stop).await?)
 }

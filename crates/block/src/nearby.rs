@@ -1,0 +1,293 @@
+//! What lies beside what was read, read with it: for a device whose requests go past every cache.
+//!
+//! Small files, directories and inodes that were made together lie together, and are wanted together. The
+//! second small read in a region reads all of it; the following ones find it in memory. A region is given up
+//! when anything in it is written, so that a read always returns what the device would.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+
+/// The bytes of a region.
+const REGION: u64 = 128 << 10;
+
+/// Reads of up to so many bytes are small.
+const SMALL: usize = 32 << 10;
+
+/// Regions kept.
+const KEPT_MAX: usize = 32;
+
+/// Regions of which one read is remembered.
+const SEEN_MAX: usize = 256;
+
+/// A device, and regions of it in memory.
+pub struct Nearby<D> {
+    inner: D,
+    /// The last used is last.
+    kept: RefCell<VecDeque<(u64, IoBuf)>>,
+    /// Regions in which something was read once; the newest is last.
+    seen: RefCell<VecDeque<u64>>,
+    /// Ranges that are being written or discarded, with a number each.
+    writes: RefCell<Vec<(u64, u64, u64)>>,
+    /// Goes up with every write.
+    written: Cell<u64>,
+}
+
+/// A write under way; over when this is dropped.
+struct Writing<'a, D> {
+    of: &'a Nearby<D>,
+    number: u64,
+}
+
+impl<D> Drop for Writing<'_, D> {
+    fn drop(&mut self) {
+        self.of.writes.borrow_mut().retain(|(_, _, number)| *number != self.number);
+    }
+}
+
+impl<D: BlockDevice> Nearby<D> {
+    /// With nothing in memory.
+    pub fn new(inner: D) -> Nearby<D> {
+        Nearby {
+            inner,
+            kept: RefCell::default(),
+            seen: RefCell::default(),
+            writes: RefCell::default(),
+            written: Cell::new(0),
+        }
+    }
+
+    /// The device.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Bytes of a region that is in memory.
+    fn find(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
+        let mut kept = self.kept.borrow_mut();
+        let place = kept.iter().rposition(|(number, _)| *number == region)?;
+        let (number, bytes) = kept.remove(place).expect("it was just found");
+        let found = bytes.get(within..within + len).map(IoBuf::from_slice);
+        kept.push_back((number, bytes));
+        found
+    }
+
+    /// Whether something else in the region was read of late; remembered now.
+    fn seen_before(&self, region: u64) -> bool {
+        let mut seen = self.seen.borrow_mut();
+        if let Some(place) = seen.iter().rposition(|number| *number == region) {
+            seen.remove(place);
+            return true;
+        }
+        if seen.len() >= SEEN_MAX {
+            seen.pop_front();
+        }
+        seen.push_back(region);
+        false
+    }
+
+    /// Reads a region and keeps it. `None` where that does not work out: then what was asked for is read alone.
+    async fn fetch(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
+        let start = region * REGION;
+        let end = (start + REGION).min(self.inner.geometry().bytes);
+        let busy = |&(from, until, _): &(u64, u64, u64)| from < end && start < until;
+        if self.writes.borrow().iter().any(busy) {
+            return None;
+        }
+        let written = self.written.get();
+        // Something beside it may be unreadable.
+        let bytes = self.inner.read(start, (end - start) as usize).await.ok()?;
+        let found = bytes.get(within..within + len).map(IoBuf::from_slice);
+        // What was written meanwhile may be in it or not.
+        if self.written.get() == written {
+            let mut kept = self.kept.borrow_mut();
+            kept.retain(|(number, _)| *number != region);
+            if kept.len() >= KEPT_MAX {
+                kept.pop_front();
+            }
+            kept.push_back((region, bytes));
+        }
+        found
+    }
+
+    /// Says that a range is being changed: what is in memory of it is given up.
+    fn writing(&self, offset: u64, len: u64) -> Writing<'_, D> {
+        let number = self.written.get() + 1;
+        self.written.set(number);
+        let end = offset.saturating_add(len);
+        self.writes.borrow_mut().push((offset, end, number));
+        let outside = |region: u64| (region + 1) * REGION <= offset || region * REGION >= end;
+        self.kept.borrow_mut().retain(|(region, _)| outside(*region));
+        Writing { of: self, number }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Nearby<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        let (region, within) = (offset / REGION, (offset % REGION) as usize);
+        if len == 0 || len > SMALL || within + len > REGION as usize {
+            return self.inner.read(offset, len).await;
+        }
+        if let Some(found) = self.find(region, within, len) {
+            return Ok(found);
+        }
+        if self.seen_before(region)
+            && let Some(found) = self.fetch(region, within, len).await
+        {
+            return Ok(found);
+        }
+        self.inner.read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        let _writing = self.writing(offset, data.len() as u64);
+        self.inner.write(offset, data, flags).await
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        let _writing = self.writing(offset, len);
+        self.inner.discard(offset, len).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use ordo_runtime::{Duration, Executor, Runtime};
+
+    use super::*;
+    use crate::fault::{Faults, Faulty};
+    use crate::ram::RamDisk;
+
+    /// A disk that takes a millisecond for a request; a read is of what was there when it began.
+    struct Slow {
+        runtime: Runtime,
+        disk: Faulty<RamDisk>,
+        reads: RefCell<Vec<(u64, usize)>>,
+    }
+
+    impl BlockDevice for Slow {
+        fn geometry(&self) -> Geometry {
+            self.disk.geometry()
+        }
+        async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+            self.reads.borrow_mut().push((offset, len));
+            let read = self.disk.read(offset, len).await;
+            self.runtime.sleep(Duration::from_millis(1)).await;
+            read
+        }
+        async fn write(
+            &self,
+            offset: u64,
+            data: IoBuf,
+            flags: WriteFlags,
+        ) -> Result<(), BlockError> {
+            self.runtime.sleep(Duration::from_millis(1)).await;
+            self.disk.write(offset, data, flags).await
+        }
+        async fn flush(&self) -> Result<(), BlockError> {
+            self.disk.flush().await
+        }
+        async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+            self.disk.discard(offset, len).await
+        }
+    }
+
+    fn with_disk(faults: &Faults, story: impl AsyncFnOnce(Rc<Nearby<Slow>>, Runtime)) {
+        let executor = Executor::simulated(1);
+        let runtime = executor.runtime();
+        let disk = Faulty::new(RamDisk::new(1 << 20), faults);
+        let slow = Slow { runtime: runtime.clone(), disk, reads: RefCell::default() };
+        executor.block_on(story(Rc::new(Nearby::new(slow)), runtime.clone())).unwrap();
+    }
+
+    async fn put(disk: &Nearby<Slow>, at: u64, byte: u8) {
+        disk.write(at, IoBuf::from_slice(&[byte; 4096]), WriteFlags::empty()).await.unwrap();
+    }
+
+    async fn first(disk: &Nearby<Slow>, at: u64) -> u8 {
+        disk.read(at, 4096).await.unwrap()[0]
+    }
+
+    /// Files of 4 KB read one after another: the first alone, the second with all that lies around it, the
+    /// rest from memory. One read far off takes no more than was asked for.
+    #[test]
+    fn the_second_read_brings_the_rest() {
+        with_disk(&Faults::new(), async |disk, _| {
+            for i in 0..32 {
+                put(&disk, i * 4096, i as u8 + 1).await;
+            }
+            for i in 0..32 {
+                assert_eq!(first(&disk, i * 4096).await, i as u8 + 1);
+            }
+            first(&disk, 512 << 10).await;
+            let all = [(0, 4096), (0, REGION as usize), (512 << 10, 4096)];
+            assert_eq!(*disk.inner.reads.borrow(), all);
+        });
+    }
+
+    /// What is in memory is given up when it is written over; what is read while it is being written over,
+    /// or just before that, is not kept. Without either rule a later read would give the old contents.
+    #[test]
+    fn what_is_written_is_read() {
+        with_disk(&Faults::new(), async |disk, runtime| {
+            first(&disk, 0).await;
+            first(&disk, 4096).await;
+            put(&disk, 8192, 1).await;
+            assert_eq!(first(&disk, 8192).await, 1, "kept while written over");
+            for (n, begins) in [(1u64, 0), (2, 500), (3, 1_500)] {
+                let (byte, region) = (n as u8, n * REGION);
+                let (other, rt) = (disk.clone(), runtime.clone());
+                let writer = runtime.spawn("a writer", async move {
+                    rt.sleep(Duration::from_micros(1_200)).await;
+                    put(&other, region, byte).await;
+                });
+                runtime.sleep(Duration::from_micros(begins)).await;
+                first(&disk, region + 4096).await;
+                first(&disk, region + 8192).await;
+                writer.await;
+                assert_eq!(first(&disk, region).await, byte, "read from {begins} µs on");
+            }
+        });
+    }
+
+    /// A bad sector beside what is wanted does no harm; the bad one itself is reported.
+    #[test]
+    fn a_bad_neighbour_does_no_harm() {
+        let faults = Faults::new();
+        faults.add_latent(64 << 10..(64 << 10) + 512);
+        with_disk(&faults, async |disk, _| {
+            for at in [0, 4096, 8192] {
+                assert_eq!(first(&disk, at).await, 0);
+            }
+            assert!(disk.read(64 << 10, 4096).await.is_err());
+        });
+    }
+
+    /// Memory is bounded, whatever is read in whatever order; the end of the device is no region's.
+    #[test]
+    fn memory_is_bounded() {
+        let executor = Executor::simulated(1);
+        let disk = Nearby::new(RamDisk::new(40 * REGION + 512));
+        let all = async {
+            for region in 0..=40 {
+                for _ in 0..3 {
+                    disk.read(region * REGION, 512).await.unwrap();
+                }
+            }
+        };
+        executor.block_on(all).unwrap();
+        assert_eq!(disk.kept.borrow().len(), KEPT_MAX);
+        assert!(disk.seen.borrow().len() <= SEEN_MAX);
+    }
+}

@@ -1,0 +1,160 @@
+//! Contents that pass through memory: read or written one block after another, and kept by whoever is above.
+//!
+//! Fault model: none; readers whose requests come several at a time and overtake each other. Would catch
+//! contents that stay, blocks that are read twice, read-ahead far beyond what is read, and contents that are wrong.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use ordo_cache::CacheConfig;
+use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::{FastFs, MountOptions, mount};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates};
+use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_ufs::{Layout, UfsConfig};
+use ordo_vfs::{FileSystem, Ino, NewNode};
+
+const FILE: usize = 24 << 20;
+const REQUEST: usize = 128 << 10;
+
+/// A disk that takes 100 µs for a request, and counts bytes read.
+struct Counted {
+    runtime: Runtime,
+    disk: RamDisk,
+    read: Cell<usize>,
+}
+
+impl BlockDevice for Counted {
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.read.set(self.read.get() + len);
+        self.runtime.sleep(Duration::from_micros(100)).await;
+        self.disk.read(offset, len).await
+    }
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        self.runtime.sleep(Duration::from_micros(100)).await;
+        self.disk.write(offset, data, flags).await
+    }
+    async fn flush(&self) -> Result<(), BlockError> {
+        self.disk.flush().await
+    }
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        self.disk.discard(offset, len).await
+    }
+}
+
+fn byte(at: usize) -> u8 {
+    (at / 1000 % 251) as u8
+}
+
+type Disk = Rc<Counted>;
+
+async fn mounted<P: OrderingPolicy>(
+    rt: &Runtime,
+    disk: &Disk,
+    policy: P,
+    contents_pass: bool,
+) -> FastFs<Disk, P> {
+    let ufs = UfsConfig { contents_pass, ..UfsConfig::default() };
+    let cache = CacheConfig { cluster: 1 << 20, ..CacheConfig::with_capacity(256 << 20) };
+    mount(rt, disk.clone(), policy, &MountOptions { ufs, cache, ..MountOptions::default() })
+        .await
+        .unwrap()
+}
+
+async fn in_memory<P: OrderingPolicy>(fs: &FastFs<Disk, P>) -> usize {
+    fs.layout().cache().stats().bytes
+}
+
+/// Writes a file, and reads it after a remount with two requests under way at any time. Returns memory in use
+/// after either, and the bytes read for each byte of the file.
+async fn there_and_back<P: OrderingPolicy>(
+    rt: &Runtime,
+    policy: fn() -> P,
+    contents_pass: bool,
+) -> (usize, usize, f64) {
+    let disk = RamDisk::new(128 << 20);
+    mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+    let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
+    let fs = mounted(rt, &disk, policy(), contents_pass).await;
+    let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+    let contents: Vec<u8> = (0..FILE).map(byte).collect();
+    for at in (0..FILE).step_by(1 << 20) {
+        fs.write(ino, at as u64, &contents[at..at + (1 << 20)]).await.unwrap();
+    }
+    fs.fsync(ino).await.unwrap();
+    let written = in_memory(&fs).await;
+    fs.unmount().await.unwrap();
+
+    let fs = mounted(rt, &disk, policy(), contents_pass).await;
+    disk.read.set(0);
+    let reads = (0..2).map(|n| {
+        let fs = fs.clone();
+        rt.spawn("a reader", async move { read_every_other(&fs, ino, n).await })
+    });
+    for read in reads.collect::<Vec<_>>() {
+        read.await;
+    }
+    let read = in_memory(&fs).await;
+    let times = disk.read.get() as f64 / FILE as f64;
+    fs.unmount().await.unwrap();
+    (written, read, times)
+}
+
+async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<Disk, P>, ino: Ino, first: usize) {
+    let mut buf = vec![0; REQUEST];
+    for at in (first * REQUEST..FILE).step_by(2 * REQUEST) {
+        assert_eq!(fs.read(ino, at as u64, &mut buf).await.unwrap(), REQUEST);
+        assert!(buf.iter().enumerate().all(|(i, b)| *b == byte(at + i)), "at {at}");
+    }
+}
+
+/// Where contents pass, next to nothing of a file of 24 MB is in memory when it has been written and synced, or
+/// read, and every block was read once; else all of it stays.
+#[test]
+fn contents_pass() {
+    const LITTLE: usize = 8 << 20;
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    executor
+        .block_on(async {
+            let (written, read, times) = there_and_back(&rt, || NoOrder, true).await;
+            assert!(written < LITTLE && read < LITTLE, "{written} and {read} bytes kept");
+            assert!(times < 1.1, "{times} bytes read for each");
+            let (written, read, times) = there_and_back(&rt, SoftUpdates::default, true).await;
+            assert!(written < LITTLE && read < LITTLE, "{written} and {read} bytes kept");
+            assert!(times < 1.1, "{times} bytes read for each");
+            let (written, read, _) = there_and_back(&rt, || NoOrder, false).await;
+            assert!(written >= FILE && read >= FILE, "{written} and {read} bytes kept");
+        })
+        .unwrap();
+}
+
+/// Who reads the beginning of a large file does not pay for much of the rest.
+#[test]
+fn no_more_is_read_ahead_than_was_asked_for() {
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    let story = async {
+        let disk = RamDisk::new(128 << 20);
+        mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+        let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
+        let fs = mounted(&rt, &disk, NoOrder, true).await;
+        let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+        for at in 0..8 {
+            fs.write(ino, at << 20, &[1; 1 << 20]).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+        let fs = mounted(&rt, &disk, NoOrder, true).await;
+        disk.read.set(0);
+        fs.read(ino, 0, &mut [0; REQUEST]).await.unwrap();
+        rt.sleep(Duration::from_millis(10)).await;
+        assert!(disk.read.get() <= 3 * REQUEST, "{} bytes read", disk.read.get());
+        fs.unmount().await.unwrap();
+    };
+    executor.block_on(story).unwrap();
+}
