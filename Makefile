@@ -5,7 +5,7 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs
 VENV = target/judges
 
-.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix bench-mount
+.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests bench-mount
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -14,6 +14,7 @@ help:
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
+	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
@@ -72,6 +73,11 @@ crash-campaign:
 # and make build; what is not given is left out, aloud.
 test-posix:
 	ORDO_POSIX=1 $(CARGO) test --package ordo-cli --test posix -- --nocapture
+
+# As root. XFSTESTS is a built tree of xfstests; without it, it says so. Writes docs/results/xfstests.md.
+test-xfstests:
+	$(CARGO) build --release --quiet --package ordo-cli
+	XFSTESTS=$(XFSTESTS) $(CARGO) xtask xfstests target/release/ordo
 
 # As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
 bench-mount:

@@ -1,8 +1,9 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask mounts ORDO`
-//! measures mounts.
+//! measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them.
 
 mod mounts;
 mod tidy;
+mod xfstests;
 
 use std::process::ExitCode;
 
@@ -26,8 +27,18 @@ fn main() -> ExitCode {
                 }
             }
         }
+        Some("xfstests") => {
+            let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
+            match xfstests::run(ordo.as_ref()) {
+                Ok(sound) => ExitCode::from(u8::from(!sound)),
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
         _ => {
-            println!("usage: cargo xtask tidy | mounts ORDO");
+            println!("usage: cargo xtask tidy | mounts ORDO | xfstests ORDO");
             ExitCode::from(2)
         }
     }

@@ -14,8 +14,9 @@ use std::process::Command;
 use std::time::Instant;
 
 /// What is measured: its name, its unit, and whether less is better.
-const WORK: [(&str, &str, bool); 8] = [
+const WORK: [(&str, &str, bool); 9] = [
     ("create empty files", "µs each", true),
+    ("create empty files, two at a time", "µs each", true),
     ("create files of 1 KB in 200 directories", "µs each", true),
     ("read them cold", "µs each", true),
     ("list them cold, with attributes", "µs each", true),
@@ -58,7 +59,8 @@ fn contestants(ordo: &Path) -> Vec<Contestant> {
         new(
             YARDSTICK,
             "mkdir -p $D/ram; mount -t tmpfs -o size=3g none $D/ram",
-            &format!("$P {passthrough} -s -o source=$D/ram $M"),
+            // It keeps a descriptor of every file that the kernel knows.
+            &format!("ulimit -n $(ulimit -Hn); $P {passthrough} -s -o source=$D/ram $M"),
         ),
         new("ordo, none", &mkfs, &ours("none")),
         new("ordo, none, over io_uring", &mkfs, &ours("none,io_uring")),
@@ -172,6 +174,10 @@ fn one(
     let flat = mounted.join("flat");
     fs::create_dir(&flat).map_err(|e| e.to_string())?;
     out.push(per(timed(|| each(files, |i| File::create(flat.join(format!("f{i}"))).map(drop)))?));
+    // The kernel forgets these, and so may the server.
+    again()?;
+    out.push(per(timed(|| two_at_a_time(&mounted, files))?));
+    again()?;
     let name = |i: usize| mounted.join(format!("d{}/file-{i}", i % 200));
     (0..200)
         .try_for_each(|i| fs::create_dir(mounted.join(format!("d{i}"))))
@@ -215,6 +221,19 @@ fn one(
     out.push(start.elapsed().as_secs_f64());
     shell(place, c.unmount)?;
     Ok(out)
+}
+
+/// Two threads, each in a directory of its own.
+fn two_at_a_time(mounted: &Path, files: usize) -> std::io::Result<()> {
+    let half = |name: &str| {
+        let dir = mounted.join(name);
+        fs::create_dir(&dir)?;
+        each(files / 2, |i| File::create(dir.join(format!("f{i}"))).map(drop))
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half("left"));
+        half("right").and(other.join().expect("it does not panic"))
+    })
 }
 
 fn each(n: usize, f: impl FnMut(usize) -> std::io::Result<()>) -> std::io::Result<()> {

@@ -6,9 +6,11 @@ mod mounting;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, ORDERINGS, can_mount, ordo, run, shell, text};
 
 /// A little of everything is made through the kernel, under every ordering; then `umount`. When that
@@ -351,6 +353,76 @@ fn a_partition_of_a_disk() {
         disk.assert_clean();
         assert!(text(&ordo(&["ls", disk.image(), "/linux"])).contains("fuse.h"));
     }
+}
+
+/// A block device is mounted under its own name: `umount`, `findmnt` and who looks whether it is in use find it by
+/// that. Nobody else gets it meanwhile. Catches
+/// a device that is left claimed, and one that anybody may write beside us.
+#[test]
+fn a_block_device_is_mounted_by_its_name() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new("soft-updates", 64);
+    let made = run("losetup", &["-f", "--show", disk.image()]);
+    if !made.status.success() {
+        ordo_testkit::skip("a block device needs losetup");
+        return;
+    }
+    let device: &str = text(&made).trim().to_owned().leak();
+    let dir = disk.dir();
+    let mount = || {
+        run(
+            "timeout",
+            &["60", cargo_bin("ordo").to_str().unwrap(), "mount", device, dir.to_str().unwrap()],
+        )
+    };
+    for _ in 0..2 {
+        let mounted = mount();
+        assert!(mounted.status.success(), "{}", text(&mounted));
+        let found = run("findmnt", &["-rnS", device, "-o", "TARGET"]);
+        assert_eq!(text(&found).trim(), dir.to_str().unwrap());
+        shell(&dir, "echo here > file; sync file");
+        assert_eq!(ordo(&["fsck", "-y", device]).status.code(), Some(8), "checked while mounted");
+        assert!(!mount().status.success(), "mounted twice");
+        let out = run("timeout", &["60", "umount", device]);
+        assert!(out.status.success(), "{}", text(&out));
+        let checked = ordo(&["fsck", "-f", device]);
+        assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+    }
+    shell(Path::new("/"), &format!("losetup -d {device}"));
+}
+
+/// When a read is recorded, through the kernel: never, unless asked for; with `relatime` where the file was changed
+/// since, and not again within a day; with `atime` every time. A kernel that reads from its own cache asks nobody,
+/// so each read is of a file that it has forgotten.
+#[test]
+fn times_of_last_access() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new("soft-updates", 64);
+    let mount = |option: &str| assert!(disk.mount_with(option).status.success(), "{option}");
+    mount("");
+    shell(&disk.dir(), "echo contents > file; touch -ad '2020-01-01 00:00 UTC' file");
+    disk.umount();
+    // The time of last access after a read, in seconds.
+    let read = |option: &str| -> u64 {
+        mount(option);
+        let time = shell(&disk.dir(), "cat file > /dev/null; stat -c %X file");
+        disk.umount();
+        time.trim().parse().unwrap()
+    };
+    let long_ago = 1_577_836_800;
+    assert_eq!(read("relatime,ro"), long_ago, "recorded on what may not be written");
+    assert_eq!(read("noatime"), long_ago);
+    assert_eq!(read(""), long_ago);
+    let first = read("relatime");
+    assert!(first > long_ago, "a read after a change was not recorded");
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    assert_eq!(read("relatime"), first, "recorded again within a day");
+    assert!(read("atime") > first, "not recorded");
+    disk.assert_clean();
 }
 
 /// A file that is made without a name can be written and read, and given a name; one that has none when the

@@ -1,0 +1,234 @@
+//! `make test-xfstests`: the generic tests of xfstests on mounts of two loop devices.
+//!
+//! `XFSTESTS` names a built tree of it. For the time of the run `/sbin` has a `mkfs.ordo`, a `mount.ordo` and a
+//! `fsck.ordo`, so that each test has a new file system to itself and a full check follows it. `TESTS` names
+//! tests instead of all that the tree calls quick; then nothing is written. `ORDERINGS` and `SECONDS`, the
+//! longest that one test may take, change how. A failure must be explained here, or the run fails.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What fails, and why that is as it should be.
+const EXPLAINED: [(&str, &str); 0] = [];
+
+/// What is not run: it would take too long or too much here.
+const LEFT_OUT: [(&str, &str); 0] = [];
+
+/// What became of a test.
+enum Outcome {
+    Passed,
+    NotRun(String),
+    Failed(String),
+}
+
+/// Runs them; whether every failure is explained.
+pub fn run(ordo: &Path) -> Result<bool, String> {
+    let given = std::env::var_os("XFSTESTS").filter(|tree| !tree.is_empty());
+    let Some(tree) = given.map(PathBuf::from) else {
+        println!("SKIPPED: make test-xfstests XFSTESTS=/path/to/a/built/tree");
+        return Ok(true);
+    };
+    if !tree.join("check").is_file() || !tree.join("src/lstat64").is_file() {
+        println!("SKIPPED: {} is no built tree of xfstests", tree.display());
+        return Ok(true);
+    }
+    for name in ["fsgqa", "fsgqa2", "123456-fsgqa"] {
+        if shell(&format!("id {name}")).is_err() {
+            println!("SKIPPED in part: there is no user {name}, which some tests need");
+        }
+    }
+    let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
+    let asked = std::env::var("TESTS").ok();
+    let tests = match &asked {
+        Some(tests) => tests.split([' ', ',']).map(str::to_owned).collect(),
+        None => quick(&tree)?,
+    };
+    let orderings = std::env::var("ORDERINGS").unwrap_or("soft-updates,journal".into());
+    let mut results = Vec::new();
+    for ordering in orderings.split(',') {
+        let stage = Stage::new(&ordo, ordering)?;
+        let mut outcomes = BTreeMap::new();
+        for test in &tests {
+            let outcome = stage.run(&tree, test);
+            eprintln!("{ordering}: {test}: {outcome}");
+            outcomes.insert(test.clone(), outcome);
+        }
+        results.push((ordering.to_owned(), outcomes));
+    }
+    let (page, sound) = page(&results);
+    print!("{page}");
+    if asked.is_none() {
+        let file = crate::tidy::root().join("docs/results/xfstests.md");
+        fs::write(&file, page).map_err(|e| e.to_string())?;
+    }
+    Ok(sound)
+}
+
+/// The generic tests that the tree calls quick, but for those that are left out.
+fn quick(tree: &Path) -> Result<Vec<String>, String> {
+    let file = tree.join("tests/generic/group.list");
+    let list = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let quick = list.lines().filter(|line| line.split(' ').skip(1).any(|group| group == "quick"));
+    let names = quick.filter_map(|line| line.split(' ').next()).map(|n| format!("generic/{n}"));
+    Ok(names.filter(|name| !LEFT_OUT.iter().any(|(left_out, _)| left_out == name)).collect())
+}
+
+/// Two devices, where they are mounted, and the commands that xfstests finds.
+struct Stage {
+    folder: PathBuf,
+}
+
+impl Stage {
+    /// Of which size the devices are, in bytes.
+    const BYTES: &str = "4g";
+
+    fn new(ordo: &Path, ordering: &str) -> Result<Stage, String> {
+        let folder = std::env::temp_dir().join(format!("ordo-xfstests-{}", std::process::id()));
+        let stage = Stage { folder };
+        let (folder, ordo) = (stage.folder.display(), ordo.display());
+        // The last argument is the device.
+        let options = if ordering == "journal" { "-J file" } else { "" };
+        script(
+            "/sbin/mkfs.ordo".as_ref(),
+            &format!("exec {ordo} mkfs --force {options} ${{@: -1}} >/dev/null"),
+        )?;
+        script("/sbin/fsck.ordo".as_ref(), &format!("exec {ordo} fsck -n ${{@: -1}}"))?;
+        let mount =
+            format!("exec -a mount.fuse.ordo {ordo} \"$@\" -o ordering={ordering} >/dev/null");
+        script("/sbin/mount.ordo".as_ref(), &mount)?;
+        shell(&format!("mkdir -p {folder}/bin {folder}/test {folder}/scratch"))?;
+        // By the name that the tests know.
+        let df = r#"/usr/bin/df "$@" | sed 's/fuseblk\.ordo/ordo/'"#;
+        script(&stage.folder.join("bin/df"), df)?;
+        let findmnt = "for word; do [ $word = ordo ] && word=fuseblk.ordo; words+=($word); done; \
+                       /usr/bin/findmnt ${words[@]}";
+        script(&stage.folder.join("bin/findmnt"), findmnt)?;
+        let mut config = String::from("export FSTYP=ordo\n");
+        for (variable, place, name) in
+            [("TEST", "TEST_DIR", "test"), ("SCRATCH", "SCRATCH_MNT", "scratch")]
+        {
+            let make = format!(
+                "truncate -s {} {folder}/{name}.img && losetup -f --show {folder}/{name}.img",
+                Stage::BYTES
+            );
+            let device = shell(&make)?;
+            let device = device.trim();
+            shell(&format!("mkfs.ordo {device}"))?;
+            let _ = writeln!(config, "export {variable}_DEV={device} {place}={folder}/{name}");
+        }
+        let _ = writeln!(config, "export RESULT_BASE={folder}/results");
+        fs::write(stage.folder.join("config"), config).map_err(|e| e.to_string())?;
+        Ok(stage)
+    }
+
+    fn run(&self, tree: &Path, test: &str) -> Outcome {
+        let seconds = std::env::var("SECONDS").unwrap_or("180".into());
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut check = Command::new("timeout");
+        check.args(["-k", "10", &seconds, "./check", test]).current_dir(tree);
+        check.env("HOST_OPTIONS", self.folder.join("config")).stdin(Stdio::null());
+        check.env("PATH", format!("{}:{path}", self.folder.join("bin").display()));
+        let said = match check.output() {
+            Ok(mut out) => {
+                out.stdout.extend(out.stderr);
+                String::from_utf8_lossy(&out.stdout).into_owned()
+            }
+            Err(error) => return Outcome::Failed(error.to_string()),
+        };
+        if let Some((_, reason)) = said.split_once("[not run] ") {
+            return Outcome::NotRun(reason.lines().next().unwrap_or_default().trim().to_owned());
+        }
+        if said.contains("Passed all 1 tests") {
+            return Outcome::Passed;
+        }
+        let places = format!("umount -l {0}/test {0}/scratch 2>/dev/null", self.folder.display());
+        let _ = shell(&places);
+        let _ = fs::write(self.folder.join(test.replace('/', "-")), &said);
+        let about = said.lines().find(|line| line.starts_with(test)).unwrap_or("did not end");
+        Outcome::Failed(about.trim_start_matches(test).trim().to_owned())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let folder = self.folder.display();
+        let _ = shell(&format!(
+            "umount -q {folder}/test; umount -q {folder}/scratch; for i in test scratch; do \
+             losetup -d $(losetup -nO NAME -j {folder}/$i.img); done; rm {folder}/*.img; \
+             rm /sbin/mkfs.ordo /sbin/mount.ordo /sbin/fsck.ordo"
+        ));
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Passed => f.write_str("passed"),
+            Outcome::NotRun(why) => write!(f, "not run: {why}"),
+            Outcome::Failed(why) => write!(f, "FAILED: {why}"),
+        }
+    }
+}
+
+fn script(path: &Path, body: &str) -> Result<(), String> {
+    let write = || {
+        fs::write(path, format!("#!/bin/bash\n{body}\n"))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    };
+    write().map_err(|e: std::io::Error| format!("{}: {e}", path.display()))
+}
+
+fn shell(script: &str) -> Result<String, String> {
+    let out = Command::new("bash").args(["-c", script]).output().map_err(|e| e.to_string())?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        false => Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr))),
+    }
+}
+
+fn page(results: &[(String, BTreeMap<String, Outcome>)]) -> (String, bool) {
+    let mut out = String::from(
+        "# xfstests on a mount\n\nWritten by `make test-xfstests`: the generic tests that xfstests calls quick, each on \
+         a mount of a loop device. After each the device is unmounted and a full check must find nothing.\n\n\
+         | ordering | passed | not for this file system | failed |\n|---|---|---|---|\n",
+    );
+    let mut failures: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (ordering, outcomes) in results {
+        let (mut passed, mut not_run, mut failed) = (0, 0, 0);
+        for (test, outcome) in outcomes {
+            match outcome {
+                Outcome::Passed => passed += 1,
+                Outcome::NotRun(why) => {
+                    not_run += 1;
+                    *reasons.entry(why).or_default() += 1;
+                }
+                Outcome::Failed(_) => {
+                    failed += 1;
+                    failures.entry(test).or_default().push(ordering);
+                }
+            }
+        }
+        let _ = writeln!(out, "| {ordering} | {passed} | {not_run} | {failed} |");
+    }
+    let explanation = |test: &str| EXPLAINED.iter().find(|(t, _)| *t == test).map(|(_, why)| *why);
+    out.push_str("\n## What fails, and why\n\n");
+    for (test, orderings) in &failures {
+        let why = explanation(test).unwrap_or("NOT EXPLAINED");
+        let _ = writeln!(out, "- {test} ({}): {why}", orderings.join(", "));
+    }
+    out.push_str("\n## What is not run, and why\n\n");
+    for (test, why) in LEFT_OUT {
+        let _ = writeln!(out, "- {test}: {why}");
+    }
+    let mut by_count: Vec<_> = reasons.into_iter().collect();
+    by_count.sort_by_key(|(why, count)| (std::cmp::Reverse(*count), *why));
+    for (why, count) in by_count {
+        let _ = writeln!(out, "- {count} times: {why}");
+    }
+    (out, failures.keys().all(|test| explanation(test).is_some()))
+}
