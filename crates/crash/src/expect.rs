@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::Promise;
-use crate::history::{History, NameChange, NameKey, ObjectId, Purpose};
+use crate::history::{History, NameChange, NameKey, Nature, ObjectId, Purpose};
 
 /// What each name in each directory may stand for.
 type Names = BTreeMap<ObjectId, BTreeMap<Vec<u8>, Expected<Option<ObjectId>>>>;
@@ -50,6 +50,9 @@ pub(crate) struct FileExpected {
     pub settled: bool,
 }
 
+/// What may be found of an inode, size and contents apart.
+pub(crate) type NatureExpected = Expected<Option<Arc<Nature>>>;
+
 /// What may be found after a crash at one time.
 pub(crate) struct Expect {
     /// The names in each directory.
@@ -57,6 +60,10 @@ pub(crate) struct Expect {
     /// What must have a name.
     pub always_named: Vec<ObjectId>,
     pub files: BTreeMap<ObjectId, FileExpected>,
+    /// Permissions and attributes.
+    pub natures: BTreeMap<ObjectId, NatureExpected>,
+    /// Directories, and what may have a name to spare there, left by names that changed places.
+    pub spares: Vec<(ObjectId, ObjectId)>,
     /// The last call of each client that must be there on a disk that keeps order.
     pub last_durable: BTreeMap<usize, usize>,
 }
@@ -68,8 +75,10 @@ struct Worker<'h> {
     durable_names: bool,
     /// When the last sync began that had returned, among all beginnings and endings.
     synced: usize,
-    /// The same for the last fsync of each object.
+    /// The same for the last fsync of each object, or of what is below it: its names are durable.
     fsynced: BTreeMap<ObjectId, usize>,
+    /// The same for the last fsync of each object itself: so are its inode and its contents.
+    fsynced_itself: BTreeMap<ObjectId, usize>,
 }
 
 impl Expect {
@@ -81,6 +90,7 @@ impl Expect {
             durable_names: promise.durable_names,
             synced: 0,
             fsynced: BTreeMap::new(),
+            fsynced_itself: BTreeMap::new(),
         };
         worker.find_syncs();
         let mut names = Names::new();
@@ -90,9 +100,13 @@ impl Expect {
         }
         let objects = 0..history.objects.len();
         let files = objects.clone().filter_map(|o| Some((o, worker.file(o)?))).collect();
+        let natures = objects.filter_map(|o| Some((o, worker.nature(o)?))).collect();
         let always_named = worker.always_named(&names);
         let last_durable = worker.last_durable();
-        Expect { names, always_named, files, last_durable }
+        let under_way = |c: usize| worker.begun(c) && worker.ended(c) >= worker.synced;
+        let spares = history.exchanges.iter().filter(|(call, ..)| under_way(*call));
+        let spares = spares.map(|(_, dir, object)| (*dir, *object)).collect();
+        Expect { names, always_named, files, natures, spares, last_durable }
     }
 }
 
@@ -114,13 +128,15 @@ impl Worker<'_> {
             match call.purpose {
                 Purpose::Sync => self.synced = self.synced.max(call.began),
                 Purpose::Fsync(object) => self.fsync(object, call.began),
-                Purpose::Change => {}
+                Purpose::Change | Purpose::Nature | Purpose::Contents => {}
             }
         }
     }
 
     /// An fsync makes the object durable, and the names that lead to it.
     fn fsync(&mut self, object: ObjectId, began: usize) {
+        let itself = self.fsynced_itself.entry(object).or_default();
+        *itself = began.max(*itself);
         let mut todo = vec![object];
         let mut seen = BTreeSet::new();
         while let Some(object) = todo.pop() {
@@ -187,9 +203,12 @@ impl Worker<'_> {
         if o.vague || o.file_type == ordo_vfs::FileType::Directory {
             return None;
         }
-        let durable = self.synced.max(self.fsynced.get(&object).copied().unwrap_or(0));
-        let is_durable = |call: usize| self.ended(call) < durable;
-        let size = self.expected(0, &o.sizes, is_durable);
+        let is_durable = |call| self.is_durable(object, call);
+        let mut size = self.expected(0, &o.sizes, is_durable);
+        if o.file_type == ordo_vfs::FileType::Symlink {
+            // A link is never there without its target.
+            size.candidates.retain(|c| c.call.is_some());
+        }
         let mut sectors = BTreeMap::new();
         for (index, versions) in &o.sectors {
             let list: Vec<_> = versions.iter().map(|(c, d)| (*c, Some(d.clone()))).collect();
@@ -197,6 +216,21 @@ impl Worker<'_> {
         }
         let settled = size.is_settled() && sectors.values().all(Expected::is_settled);
         Some(FileExpected { size, sectors, settled })
+    }
+
+    /// Whether what a call did to an object's inode and contents is durable.
+    fn is_durable(&self, object: ObjectId, call: usize) -> bool {
+        let fsynced = self.fsynced_itself.get(&object).copied().unwrap_or(0);
+        self.ended(call) < self.synced.max(fsynced)
+    }
+
+    fn nature(&self, object: ObjectId) -> Option<NatureExpected> {
+        let o = &self.history.objects[object];
+        if o.vague || o.natures.is_empty() {
+            return None;
+        }
+        let list: Vec<_> = o.natures.iter().map(|(call, n)| (*call, Some(n.clone()))).collect();
+        Some(self.expected(None, &list, |call| self.is_durable(object, call)))
     }
 
     /// Objects that durably had a name and were never without one since.
@@ -247,9 +281,12 @@ impl Worker<'_> {
     fn last_durable(&self) -> BTreeMap<usize, usize> {
         let mut out = BTreeMap::new();
         for (i, call) in self.history.calls.iter().enumerate() {
-            let waited = self.durable_names && self.returned(i);
-            let is_change = call.purpose == Purpose::Change && call.ok;
-            if is_change && (waited || self.ended(i) < self.synced) {
+            let waited = match call.purpose {
+                Purpose::Change => self.durable_names && self.returned(i),
+                Purpose::Nature => false,
+                _ => continue,
+            };
+            if call.ok && (waited || self.ended(i) < self.synced) {
                 out.insert(call.client, i);
             }
         }

@@ -25,6 +25,15 @@ pub type NameKey = (ObjectId, Vec<u8>);
 /// What a sector of a file came to hold, each time with the call that did it.
 pub type Versions = Vec<(usize, Arc<[u8]>)>;
 
+/// What an inode says beyond size and contents: on disk it is there as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nature {
+    /// The permissions.
+    pub permissions: u16,
+    /// The extended attributes.
+    pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
 /// A file, directory or link that was there at some time.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -38,6 +47,8 @@ pub struct Object {
     pub sizes: Vec<(usize, u64)>,
     /// Calls that changed what is in each sector of 512 bytes of it, with what is there since.
     pub sectors: BTreeMap<u64, Versions>,
+    /// Calls that set its permissions or attributes, with all of them since.
+    pub natures: Vec<(usize, Arc<Nature>)>,
     /// Calls that changed it at the same time: its contents are not judged.
     pub vague: bool,
 }
@@ -45,8 +56,12 @@ pub struct Object {
 /// What a call was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It changes something.
+    /// It changes names.
     Change,
+    /// It changes permissions or attributes.
+    Nature,
+    /// It changes what is in a file, or its size.
+    Contents,
     /// It makes a file durable.
     Fsync(ObjectId),
     /// It makes everything durable.
@@ -94,6 +109,9 @@ pub struct History {
     pub names: BTreeMap<NameKey, Vec<NameChange>>,
     /// Names that a call was to change that failed with the disk: nobody knows what they stand for.
     pub vague_names: BTreeSet<NameKey>,
+    /// Calls that had two names change places: the directory and the object of the first. While they do so it
+    /// has a name to spare there.
+    pub exchanges: Vec<(usize, ObjectId, ObjectId)>,
 }
 
 /// What there is now, and the history of it.
@@ -181,8 +199,16 @@ impl Object {
             name: name.to_vec(),
             sizes: Vec::new(),
             sectors: BTreeMap::new(),
+            natures: Vec::new(),
             vague: false,
         }
+    }
+
+    /// Changes permissions and attributes.
+    fn turn(&mut self, call: usize, change: impl FnOnce(&mut Nature)) {
+        let mut nature = self.natures.last().map_or_else(Nature::default, |n| (*n.1).clone());
+        change(&mut nature);
+        self.natures.push((call, nature.into()));
     }
 
     fn size(&self) -> u64 {
@@ -258,6 +284,38 @@ impl<F> Watched<F> {
         book.end(call, result.is_ok());
     }
 
+    /// Does what changes an object's contents, and notes it. `did` says of a success what there is since,
+    /// and whether that is all that was asked for; what failed in the midst may be there or not.
+    async fn change<T>(
+        &self,
+        ino: Ino,
+        purpose: Purpose,
+        text: String,
+        doing: impl Future<Output = FsResult<T>>,
+        did: impl FnOnce(&mut Object, usize, &T) -> bool,
+    ) -> FsResult<T> {
+        let call = self.begin(purpose, text);
+        let object = self.book.borrow().object(ino);
+        if let Some(object) = object {
+            self.book.borrow_mut().begin_contents(object);
+        }
+        let result = doing.await;
+        // What is refused changes nothing; what finds no room, or no disk, may have been there for a while.
+        let in_midst = |errno| matches!(errno, Errno::NoSpace | Errno::Io | Errno::ReadOnly);
+        let mut whole = result.as_ref().is_err_and(|e| !in_midst(e.errno));
+        self.end(call, &result, |book, value| {
+            if let Some(object) = object {
+                whole = did(&mut book.history.objects[object], call, value);
+            }
+        });
+        if let Some(object) = object {
+            let mut book = self.book.borrow_mut();
+            book.end_contents(object);
+            book.history.objects[object].vague |= !whole;
+        }
+        result
+    }
+
     /// Notes that names are vague after a call that failed with the disk.
     fn doubt<T>(&self, result: &FsResult<T>, names: &[(Option<ObjectId>, &[u8])]) {
         let by_disk = |e: &ordo_vfs::FsError| matches!(e.errno, Errno::Io | Errno::ReadOnly);
@@ -290,25 +348,25 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     }
 
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
-        let Some(size) = set.size else { return self.fs.setattr(ino, set).await };
-        let text = format!("set size of {} to {size}", self.title(ino));
-        let call = self.begin(Purpose::Change, text);
-        let object = self.book.borrow().object(ino);
-        if let Some(object) = object {
-            self.book.borrow_mut().begin_contents(object);
+        if set.size.is_none() && set.permissions.is_none() {
+            return self.fs.setattr(ino, set).await;
         }
-        let result = self.fs.setattr(ino, set).await;
-        self.end(call, &result, |book, _| {
-            if let Some(object) = object {
-                book.history.objects[object].cut(call, size);
+        let words = |what: &str, to: Option<String>| to.map(|to| format!("{what} {to}"));
+        let size = words("size", set.size.map(|s| s.to_string()));
+        let mode = words("permissions", set.permissions.map(|p| format!("{p:o}")));
+        let what: Vec<String> = [size, mode].into_iter().flatten().collect();
+        let text = format!("set {} of {}", what.join(" and "), self.title(ino));
+        let purpose = if set.permissions.is_some() { Purpose::Nature } else { Purpose::Contents };
+        self.change(ino, purpose, text, self.fs.setattr(ino, set), |object, call, _| {
+            if let Some(size) = set.size {
+                object.cut(call, size);
             }
-        });
-        if let Some(object) = object {
-            let mut book = self.book.borrow_mut();
-            book.end_contents(object);
-            book.history.objects[object].vague |= result.is_err();
-        }
-        result
+            if let Some(permissions) = set.permissions {
+                object.turn(call, |nature| nature.permissions = permissions);
+            }
+            true
+        })
+        .await
     }
 
     async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
@@ -324,6 +382,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             if new.file_type == FileType::Symlink {
                 book.history.objects[object].write(call, 0, new.target);
             }
+            book.history.objects[object].turn(call, |n| n.permissions = attr.permissions);
             book.by_ino.insert(attr.ino, object);
             if let Some(parent) = parent {
                 book.name(call, parent, name, Some(object));
@@ -391,6 +450,11 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         );
         let call = self.begin(Purpose::Change, text);
         let (a, b) = (self.book.borrow().object(from_dir), self.book.borrow().object(to_dir));
+        if let (RenameMode::Exchange, Some(a)) = (mode, a) {
+            let mut book = self.book.borrow_mut();
+            let moved = book.stands_for(a, from);
+            book.history.exchanges.extend(moved.map(|object| (call, a, object)));
+        }
         let result = self.fs.rename(from_dir, from, to_dir, to, mode).await;
         self.doubt(&result, &[(a, from), (b, to)]);
         self.end(call, &result, |book, ()| {
@@ -418,47 +482,31 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         let len = data.len();
         let text = format!("write {len} bytes at {offset} of {}", self.title(ino));
-        let call = self.begin(Purpose::Change, text);
-        let object = self.book.borrow().object(ino);
-        if let Some(object) = object {
-            self.book.borrow_mut().begin_contents(object);
-        }
-        let result = self.fs.write(ino, offset, data).await;
-        self.end(call, &result, |book, written| {
-            if let Some(object) = object {
-                book.history.objects[object].write(call, offset, &data[..*written]);
-            }
-        });
-        if let Some(object) = object {
-            let mut book = self.book.borrow_mut();
-            book.end_contents(object);
-            // A write that had no room may have been there for a while.
-            book.history.objects[object].vague |= result.as_ref().ok() != Some(&len);
-        }
-        result
+        // A write that had no room may have been there for a while.
+        self.change(
+            ino,
+            Purpose::Contents,
+            text,
+            self.fs.write(ino, offset, data),
+            |object, call, written| {
+                object.write(call, offset, &data[..*written]);
+                *written == len
+            },
+        )
+        .await
     }
 
     async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let text = format!("clear {len} bytes at {offset} of {}", self.title(ino));
-        let call = self.begin(Purpose::Change, text);
-        let object = self.book.borrow().object(ino);
-        if let Some(object) = object {
-            self.book.borrow_mut().begin_contents(object);
-        }
-        let size = self.fs.getattr(ino).await.map_or(0, |attr| attr.size);
-        let result = self.fs.clear(ino, offset, len).await;
-        self.end(call, &result, |book, ()| {
-            let len = len.min(size.saturating_sub(offset)) as usize;
-            if let (Some(object), true) = (object, len > 0) {
-                book.history.objects[object].write(call, offset, &vec![0; len]);
+        let doing = self.fs.clear(ino, offset, len);
+        self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
+            let len = len.min(object.size().saturating_sub(offset)) as usize;
+            if len > 0 {
+                object.write(call, offset, &vec![0; len]);
             }
-        });
-        if let Some(object) = object {
-            let mut book = self.book.borrow_mut();
-            book.end_contents(object);
-            book.history.objects[object].vague |= result.is_err();
-        }
-        result
+            true
+        })
+        .await
     }
 
     async fn readdir(
@@ -476,7 +524,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
         let object = self.book.borrow().object(ino);
-        let purpose = object.map_or(Purpose::Change, Purpose::Fsync);
+        let purpose = object.map_or(Purpose::Contents, Purpose::Fsync);
         let call = self.begin(purpose, format!("fsync {}", self.title(ino)));
         let result = self.fs.fsync(ino).await;
         self.end(call, &result, |_, ()| ());
@@ -495,7 +543,14 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     }
 
     async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
-        self.fs.setxattr(ino, name, value, mode).await
+        let len = value.len();
+        let text = format!("set {} of {} to {len} bytes", words(name), self.title(ino));
+        let doing = self.fs.setxattr(ino, name, value, mode);
+        self.change(ino, Purpose::Nature, text, doing, |object, call, ()| {
+            object.turn(call, |n| drop(n.attributes.insert(name.to_vec(), value.to_vec())));
+            true
+        })
+        .await
     }
 
     async fn listxattr(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
@@ -503,7 +558,18 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     }
 
     async fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
-        self.fs.removexattr(ino, name).await
+        let text = format!("remove {} of {}", words(name), self.title(ino));
+        self.change(
+            ino,
+            Purpose::Nature,
+            text,
+            self.fs.removexattr(ino, name),
+            |object, call, ()| {
+                object.turn(call, |nature| drop(nature.attributes.remove(name)));
+                true
+            },
+        )
+        .await
     }
 }
 

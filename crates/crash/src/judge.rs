@@ -1,21 +1,23 @@
 //! Judging one state of the disks: structure, what must be there, what must not, and use afterwards.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use ordo_block::BlockDevice;
 use ordo_check::{Checker, Options, Repair, Report, Severity};
 use ordo_runtime::{Executor, Runtime};
-use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, NewNode};
+use ordo_vfs::{FileSystem, FileType, FsResult, Ino, NewNode};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::disk::{SECTOR, Scratch};
-use crate::expect::{Candidate, Expect, Expected, FileExpected};
-use crate::history::{History, ObjectId};
+use crate::compare::compare;
+use crate::disk::Scratch;
+use crate::expect::Expect;
+use crate::history::History;
 use crate::record::Run;
 use crate::scheme::look;
+use crate::tree::{OWN_NAMES, Tree, names};
 use crate::{Promise, Scheme, Volume};
 
 /// What was found wrong with a state. What is promised or not is told apart in `broken`.
@@ -51,7 +53,12 @@ const GUESSED: [&str; 4] =
 const LISTED: usize = 8;
 
 impl Verdict {
-    fn note(list: &mut Vec<String>, broken: &mut Vec<String>, promised: bool, what: String) {
+    pub(crate) fn note(
+        list: &mut Vec<String>,
+        broken: &mut Vec<String>,
+        promised: bool,
+        what: String,
+    ) {
         if promised && broken.len() < LISTED {
             broken.push(what.clone());
         }
@@ -141,8 +148,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         if depth.tree {
             let found = simulate(|rt| async move {
                 let fs = look(&rt, &self.disks[0]).await?;
-                let tree = Tree::read(&fs).await.map_err(|e| e.to_string());
-                tree.map(|tree| tree.compare(self.history, expect, &self.promise))
+                let tree = Tree::read(&fs).await.map_err(|e| e.to_string())?;
+                Ok(compare(&tree, self.history, expect, &self.promise))
             });
             match found {
                 Ok(found) => found.into_verdict(verdict),
@@ -253,18 +260,6 @@ async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
     Ok(())
 }
 
-async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<u8>, Ino)>> {
-    let mut out = Vec::new();
-    let mut each = |entry: ordo_vfs::DirEntry<'_>| {
-        if !ordo_vfs::name::is_dot(entry.name) {
-            out.push((entry.name.to_vec(), entry.ino));
-        }
-        true
-    };
-    fs.readdir(dir, Cookie::START, &mut each).await?;
-    Ok(out)
-}
-
 /// Removes what is in the directories, depth first. A crash in the midst of a rename may have left a
 /// directory two names: it is emptied by the first that is seen.
 async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
@@ -295,303 +290,6 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
         }
     }
     Ok(())
-}
-
-/// What is in a file system.
-struct Tree {
-    root: Ino,
-    dirs: BTreeMap<Ino, Vec<(Vec<u8>, Ino)>>,
-    attrs: BTreeMap<Ino, Attr>,
-    contents: BTreeMap<Ino, Vec<u8>>,
-}
-
-/// The most of a file that is compared, in bytes.
-const READ_MAX: usize = 4 << 20;
-
-impl Tree {
-    async fn read<F: FileSystem>(fs: &F) -> FsResult<Tree> {
-        let root = fs.root();
-        let mut tree =
-            Tree { root, dirs: BTreeMap::new(), attrs: BTreeMap::new(), contents: BTreeMap::new() };
-        let mut todo = VecDeque::from([root]);
-        while let Some(dir) = todo.pop_front() {
-            if tree.dirs.contains_key(&dir) {
-                continue;
-            }
-            let entries = names(fs, dir).await?;
-            for (_, ino) in &entries {
-                if tree.attrs.contains_key(ino) {
-                    continue;
-                }
-                let attr = fs.getattr(*ino).await?;
-                tree.attrs.insert(*ino, attr);
-                match attr.file_type {
-                    FileType::Directory => todo.push_back(*ino),
-                    FileType::Regular => {
-                        let mut bytes = vec![0; (attr.size as usize).min(READ_MAX)];
-                        let n = fs.read(*ino, 0, &mut bytes).await?;
-                        bytes.truncate(n);
-                        tree.contents.insert(*ino, bytes);
-                    }
-                    FileType::Symlink => {
-                        let target = fs.readlink(*ino).await?;
-                        tree.contents.insert(*ino, target);
-                    }
-                    _ => {}
-                }
-            }
-            tree.dirs.insert(dir, entries);
-        }
-        Ok(tree)
-    }
-
-    fn compare(&self, history: &History, expect: &Expect, promise: &Promise) -> Found {
-        let mut comparer = Comparer {
-            tree: self,
-            history,
-            expect,
-            promise,
-            found: Found::default(),
-            seen: BTreeSet::new(),
-            reach: BTreeMap::new(),
-        };
-        comparer.directories();
-        comparer.always_named();
-        comparer.order();
-        comparer.found
-    }
-}
-
-/// What a comparison finds, in words, each with whether a promise is broken.
-#[derive(Default)]
-struct Found {
-    lost_durable: Vec<(bool, String)>,
-    not_atomic: Vec<(bool, String)>,
-    stale: Vec<(bool, String)>,
-    lost_returned: u64,
-}
-
-impl Found {
-    fn into_verdict(self, verdict: &mut Verdict) {
-        verdict.lost_returned += self.lost_returned;
-        let Verdict { lost_durable, not_atomic, stale, broken, .. } = verdict;
-        for (list, found) in
-            [(lost_durable, self.lost_durable), (not_atomic, self.not_atomic), (stale, self.stale)]
-        {
-            for (promised, what) in found {
-                Verdict::note(list, broken, promised, what);
-            }
-        }
-    }
-}
-
-/// Up to before which call all of a client's are there, as far as names show: first and end of each range.
-type Ranges = Vec<(usize, usize)>;
-
-struct Comparer<'a> {
-    tree: &'a Tree,
-    history: &'a History,
-    expect: &'a Expect,
-    promise: &'a Promise,
-    found: Found,
-    seen: BTreeSet<ObjectId>,
-    /// For each client, the ranges of calls with which all its names agree.
-    reach: BTreeMap<usize, Ranges>,
-}
-
-fn words(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
-}
-
-/// Names that a file system makes for itself.
-const OWN_NAMES: [&[u8]; 2] = [b"lost+found", ordo_ffs::logfile::NAME];
-
-impl Comparer<'_> {
-    fn title(&self, object: ObjectId) -> String {
-        let o = &self.history.objects[object];
-        format!("{} (inode {})", words(&o.name), o.ino)
-    }
-
-    /// Whether calls at the same time have made of a name what cannot be told.
-    fn is_vague(&self, dir: ObjectId, name: &[u8]) -> bool {
-        let vague = &self.history.vague_names;
-        !vague.is_empty() && vague.contains(&(dir, name.to_vec()))
-    }
-
-    fn directories(&mut self) {
-        let mut todo = vec![(0, self.tree.root)];
-        while let Some((dir, ino)) = todo.pop() {
-            if !self.seen.insert(dir) {
-                continue;
-            }
-            let entries = self.tree.dirs.get(&ino).map(Vec::as_slice).unwrap_or_default();
-            let entries: BTreeMap<&[u8], Ino> =
-                entries.iter().map(|(n, i)| (n.as_slice(), *i)).collect();
-            let expected = self.expect.names.get(&dir);
-            for (name, expected) in expected.into_iter().flatten() {
-                if self.is_vague(dir, name) {
-                    continue;
-                }
-                let found = entries.get(name.as_slice()).copied();
-                let objects = self.name(dir, name, expected, found);
-                todo.extend(self.follow(objects, found));
-            }
-            for name in entries.keys() {
-                let known = expected.is_some_and(|e| e.contains_key(*name));
-                if !known && !self.is_vague(dir, name) && !OWN_NAMES.contains(name) {
-                    let place = self.title(dir);
-                    let what = format!("{}: a name that was never there, in {place}", words(name));
-                    self.found.not_atomic.push((self.promise.names, what));
-                }
-            }
-        }
-    }
-
-    /// Judges what a name stands for. Returns the objects that it may be.
-    fn name(
-        &mut self,
-        dir: ObjectId,
-        name: &[u8],
-        expected: &Expected<Option<ObjectId>>,
-        found: Option<Ino>,
-    ) -> Vec<ObjectId> {
-        let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
-        let fits: Vec<_> =
-            expected.candidates.iter().filter(|c| ino_of(c.value) == found).collect();
-        if fits.is_empty() {
-            let may: Vec<String> = expected
-                .candidates
-                .iter()
-                .map(|c| c.value.map_or("nothing".into(), |o| self.title(o)))
-                .collect();
-            let is = found.map_or("nothing".into(), |i| format!("inode {i}"));
-            let what = format!(
-                "{} in {}: stands for {is}, may stand for {}",
-                words(name),
-                self.title(dir),
-                may.join(" or ")
-            );
-            // A check that finds a directory under two names may keep the old one, though the new one took
-            // the place of another directory.
-            let is_directory = |c: &Candidate<Option<ObjectId>>| {
-                let file_type = |o: ObjectId| self.history.objects[o].file_type;
-                c.value.is_some_and(|o| file_type(o) == FileType::Directory)
-            };
-            let directories = expected.candidates.iter().filter(|c| is_directory(c)).count();
-            if directories > 1 && found.is_none() && !self.promise.no_check {
-                self.found.not_atomic.push((false, what));
-            } else if expected.durable {
-                self.found.lost_durable.push((self.promise.durable_fsync, what));
-            } else {
-                self.found.not_atomic.push((self.promise.names, what));
-            }
-            return Vec::new();
-        }
-        let is_older = |c: &&Candidate<_>| c.call < expected.returned;
-        self.found.lost_returned += u64::from(fits.iter().all(is_older));
-        if let Some(client) = expected.client {
-            let after = |call: usize| call + 1;
-            let range =
-                |c: &&Candidate<_>| (c.call.map_or(0, after), c.next.map_or(usize::MAX, after));
-            let ranges: Ranges = fits.iter().map(range).collect();
-            let reach = self.reach.entry(client).or_insert_with(|| vec![(0, usize::MAX)]);
-            *reach = intersect(reach, &ranges);
-        }
-        fits.iter().filter_map(|c| c.value).collect()
-    }
-
-    /// Judges what is found under a name; gives directories to look into.
-    fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
-        let (ino, attr) = (found?, self.tree.attrs.get(&found?)?);
-        let fitting =
-            objects.iter().filter(|o| self.history.objects[**o].file_type == attr.file_type);
-        let fitting: Vec<ObjectId> = fitting.copied().collect();
-        let Some(newest) = fitting.last().copied() else {
-            if let Some(object) = objects.first() {
-                let what = format!("{} is found as {:?}", self.title(*object), attr.file_type);
-                self.found.not_atomic.push((self.promise.names, what));
-            }
-            return None;
-        };
-        if attr.file_type == FileType::Directory {
-            return Some((newest, ino));
-        }
-        if !self.seen.contains(&newest) {
-            self.seen.extend(&fitting);
-            let mut wrong = Vec::new();
-            for object in &fitting {
-                let expected = self.expect.files.get(object)?;
-                match self.contents(*object, expected, ino) {
-                    None => return None,
-                    Some(found) => wrong.push((expected.settled && expected.size.durable, found)),
-                }
-            }
-            let (settled, what) = wrong.pop()?;
-            if settled {
-                self.found.lost_durable.push((self.promise.durable_fsync, what));
-            } else {
-                self.found.stale.push((self.promise.no_stale, what));
-            }
-        }
-        None
-    }
-
-    /// What is wrong with a file's size and contents, if anything is.
-    fn contents(&self, object: ObjectId, expected: &FileExpected, ino: Ino) -> Option<String> {
-        let bytes = self.tree.contents.get(&ino)?;
-        let size = bytes.len() as u64;
-        let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
-        let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);
-        let title = self.title(object);
-        if size < *low || size > *high {
-            return Some(format!("{title}: size {size}, may be {low} to {high}"));
-        }
-        for (index, found) in (0u64..).zip(bytes.chunks(SECTOR)) {
-            let zero = |b: &[u8]| *b == [0; SECTOR][..b.len()];
-            let fits = match expected.sectors.get(&index) {
-                None => zero(found),
-                Some(e) => e.candidates.iter().any(|c| match &c.value {
-                    None => zero(found),
-                    Some(data) => data[..found.len()] == *found,
-                }),
-            };
-            if !fits {
-                let at = index as usize * SECTOR;
-                let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
-                let head = head.join(" ");
-                return Some(format!("{title}: byte {at}: never written there: {head}"));
-            }
-        }
-        None
-    }
-
-    fn always_named(&mut self) {
-        for object in &self.expect.always_named {
-            // What was behind a name that nobody knows may be there or not.
-            let sure = self.history.vague_names.is_empty();
-            if sure && !self.seen.contains(object) {
-                let what = format!("{} has lost its last name", self.title(*object));
-                self.found.lost_durable.push((self.promise.names, what));
-            }
-        }
-    }
-
-    fn order(&mut self) {
-        for (client, ranges) in &self.reach {
-            let least = self.expect.last_durable.get(client).map_or(0, |call| call + 1);
-            if !ranges.iter().any(|(_, end)| *end > least) {
-                let what = format!(
-                    "the names of client {client} are not those after any number of its operations"
-                );
-                self.found.not_atomic.push((self.promise.ordered, what));
-            }
-        }
-    }
-}
-
-fn intersect(a: &Ranges, b: &Ranges) -> Ranges {
-    let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x.0.max(y.0), x.1.min(y.1))));
-    pairs.filter(|(from, to)| from < to).collect()
 }
 
 /// What `device` holds, as one line for each thing that a check finds: for a person.

@@ -9,7 +9,7 @@
 //! - [`scheme`]: what is crashed, and what it promises. One value is all it takes to add a system.
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
-//! - `expect`, [`judge`]: the oracles.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], [`saved`]: a failure made small, and as a file.
 //! - [`campaign`]: many runs, on several machines.
@@ -39,6 +39,7 @@
 //! ```
 
 pub mod campaign;
+mod compare;
 pub mod disk;
 mod expect;
 mod explain;
@@ -49,6 +50,7 @@ mod minimise;
 pub mod model;
 #[cfg(test)]
 mod model_tests;
+mod order;
 pub mod record;
 pub mod rules;
 mod sample;
@@ -57,6 +59,7 @@ pub mod scheme;
 pub mod script;
 pub mod shrink;
 mod sum;
+mod tree;
 
 pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run, judge_path};
 pub use judge::Verdict;

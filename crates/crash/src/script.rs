@@ -1,7 +1,9 @@
 //! What is done to the file system: clients with steps, so that a failing run can be made small.
 
 use ordo_runtime::{Duration, Runtime};
-use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr};
+use ordo_vfs::{
+    Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
+};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,18 @@ pub enum Step {
     Unlink(Place),
     /// Removes a directory.
     Rmdir(Place),
+    /// Makes a symbolic link with a target of so many bytes.
+    Symlink(Place, u16),
+    /// Makes a fifo.
+    Fifo(Place),
+    /// Has two names change places.
+    Exchange(Place, Place),
+    /// Sets the permissions.
+    Mode(Place, u16),
+    /// Sets one of a file's extended attributes to so many bytes.
+    Attribute(Place, u8, u16),
+    /// Removes an extended attribute.
+    Strip(Place, u8),
     /// Makes a file durable.
     Fsync(Place),
     /// Makes everything durable.
@@ -57,18 +71,25 @@ pub struct Script {
 const NAMES: u8 = 10;
 
 impl Script {
-    /// `clients` clients with `steps` random steps each.
+    /// `clients` clients with `steps` random steps each, of every sort.
     pub fn random(seed: u64, clients: usize, steps: usize) -> Script {
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| random_step(rng)).collect();
-        Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
+        Script::of(seed, clients, steps, random_step)
+    }
+
+    /// As [`random`](Self::random), with files, directories and their names alone.
+    pub fn random_names(seed: u64, clients: usize, steps: usize) -> Script {
+        Script::of(seed, clients, steps, random_name)
     }
 
     /// As [`random`](Self::random), with few files of which each has much and loses some of it, in the midst
     /// and at the end: blocks that hang from the inode, from a block of pointers, and from one below another.
     pub fn random_holes(seed: u64, clients: usize, steps: usize) -> Script {
+        Script::of(seed, clients, steps, random_hole)
+    }
+
+    fn of(seed: u64, clients: usize, steps: usize, step: fn(&mut Pcg64Mcg) -> Step) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| random_hole(rng)).collect();
+        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| step(rng)).collect();
         Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
     }
 
@@ -128,9 +149,29 @@ impl Workload for Script {
     }
 }
 
+fn random_place(rng: &mut Pcg64Mcg) -> Place {
+    Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES) }
+}
+
+/// Three of ten are of the rarer sorts. Targets of up to 119 bytes lie in the inode.
 fn random_step(rng: &mut Pcg64Mcg) -> Step {
-    let mut place = || Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES) };
-    let (a, b) = (place(), place());
+    if rng.random_range(0..10) < 7 {
+        return random_name(rng);
+    }
+    let (a, b) = (random_place(rng), random_place(rng));
+    let name = rng.random_range(0..3);
+    match rng.random_range(0..16) {
+        0..=2 => Step::Symlink(a, [1, 60, 119, 120, 500, 1000][rng.random_range(0..6)]),
+        3 => Step::Fifo(a),
+        4..=5 => Step::Exchange(a, b),
+        6..=7 => Step::Mode(a, rng.random_range(0..0o1000)),
+        8..=13 => Step::Attribute(a, name, [0, 20, 400, 1500, 5000][rng.random_range(0..5)]),
+        _ => Step::Strip(a, name),
+    }
+}
+
+fn random_name(rng: &mut Pcg64Mcg) -> Step {
+    let (a, b) = (random_place(rng), random_place(rng));
     match rng.random_range(0..24) {
         0..=4 => Step::Make(a),
         5 => Step::Mkdir(a),
@@ -252,6 +293,29 @@ impl<F: FileSystem> Client<F> {
                 self.dirs.retain(|d| *d != ino);
                 Ok(())
             }
+            Step::Symlink(p, len) => {
+                let target = vec![b'a' + (number % 26) as u8; len.into()];
+                fs.make(self.dir(p), &self.name(p), &NewNode::symlink(&target)).await.map(drop)
+            }
+            Step::Fifo(p) => {
+                let new = NewNode { file_type: FileType::Fifo, ..NewNode::file(0o600) };
+                fs.make(self.dir(p), &self.name(p), &new).await.map(drop)
+            }
+            Step::Exchange(p, to) => {
+                let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
+                fs.rename(from, &name, self.dir(to), &self.name(to), mode).await
+            }
+            Step::Mode(p, mode) => {
+                let ino = self.find(p).await?;
+                let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
+                fs.setattr(ino, &set).await.map(drop)
+            }
+            Step::Attribute(p, which, len) => {
+                let ino = self.find(p).await?;
+                let value = stamped(self.number, number, 0, len.into());
+                fs.setxattr(ino, &attribute(which), &value, XattrMode::Set).await
+            }
+            Step::Strip(p, which) => fs.removexattr(self.find(p).await?, &attribute(which)).await,
             Step::Fsync(p) => fs.fsync(self.find(p).await?).await,
             Step::Sync => fs.sync().await,
             Step::Pause(ms) => {
@@ -260,6 +324,11 @@ impl<F: FileSystem> Client<F> {
             }
         }
     }
+}
+
+/// The name of one of a file's attributes.
+fn attribute(which: u8) -> Vec<u8> {
+    format!("user.a{which}").into_bytes()
 }
 
 /// Contents that say whose they are: client, step and place in each run of 8 bytes.

@@ -148,7 +148,7 @@ fn sync_keeps_its_promises_where_a_write_fails() {
             };
             let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
             let budget = Budget { states: 200, ..Budget::default() };
-            let script = Script::random(number, 3, 60);
+            let script = Script::random(number, 3, 120);
             let run = record(&scheme, &script, &config).unwrap();
             let failed = |e: &&Event| matches!(e, Event::Failed { .. });
             assert_eq!(run.events.iter().filter(failed).count(), 1, "{kind} {number}");

@@ -11,11 +11,14 @@ use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore
 use ordo_ordering::{SoftRules, SoftUpdates};
 
 fn soft(rules: SoftRules, model: Model, seed: u64, steps: usize, states: usize) -> Outcome {
+    go(rules, model, seed, &Script::random(seed, 3, steps), states)
+}
+
+fn go(rules: SoftRules, model: Model, seed: u64, script: &Script, states: usize) -> Outcome {
     let policy = move || SoftUpdates::with_rules(rules);
     let scheme = OnFfs::new("ffs-soft-updates", policy, Promise::SOFT_UPDATES);
-    let script = Script::random(seed, 3, steps);
     let budget = Budget { states, ..Budget::default() };
-    explore(&scheme, &script, &Config::new(seed, model), &budget).unwrap()
+    explore(&scheme, script, &Config::new(seed, model), &budget).unwrap()
 }
 
 /// A hundred thousand states and more. Would catch a dependency that is missed, met too early, or lost.
@@ -40,7 +43,8 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
 fn what_moves_and_goes_at_once_is_in_order() {
     let completed = [142, 265, 490, 526].map(|seed| (Model::Completed, seed, 130));
     for (model, seed, steps) in [(Model::Volatile, 116, 100)].into_iter().chain(completed) {
-        let outcome = soft(SoftRules::all(), model, seed, steps, 3000);
+        let script = Script::random_names(seed, 3, steps);
+        let outcome = go(SoftRules::all(), model, seed, &script, 3000);
         outcome.expect_kept(&format!("{model:?}, seed {seed}"));
     }
 }

@@ -1,11 +1,13 @@
 //! The extended-attribute area: at most two blocks that hang from the inode.
 //!
-//! A changed area is written to new blocks, which replace the old ones in one store of the inode.
+//! A changed area is written to new blocks, which replace the old ones in one store of the inode. In memory a
+//! block that is replaced moves, as the last fragments of a growing file do: what waits for its contents waits
+//! for those that are there now.
 
 use std::rc::Rc;
 
 use ordo_block::BlockDevice;
-use ordo_cache::{BufKey, Class};
+use ordo_cache::{BufKey, BufRef, Class};
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
 use ordo_ufs::{Inode, io_error};
 use ordo_vfs::{Errno, FsError, FsResult};
@@ -37,14 +39,22 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         pieces.collect()
     }
 
+    async fn area_buffer(
+        &self,
+        ip: &Inode,
+        n: usize,
+        (address, frags): (u64, u32),
+    ) -> FsResult<BufRef> {
+        let (byte, size) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
+        self.cache.get(key(ip, n), byte, size, Class::Metadata).await.map_err(io_error)
+    }
+
     pub(crate) async fn read_area(&self, ip: &Inode) -> FsResult<Rc<[u8]>> {
         let blocks = self.area_blocks(ip)?;
         let len = ip.dinode().extsize as usize;
         let mut area = Vec::with_capacity(len);
         for (n, (address, frags)) in blocks.into_iter().enumerate() {
-            let (byte, size) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
-            let buf = self.cache.get(key(ip, n), byte, size, Class::Metadata).await;
-            area.extend_from_slice(&buf.map_err(io_error)?.read());
+            area.extend_from_slice(&self.area_buffer(ip, n, (address, frags)).await?.read());
         }
         area.truncate(len);
         Ok(area.into())
@@ -64,6 +74,10 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         // Held: once something is changed no read may fail.
         let _inode = self.inode_buffer(ip.ino()).await?;
         let _groups = self.groups_of(old.iter().map(|(address, _)| *address)).await?;
+        let mut moved = Vec::with_capacity(2);
+        for (n, block) in old.iter().enumerate() {
+            moved.push(self.area_buffer(ip, n, *block).await?);
+        }
         let pieces: Vec<&[u8]> = area.chunks(bsize).collect();
         let mut new: Vec<(u64, u32)> = Vec::with_capacity(2);
         for piece in &pieces {
@@ -79,18 +93,30 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
                 }
             }
         }
-        for n in 0..2 {
-            self.cache.forget(key(ip, n)).await;
-        }
         let mut buffers = Vec::with_capacity(2);
         for (n, (piece, (address, frags))) in pieces.iter().zip(&new).enumerate() {
             let (byte, len) = (self.sb.byte_of(*address), *frags as usize * self.sb.frag_size());
-            let buf = self.cache.get_new(key(ip, n), Some(byte), len, Class::Metadata).await;
-            buf.write(|bytes| bytes[..piece.len()].copy_from_slice(piece));
+            let buf = match moved.get(n) {
+                Some(buf) => {
+                    // A write to the old place may be under way: the old place is given up after this.
+                    buf.written().await;
+                    buf.set_address(Some(byte));
+                    self.cache.resize(buf, len);
+                    buf.clone()
+                }
+                None => self.cache.get_new(key(ip, n), Some(byte), len, Class::Metadata).await,
+            };
+            buf.write(|bytes| {
+                bytes[..piece.len()].copy_from_slice(piece);
+                bytes[piece.len()..].fill(0);
+            });
             self.cache.mark_dirty(&buf);
             buffers.push(buf);
         }
         self.hang_area(op, ip, area.len(), &old, &new, &buffers).await?;
+        for n in new.len()..old.len() {
+            self.cache.forget(key(ip, n)).await;
+        }
         for (address, frags) in old {
             self.free(op, address, frags).await?;
         }
@@ -105,7 +131,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         len: usize,
         old: &[(u64, u32)],
         new: &[(u64, u32)],
-        buffers: &[ordo_cache::BufRef],
+        buffers: &[BufRef],
     ) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
         let frags = |blocks: &[(u64, u32)]| blocks.iter().map(|(_, frags)| frags).sum::<u32>();

@@ -7,7 +7,7 @@
 //! | before this change | this is on disk | rule |
 //! |---|---|---|
 //! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it | [`INODE_BEFORE_ENTRY`](SyncRules::INODE_BEFORE_ENTRY) |
-//! | a pointer to a directory block or a block of pointers is set | that block's contents | [`BLOCK_BEFORE_POINTER`](SyncRules::BLOCK_BEFORE_POINTER) |
+//! | a pointer to a directory block, a block of pointers or attributes is set | that block's contents | [`BLOCK_BEFORE_POINTER`](SyncRules::BLOCK_BEFORE_POINTER) |
 //! | a directory's size grows | the block with the entry in the new space | [`ENTRY_BEFORE_SIZE`](SyncRules::ENTRY_BEFORE_SIZE) |
 //! | an entry is taken away | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
 //! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
@@ -31,7 +31,7 @@ bitflags::bitflags! {
     pub struct SyncRules: u8 {
         /// An inode, with the count that includes a new entry, before the entry.
         const INODE_BEFORE_ENTRY = 1;
-        /// A directory block or a block of pointers before the pointer to it.
+        /// A directory block, a block of pointers or attributes before the pointer to it.
         const BLOCK_BEFORE_POINTER = 2;
         /// The entry in a directory's new space before the size that includes it.
         const ENTRY_BEFORE_SIZE = 4;
@@ -135,8 +135,8 @@ impl OrderingPolicy for SyncOrder {
                 }
                 Ok(())
             }
-            What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, init, .. }
-                if on(SyncRules::BLOCK_BEFORE_POINTER) =>
+            What::SetPointer { to, init, .. }
+                if to != PointerTo::Data && on(SyncRules::BLOCK_BEFORE_POINTER) =>
             {
                 cache.write_now(std::slice::from_ref(init)).await
             }

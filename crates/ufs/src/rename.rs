@@ -328,17 +328,13 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
-        let ends = [(from, target), (to, source)];
-        for (end, ip) in ends {
+        // Before an entry ends a directory's old name, its `..` is right for the new one.
+        for (end, ip, old) in [(from, target, to.dir), (to, source, from.dir)] {
             let (found, _) = end.entry.as_ref().expect("looked up before");
             let entry = (end.name, *found);
             self.change_entry(&mut op, end.dir, entry, ip.ino(), ip.file_type()).await?;
-        }
-        if across {
-            for (ip, old, new) in [(source, from.dir, to.dir), (target, to.dir, from.dir)] {
-                if ip.is_directory() {
-                    self.hang_below(&mut op, ip, old, new).await?;
-                }
+            if across && ip.is_directory() {
+                self.hang_below(&mut op, ip, old, end.dir).await?;
             }
         }
         let found = self.find_entry(from.dir, &spare).await?.ok_or(Errno::Again)?;

@@ -210,9 +210,9 @@ pub(super) struct Graph {
     /// New names, not on disk yet, of directories that had others: of all that lies below them the path
     /// changes.
     pub(super) moved: Ids,
-    /// Inodes whose name is on disk in a directory that cannot be found yet, with that directory; and the
-    /// other way round.
-    pub(super) below: FxHashMap<u64, u64>,
+    /// Inodes with names that are on disk in directories that cannot be found yet, with those directories;
+    /// and the other way round.
+    pub(super) below: FxHashMap<u64, SmallVec<[u64; 1]>>,
     pub(super) above: FxHashMap<u64, Vec<u64>>,
     /// Entries taken away that may still be on disk, by directory and name: the node with whose end they are
     /// not, and the chunk in which they are.
@@ -280,7 +280,7 @@ impl Graph {
             + (self.dropped.len() + self.kept.len() + self.cleared.len())
                 * entry(size_of::<(u64, Id)>())
             + self.names.len() * entry(size_of::<(u64, Names)>())
-            + self.below.len() * 2 * entry(size_of::<(u64, u64)>())
+            + self.below.len() * 2 * entry(size_of::<(u64, SmallVec<[u64; 1]>)>())
             + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
             + self.ready.len() * size_of::<Deferred>()
     }

@@ -28,6 +28,7 @@ impl Graph {
             if let Role::Change { undo, .. } = &node(at).role {
                 undo.apply(image);
             }
+            debug_assert!(!node(at).included, "what is on disk is not undone");
             cells.push((all[at].0 & !FLAG) as usize);
         }
         self.undone += undone.len() as u64;

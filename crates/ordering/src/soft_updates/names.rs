@@ -58,7 +58,7 @@ impl Graph {
         // By an entry, or by the inode of the directory in which the entry is.
         let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
         let pending = names.filter_map(|name| self.get(name.id).map(dir));
-        pending.chain(self.below.get(&ino).copied()).collect()
+        pending.chain(self.below.get(&ino).into_iter().flatten().copied()).collect()
     }
 
     /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
@@ -70,8 +70,10 @@ impl Graph {
                 names.push(home);
                 self.named_by.entry(home.id).or_default().push(ino);
             }
-        } else if names.is_empty() {
-            self.names.remove(&ino);
+        } else {
+            if names.is_empty() {
+                self.names.remove(&ino);
+            }
             self.note_named(ino, dir);
         }
     }
@@ -82,24 +84,39 @@ impl Graph {
         names.retain(|n| n.at != at);
         if names.is_empty() {
             self.names.remove(&ino);
+            self.note_found(ino);
         }
     }
 
-    /// The last name of an inode that was not on disk is, in `dir`.
+    /// A name of an inode that was not on disk is, in `dir`.
     fn note_named(&mut self, ino: u64, dir: u64) {
-        let hidden =
-            |graph: &Graph, dir| graph.names.contains_key(&dir) || graph.below.contains_key(&dir);
-        if hidden(self, dir) {
-            self.below.insert(ino, dir);
-            self.above.entry(dir).or_default().push(ino);
-            return;
+        if self.is_hidden(dir) {
+            let dirs = self.below.entry(ino).or_default();
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+                self.above.entry(dir).or_default().push(ino);
+            }
         }
+        self.note_found(ino);
+    }
+
+    /// Whether an inode has a name that cannot be found yet.
+    fn is_hidden(&self, ino: u64) -> bool {
+        self.names.contains_key(&ino) || self.below.contains_key(&ino)
+    }
+
+    /// All names of an inode may be found by now, and so may what has names in it.
+    fn note_found(&mut self, ino: u64) {
         let mut found = vec![ino];
         while let Some(dir) = found.pop() {
+            if self.is_hidden(dir) {
+                continue;
+            }
             for ino in self.above.remove(&dir).unwrap_or_default() {
-                if self.below.get(&ino) == Some(&dir) {
-                    self.below.remove(&ino);
-                    if !hidden(self, ino) {
+                if let Some(dirs) = self.below.get_mut(&ino) {
+                    dirs.retain(|d| *d != dir);
+                    if dirs.is_empty() {
+                        self.below.remove(&ino);
                         found.push(ino);
                     }
                 }

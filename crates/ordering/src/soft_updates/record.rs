@@ -180,7 +180,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 true => Ids::new(),
                 false => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &op.gone),
             };
-            let id = links_change(graph, change, ino, needs);
+            let id = links_change(graph, change, ino, needs, new == 0);
             if raised {
                 op.counts.push(id);
             } else if new == 0 {
@@ -221,11 +221,18 @@ fn news(graph: &mut Graph, key: BufKey) {
 }
 
 /// A change of an inode's count of links. Links are a cell of their own: what they wait for, names, may
-/// wait for the rest of the inode.
-fn links_change(graph: &mut Graph, change: &Change<'_>, ino: u64, mut needs: Ids) -> Id {
+/// wait for the rest of the inode. Of the `last` one nothing that waits for an earlier one is made to wait: it
+/// may be kept until the inode is released.
+fn links_change(
+    graph: &mut Graph,
+    change: &Change<'_>,
+    ino: u64,
+    mut needs: Ids,
+    last: bool,
+) -> Id {
     let (key, cell) = (change.buf.key(), start(change) | FLAG);
     let tails = graph.inodes.get(&ino).copied().unwrap_or_default();
-    if let Some(tail) = graph.open_tail(key, cell).filter(|_| needs.is_empty()) {
+    if let Some(tail) = graph.open_tail(key, cell).filter(|_| needs.is_empty() && !last) {
         merge(graph, change, tail);
         return tail;
     }
@@ -364,7 +371,8 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let entries = first..first + CHUNK;
     let Some(block) = graph.blocks.get(&key) else { return };
     let mut moved: Ids = block.changes.within(&entries).iter().map(|(_, id)| *id).collect();
-    moved.sort_unstable_by_key(|id| graph.get(*id).map(|n| n.age));
+    // What has been in an image stays there, whatever was made before it.
+    moved.sort_unstable_by_key(|id| graph.get(*id).map(|n| (!n.included, n.age)));
     let block = graph.blocks.get_mut(&key).expect("just seen");
     block.changes.join(&entries, cell, &moved);
     for id in &moved {

@@ -1,0 +1,285 @@
+//! What a crash left, beside what may be found: names, contents, permissions, attributes, order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ordo_vfs::{FileType, Ino};
+
+use crate::Promise;
+use crate::disk::SECTOR;
+use crate::expect::{Candidate, Expect, Expected, FileExpected};
+use crate::history::{History, Nature, ObjectId};
+use crate::judge::Verdict;
+use crate::order::Cuts;
+use crate::tree::{OWN_NAMES, Tree};
+
+/// What a comparison finds, in words, each with whether a promise is broken.
+#[derive(Default)]
+pub(crate) struct Found {
+    lost_durable: Vec<(bool, String)>,
+    not_atomic: Vec<(bool, String)>,
+    stale: Vec<(bool, String)>,
+    lost_returned: u64,
+}
+
+impl Found {
+    /// Adds it to a verdict.
+    pub fn into_verdict(self, verdict: &mut Verdict) {
+        verdict.lost_returned += self.lost_returned;
+        let Verdict { lost_durable, not_atomic, stale, broken, .. } = verdict;
+        for (list, found) in
+            [(lost_durable, self.lost_durable), (not_atomic, self.not_atomic), (stale, self.stale)]
+        {
+            for (promised, what) in found {
+                Verdict::note(list, broken, promised, what);
+            }
+        }
+    }
+}
+
+/// Compares what is found with what may be.
+pub(crate) fn compare(tree: &Tree, history: &History, expect: &Expect, promise: &Promise) -> Found {
+    let mut comparer = Comparer {
+        tree,
+        history,
+        expect,
+        promise,
+        found: Found::default(),
+        seen: BTreeSet::new(),
+        cuts: Cuts::default(),
+    };
+    comparer.directories();
+    comparer.always_named();
+    comparer.order();
+    comparer.found
+}
+
+struct Comparer<'a> {
+    tree: &'a Tree,
+    history: &'a History,
+    expect: &'a Expect,
+    promise: &'a Promise,
+    found: Found,
+    seen: BTreeSet<ObjectId>,
+    /// How many of each client's calls there are, as far as what is found shows.
+    cuts: Cuts,
+}
+
+fn words(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}
+
+impl Comparer<'_> {
+    fn title(&self, object: ObjectId) -> String {
+        let o = &self.history.objects[object];
+        format!("{} (inode {})", words(&o.name), o.ino)
+    }
+
+    /// Whether calls at the same time have made of a name what cannot be told.
+    fn is_vague(&self, dir: ObjectId, name: &[u8]) -> bool {
+        let vague = &self.history.vague_names;
+        !vague.is_empty() && vague.contains(&(dir, name.to_vec()))
+    }
+
+    fn directories(&mut self) {
+        let mut todo = vec![(0, self.tree.root)];
+        while let Some((dir, ino)) = todo.pop() {
+            if !self.seen.insert(dir) {
+                continue;
+            }
+            let entries = self.tree.dirs.get(&ino).map(Vec::as_slice).unwrap_or_default();
+            let entries: BTreeMap<&[u8], Ino> =
+                entries.iter().map(|(n, i)| (n.as_slice(), *i)).collect();
+            let expected = self.expect.names.get(&dir);
+            for (name, expected) in expected.into_iter().flatten() {
+                if self.is_vague(dir, name) {
+                    continue;
+                }
+                let found = entries.get(name.as_slice()).copied();
+                let objects = self.name(dir, name, expected, found);
+                todo.extend(self.follow(objects, found));
+            }
+            for (name, found) in &entries {
+                let known = expected.is_some_and(|e| e.contains_key(*name));
+                if let Some(object) = self.spare(dir, name, *found) {
+                    todo.extend(self.follow(vec![object], Some(*found)));
+                } else if !known && !self.is_vague(dir, name) && !OWN_NAMES.contains(name) {
+                    let place = self.title(dir);
+                    let what = format!("{}: a name that was never there, in {place}", words(name));
+                    self.found.not_atomic.push((self.promise.names, what));
+                }
+            }
+        }
+    }
+
+    /// What has a name to spare, in the midst of an exchange that need not be whole.
+    fn spare(&self, dir: ObjectId, name: &[u8], found: Ino) -> Option<ObjectId> {
+        let is_it = |spare: &&(ObjectId, ObjectId)| {
+            spare.0 == dir && self.history.objects[spare.1].ino == found
+        };
+        let may = !self.promise.ordered && name.starts_with(b".exchange-");
+        self.expect.spares.iter().find(is_it).filter(|_| may).map(|spare| spare.1)
+    }
+
+    /// Judges what a name stands for. Returns the objects that it may be.
+    fn name(
+        &mut self,
+        dir: ObjectId,
+        name: &[u8],
+        expected: &Expected<Option<ObjectId>>,
+        found: Option<Ino>,
+    ) -> Vec<ObjectId> {
+        let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
+        let fits: Vec<_> =
+            expected.candidates.iter().filter(|c| ino_of(c.value) == found).collect();
+        if fits.is_empty() {
+            let may: Vec<String> = expected
+                .candidates
+                .iter()
+                .map(|c| c.value.map_or("nothing".into(), |o| self.title(o)))
+                .collect();
+            let is = found.map_or("nothing".into(), |i| format!("inode {i}"));
+            let what = format!(
+                "{} in {}: stands for {is}, may stand for {}",
+                words(name),
+                self.title(dir),
+                may.join(" or ")
+            );
+            // A check that finds a directory under two names may keep the old one, though the new one took
+            // the place of another directory.
+            let is_directory = |c: &Candidate<Option<ObjectId>>| {
+                let file_type = |o: ObjectId| self.history.objects[o].file_type;
+                c.value.is_some_and(|o| file_type(o) == FileType::Directory)
+            };
+            let directories = expected.candidates.iter().filter(|c| is_directory(c)).count();
+            if directories > 1 && found.is_none() && !self.promise.no_check {
+                self.found.not_atomic.push((false, what));
+            } else if expected.durable {
+                self.found.lost_durable.push((self.promise.durable_fsync, what));
+            } else {
+                self.found.not_atomic.push((self.promise.names, what));
+            }
+            return Vec::new();
+        }
+        let is_older = |c: &&Candidate<_>| c.call < expected.returned;
+        self.found.lost_returned += u64::from(fits.iter().all(is_older));
+        self.cuts.agree(expected.client, &fits);
+        fits.iter().filter_map(|c| c.value).collect()
+    }
+
+    /// Judges what is found under a name; gives directories to look into.
+    fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
+        let (ino, attr) = (found?, self.tree.attrs.get(&found?)?);
+        let fitting =
+            objects.iter().filter(|o| self.history.objects[**o].file_type == attr.file_type);
+        let fitting: Vec<ObjectId> = fitting.copied().collect();
+        let Some(newest) = fitting.last().copied() else {
+            if let Some(object) = objects.first() {
+                let what = format!("{} is found as {:?}", self.title(*object), attr.file_type);
+                self.found.not_atomic.push((self.promise.names, what));
+            }
+            return None;
+        };
+        self.nature(&fitting, ino);
+        if attr.file_type == FileType::Directory {
+            return Some((newest, ino));
+        }
+        if !self.seen.contains(&newest) {
+            self.seen.extend(&fitting);
+            let mut wrong = Vec::new();
+            for object in &fitting {
+                let expected = self.expect.files.get(object)?;
+                match self.contents(*object, expected, ino) {
+                    None => return None,
+                    Some(found) => wrong.push((expected.settled && expected.size.durable, found)),
+                }
+            }
+            let (settled, what) = wrong.pop()?;
+            if settled {
+                self.found.lost_durable.push((self.promise.durable_fsync, what));
+            } else {
+                self.found.stale.push((self.promise.no_stale, what));
+            }
+        }
+        None
+    }
+
+    /// Judges permissions and attributes of what may be one of `objects`: all together they are a state that
+    /// the inode had.
+    fn nature(&mut self, objects: &[ObjectId], ino: Ino) {
+        let Some(found) = self.tree.natures.get(&ino) else { return };
+        for object in objects {
+            let Some(expected) = self.expect.natures.get(object) else { return };
+            let fits = |c: &&Candidate<Option<Arc<Nature>>>| c.value.as_deref() == Some(found);
+            let fits: Vec<_> = expected.candidates.iter().filter(fits).collect();
+            if !fits.is_empty() {
+                if objects.len() == 1 {
+                    self.cuts.agree(expected.client, &fits);
+                }
+                return;
+            }
+        }
+        let Some(object) = objects.last() else { return };
+        let settled = self.expect.natures.get(object).is_some_and(|e| e.is_settled() && e.durable);
+        let len =
+            |(name, value): (&Vec<u8>, &Vec<u8>)| format!("{} of {}", words(name), value.len());
+        let attributes: Vec<String> = found.attributes.iter().map(len).collect();
+        let what = format!(
+            "{}: permissions {:o} and attributes [{}] are of no time",
+            self.title(*object),
+            found.permissions,
+            attributes.join(", ")
+        );
+        if settled {
+            self.found.lost_durable.push((self.promise.durable_fsync, what));
+        } else {
+            self.found.not_atomic.push((self.promise.names, what));
+        }
+    }
+
+    /// What is wrong with a file's size and contents, if anything is.
+    fn contents(&self, object: ObjectId, expected: &FileExpected, ino: Ino) -> Option<String> {
+        let bytes = self.tree.contents.get(&ino)?;
+        let size = bytes.len() as u64;
+        let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
+        let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);
+        let title = self.title(object);
+        if size < *low || size > *high {
+            return Some(format!("{title}: size {size}, may be {low} to {high}"));
+        }
+        for (index, found) in (0u64..).zip(bytes.chunks(SECTOR)) {
+            let zero = |b: &[u8]| *b == [0; SECTOR][..b.len()];
+            let fits = match expected.sectors.get(&index) {
+                None => zero(found),
+                Some(e) => e.candidates.iter().any(|c| match &c.value {
+                    None => zero(found),
+                    Some(data) => data[..found.len()] == *found,
+                }),
+            };
+            if !fits {
+                let at = index as usize * SECTOR;
+                let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
+                let head = head.join(" ");
+                return Some(format!("{title}: byte {at}: never written there: {head}"));
+            }
+        }
+        None
+    }
+
+    fn always_named(&mut self) {
+        for object in &self.expect.always_named {
+            // What was behind a name that nobody knows may be there or not.
+            let sure = self.history.vague_names.is_empty();
+            if sure && !self.seen.contains(object) {
+                let what = format!("{} has lost its last name", self.title(*object));
+                self.found.lost_durable.push((self.promise.names, what));
+            }
+        }
+    }
+
+    fn order(&mut self) {
+        if let Err(what) = self.cuts.judge(self.history, &self.expect.last_durable) {
+            self.found.not_atomic.push((self.promise.ordered, what));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether what is found is what there was after some number of operations, in their order.
+//!
+//! A *cut* says of a client how many of its calls are there: all before it, none from it on. What is found
+//! of each name and inode allows some cuts of the client that changed it. Those of all clients together
+//! are in order if no call is there that began when another had returned that is not.
+
+use std::collections::BTreeMap;
+
+use crate::expect::Candidate;
+use crate::history::{Call, History, Purpose};
+
+/// First and end of ranges of cuts, each cut the number of the first call that is not there.
+type Ranges = Vec<(usize, usize)>;
+
+/// The cuts that are left for each client.
+#[derive(Default)]
+pub(crate) struct Cuts(BTreeMap<usize, Ranges>);
+
+impl Cuts {
+    /// One of `found` is there, each the value of something that `client` alone has changed.
+    pub fn agree<T>(&mut self, client: Option<usize>, found: &[&Candidate<T>]) {
+        let Some(client) = client else { return };
+        let after = |call: usize| call + 1;
+        let range = |c: &&Candidate<T>| (c.call.map_or(0, after), c.next.map_or(usize::MAX, after));
+        let ranges: Ranges = found.iter().map(range).collect();
+        let left = self.0.entry(client).or_insert_with(|| vec![(0, usize::MAX)]);
+        *left = intersect(left, &ranges);
+    }
+
+    /// Whether there is a cut for every client so that all are in order; `durable` has each client's last
+    /// call that must be there. What is wrong, in words.
+    ///
+    /// Each client's least cut is looked for: it asks the least of the others.
+    pub fn judge(&self, history: &History, durable: &BTreeMap<usize, usize>) -> Result<(), String> {
+        let mut least: BTreeMap<usize, usize> = BTreeMap::new();
+        for client in self.0.keys() {
+            let must = durable.get(client).map_or(0, |call| call + 1);
+            let cut = self.cut(*client, must).ok_or_else(|| {
+                format!(
+                    "what client {client} did is not there up to some operation, and no further"
+                )
+            })?;
+            least.insert(*client, cut);
+        }
+        loop {
+            let mut moved = false;
+            for client in self.0.keys() {
+                let others = least.iter().filter(|(other, _)| *other != client);
+                let last = others.filter_map(|(other, cut)| last_there(history, *other, *cut));
+                let Some((other, newest)) = last.max_by_key(|(_, call)| call.began) else {
+                    continue;
+                };
+                let must = after_all_before(history, *client, newest);
+                if must <= least[client] {
+                    continue;
+                }
+                let cut = self.cut(*client, must).ok_or_else(|| {
+                    format!(
+                        "what client {client} had done is not there, but what client {other} did \
+                         afterwards is: {}",
+                        newest.text
+                    )
+                })?;
+                moved |= least.insert(*client, cut) != Some(cut);
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The least cut of a client that is left and not below `least`.
+    fn cut(&self, client: usize, least: usize) -> Option<usize> {
+        let fits = self.0[&client].iter().filter(|(_, end)| *end > least);
+        fits.map(|(first, _)| (*first).max(least)).min()
+    }
+}
+
+fn is_change(call: &Call, client: usize) -> bool {
+    let changes = matches!(call.purpose, Purpose::Change | Purpose::Nature);
+    call.client == client && changes && call.ok
+}
+
+/// The last call of a client that is there with a cut.
+fn last_there(history: &History, client: usize, cut: usize) -> Option<(usize, &Call)> {
+    let calls = &history.calls[..cut.min(history.calls.len())];
+    calls.iter().rfind(|c| is_change(c, client)).map(|c| (client, c))
+}
+
+/// The cut of a client behind all that had returned when `newest` began.
+fn after_all_before(history: &History, client: usize, newest: &Call) -> usize {
+    let before = |c: &Call| c.ended.is_some_and(|ended| ended < newest.began);
+    history.calls.iter().rposition(|c| is_change(c, client) && before(c)).map_or(0, |at| at + 1)
+}
+
+fn intersect(a: &Ranges, b: &Ranges) -> Ranges {
+    let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x.0.max(y.0), x.1.min(y.1))));
+    pairs.filter(|(from, to)| from < to).collect()
+}
