@@ -3,7 +3,7 @@
 use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::dir;
 
-use crate::state::{ROOT, Run};
+use crate::state::{DirInfo, ROOT, Run};
 use crate::{Finding, Phase};
 
 /// How far the way up from a directory is known.
@@ -17,6 +17,14 @@ enum Way {
 }
 
 impl<D: BlockDevice> Run<'_, D> {
+    /// What is said of a directory that is in none.
+    pub fn unreferenced(&self, idx: usize) -> Finding {
+        let DirInfo { ino, entries, size, .. } = self.dirs[idx];
+        let links = self.info(ino).map_or(0, |inode| inode.links);
+        let (empty, uncounted) = (entries == 0, size > 0 && links == 0);
+        Finding::UnreferencedDirectory { ino, empty, uncounted }
+    }
+
     /// Finds directories that are not inside of the root, and moves them to lost+found, or clears them.
     pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
         self.tell(Phase::Connectivity, 0, self.dirs.len());
@@ -30,7 +38,7 @@ impl<D: BlockDevice> Run<'_, D> {
             let ino = self.dirs[idx].ino;
             let empty = self.dirs[idx].entries == 0;
             if !in_loop {
-                self.finding(Finding::UnreferencedDirectory { ino, empty });
+                self.finding(self.unreferenced(idx));
             }
             // Where it was, its parent counted it.
             self.relinked.insert(self.dirs[idx].dotdot);

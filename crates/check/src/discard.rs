@@ -7,8 +7,8 @@ use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::dir::{self, DT_DIR};
 use ordo_format::ufs2::{Group, bitmap};
 
+use crate::Severity;
 use crate::state::{DirInfo, ROOT, Run};
-use crate::{Finding, Severity};
 
 impl<D: BlockDevice> Run<'_, D> {
     /// Whether all that has been and will be found is ordinary after soft updates. After phase 2, and
@@ -89,8 +89,7 @@ impl<D: BlockDevice> Run<'_, D> {
         let mut pending = vec![(head, 0)];
         while let Some((idx, depth)) = pending.pop() {
             let ino = self.dirs[idx].ino;
-            let empty = self.dirs[idx].entries == 0;
-            self.finding(Finding::UnreferencedDirectory { ino, empty });
+            self.finding(self.unreferenced(idx));
             self.report.cleared_directories.push((ino, depth));
             for child in self.take_names(idx).await? {
                 if self.dirs[child].parent == Some(ino) && self.dirs[child].alive {

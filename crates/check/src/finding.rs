@@ -540,6 +540,8 @@ findings! {
         ino: u32,
         /// Whether it has no entries.
         empty: bool,
+        /// Whether it has its `.` but a count of links of 0: FreeBSD's preen does not take that.
+        uncounted: bool,
     } LeakOnly, "directory {ino} is in no directory", repair "moved to lost+found; cleared where it is empty";
 
     /// A file that has no name, though its link count says that it has.

@@ -239,31 +239,32 @@ impl Comparer<'_> {
 
     /// What is wrong with a file's size and contents, if anything is.
     fn contents(&self, object: ObjectId, expected: &FileExpected, ino: Ino) -> Option<String> {
-        let bytes = self.tree.contents.get(&ino)?;
-        let size = bytes.len() as u64;
+        let contents = self.tree.contents.get(&ino)?;
+        let size = contents.size;
         let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
         let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);
         let title = self.title(object);
         if size < *low || size > *high {
             return Some(format!("{title}: size {size}, may be {low} to {high}"));
         }
-        for (index, found) in (0u64..).zip(bytes.chunks(SECTOR)) {
-            let zero = |b: &[u8]| *b == [0; SECTOR][..b.len()];
-            let fits = match expected.sectors.get(&index) {
+        let zero = |b: &[u8]| b.iter().all(|b| *b == 0);
+        let fits = |index: u64, found: &[u8]| match expected.sectors.get(&index) {
+            None => zero(found),
+            Some(e) => e.candidates.iter().any(|c| match &c.value {
                 None => zero(found),
-                Some(e) => e.candidates.iter().any(|c| match &c.value {
-                    None => zero(found),
-                    Some(data) => data[..found.len()] == *found,
-                }),
-            };
-            if !fits {
-                let at = index as usize * SECTOR;
-                let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
-                let head = head.join(" ");
-                return Some(format!("{title}: byte {at}: never written there: {head}"));
-            }
-        }
-        None
+                Some(data) => data[..found.len()] == *found,
+            }),
+        };
+        let bad = contents.sectors().find(|(index, found)| !fits(*index, found));
+        let (index, found) = bad.or_else(|| {
+            let written = expected.sectors.range(..size.div_ceil(SECTOR as u64)).map(|(i, _)| *i);
+            let len = |i: u64| (size - i * SECTOR as u64).min(SECTOR as u64) as usize;
+            let in_hole = written.filter(|i| !contents.has_data(*i));
+            in_hole.map(|i| (i, &[0; SECTOR][..len(i)])).find(|(i, found)| !fits(*i, found))
+        })?;
+        let at = index * SECTOR as u64;
+        let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
+        Some(format!("{title}: byte {at}: never written there: {}", head.join(" ")))
     }
 
     fn always_named(&mut self) {

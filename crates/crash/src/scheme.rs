@@ -173,7 +173,8 @@ fn sync_allows(report: &Report, finding: &Finding) -> bool {
 }
 
 fn soft_updates_allow(report: &Report, finding: &Finding) -> bool {
-    report.severity(finding) != Severity::Damage
+    let uncounted = matches!(finding, Finding::UnreferencedDirectory { uncounted: true, .. });
+    report.severity(finding) != Severity::Damage && !uncounted
 }
 
 /// FFS on one device under an ordering.

@@ -190,13 +190,13 @@ fn random_name(rng: &mut Pcg64Mcg) -> Step {
     }
 }
 
-/// Where the blocks of a file begin to hang from the inode, from the first block of pointers, and from one
+/// Where the blocks of a file begin to hang from the inode, from the first block of pointers, and from two
 /// below another, with blocks of 4 KB.
-const REACHES: [u32; 3] = [0, 12 << 12, (12 + 512) << 12];
+const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 
 fn random_hole(rng: &mut Pcg64Mcg) -> Step {
     let place = Place { dir: 1, name: rng.random_range(0..3) };
-    let at = REACHES[rng.random_range(0..3)] + rng.random_range(0..5) * 4096;
+    let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
     let odd = [0, 0, 0, 700][rng.random_range(0..4)];
     match rng.random_range(0..20) {
         0..=2 => Step::Make(place),

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino};
+use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FileType, FsResult, Ino, Seek};
 
+use crate::disk::SECTOR;
 use crate::history::Nature;
 
 /// Names that a file system makes for itself.
@@ -28,13 +29,52 @@ pub(crate) struct Tree {
     pub dirs: BTreeMap<Ino, Vec<(Vec<u8>, Ino)>>,
     pub attrs: BTreeMap<Ino, Attr>,
     /// Of files, and targets of links.
-    pub contents: BTreeMap<Ino, Vec<u8>>,
+    pub contents: BTreeMap<Ino, Contents>,
     /// Permissions and extended attributes.
     pub natures: BTreeMap<Ino, Nature>,
 }
 
-/// The most of a file that is compared, in bytes.
-const READ_MAX: usize = 4 << 20;
+/// The most data of a file that is compared, in bytes.
+const READ_MAX: u64 = 4 << 20;
+
+/// What is in a file, holes apart.
+pub(crate) struct Contents {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where data begins, in order, and what it is.
+    pub runs: Vec<(u64, Vec<u8>)>,
+}
+
+impl Contents {
+    async fn read<F: FileSystem>(fs: &F, attr: &Attr) -> FsResult<Contents> {
+        let (mut runs, mut at, mut left) = (Vec::new(), 0, READ_MAX);
+        while at < attr.size && left > 0 {
+            let from = match fs.seek(attr.ino, at, Seek::Data).await {
+                Err(e) if e.errno == Errno::NoAddress => break,
+                found => found?,
+            };
+            at = fs.seek(attr.ino, from, Seek::Hole).await?;
+            let mut bytes = vec![0; (at - from).min(left) as usize];
+            let n = fs.read(attr.ino, from, &mut bytes).await?;
+            bytes.truncate(n);
+            left -= n as u64;
+            runs.push((from, bytes));
+        }
+        Ok(Contents { size: attr.size, runs })
+    }
+
+    /// Whether a sector is not in a hole.
+    pub fn has_data(&self, sector: u64) -> bool {
+        let at = sector * SECTOR as u64;
+        self.runs.iter().any(|(from, bytes)| (*from..from + bytes.len() as u64).contains(&at))
+    }
+
+    /// The sectors with data, by number.
+    pub fn sectors(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = |from: u64| from / SECTOR as u64;
+        self.runs.iter().flat_map(move |(from, bytes)| (first(*from)..).zip(bytes.chunks(SECTOR)))
+    }
+}
 
 impl Tree {
     /// Reads all of it.
@@ -66,14 +106,12 @@ impl Tree {
                 match attr.file_type {
                     FileType::Directory => todo.push_back(*ino),
                     FileType::Regular => {
-                        let mut bytes = vec![0; (attr.size as usize).min(READ_MAX)];
-                        let n = fs.read(*ino, 0, &mut bytes).await?;
-                        bytes.truncate(n);
-                        tree.contents.insert(*ino, bytes);
+                        tree.contents.insert(*ino, Contents::read(fs, &attr).await?);
                     }
                     FileType::Symlink => {
                         let target = fs.readlink(*ino).await?;
-                        tree.contents.insert(*ino, target);
+                        let size = target.len() as u64;
+                        tree.contents.insert(*ino, Contents { size, runs: vec![(0, target)] });
                     }
                     _ => {}
                 }

@@ -5,8 +5,11 @@
 //! them there, and write there again. Nothing may be in two files, or in one and free; what was made durable
 //! and not taken out is there, and what was taken out is as it was, or zero.
 
-use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Promise, Scheme, Script, explore};
+use ordo_crash::{
+    Budget, Config, Model, OnFfs, Outcome, Place, Promise, Scheme, Script, Step, explore,
+};
 use ordo_ordering::{SoftRules, SoftUpdates, SyncOrder};
+use ordo_runtime::Duration;
 
 fn go(scheme: &impl Scheme, model: Model, seed: u64, states: usize) -> Outcome {
     let script = Script::random_holes(seed, 2, 120);
@@ -49,4 +52,41 @@ fn a_free_that_comes_early_is_found() {
     let early = soft(SoftRules::all() - SoftRules::FREE_AFTER_RESET);
     let found = |seed| go(&early, Model::Volatile, seed, 800).counts.promise_broken > 0;
     assert!((0..10).any(found));
+}
+
+/// A full disk. A file has blocks that hang from a second block of pointers below another one. Some of them are
+/// taken out, then the file is cut so that the second block of pointers goes and the first stays. A third file,
+/// whose inode lies beside, is made durable; another one gets the room. `offset`: of what is taken out.
+fn cut_below(offset: u32) -> Script {
+    let file = |name| Place { dir: 1, name };
+    let (kept, cut) = ((12 + 512) << 12, (12 + 1024) << 12);
+    let mut steps: Vec<Step> = (0..4).map(|name| Step::Make(file(name))).collect();
+    steps.push(Step::Write(file(0), kept, 4096));
+    steps.push(Step::Write(file(0), cut, 20_480));
+    steps.extend((0..40).map(|n| Step::Write(file(2), n * 20_480, 20_480)));
+    steps.push(Step::Sync);
+    steps.push(Step::Punch(file(0), cut + offset, 8192));
+    steps.push(Step::Size(file(0), kept + 4096));
+    steps.extend([Step::Mode(file(3), 0o600), Step::Fsync(file(3)), Step::Pause(1)]);
+    steps.extend([Step::Write(file(1), 0, 8192), Step::Fsync(file(1)), Step::Pause(20)]);
+    Script { clients: vec![steps] }
+}
+
+/// Would catch a block that is free because the pointer to it is reset in a block that nobody writes any more,
+/// while on disk the old one is still found.
+#[test]
+fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
+    let broken = |rules: SoftRules| {
+        let runs = (0..24).map(|n| (cut_below(n % 4 * 4096), u64::from(n)));
+        let states = runs.map(|(script, seed)| {
+            let budget = Budget { states: 400, ..Budget::default() };
+            let mut config = Config::new(seed, Model::Volatile);
+            // Only what is asked for is written.
+            config.cache.metadata_age = Duration::from_secs(1);
+            explore(&soft(rules), &script, &config, &budget).unwrap().counts.promise_broken
+        });
+        states.sum::<u64>()
+    };
+    assert_eq!(broken(SoftRules::all()), 0);
+    assert!(broken(SoftRules::all() - SoftRules::FREE_AFTER_RESET) > 0);
 }

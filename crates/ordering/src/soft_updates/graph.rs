@@ -219,8 +219,6 @@ pub(super) struct Graph {
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// The names that go with a node.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
-    /// The mark on the block of pointers in which a file's pointers were last reset.
-    pub(super) cleared: FxHashMap<u64, Id>,
     /// Blocks of inodes that were filled and are not counted yet, with the marks that they are on disk.
     pub(super) filled: FxHashMap<BufKey, Id>,
     /// Addresses of blocks to which no pointer will ever reach the disk.
@@ -277,8 +275,7 @@ impl Graph {
             + self.spilled
             + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
             + self.inodes.len() * entry(size_of::<(u64, Tails)>())
-            + (self.dropped.len() + self.kept.len() + self.cleared.len())
-                * entry(size_of::<(u64, Id)>())
+            + (self.dropped.len() + self.kept.len()) * entry(size_of::<(u64, Id)>())
             + self.names.len() * entry(size_of::<(u64, Names)>())
             + self.below.len() * 2 * entry(size_of::<(u64, SmallVec<[u64; 1]>)>())
             + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
@@ -452,9 +449,6 @@ impl Graph {
             if self.removed.get(&name).is_some_and(|(by, _)| *by == id) {
                 self.removed.remove(&name);
             }
-        }
-        if cell.is_none() && self.cleared.get(&key.file) == Some(&id) {
-            self.cleared.remove(&key.file);
         }
         if subject != 0 {
             if let Some(tails) = self.inodes.get_mut(&subject) {

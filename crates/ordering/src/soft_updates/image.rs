@@ -97,38 +97,23 @@ impl Graph {
         self.tidy(key);
     }
 
-    /// A block leaves memory and is not written any more: what it belonged to has been reset by the last
-    /// change of the inode `owner`, or in a block of pointers that had a pointer to it: everybody who waits
-    /// for the block now waits for both.
+    /// A block leaves memory and is not written any more: what it belonged to has been reset. Everybody who
+    /// waits for the block now waits for the last change of the inode `owner`. Where the pointer was in a block
+    /// of pointers, that change gets the lower count of blocks, which waits for the reset itself.
     pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
         let Some(block) = self.blocks.remove(&key) else { return };
         let heir = self.inodes.get(&owner).and_then(|t| t.body);
-        // A block of pointers may have hung from another one, which the inode still leads to.
-        let above = self.cleared.get(&owner).copied().filter(|_| key.block < 0);
         if let Some(mark) = block.mark {
             let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
             for waiter in waiting {
                 self.join_pointer(mark, waiter, owner);
             }
-            self.inherit(mark, above);
             self.replace(mark, heir);
         }
         let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
         let changes = block.changes.all().iter().map(|(_, id)| *id);
         for id in changes.chain(images).collect::<Vec<_>>() {
-            self.inherit(id, above);
             self.replace(id, heir);
-        }
-    }
-
-    /// Whoever waits for `id` waits for `by` too.
-    fn inherit(&mut self, id: Id, by: Option<Id>) {
-        let Some(by) = by.filter(|by| *by != id && self.is_live(*by)) else { return };
-        let waiting = self.get(id).map(|n| n.waiting.clone()).unwrap_or_default();
-        for waiter in waiting {
-            if waiter != by && !self.depends(by, waiter) {
-                self.need(waiter, &[by]);
-            }
         }
     }
 

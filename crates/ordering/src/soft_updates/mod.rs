@@ -18,6 +18,7 @@
 //! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
 //! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
 //! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
+//! | a link count of 0 | the inode is cleared: in the same write | `LAST_COUNT_WITH_CLEARING` |
 //! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
 //! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
 //! | a pointer in a block of pointers; a lower count of blocks | the higher count; the pointer's reset | `BLOCK_COUNTS` |
@@ -88,6 +89,9 @@ bitflags::bitflags! {
         const BLOCK_COUNTS = 4096;
         /// An entry after the end of another one of its name.
         const ONE_OF_A_NAME = 8192;
+        /// A link count becomes 0 with the clearing of the inode: FreeBSD takes a directory's `.` for a link
+        /// too many where it comes earlier.
+        const LAST_COUNT_WITH_CLEARING = 16384;
     }
 }
 

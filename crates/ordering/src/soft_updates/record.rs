@@ -545,7 +545,6 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
         graph.replace(id, Some(mark));
     }
     graph.tidy(key);
-    graph.cleared.insert(key.file, mark);
     op.resets.push(mark);
 }
 
@@ -613,7 +612,9 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
         Deferred::Release { ino } => names_gone(graph, op, ino),
     };
     if let Deferred::Release { ino } = step {
-        graph.keep_count(ino);
+        if op.has(SoftRules::LAST_COUNT_WITH_CLEARING) {
+            graph.keep_count(ino);
+        }
     } else if needs.is_empty() {
         return Some(step);
     }
