@@ -128,7 +128,7 @@ impl Worker<'_> {
             match call.purpose {
                 Purpose::Sync => self.synced = self.synced.max(call.began),
                 Purpose::Fsync(object) => self.fsync(object, call.began),
-                Purpose::Change | Purpose::Nature | Purpose::Contents => {}
+                _ => {}
             }
         }
     }

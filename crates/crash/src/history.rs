@@ -62,6 +62,8 @@ pub enum Purpose {
     Nature,
     /// It changes what is in a file, or its size.
     Contents,
+    /// Nothing that can be seen afterwards.
+    Nothing,
     /// It makes a file durable.
     Fsync(ObjectId),
     /// It makes everything durable.
@@ -462,6 +464,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             let (moved, other) = (book.stands_for(a, from), book.stands_for(b, to));
             // Two names of one file: nothing happens.
             if moved == other {
+                book.history.calls[call].purpose = Purpose::Nothing;
                 return;
             }
             let back = if mode == RenameMode::Exchange { other } else { None };
@@ -524,7 +527,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
         let object = self.book.borrow().object(ino);
-        let purpose = object.map_or(Purpose::Contents, Purpose::Fsync);
+        let purpose = object.map_or(Purpose::Nothing, Purpose::Fsync);
         let call = self.begin(purpose, format!("fsync {}", self.title(ino)));
         let result = self.fs.fsync(ino).await;
         self.end(call, &result, |_, ()| ());

@@ -97,3 +97,58 @@ fn intersect(a: &Ranges, b: &Ranges) -> Ranges {
     let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x.0.max(y.0), x.1.min(y.1))));
     pairs.filter(|(from, to)| from < to).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls of clients 0 and 1 in turn, each begun when the one before had returned.
+    fn history(calls: usize) -> History {
+        let call = |n: usize| Call {
+            client: n % 2,
+            text: format!("call {n}"),
+            purpose: Purpose::Change,
+            began: 2 * n + 1,
+            began_at: 0,
+            ended: Some(2 * n + 2),
+            ended_at: Some(0),
+            ok: true,
+        };
+        History { calls: (0..calls).map(call).collect(), ..History::default() }
+    }
+
+    /// A value that was the newest from `call` on until `next`.
+    fn found(call: Option<usize>, next: Option<usize>) -> Candidate<()> {
+        Candidate { value: (), call, next }
+    }
+
+    /// Would catch an oracle that looks at each client alone.
+    #[test]
+    fn what_one_client_did_is_not_there_without_what_another_had_done() {
+        let judge = |of_0: Candidate<()>, of_1: Candidate<()>| {
+            let mut cuts = Cuts::default();
+            cuts.agree(Some(0), &[&of_0]);
+            cuts.agree(Some(1), &[&of_1]);
+            cuts.judge(&history(6), &BTreeMap::new())
+        };
+        let kept = |result: Result<(), String>| result.is_ok();
+        // Client 0 made calls 0, 2 and 4, client 1 the others.
+        assert!(kept(judge(found(Some(2), Some(4)), found(Some(3), Some(5)))));
+        assert!(kept(judge(found(Some(2), Some(4)), found(Some(1), Some(3)))));
+        assert!(kept(judge(found(Some(2), None), found(Some(3), None))));
+        assert!(!kept(judge(found(Some(0), Some(2)), found(Some(3), Some(5)))));
+        assert!(!kept(judge(found(Some(4), None), found(None, Some(1)))));
+    }
+
+    /// Would catch an oracle that takes names of two times for those of one.
+    #[test]
+    fn what_one_client_did_is_there_up_to_one_call() {
+        let mut cuts = Cuts::default();
+        cuts.agree(Some(0), &[&found(Some(0), Some(2)), &found(Some(4), None)]);
+        assert_eq!(cuts.judge(&history(6), &BTreeMap::new()), Ok(()));
+        let durable = BTreeMap::from([(0, 2)]);
+        assert_eq!(cuts.judge(&history(6), &durable), Ok(()));
+        cuts.agree(Some(0), &[&found(Some(2), Some(4))]);
+        assert!(cuts.judge(&history(6), &BTreeMap::new()).is_err());
+    }
+}

@@ -97,6 +97,21 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         op.end().await.map_err(io_error)
     }
 
+    /// A group's counts have changed: so they do in the summary area, where the ordering keeps that.
+    pub(crate) fn note_counts(&self, op: &mut crate::FfsOp<'_, D, P>, cg: u32) {
+        let per_block = self.bsize() as usize / Csum::SIZE;
+        let (block, nth) = (cg as usize / per_block, cg as usize % per_block);
+        let Some(buf) = self.summary.get(block) else { return };
+        let mut fresh = [0; Csum::SIZE];
+        self.books.borrow().groups[cg as usize].encode(&mut fresh, self.endian);
+        let range = nth * Csum::SIZE..(nth + 1) * Csum::SIZE;
+        if buf.read()[range.clone()] != fresh {
+            op.apply(buf, std::slice::from_ref(&range), What::GroupCounts { cg }, |bytes| {
+                bytes[range.clone()].copy_from_slice(&fresh);
+            });
+        }
+    }
+
     /// Copies the counts of all groups into the summary area's buffers.
     async fn store_summary(&self, op: &mut crate::FfsOp<'_, D, P>) -> FsResult<()> {
         let count = self.books.borrow().groups.len();

@@ -156,8 +156,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         let clusters = layout.cluster_sum.start..layout.clusters.end;
         let ranges = [0..Group::SIZE, map, clusters];
         let (seconds, _) = self.cache.runtime().wall_time();
-        op.apply(buf, &ranges, what, |bytes| {
-            let (cg, old) = (header.cgx, header.cs);
+        let cg = header.cgx;
+        let out = op.apply(buf, &ranges, what, |bytes| {
+            let old = header.cs;
             let frag = self.frag();
             let mut group = GroupEdit { header, bytes, layout, endian: self.endian, frag };
             let out = edit(&mut group);
@@ -166,7 +167,9 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             header.encode(bytes, self.endian);
             self.books.borrow_mut().changed(cg, old, header.cs);
             out
-        })
+        });
+        self.note_counts(op, cg);
+        out
     }
 
     /// Changes a group's number of directories, which no bitmap knows, by what it was wrong.

@@ -62,7 +62,7 @@ mod tests;
 use std::cell::RefCell;
 
 use ordo_block::BlockDevice;
-use ordo_cache::Cache;
+use ordo_cache::{BufRef, Cache};
 use ordo_format::Endian;
 use ordo_format::ufs2::{NDADDR, Superblock};
 use ordo_ordering::{Op, OrderingPolicy};
@@ -91,6 +91,8 @@ pub struct Ffs<D, P> {
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
     books: RefCell<Books>,
+    /// The blocks of the summary area, kept in memory where the ordering keeps that area.
+    summary: Vec<BufRef>,
     marks: Marks,
     /// What was done to mount it, where it had not been unmounted.
     recovered: Option<Recovered>,

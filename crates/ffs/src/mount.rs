@@ -1,7 +1,7 @@
 //! Mounting: finding the superblock, refusing what must not be touched, reading the summaries.
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{Cache, CacheConfig};
+use ordo_cache::{BufRef, Cache, CacheConfig};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
 use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
@@ -14,7 +14,7 @@ use crate::books::{Books, summary_block};
 use crate::group::seal;
 use crate::marks::{self, Marks};
 use crate::recount::{self, Recovered};
-use crate::recover::{OnDevice, read_groups};
+use crate::recover::OnDevice;
 use crate::{FastFs, Ffs, torn};
 
 /// How to mount.
@@ -184,15 +184,16 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
         sb.mtime = image.next_stamp();
     }
     let cache = sealing_cache(runtime, device, policy, options, (&sb, sb_at, endian));
-    let (groups, recovered) = match (recounted, recovery) {
-        (Some((groups, recovered)), _) => {
+    let (blocks, groups) = read_summary(&cache, &sb, endian).await?;
+    let (groups, recovered) = match recounted {
+        Some((groups, recovered)) => {
             (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
         }
-        (None, Recovery::Replayed { .. }) => (read_groups(&cache, &sb, endian).await?, None),
-        (None, Recovery::None) => (read_summary(&cache, &sb, endian).await?, None),
+        None => (groups, None),
     };
     let ffs = Ffs {
         books: Books::new(&sb, groups).into(),
+        summary: if P::KEEPS_SUMMARY && !read_only { blocks } else { Vec::new() },
         marks: Marks::new(&sb, P::BITMAPS_TRUSTED, recovery != Recovery::None),
         recovered,
         torn_groups: !clean && read_only,
@@ -253,10 +254,10 @@ async fn read_summary<D: BlockDevice, P: OrderingPolicy>(
     cache: &Cache<D, P>,
     sb: &Superblock,
     endian: Endian,
-) -> Result<Vec<Csum>, MountError> {
+) -> Result<(Vec<BufRef>, Vec<Csum>), MountError> {
     let per_block = sb.block_size() / Csum::SIZE;
     let count = sb.ncg as usize;
-    let mut groups = Vec::new();
+    let (mut blocks, mut groups) = (Vec::new(), Vec::new());
     while groups.len() < count {
         let buf = summary_block(cache, sb, groups.len() / per_block).await?;
         let bytes = buf.read();
@@ -266,6 +267,8 @@ async fn read_summary<D: BlockDevice, P: OrderingPolicy>(
             return Err(FsError::corrupt(what).into());
         }
         groups.extend((0..n).map(|i| Csum::decode(&bytes[i * Csum::SIZE..], endian)));
+        drop(bytes);
+        blocks.push(buf);
     }
-    Ok(groups)
+    Ok((blocks, groups))
 }

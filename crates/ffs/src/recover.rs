@@ -1,21 +1,12 @@
-//! What an ordering is told of an image that a crash left, and what follows from the groups afterwards.
+//! What an ordering is told of an image that a crash left.
 
 use std::ops::Range;
 
-use ordo_block::BlockDevice;
-use ordo_cache::{BufKey, Cache, Class};
 use ordo_format::Endian;
-use ordo_format::ufs2::{Csum, Group, Superblock};
-use ordo_ordering::{Image, OrderingPolicy};
-use ordo_runtime::sync::abreast;
-use ordo_ufs::io_error;
-use ordo_vfs::FsError;
+use ordo_format::ufs2::{Group, Superblock};
+use ordo_ordering::Image;
 
 use crate::marks;
-use crate::mount::MountError;
-
-/// Groups that are read at once.
-const READS: usize = 64;
 
 /// An image on a device that nobody has mounted.
 pub struct OnDevice<'a> {
@@ -82,31 +73,4 @@ impl Image for OnDevice<'_> {
             Group::seal(block, self.endian, self.sb);
         }
     }
-}
-
-/// What the groups' headers say is free: where they are right and the summary may not be.
-pub(crate) async fn read_groups<D: BlockDevice, P: OrderingPolicy>(
-    cache: &Cache<D, P>,
-    sb: &Superblock,
-    endian: Endian,
-) -> Result<Vec<Csum>, MountError> {
-    let len = (sb.cgsize as usize).next_multiple_of(512);
-    let read = |cg: u32| {
-        let at = sb.byte_of(sb.cg_header(cg));
-        async move {
-            let read = cache.get(BufKey::device(at), at, len, Class::Metadata).await;
-            let buf = read.map_err(io_error)?;
-            let group = Group::read(&buf.read(), endian, sb, cg).map_err(|e| {
-                FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
-            });
-            Ok::<_, FsError>(group?.cs)
-        }
-    };
-    let mut groups = vec![Csum::zeroed(); sb.ncg as usize];
-    abreast(READS, (0..sb.ncg).map(read), |cg, counts| {
-        groups[cg] = counts?;
-        Ok::<_, MountError>(())
-    })
-    .await?;
-    Ok(groups)
 }

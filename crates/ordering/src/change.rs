@@ -185,6 +185,12 @@ pub enum What<'a> {
     },
     /// The superblock or the summary area is brought up to date.
     Summary,
+    /// A group's counts change in the summary area, with the group. Told only to whom keeps that area
+    /// ([`OrderingPolicy::KEEPS_SUMMARY`](crate::OrderingPolicy::KEEPS_SUMMARY)).
+    GroupCounts {
+        /// The group.
+        cg: u32,
+    },
     /// A block of inodes is filled for the first time: all of them free.
     InitInodeBlock {
         /// The first inode in it.

@@ -39,6 +39,10 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// be used once what follows from the bitmaps is worked out anew. Layouts mark such images.
     const BITMAPS_TRUSTED: bool = false;
 
+    /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read: each
+    /// change of it is told ([`What::GroupCounts`]) with the group's. Else it is stored now and then.
+    const KEEPS_SUMMARY: bool = false;
+
     /// What it keeps for one operation.
     type Op;
 

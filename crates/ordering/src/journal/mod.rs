@@ -56,6 +56,8 @@ bitflags::bitflags! {
         const HOLD = 8;
         /// Log space is given up only when nobody needs it.
         const KEEP = 16;
+        /// The summary area is logged as the groups are: recovery need not read them.
+        const SUMMARY = 32;
     }
 }
 

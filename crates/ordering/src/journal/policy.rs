@@ -9,7 +9,7 @@ use ordo_log::record::Entry;
 use ordo_runtime::sync::Notify;
 
 use super::state::State;
-use super::{JournalOrder, keeper, replay};
+use super::{JournalOrder, JournalRules, keeper, replay};
 use crate::{
     Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
 };
@@ -76,6 +76,7 @@ impl<L: Log> JournalOrder<L> {
 impl<L: Log> OrderingPolicy for JournalOrder<L> {
     const NAME: &'static str = "journal";
     const NEEDS_CHECK: bool = false;
+    const KEEPS_SUMMARY: bool = true;
     type Op = JournalOp<L>;
 
     fn wants_old(what: &What<'_>) -> bool {
@@ -108,8 +109,9 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
     fn record(&self, op: &mut JournalOp<L>, change: &Change<'_>) {
         let state = &self.state;
         match change.what {
-            // Derived from the groups, and worked out anew after a replay.
+            // The superblock: its sums are worked out anew at mount.
             What::Summary => return,
+            What::GroupCounts { .. } if !state.is_on(JournalRules::SUMMARY) => return,
             // What the device has there is not what memory had: all of it is logged.
             What::InitDirectory { .. } | What::InitInodeBlock { .. } => {
                 op.wrote = true;
