@@ -259,20 +259,6 @@ impl<F: FileSystem> Client<F> {
                 self.dirs.push(made.ino);
                 Ok(())
             }
-            Step::Write(p, at, len) => {
-                let ino = self.find(p).await?;
-                let data = stamped(self.number, number, at, len);
-                fs.write(ino, at.into(), &data).await.map(drop)
-            }
-            Step::Size(p, size) => {
-                let ino = self.find(p).await?;
-                let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
-                fs.setattr(ino, &set).await.map(drop)
-            }
-            Step::Punch(p, at, len) => {
-                let ino = self.find(p).await?;
-                fs.clear(ino, at.into(), len.into()).await
-            }
             Step::Link(p, to) => {
                 let ino = self.find(p).await?;
                 fs.link(ino, self.dir(to), &self.name(to)).await.map(drop)
@@ -305,6 +291,34 @@ impl<F: FileSystem> Client<F> {
                 let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
                 fs.rename(from, &name, self.dir(to), &self.name(to), mode).await
             }
+            Step::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            Step::Sync => fs.sync().await,
+            Step::Pause(ms) => {
+                self.runtime.sleep(Duration::from_millis(ms.into())).await;
+                Ok(())
+            }
+            _ => self.change(step, number).await,
+        }
+    }
+
+    /// Changes an inode or what is in it.
+    async fn change(&self, step: Step, number: usize) -> FsResult<()> {
+        let fs = &self.fs;
+        match step {
+            Step::Write(p, at, len) => {
+                let ino = self.find(p).await?;
+                let data = stamped(self.number, number, at, len);
+                fs.write(ino, at.into(), &data).await.map(drop)
+            }
+            Step::Size(p, size) => {
+                let ino = self.find(p).await?;
+                let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
+                fs.setattr(ino, &set).await.map(drop)
+            }
+            Step::Punch(p, at, len) => {
+                let ino = self.find(p).await?;
+                fs.clear(ino, at.into(), len.into()).await
+            }
             Step::Mode(p, mode) => {
                 let ino = self.find(p).await?;
                 let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
@@ -316,12 +330,7 @@ impl<F: FileSystem> Client<F> {
                 fs.setxattr(ino, &attribute(which), &value, XattrMode::Set).await
             }
             Step::Strip(p, which) => fs.removexattr(self.find(p).await?, &attribute(which)).await,
-            Step::Fsync(p) => fs.fsync(self.find(p).await?).await,
-            Step::Sync => fs.sync().await,
-            Step::Pause(ms) => {
-                self.runtime.sleep(Duration::from_millis(ms.into())).await;
-                Ok(())
-            }
+            _ => unreachable!("done by the caller"),
         }
     }
 }

@@ -382,3 +382,25 @@ fn campaign() {
         }
     }
 }
+
+/// Recovery is cut off, so is the next one, and so on, five times: would catch a recovery that is right once, or
+/// that lives on what an earlier one left in memory.
+#[test]
+fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
+    let budget = Budget {
+        states: 60,
+        usable_every: 0,
+        recovery_every: 4,
+        recovery_depth: 5,
+        recovery_states: 4,
+        ..Budget::default()
+    };
+    let mut cut_off = 0;
+    for scheme in all() {
+        let script = Script::random(7, 2, 60);
+        let outcome = explore(&scheme, &script, &Config::new(7, Model::Volatile), &budget).unwrap();
+        outcome.expect_kept(scheme.name);
+        cut_off += outcome.counts.in_recovery;
+    }
+    assert!(cut_off > 500, "{cut_off}");
+}

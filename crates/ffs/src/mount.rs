@@ -185,12 +185,9 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
     }
     let cache = sealing_cache(runtime, device, policy, options, (&sb, sb_at, endian));
     let (blocks, groups) = read_summary(&cache, &sb, endian).await?;
-    let (groups, recovered) = match recounted {
-        Some((groups, recovered)) => {
-            (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
-        }
-        None => (groups, None),
-    };
+    let (groups, recovered) = recounted.map_or((groups, None), |(groups, recovered)| {
+        (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
+    });
     let ffs = Ffs {
         books: Books::new(&sb, groups).into(),
         summary: if P::KEEPS_SUMMARY && !read_only { blocks } else { Vec::new() },
