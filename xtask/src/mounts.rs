@@ -2,7 +2,7 @@
 //!
 //! Every contestant gets the same work from the same program, one round of each in turn, so that whatever else
 //! the machine does meets all alike; medians of the rounds are compared. Cold means that it was unmounted and
-//! mounted again, and that the kernel was told to forget. Client and server are pinned to the processors that
+//! mounted again, and that the kernel has forgotten the image. Client and server are pinned to the processors that
 //! `PIN` names, all of them unless given. `ROUNDS`, `FILES` and `MIB` change how much is done, `ONLY` who takes
 //! part: then nothing is written. What somebody wrote on the page below `## By hand` stays.
 
@@ -39,6 +39,10 @@ struct Contestant {
 
 /// What begins the part of the page that nobody but a person writes.
 const BY_HAND: &str = "## By hand";
+
+/// Has the kernel forget what it has of an image; of the mount itself it forgets everything with the unmount.
+const FORGET: &str = "{ [ ! -f $D/image ] || \
+     dd of=$D/image oflag=nocache conv=notrunc,fdatasync count=0 status=none; }";
 
 /// Which one the others are held against first.
 const YARDSTICK: &str = "passthrough_ll on tmpfs";
@@ -165,7 +169,7 @@ fn one(
     shell(place, &c.make)?;
     let mount = || shell(place, &c.mount);
     let again = || {
-        shell(place, &format!("{} && echo 3 > /proc/sys/vm/drop_caches", c.unmount))?;
+        shell(place, &format!("{} && {FORGET}", c.unmount))?;
         mount()
     };
     mount()?;

@@ -5,18 +5,56 @@ use ordo_vfs::{Errno, FileSystem, FileType, SetAttr, SetTime, XattrMode, flags};
 use super::acl::{self, is_acl};
 use super::files::without_set_id;
 use super::{Failure, Handled, Handler, VALID_SECONDS};
-use crate::wire::{Out, Request, fattr, split_name, timestamp};
+use crate::wire::{Out, Request, fattr, get_u32, split_name, timestamp};
 
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
+/// The same in a structure (`struct fsxattr`), with numbers of its own: the kernel asks so before it sets any.
+const GET_XATTR: u32 = 0x801c_581f;
+const SET_XATTR: u32 = 0x401c_5820;
+const XATTR_SIZE: usize = 28;
 
-/// Flags of Linux, and the BSD flags that mean the same: the first is the one that is set.
-const FLAGS: [(u32, u32, u32); 3] = [
-    (0x10, flags::SF_IMMUTABLE, flags::UF_IMMUTABLE),
-    (0x20, flags::SF_APPEND, flags::UF_APPEND),
-    (0x40, flags::UF_NODUMP, 0),
+/// Flags of Linux, their numbers in the structure, and the BSD flags that mean the same: the first is the one
+/// that is set.
+const FLAGS: [(u32, u32, u32, u32); 3] = [
+    (0x10, 0x8, flags::SF_IMMUTABLE, flags::UF_IMMUTABLE),
+    (0x20, 0x10, flags::SF_APPEND, flags::UF_APPEND),
+    (0x40, 0x80, flags::UF_NODUMP, 0),
 ];
+
+/// What the structure says beside that, and nobody sets: that there are extended attributes.
+const HAS_ATTRIBUTES: u32 = 0x8000_0000;
+
+/// The flags of Linux that BSD's mean.
+fn to_linux(bsd: u32) -> u32 {
+    let set = FLAGS.iter().filter(|(_, _, a, b)| bsd & (a | b) != 0);
+    set.fold(0, |all, (linux, ..)| all | linux)
+}
+
+/// BSD's flags after those of Linux were set to `wanted`; none where UFS cannot keep one of them.
+fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
+    let mut new = old;
+    for (linux, _, bsd, other) in FLAGS {
+        match wanted & linux != 0 {
+            true if new & (bsd | other) == 0 => new |= bsd,
+            true => {}
+            false => new &= !(bsd | other),
+        }
+    }
+    let known = FLAGS.iter().fold(0, |all, (linux, ..)| all | linux);
+    (wanted & !known == 0).then_some(new)
+}
+
+/// The flags of Linux in a structure; none where it asks for anything else.
+fn from_structure(bytes: &[u8]) -> Option<u32> {
+    let number = |at| get_u32(bytes, at);
+    let set = FLAGS.iter().filter(|(_, x, ..)| number(0) & x != 0);
+    let known = FLAGS.iter().fold(HAS_ATTRIBUTES, |all, (_, x, ..)| all | x);
+    // Hints of sizes, and a project.
+    let nothing_else = number(0) & !known == 0 && [4, 12, 16].iter().all(|at| number(*at) == 0);
+    nothing_else.then(|| set.fold(0, |all, (linux, ..)| all | linux))
+}
 
 impl<F: FileSystem> Handler<F> {
     pub(super) async fn getattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
@@ -71,37 +109,36 @@ impl<F: FileSystem> Handler<F> {
     pub(super) async fn ioctl(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (ino, command) = (self.ino(r.node), r.u32(12));
         let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
-        let mut value = None;
-        match command {
-            GET_FLAGS => {
-                let set = FLAGS.iter().filter(|(_, a, b)| attr.flags & (a | b) != 0);
-                value = Some(set.fold(0, |all, (linux, ..)| all | linux));
-            }
+        let asked = match command {
+            GET_FLAGS | GET_XATTR => None,
             SET_FLAGS => {
-                let bytes = r.rest.get(..4).ok_or(Errno::Invalid)?;
-                let wanted = u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
-                let mut new = attr.flags;
-                for (linux, bsd, other) in FLAGS {
-                    match wanted & linux != 0 {
-                        true if new & (bsd | other) == 0 => new |= bsd,
-                        true => {}
-                        false => new &= !(bsd | other),
-                    }
-                }
-                if wanted & !FLAGS.iter().fold(0, |all, (linux, ..)| all | linux) != 0 {
-                    return Err(Errno::NotSupported.into());
-                }
+                Some(r.rest.get(..4).map(|bytes| get_u32(bytes, 0)).ok_or(Errno::Invalid)?)
+            }
+            SET_XATTR => {
+                let bytes = r.rest.get(..XATTR_SIZE).ok_or(Errno::Invalid)?;
+                Some(from_structure(bytes).ok_or(Errno::NotSupported)?)
+            }
+            _ => return Err(Failure(libc::ENOTTY)),
+        };
+        out.zeroes(16);
+        match asked {
+            Some(wanted) => {
+                let new = to_bsd(attr.flags, wanted).ok_or(Errno::NotSupported)?;
                 let set = SetAttr { flags: Some(new), ..SetAttr::default() };
                 self.fs.setattr(ino, &set).await.map_err(|e| self.fail(e))?;
                 self.changed().await?;
             }
-            _ => return Err(Failure(libc::ENOTTY)),
-        }
-        out.zeroes(16);
-        if let Some(value) = value {
-            out.u32(value);
-            // Who asks for a long gets one.
-            out.zeroes((r.u32(28) as usize).saturating_sub(4).min(4));
+            None if command == GET_XATTR => {
+                let linux = to_linux(attr.flags);
+                let set = FLAGS.iter().filter(|(flag, ..)| linux & flag != 0);
+                out.u32(set.fold(0, |all, (_, x, ..)| all | x));
+                out.zeroes(XATTR_SIZE - 4);
+            }
+            None => {
+                out.u32(to_linux(attr.flags));
+                // Who asks for a long gets one.
+                out.zeroes((r.u32(28) as usize).saturating_sub(4).min(4));
+            }
         }
         Ok(())
     }

@@ -12,6 +12,8 @@ mod files;
 pub mod ids;
 mod known;
 mod names;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::rc::Rc;

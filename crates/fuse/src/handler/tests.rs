@@ -130,6 +130,38 @@ fn set_id_bits_go() {
     }
 }
 
+/// Flags of files, as `chattr` sets them and as the kernel asks for them before it lets anybody do so: what was set one
+/// way is there the other way, and what UFS cannot keep is refused. On the wire a structure of 28 bytes.
+#[test]
+fn flags_of_files() {
+    const GET: (u32, u32) = (0x8008_6601, 0x801c_581f);
+    const SET: (u32, u32) = (0x4008_6602, 0x401c_5820);
+    let bench = Bench::new();
+    let ino = bench.make(b"file");
+    let ioctl = |command: u32, data: &[u8], wants: u32| {
+        let mut head = [0; 32];
+        head[12..16].copy_from_slice(&command.to_ne_bytes());
+        head[24..28].copy_from_slice(&(data.len() as u32).to_ne_bytes());
+        head[28..32].copy_from_slice(&wants.to_ne_bytes());
+        bench.ask(&message(Opcode::Ioctl, ino.0, &[&head, data]))
+    };
+    let structure = |flags: u32, hint: u32| {
+        [flags, hint, 0, 0, 0, 0, 0].iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>()
+    };
+    // nodump and immutable.
+    ioctl(SET.0, &0x50u32.to_ne_bytes(), 0).unwrap();
+    let reply = ioctl(GET.1, &[], 28).unwrap();
+    assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 28, 0x88));
+    assert_eq!(ioctl(SET.1, &structure(0x2, 0), 0), Err(libc::EOPNOTSUPP));
+    assert_eq!(ioctl(SET.1, &structure(0, 1), 0), Err(libc::EOPNOTSUPP));
+    assert_eq!(ioctl(SET.0, &4u32.to_ne_bytes(), 0), Err(libc::EOPNOTSUPP));
+    assert_eq!(ioctl(SET.1, &[0; 27], 0), Err(libc::EINVAL));
+    // Append-only, in the place of both.
+    ioctl(SET.1, &structure(0x8000_0010, 0), 0).unwrap();
+    let reply = ioctl(GET.0, &[], 8).unwrap();
+    assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 8, 0x20));
+}
+
 /// A request that is not known is refused by its number, so that the kernel does not wait; half a message is
 /// none. A kernel that is too old is refused.
 #[test]
