@@ -70,6 +70,8 @@ struct Shared<D, G> {
     slots: Semaphore,
     /// Written, but not yet known to be durable; in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
+    /// How much of that leaves memory when it is known to be durable, in bytes.
+    unflushed_passing: Cell<usize>,
     /// Written buffers that were to leave memory, but that somebody held.
     lingering: RefCell<Vec<BufKey>>,
     epochs: Epochs,
@@ -106,6 +108,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             drained: Notify::new("fewer dirty buffers", 0),
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
+            unflushed_passing: Cell::new(0),
             lingering: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
             flushing: Cell::new(0),

@@ -30,6 +30,9 @@ impl Default for Epochs {
     }
 }
 
+/// How much that is only to leave memory may wait for a flush, in bytes.
+const PASSING_MAX: usize = 32 << 20;
+
 impl Epochs {
     /// A write has completed without being durable by itself.
     fn note_write(&self, buf: &Buffer) {
@@ -178,6 +181,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             return Ok(());
         }
         let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
+        self.shared.unflushed_passing.set(0);
         self.shared.stats.borrow_mut().flushes += 1;
         let epochs = &self.shared.epochs;
         let ending = epochs.current.replace(epochs.current.get() + 1);
@@ -291,6 +295,13 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         for Part { buf, .. } in parts {
             self.passed(&buf);
         }
+        if self.shared.unflushed_passing.get() > PASSING_MAX {
+            self.shared.unflushed_passing.set(0);
+            let cache = self.clone();
+            // A failure is kept by the cache.
+            let task = async move { drop(cache.barrier().await) };
+            drop(self.shared.runtime.spawn("a flush behind writes", task));
+        }
         result.map(|()| !all_whole)
     }
 
@@ -348,6 +359,10 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, part.version, result);
             } else if G::FOLLOWS_WRITES {
+                if part.buf.passing.get() {
+                    let passing = &self.shared.unflushed_passing;
+                    passing.set(passing.get() + part.buf.len());
+                }
                 self.shared.unflushed.borrow_mut().push((part.buf.clone(), part.version));
             }
         }

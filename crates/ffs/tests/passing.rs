@@ -134,6 +134,31 @@ fn contents_pass() {
         .unwrap();
 }
 
+/// A stream that nobody syncs leaves memory too, under an ordering that must know what is durable: a flush now and
+/// then lets it go.
+#[test]
+fn a_stream_leaves_memory_unsynced() {
+    const STREAM: u64 = 128;
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    let story = async {
+        let disk = RamDisk::new(256 << 20);
+        mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+        let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
+        let fs = mounted(&rt, &disk, SoftUpdates::default(), true).await;
+        let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+        let mut most = 0;
+        for at in 0..STREAM {
+            fs.write(ino, at << 20, &vec![1; 1 << 20]).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+            most = most.max(in_memory(&fs).await);
+        }
+        assert!(most < 48 << 20, "{most} bytes kept");
+        fs.unmount().await.unwrap();
+    };
+    executor.block_on(story).unwrap();
+}
+
 /// Who reads the beginning of a large file does not pay for much of the rest.
 #[test]
 fn no_more_is_read_ahead_than_was_asked_for() {
