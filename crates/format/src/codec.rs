@@ -34,7 +34,16 @@ macro_rules! endian_helpers {
                 }
             )+
         }
+    };
+}
 
+endian_helpers! {
+    get_u8 put_u8 u8, get_u16 put_u16 u16, get_u32 put_u32 u32, get_u64 put_u64 u64,
+    get_i8 put_i8 i8, get_i16 put_i16 i16, get_i32 put_i32 i32, get_i64 put_i64 i64,
+}
+
+macro_rules! on_disk_integers {
+    ($($get:ident $put:ident $int:ty),+ $(,)?) => {
         $(
             impl OnDisk for $int {
                 const SIZE: usize = size_of::<$int>();
@@ -51,9 +60,28 @@ macro_rules! endian_helpers {
     };
 }
 
-endian_helpers! {
-    get_u8 put_u8 u8, get_u16 put_u16 u16, get_u32 put_u32 u32, get_u64 put_u64 u64,
+on_disk_integers! {
+    get_u16 put_u16 u16, get_u32 put_u32 u32, get_u64 put_u64 u64,
     get_i8 put_i8 i8, get_i16 put_i16 i16, get_i32 put_i32 i32, get_i64 put_i64 i64,
+}
+
+impl OnDisk for u8 {
+    const SIZE: usize = 1;
+    #[inline]
+    fn get(bytes: &[u8], at: usize, _endian: Endian) -> u8 {
+        bytes[at]
+    }
+    #[inline]
+    fn put(&self, bytes: &mut [u8], at: usize, _endian: Endian) {
+        bytes[at] = *self;
+    }
+    // Inodes hold hundreds of bytes whose meaning depends on the file.
+    #[inline]
+    fn get_all<const N: usize>(bytes: &[u8], at: usize, _endian: Endian) -> [u8; N] {
+        let mut all = [0; N];
+        all.copy_from_slice(&bytes[at..at + N]);
+        all
+    }
 }
 
 /// Something of a fixed size on disk.
@@ -64,13 +92,18 @@ pub trait OnDisk: Sized {
     fn get(bytes: &[u8], at: usize, endian: Endian) -> Self;
     /// Encodes to byte `at`; bytes that no field covers stay. Panics where `bytes` is too short.
     fn put(&self, bytes: &mut [u8], at: usize, endian: Endian);
+    /// Decodes several in a row. Panics where `bytes` is too short.
+    #[inline]
+    fn get_all<const N: usize>(bytes: &[u8], at: usize, endian: Endian) -> [Self; N] {
+        std::array::from_fn(|i| Self::get(bytes, at + i * Self::SIZE, endian))
+    }
 }
 
 impl<T: OnDisk, const N: usize> OnDisk for [T; N] {
     const SIZE: usize = N * T::SIZE;
     #[inline]
     fn get(bytes: &[u8], at: usize, endian: Endian) -> [T; N] {
-        std::array::from_fn(|i| T::get(bytes, at + i * T::SIZE, endian))
+        T::get_all(bytes, at, endian)
     }
     #[inline]
     fn put(&self, bytes: &mut [u8], at: usize, endian: Endian) {

@@ -1,6 +1,6 @@
 //! Writes of blocks that nothing pointed to, counted by what they look like, until a pointer passes.
 
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 
 use crate::decoder::Claim;
 use crate::kind::Class;
@@ -12,7 +12,7 @@ const MOST: usize = 1 << 20;
 /// By block: what was written there is counted as.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    notes: BTreeMap<u64, (Class, Counts)>,
+    notes: FxHashMap<u64, (Class, Counts)>,
     /// Guesses that were left.
     given_up: u64,
 }
@@ -40,22 +40,34 @@ impl Pending {
 
     /// Counts what was noted of these blocks as what they are.
     pub(crate) fn settle(&mut self, claim: &Claim, stats: &mut Stats) {
-        while !self.notes.is_empty() {
-            let end = claim.block.saturating_add(claim.blocks);
-            let Some((block, (class, counts))) = self.notes.range(claim.block..end).next() else {
-                return;
-            };
-            let (block, class, counts) = (*block, *class, *counts);
-            self.notes.remove(&block);
-            if class != claim.class {
-                stats.writes.move_over(&counts, class, claim.class);
+        let end = claim.block.saturating_add(claim.blocks);
+        // Sums do not depend on the order in which they are made.
+        if claim.blocks <= self.notes.len() as u64 {
+            for block in claim.block..end {
+                if let Some(note) = self.notes.remove(&block) {
+                    settle_one(note, claim.class, stats);
+                }
             }
-            stats.settled += 1;
+            return;
         }
+        self.notes.retain(|block, note| {
+            let gone = (claim.block..end).contains(block);
+            if gone {
+                settle_one(*note, claim.class, stats);
+            }
+            !gone
+        });
     }
 
     /// Blocks whose kind is a guess.
     pub(crate) fn unclaimed(&self) -> u64 {
         self.given_up + self.notes.len() as u64
     }
+}
+
+fn settle_one((class, counts): (Class, Counts), is: Class, stats: &mut Stats) {
+    if class != is {
+        stats.writes.move_over(&counts, class, is);
+    }
+    stats.settled += 1;
 }

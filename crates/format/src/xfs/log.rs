@@ -99,12 +99,11 @@ pub mod item {
 impl RecordHead {
     /// Decodes a block that begins a record, where its sizes can be true.
     pub fn read(block: &[u8]) -> Option<RecordHead> {
-        if block.len() < BLOCK {
+        if block.len() < BLOCK || BIG.get_u32(block, 0) != MAGIC {
             return None;
         }
         let head = RecordHead::decode(block, BIG);
-        let sane = head.magic == MAGIC
-            && [1, 2].contains(&head.version)
+        let sane = [1, 2].contains(&head.version)
             && head.size <= 256 << 10
             && head.len as usize <= (head.size as usize).max(PER_HEAD);
         sane.then_some(head)
@@ -124,9 +123,10 @@ impl RecordHead {
     }
 
     /// The operations' bytes, with the words that stood where the cycle stands. `record` is the whole record.
-    pub fn unpack(&self, record: &[u8]) -> Option<Vec<u8>> {
+    pub fn unpack(&self, record: &[u8], data: &mut Vec<u8>) -> Option<()> {
         let heads = self.heads();
-        let mut data = record.get(heads * BLOCK..self.blocks() * BLOCK)?.to_vec();
+        data.clear();
+        data.extend_from_slice(record.get(heads * BLOCK..self.blocks() * BLOCK)?);
         for (i, block) in data.chunks_exact_mut(BLOCK).enumerate() {
             let word = match i / 64 {
                 0 => 44 + i * 4,
@@ -136,7 +136,7 @@ impl RecordHead {
             block[..4].copy_from_slice(record.get(word..word + 4)?);
         }
         data.truncate(self.len as usize);
-        Some(data)
+        Some(())
     }
 }
 

@@ -15,6 +15,7 @@ mod prime;
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;
 use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
+use rustc_hash::FxHashMap;
 
 use crate::decoder::{Books, Decoder, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
@@ -39,6 +40,8 @@ pub(crate) struct Ext {
     /// Reused: copies whose descriptor came after them.
     late: Vec<Copy>,
     dirs: Dirs,
+    /// Blocks of inodes as they passed last.
+    tables: FxHashMap<u64, Box<[u8]>>,
 }
 
 /// What stands at a block, and how many blocks on it is the same.
@@ -67,6 +70,7 @@ impl Ext {
             lost: false,
             late: Vec::new(),
             dirs: Dirs::default(),
+            tables: FxHashMap::default(),
         }
     }
 
@@ -117,8 +121,18 @@ impl Ext {
                 let size = self.geometry.inode_size;
                 let skip = (block - area.start) * (self.geometry.block_size() / size) as u64;
                 let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
+                let old = self.tables.insert(block, bytes.into());
+                // What is as it was says nothing new.
+                let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(size).enumerate() {
-                    files::inode_written(&mut self.files, (first + i as u64) as u32, raw, books);
+                    if old.get(i * size..(i + 1) * size) != Some(raw) {
+                        files::inode_written(
+                            &mut self.files,
+                            (first + i as u64) as u32,
+                            raw,
+                            books,
+                        );
+                    }
                 }
             }
             Fixed::Descriptors { index, copy: false } => {
@@ -211,6 +225,8 @@ impl Ext {
         let word =
             |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
         let mut id = None;
+        // It changes inodes without their blocks.
+        self.tables.clear();
         let files = &mut self.files;
         let known = fast::records(bytes, |tag, value| match tag {
             fast::TAIL => id = word(value, 0),

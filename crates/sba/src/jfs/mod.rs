@@ -87,6 +87,12 @@ fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
     }
 }
 
+/// The file set, number and stamp of an inode, without the rest of it.
+fn whose(raw: &[u8]) -> (u32, u32, u32) {
+    let word = |at| Endian::Little.get_u32(raw, at);
+    (word(4), word(8), word(0))
+}
+
 fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
     block.checked_sub(start).filter(|at| *at < len)
 }
@@ -154,8 +160,14 @@ impl Jfs {
             Some(run) if run.class == Class::InodeBlock => {
                 let Role::Data { lbn } = run.role else { return };
                 let first = (lbn + (block - run.start)) * 8;
-                self.inodes_written(FILES, first, bytes, books);
-                self.inodes.insert(block, bytes.into());
+                let old = self.inodes.insert(block, bytes.into());
+                // What is as it was says nothing new.
+                let old = old.as_deref().unwrap_or_default();
+                for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+                    if old.get(i * Dinode::SIZE..(i + 1) * Dinode::SIZE) != Some(raw) {
+                        self.inodes_written(FILES, first + i as u64, raw, books);
+                    }
+                }
             }
             Some(run) if matches!(run.role, Role::Map { .. }) => {
                 self.graph.node_written(block, bytes, books);
@@ -168,14 +180,16 @@ impl Jfs {
     fn inodes_written(&mut self, fileset: u32, first: u64, bytes: &[u8], books: &mut Books) {
         for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
             let number = first + i as u64;
-            let inode = Dinode::decode(raw, Endian::Little);
-            let own = inode.fileset == fileset && u64::from(inode.number) == number;
-            let used = own && inode.links > 0 && inode.mode & 0o170_000 != 0;
+            let (of, own, _) = whose(raw);
             let aggregate = fileset != FILES;
-            let entries = match used || (own && aggregate && number > 0 && inode.blocks > 0) {
-                true => self.of_inode(&inode, number, aggregate),
-                false => Vec::new(),
-            };
+            let mut entries = Vec::new();
+            if of == fileset && u64::from(own) == number {
+                let inode = Dinode::decode(raw, Endian::Little);
+                let used = inode.links > 0 && inode.mode & 0o170_000 != 0;
+                if used || (aggregate && number > 0 && inode.blocks > 0) {
+                    entries = self.of_inode(&inode, number, aggregate);
+                }
+            }
             let root = if aggregate { AGGREGATE | number } else { number };
             self.graph.set_root(root, entries, books);
         }
@@ -183,16 +197,12 @@ impl Jfs {
 
     /// The number of a block's first inode, where all its inodes say that they are of this file set.
     fn first_inode(&self, bytes: &[u8]) -> Option<u64> {
-        let all =
-            || bytes.chunks_exact(Dinode::SIZE).map(|raw| Dinode::decode(raw, Endian::Little));
-        let first = all().next()?;
-        let alike = |(inode, i): (Dinode, u32)| {
-            inode.fileset == FILES
-                && inode.stamp == first.stamp
-                && inode.number == first.number.wrapping_add(i)
-        };
-        let sound = first.number.is_multiple_of(8) && all().zip(0..).all(alike);
-        sound.then_some(first.number.into())
+        let mut all = bytes.chunks_exact(Dinode::SIZE).map(whose);
+        let (fileset, first, stamp) = all.next()?;
+        let sound = fileset == FILES
+            && first.is_multiple_of(8)
+            && all.zip(1..).all(|(one, i)| one == (FILES, first.wrapping_add(i), stamp));
+        sound.then_some(first.into())
     }
 
     fn of_inode(
@@ -261,7 +271,8 @@ impl Jfs {
         books.journal.record(id, home, class);
         let Some(base) = base_in_block(head) else { return };
         if class == Class::InodeBlock && home > jfs::SECOND_SUPERBLOCK {
-            let mut block = self.inodes.remove(&home).unwrap_or_else(|| vec![0; PAGE].into());
+            let mut block = self.inodes.get(&home).cloned();
+            let mut block = block.take().unwrap_or_else(|| vec![0; PAGE].into());
             log::changes(record, |at, bytes| {
                 let from = base + at;
                 if let Some(to) = block.get_mut(from..from + bytes.len()) {

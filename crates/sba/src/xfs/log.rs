@@ -68,6 +68,10 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pending: Option<Pending>,
+    /// Reused from record to record.
+    unpacked: Vec<u8>,
+    /// Reused for records of which more is to come.
+    spare: Vec<u8>,
     open: FxHashMap<u32, Open>,
 }
 
@@ -96,7 +100,10 @@ impl Log {
             let take = want.min(data.len());
             pending.bytes.extend_from_slice(&data[..take]);
             if take == want {
-                return (self.record(&pending.head, &pending.bytes, said), take);
+                let piece = self.record(&pending.head, &pending.bytes, said);
+                pending.bytes.clear();
+                self.spare = pending.bytes;
+                return (piece, take);
             }
             pending.next = (at + (take / BLOCK) as u64) % blocks;
             self.pending = Some(pending);
@@ -114,14 +121,25 @@ impl Log {
             return (self.record(&head, &data[..want], said), want);
         }
         let next = (at + (data.len() / BLOCK) as u64) % blocks;
-        self.pending = Some(Pending { head, bytes: data.to_vec(), next });
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.extend_from_slice(data);
+        self.pending = Some(Pending { head, bytes, next });
         (Piece::Record(None), data.len())
     }
 
     fn record(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
-        let Some(data) = head.unpack(record) else { return Piece::NotUnderstood };
+        let mut data = std::mem::take(&mut self.unpacked);
+        let piece = match head.unpack(record, &mut data) {
+            Some(()) => self.unpacked(head, &data, said),
+            None => Piece::NotUnderstood,
+        };
+        self.unpacked = data;
+        piece
+    }
+
+    fn unpacked(&mut self, head: &RecordHead, data: &[u8], said: &mut Vec<Said>) -> Piece {
         let (mut last, mut unmount) = (None, false);
-        let whole = operations(&data, head.operations, |op, body| {
+        let whole = operations(data, head.operations, |op, body| {
             let len = (ordo_format::xfs::log::OpHead::SIZE + body.len()) as u64;
             if op.flags & flags::UNMOUNT != 0 {
                 unmount = true;
