@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_sba::kind::{Part, Reason, What};
 use ordo_sba::{Class, Told, Watch};
@@ -41,7 +42,7 @@ pub struct Block {
     /// Why it has no name.
     pub reason: Option<Reason>,
     /// The path of its file, where names were seen.
-    pub path: Option<Rc<str>>,
+    pub path: Option<Arc<str>>,
 }
 
 impl Block {

@@ -1,6 +1,7 @@
 //! Shows every request, with its contents, to whoever watches.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ordo_runtime::{Runtime, Time};
@@ -248,7 +249,9 @@ pub struct RecordEnd {
 /// A sink that keeps every request, in order of issue.
 pub struct Recorder {
     contents: bool,
-    records: RefCell<Vec<Record>>,
+    /// How many are kept.
+    most: usize,
+    records: RefCell<VecDeque<Record>>,
     /// The id of the first record.
     first: Cell<u64>,
 }
@@ -256,17 +259,24 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder that keeps contents too, or not.
     pub fn new(contents: bool) -> Rc<Recorder> {
-        Rc::new(Recorder { contents, records: RefCell::default(), first: Cell::new(0) })
+        let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
+        Rc::new(Recorder { contents, most, records, first })
+    }
+
+    /// A recorder that keeps the last `most` requests, without contents.
+    pub fn last(most: usize) -> Rc<Recorder> {
+        let (contents, records, first) = (false, RefCell::default(), Cell::new(0));
+        Rc::new(Recorder { contents, most, records, first })
     }
 
     /// Takes what was recorded so far. Requests still under way appear as cut off.
     pub fn take(&self) -> Vec<Record> {
-        self.records.take()
+        self.records.take().into()
     }
 
     /// Looks at what was recorded so far.
     pub fn with<T>(&self, look: impl FnOnce(&[Record]) -> T) -> T {
-        look(&self.records.borrow())
+        look(self.records.borrow_mut().make_contiguous())
     }
 
     fn keep(&self, data: Option<&[u8]>) -> Option<Rc<[u8]>> {
@@ -277,10 +287,11 @@ impl Recorder {
 impl TapSink for Recorder {
     fn issued(&self, r: &Issued<'_>) {
         let mut records = self.records.borrow_mut();
-        if records.is_empty() {
-            self.first.set(r.id);
+        while records.len() >= self.most.max(1) {
+            records.pop_front();
         }
-        records.push(Record {
+        self.first.set(records.front().map_or(r.id, |first| first.id));
+        records.push_back(Record {
             id: r.id,
             op: r.op,
             offset: r.offset,

@@ -1,15 +1,14 @@
 //! A file system with one file, the device, and one that takes a word: `start`.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
-use ordo_block::ram::RamDisk;
-use ordo_block::tap::{Recorder, Tap};
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_vfs::{
     Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode,
     SetAttr, StatFs, Timestamp, XattrMode,
 };
+
+use crate::device::Core;
 
 /// The name of the file that is the device.
 pub(crate) const DEVICE: &str = "device";
@@ -25,18 +24,14 @@ const SECTOR: u64 = 512;
 
 /// The device as a file.
 pub(crate) struct DeviceFs {
-    pub(crate) tap: Rc<Tap<Rc<RamDisk>>>,
-    pub(crate) ram: Rc<RamDisk>,
-    pub(crate) recorder: Rc<Recorder>,
-    /// What it held when it was told to start.
-    pub(crate) start: Rc<RefCell<Option<Vec<u8>>>>,
+    pub(crate) core: Rc<Core>,
 }
 
 impl DeviceFs {
     fn attr(&self, ino: Ino) -> FsResult<Attr> {
         let (file_type, permissions, links, size) = match ino {
             ROOT_INO => (FileType::Directory, 0o700, 2, 0),
-            DEVICE_INO => (FileType::Regular, 0o600, 1, self.tap.geometry().bytes),
+            DEVICE_INO => (FileType::Regular, 0o600, 1, self.core.tap.geometry().bytes),
             CONTROL_INO => (FileType::Regular, 0o600, 1, 0),
             _ => return Err(Errno::Stale.into()),
         };
@@ -138,8 +133,9 @@ impl FileSystem for DeviceFs {
         if ino != DEVICE_INO {
             return Ok(0);
         }
-        let len = (buf.len() as u64).min(self.tap.geometry().bytes.saturating_sub(offset)) as usize;
-        let data = self.tap.read(offset, len).await.map_err(|_| Errno::Io)?;
+        let len =
+            (buf.len() as u64).min(self.core.tap.geometry().bytes.saturating_sub(offset)) as usize;
+        let data = self.core.tap.read(offset, len).await.map_err(|_| Errno::Io)?;
         buf[..len].copy_from_slice(&data);
         Ok(len)
     }
@@ -149,19 +145,28 @@ impl FileSystem for DeviceFs {
             DEVICE_INO => {
                 let data_len = data.len();
                 let data = IoBuf::from_slice(data);
-                let done = self.tap.write(offset, data, WriteFlags::empty()).await;
+                let done = self.core.tap.write(offset, data, WriteFlags::empty()).await;
                 done.map_err(|_| Errno::Io)?;
                 Ok(data_len)
             }
             CONTROL_INO if data == START.as_bytes() => {
-                *self.start.borrow_mut() = Some(self.ram.to_vec());
-                self.tap.detach_all();
-                let _ = self.recorder.take();
-                self.tap.attach(self.recorder.clone());
+                self.core.start();
                 Ok(data.len())
             }
             _ => Err(Errno::Invalid.into()),
         }
+    }
+
+    async fn allocate(&self, _ino: Ino, _offset: u64, _len: u64) -> FsResult<()> {
+        // All of it is there.
+        Ok(())
+    }
+
+    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        if ino != DEVICE_INO {
+            return no();
+        }
+        self.core.tap.discard(offset, len).await.map_err(|_| Errno::Io.into())
     }
 
     async fn readdir(
@@ -180,7 +185,7 @@ impl FileSystem for DeviceFs {
     }
 
     async fn statfs(&self) -> FsResult<StatFs> {
-        let blocks = self.tap.geometry().bytes / 4096;
+        let blocks = self.core.tap.geometry().bytes / 4096;
         Ok(StatFs {
             fragment_size: 4096,
             block_size: 4096,
@@ -195,7 +200,7 @@ impl FileSystem for DeviceFs {
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
         if ino == DEVICE_INO {
-            self.tap.flush().await.map_err(|_| Errno::Io)?;
+            self.core.tap.flush().await.map_err(|_| Errno::Io)?;
         }
         Ok(())
     }

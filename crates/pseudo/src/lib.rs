@@ -1,15 +1,17 @@
 //! A pseudo-device: a block device of the kernel's whose every request is recorded, without a kernel module.
 //!
 //! Layers, from the kernel down: a loop device, opened so that it caches nothing; a file of a FUSE file system
-//! that has nothing else in it ([`file`]); a tap; memory. A thread of its own serves the requests; [`Session`] is
-//! held by whoever uses the device.
+//! that has nothing else in it ([`file`]), over io_uring where the kernel has that; or, for virtual machines and kernels
+//! elsewhere, NBD ([`nbd`]). Beneath either: a tap; rules about writes; memory, an image, or a device ([`device`]). A
+//! thread of its own serves the requests; [`Session`] or [`nbd::Nbd`] is held by whoever uses the device.
 //!
 //! Invariants:
 //! - What the device is sent is what is recorded: in the order in which it comes, with its contents.
 //! - A flush of the device is a flush at the tap, and ends when that has ended.
+//! - Who watches sees a write before it is carried out, and decides what becomes of it.
 //! - Whatever becomes of a session, the loop device and the mount go away with it.
 //!
-//! It needs root, `/dev/fuse` and `losetup`.
+//! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
 //!
 //! ```no_run
 //! let session = ordo_pseudo::Session::new(64 << 20)?;
@@ -22,7 +24,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod device;
 mod file;
+pub mod nbd;
 mod session;
 
-pub use session::{PseudoError, Recording, Session};
+pub use device::{Before, Keep, MakeObserver, Observer, Place, Recording, Setup, Verdict};
+pub use session::{PseudoError, Session};

@@ -1,6 +1,5 @@
 //! A device that is there as long as its session.
 
-use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,16 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ordo_block::ram::RamDisk;
-use ordo_block::tap::{Recorder, Tap};
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
 use ordo_fuse::{Handler, Options, dev};
 use ordo_runtime::Executor;
-use ordo_trace::Trace;
 
+use crate::device::{Core, Recording, Setup};
 use crate::file::{CONTROL, DEVICE, DeviceFs, START};
-
-const SECTOR: u32 = 512;
 
 /// Why there is no device, or no recording.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +36,8 @@ pub enum PseudoError {
     Server(String),
 }
 
-/// What was recorded.
-#[derive(Debug)]
-pub struct Recording {
-    /// What the device held when the trace begins.
-    pub start: Vec<u8>,
-    /// Every request since.
-    pub trace: Trace,
-}
-
-type Served = Result<Option<Recording>, String>;
+/// What becomes of a server's thread.
+pub(crate) type Served = Result<Option<Recording>, String>;
 
 /// A device, and the thread that serves it.
 #[derive(Debug)]
@@ -61,16 +48,24 @@ pub struct Session {
     server: Option<JoinHandle<Served>>,
 }
 
-fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
+pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
     move |error| PseudoError::Io { what, error }
 }
 
 impl Session {
-    /// A device of `bytes` bytes, all zero, in memory.
+    /// A device of `bytes` bytes, all zero, in memory, of which everything is kept.
     ///
     /// # Errors
     /// Who calls it is not root, or there is no FUSE or no loop device.
     pub fn new(bytes: u64) -> Result<Session, PseudoError> {
+        Session::with(Setup::in_memory(bytes))
+    }
+
+    /// A device as `setup` has it.
+    ///
+    /// # Errors
+    /// Who calls it is not root, there is no FUSE or no loop device, or what it is over cannot be opened.
+    pub fn with(setup: Setup) -> Result<Session, PseudoError> {
         let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
         let folder = folder.map_err(failed("making a directory to mount on"))?;
         let how = Attach {
@@ -83,11 +78,22 @@ impl Session {
         let attached = ordo_fuse::kernel::attach(&how, folder.path())?;
         let detach = attached.detach();
         let server = std::thread::Builder::new().name("pseudo-device".into());
-        let server = server.spawn(move || serve(attached, bytes));
+        let server = server.spawn(move || serve(attached, setup));
         let server = server.map_err(failed("starting the device's server"))?;
         let mut session = Session { folder, device: PathBuf::new(), detach, server: Some(server) };
         // Dropped on the way out, the session takes down what is there.
-        session.device = losetup(&session.folder.path().join(DEVICE))?;
+        match losetup(&session.folder.path().join(DEVICE)) {
+            Ok(device) => session.device = device,
+            Err(error) => {
+                // A server that could not begin says why.
+                let _ = session.detach.unmount(true);
+                let ended = session.server.take().map(JoinHandle::join);
+                return Err(match ended {
+                    Some(Ok(Err(why))) => PseudoError::Server(why),
+                    _ => error,
+                });
+            }
+        }
         Ok(session)
     }
 
@@ -114,15 +120,7 @@ impl Session {
     /// It was never started, or it is in use.
     pub fn finish(mut self) -> Result<Recording, PseudoError> {
         self.take_down()?;
-        let server = self.server.take().expect("finished once");
-        match server.join() {
-            Ok(Ok(Some(recording))) => Ok(recording),
-            Ok(Ok(None)) => {
-                Err(PseudoError::Server("nothing was recorded: it was not started".into()))
-            }
-            Ok(Err(why)) => Err(PseudoError::Server(why)),
-            Err(_) => Err(PseudoError::Server("it panicked".into())),
-        }
+        joined(self.server.take())
     }
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
@@ -167,18 +165,26 @@ fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
     }
 }
 
+/// What a server's thread has recorded.
+pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, PseudoError> {
+    match server.expect("finished once").join() {
+        Ok(Ok(Some(recording))) => Ok(recording),
+        Ok(Ok(None)) => Err(PseudoError::Server("nothing was recorded: it was not started".into())),
+        Ok(Err(why)) => Err(PseudoError::Server(why)),
+        Err(_) => Err(PseudoError::Server("it panicked".into())),
+    }
+}
+
 /// The server's thread: until the kernel lets go.
-fn serve(attached: Attached, bytes: u64) -> Served {
+fn serve(attached: Attached, setup: Setup) -> Served {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
-    let start = Rc::new(RefCell::new(None));
-    let recorder = Recorder::new(true);
-    let (into, records) = (start.clone(), recorder.clone());
+    let io_uring = setup.io_uring;
+    let core = Rc::new(Core::new(&runtime, setup)?);
+    let fs = DeviceFs { core: core.clone() };
     let served = executor.block_on(async move {
-        let ram = Rc::new(RamDisk::new(bytes));
-        let tap = Rc::new(Tap::new(&runtime, ram.clone()));
-        let fs = DeviceFs { tap, ram, recorder, start: into };
-        let handler = Rc::new(Handler::new(fs, Options::default(), Rc::new(|_: &str| {})));
+        let options = Options { io_uring, ..Options::default() };
+        let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());
         let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
         served.map_err(|e| e.to_string())?.send(&runtime).await;
@@ -186,7 +192,5 @@ fn serve(attached: Attached, bytes: u64) -> Served {
     });
     let ended: Result<(), String> = served.map_err(|e| e.to_string())?;
     ended?;
-    let start = start.take();
-    let trace = Trace::from_records(&records.take(), SECTOR);
-    Ok(start.map(|start| Recording { start, trace }))
+    Ok(core.finish())
 }

@@ -1,7 +1,7 @@
 //! Paths of files, from the names in directories that were seen.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,7 @@ pub struct Names {
     root: u64,
     last: FxHashMap<u64, (u64, Box<[u8]>)>,
     /// Paths that were asked for since the last change.
-    paths: RefCell<FxHashMap<u64, Option<Rc<str>>>>,
+    paths: RefCell<FxHashMap<u64, Option<Arc<str>>>>,
 }
 
 impl Names {
@@ -43,7 +43,7 @@ impl Names {
     }
 
     /// The path of a file by its last name, from `/`; `None` where a name on the way was not seen.
-    pub fn path(&self, ino: u64) -> Option<Rc<str>> {
+    pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         if self.last.is_empty() {
             return None;
         }
@@ -59,7 +59,7 @@ impl Names {
         path
     }
 
-    fn build(&self, ino: u64) -> Option<Rc<str>> {
+    fn build(&self, ino: u64) -> Option<Arc<str>> {
         let (mut at, mut names) = (ino, Vec::new());
         while at != self.root {
             let (dir, name) = self.last.get(&at)?;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
@@ -30,7 +31,7 @@ pub struct Told<'a> {
 
 impl Told<'_> {
     /// The path of a file as it was last seen, where names were seen.
-    pub fn path(&self, ino: u64) -> Option<Rc<str>> {
+    pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
     }
 }

@@ -1,0 +1,268 @@
+//! What the kernel, or whoever speaks NBD, has for a device: storage, rules about writes, a tap.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ordo_block::file::{Access, FileDisk};
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::{Recorder, Tap, TapSink};
+use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use ordo_runtime::Runtime;
+use ordo_trace::Trace;
+
+/// Zeros are written in pieces of this size at most.
+const ZEROS: u64 = 1 << 20;
+const SECTOR: u32 = 512;
+
+/// Where the device's contents are.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In memory, so many bytes, all zero.
+    Memory(u64),
+    /// In an image, or on a device.
+    Path(PathBuf),
+}
+
+/// What is kept of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All of them, with contents.
+    Contents,
+    /// All of them, without contents.
+    Requests,
+    /// The last ones, so many, without contents.
+    Last(usize),
+}
+
+/// What becomes of a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is carried out.
+    #[default]
+    Pass,
+    /// It is carried out, and completes, so much later.
+    Delay(Duration),
+    /// It completes at once and is never carried out.
+    Drop,
+}
+
+/// The device before the first request that is recorded.
+pub struct Before<'a> {
+    /// Its size in bytes.
+    pub bytes: u64,
+    read: &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>,
+}
+
+impl Before<'_> {
+    /// Fills `buf` from byte `offset`.
+    ///
+    /// # Errors
+    /// The range is not there, or could not be read.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        (self.read)(offset, buf)
+    }
+}
+
+/// Who watches the device while it is used, on the device's own thread.
+pub trait Observer {
+    /// Who is shown the requests. A write is shown before it is carried out: what is put into the cell that
+    /// [`MakeObserver`] got is what becomes of it.
+    fn sink(&self) -> Rc<dyn TapSink>;
+    /// The device goes away: what was seen is to be handed on.
+    fn finish(self: Box<Self>);
+}
+
+/// Makes an observer, when recording begins.
+pub type MakeObserver =
+    Box<dyn FnOnce(&Before<'_>, &Rc<Cell<Verdict>>) -> Option<Box<dyn Observer>> + Send>;
+
+/// How a device is to be.
+pub struct Setup {
+    /// Where its contents are.
+    pub place: Place,
+    /// What is kept of requests.
+    pub keep: Keep,
+    /// Whether all that it held before is kept.
+    pub keep_start: bool,
+    /// Who watches it.
+    pub observer: Option<MakeObserver>,
+    /// Requests over io_uring, where the kernel has it.
+    pub io_uring: bool,
+}
+
+impl Setup {
+    /// A device of `bytes` bytes in memory, of which everything is kept.
+    pub fn in_memory(bytes: u64) -> Setup {
+        let (place, keep) = (Place::Memory(bytes), Keep::Contents);
+        Setup { place, keep, keep_start: true, observer: None, io_uring: true }
+    }
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct Recording {
+    /// What the device held when the trace begins; empty where that was not to be kept.
+    pub start: Vec<u8>,
+    /// Every request since, or the last ones.
+    pub trace: Trace,
+}
+
+enum Storage {
+    Memory(Rc<RamDisk>),
+    /// With a second handle, to read from before there are requests.
+    Path(FileDisk, File),
+}
+
+/// Storage with the observer's verdict on each write.
+pub(crate) struct Ruled {
+    storage: Storage,
+    runtime: Runtime,
+    verdict: Rc<Cell<Verdict>>,
+}
+
+impl Ruled {
+    async fn put(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        match &self.storage {
+            Storage::Memory(ram) => ram.write(offset, data, flags).await,
+            Storage::Path(disk, _) => disk.write(offset, data, flags).await,
+        }
+    }
+}
+
+impl BlockDevice for Ruled {
+    fn geometry(&self) -> Geometry {
+        match &self.storage {
+            Storage::Memory(ram) => ram.geometry(),
+            Storage::Path(disk, _) => disk.geometry(),
+        }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        match &self.storage {
+            Storage::Memory(ram) => ram.read(offset, len).await,
+            Storage::Path(disk, _) => disk.read(offset, len).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        // The tap has shown this write, and nothing else has run since.
+        match self.verdict.take() {
+            Verdict::Pass => {}
+            Verdict::Delay(time) => self.runtime.sleep(time).await,
+            Verdict::Drop => return Ok(()),
+        }
+        self.put(offset, data, flags).await
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        match &self.storage {
+            Storage::Memory(ram) => ram.flush().await,
+            Storage::Path(disk, _) => disk.flush().await,
+        }
+    }
+
+    /// What is discarded reads as zeros: the loop driver sends what must be zero as a discard too.
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        if let Storage::Path(disk, _) = &self.storage {
+            disk.discard(offset, len).await?;
+        }
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(ZEROS);
+            let zeros = IoBuf::zeroed(piece as usize);
+            self.put(offset + done, zeros, WriteFlags::empty()).await?;
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+/// The device, on the thread that serves it.
+pub(crate) struct Core {
+    pub(crate) tap: Tap<Ruled>,
+    recorder: Rc<Recorder>,
+    verdict: Rc<Cell<Verdict>>,
+    make: RefCell<Option<MakeObserver>>,
+    observer: RefCell<Option<Box<dyn Observer>>>,
+    keep_start: bool,
+    start: RefCell<Option<Vec<u8>>>,
+}
+
+impl Core {
+    pub(crate) fn new(runtime: &Runtime, setup: Setup) -> Result<Core, String> {
+        let storage = match &setup.place {
+            Place::Memory(bytes) => Storage::Memory(Rc::new(RamDisk::new(*bytes))),
+            Place::Path(path) => {
+                let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+                let disk = FileDisk::open(runtime, path, Access::ReadWrite);
+                Storage::Path(disk.map_err(|e| e.to_string())?, file)
+            }
+        };
+        let verdict = Rc::new(Cell::default());
+        let ruled = Ruled { storage, runtime: runtime.clone(), verdict: verdict.clone() };
+        let recorder = match setup.keep {
+            Keep::Contents => Recorder::new(true),
+            Keep::Requests => Recorder::new(false),
+            Keep::Last(most) => Recorder::last(most),
+        };
+        Ok(Core {
+            tap: Tap::new(runtime, ruled),
+            recorder,
+            verdict,
+            make: RefCell::new(setup.observer),
+            observer: RefCell::default(),
+            keep_start: setup.keep_start,
+            start: RefCell::default(),
+        })
+    }
+
+    /// From now on requests are shown and recorded.
+    pub(crate) fn start(&self) {
+        self.tap.detach_all();
+        let _ = self.recorder.take();
+        let bytes = self.tap.geometry().bytes;
+        let make = self.make.take();
+        let whole = match &self.tap.inner().storage {
+            Storage::Memory(ram) if make.is_some() || self.keep_start => ram.to_vec(),
+            Storage::Path(_, file) if self.keep_start => {
+                let mut all = vec![0; bytes as usize];
+                let _ = file.read_exact_at(&mut all, 0);
+                all
+            }
+            _ => Vec::new(),
+        };
+        if let Some(make) = make {
+            let read = |offset: u64, buf: &mut [u8]| match &self.tap.inner().storage {
+                Storage::Memory(_) => {
+                    let from = usize::try_from(offset).ok();
+                    let found = from.and_then(|at| whole.get(at..at.checked_add(buf.len())?));
+                    buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+                    Ok(())
+                }
+                Storage::Path(_, file) => file.read_exact_at(buf, offset),
+            };
+            let observer = make(&Before { bytes, read: &read }, &self.verdict);
+            if let Some(observer) = observer {
+                self.tap.attach(observer.sink());
+                *self.observer.borrow_mut() = Some(observer);
+            }
+        }
+        *self.start.borrow_mut() = Some(if self.keep_start { whole } else { Vec::new() });
+        self.tap.attach(self.recorder.clone());
+    }
+
+    /// What was recorded, if anything was to be.
+    pub(crate) fn finish(&self) -> Option<Recording> {
+        self.tap.detach_all();
+        if let Some(observer) = self.observer.take() {
+            observer.finish();
+        }
+        let start = self.start.take()?;
+        Some(Recording { start, trace: Trace::from_records(&self.recorder.take(), SECTOR) })
+    }
+}

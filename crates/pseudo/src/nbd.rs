@@ -1,0 +1,402 @@
+//! The device as an NBD server, for virtual machines and for kernels elsewhere: a unix socket, or TCP on this
+//! machine's own addresses. The protocol is the fixed newstyle, with simple replies:
+//! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_runtime::{Executor, Runtime};
+
+use crate::device::{Core, Recording, Setup};
+use crate::session::{PseudoError, Served, failed, joined};
+
+/// Requests are of this many bytes at most; what is longer ends the connection.
+const REQUEST_MAX: u32 = 32 << 20;
+/// An option's data at most.
+const OPTION_MAX: u32 = 64 << 10;
+
+const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const SIMPLE_MAGIC: u32 = 0x6744_6698;
+
+/// Fixed newstyle, and no zeros after the oldest of the options.
+const SERVER_FLAGS: u16 = 3;
+/// Has flags, flush, FUA, trim, write-zeroes, several connections.
+const EXPORT_FLAGS: u16 = 1 | 4 | 8 | 32 | 64 | 256;
+
+/// What clients ask in the first phase, and what they are answered.
+const EXPORT_NAME: u32 = 1;
+const ABORT: u32 = 2;
+const LIST: u32 = 3;
+const INFO: u32 = 6;
+const GO: u32 = 7;
+const ACK: u32 = 1;
+const SERVER: u32 = 2;
+const SAYS: u32 = 3;
+const UNSUPPORTED: u32 = 0x8000_0001;
+const INVALID: u32 = 0x8000_0003;
+
+/// What they ask in the second.
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const DISCONNECT: u16 = 2;
+const FLUSH: u16 = 3;
+const TRIM: u16 = 4;
+const ZEROES: u16 = 6;
+
+const EINVAL: u32 = 22;
+const EIO: u32 = 5;
+
+/// Where it listens.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A socket in the file system; it must not be there, and goes away with the server.
+    Unix(PathBuf),
+    /// A host and a port, of this machine's loopback only; port 0 takes a free one.
+    Tcp(String),
+}
+
+/// A server, and the thread that it runs on.
+#[derive(Debug)]
+pub struct Nbd {
+    uri: String,
+    socket: Option<PathBuf>,
+    /// Closed, it ends the server.
+    stop: Option<UnixStream>,
+    server: Option<JoinHandle<Served>>,
+}
+
+impl Nbd {
+    /// Serves a device; recording begins at once.
+    ///
+    /// # Errors
+    /// It cannot listen there, or the device cannot be opened.
+    pub fn serve(setup: Setup, address: &Address) -> Result<Nbd, PseudoError> {
+        let listening = failed("listening");
+        let (listener, uri, socket) = match address {
+            Address::Unix(path) => {
+                let listener = UnixListener::bind(path).map_err(listening)?;
+                let uri = format!("nbd+unix:///?socket={}", path.display());
+                (OwnedFd::from(listener), uri, Some(path.clone()))
+            }
+            Address::Tcp(name) => {
+                let all: Vec<SocketAddr> = name.to_socket_addrs().map_err(&listening)?.collect();
+                if all.is_empty() || !all.iter().all(|a| a.ip().is_loopback()) {
+                    let why = "no address of this machine's loopback: there is no encryption";
+                    return Err(listening(io::Error::new(io::ErrorKind::InvalidInput, why)));
+                }
+                let listener = TcpListener::bind(&all[..]).map_err(&listening)?;
+                let at = listener.local_addr().map_err(&listening)?;
+                (OwnedFd::from(listener), format!("nbd://{at}"), None)
+            }
+        };
+        let (stop, stopped) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
+        let tcp = socket.is_none();
+        let (tell, told) = mpsc::channel();
+        let server = std::thread::Builder::new().name("nbd-server".into());
+        let server = server.spawn(move || run(setup, File::from(listener), tcp, stopped, &tell));
+        let server = Some(server.map_err(failed("starting the server"))?);
+        let mut nbd = Nbd { uri, socket, stop: Some(stop), server };
+        match told.recv() {
+            Ok(()) => Ok(nbd),
+            Err(_) => Err(joined(nbd.server.take())
+                .err()
+                .unwrap_or_else(|| PseudoError::Server("it ended at once".into()))),
+        }
+    }
+
+    /// What clients are given: `nbd+unix:///?socket=...` or `nbd://...`.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Ends the server, and gives what was recorded.
+    ///
+    /// # Errors
+    /// The server had failed.
+    pub fn finish(mut self) -> Result<Recording, PseudoError> {
+        self.stop = None;
+        joined(self.server.take())
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+        if let Some(path) = &self.socket {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn run(
+    setup: Setup,
+    listener: File,
+    tcp: bool,
+    stopped: UnixStream,
+    tell: &mpsc::Sender<()>,
+) -> Served {
+    let executor = Executor::real(1);
+    let runtime = executor.runtime();
+    let core = Rc::new(Core::new(&runtime, setup)?);
+    core.start();
+    // Whoever waits has gone, or hears it.
+    let _ = tell.send(());
+    let (served, rt) = (core.clone(), runtime.clone());
+    let done = executor.block_on(async move {
+        let listener = Arc::new(listener);
+        rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served));
+        let stopped = Arc::new(File::from(OwnedFd::from(stopped)));
+        rt.readable(&stopped).await.map_err(|e| e.to_string())
+    });
+    let ended: Result<(), String> = done.map_err(|e| e.to_string())?;
+    ended?;
+    Ok(core.finish())
+}
+
+async fn accept(runtime: Runtime, listener: Arc<File>, tcp: bool, core: Rc<Core>) {
+    loop {
+        if runtime.readable(&listener).await.is_err() {
+            return;
+        }
+        let Ok(fd) = listener.try_clone().map(OwnedFd::from) else { return };
+        let accepted = if tcp {
+            let socket = TcpListener::from(fd).accept();
+            socket.map(|(s, _)| {
+                let _ = s.set_nodelay(true);
+                File::from(OwnedFd::from(s))
+            })
+        } else {
+            UnixListener::from(fd).accept().map(|(s, _)| File::from(OwnedFd::from(s)))
+        };
+        let Ok(socket) = accepted else { continue };
+        let connection = Connection {
+            runtime: runtime.clone(),
+            socket: Arc::new(socket),
+            core: core.clone(),
+            broken: Cell::new(false),
+        };
+        runtime.spawn_daemon("a connection", async move {
+            // A client that goes away, or speaks something else, ends its connection and nothing more.
+            let _ = Rc::new(connection).serve().await;
+        });
+    }
+}
+
+struct Connection {
+    runtime: Runtime,
+    socket: Arc<File>,
+    core: Rc<Core>,
+    /// A reply could not be sent.
+    broken: Cell<bool>,
+}
+
+fn no(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+/// A request of the second phase.
+#[derive(Clone, Copy)]
+struct Asked {
+    flags: u16,
+    command: u16,
+    cookie: u64,
+    offset: u64,
+    len: u32,
+}
+
+impl Connection {
+    /// Fills `buf`: waits without holding others up until there is something, then for all of it.
+    async fn fill(&self, buf: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            self.runtime.readable(&self.socket).await?;
+            match (&*self.socket).read(&mut buf[done..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => done += n,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        (&*self.socket).write_all(bytes)
+    }
+
+    async fn serve(self: Rc<Self>) -> io::Result<()> {
+        let mut hello = b"NBDMAGICIHAVEOPT".to_vec();
+        hello.extend(SERVER_FLAGS.to_be_bytes());
+        self.send(&hello)?;
+        let mut flags = [0; 4];
+        self.fill(&mut flags).await?;
+        if !self.options(u32_at(&flags, 0) & 2 != 0).await? {
+            return Ok(());
+        }
+        let mut head = [0; 28];
+        while !self.broken.get() {
+            self.fill(&mut head).await?;
+            if u32_at(&head, 0) != REQUEST_MAGIC {
+                return Err(no("no request"));
+            }
+            let asked = Asked {
+                flags: u16_at(&head, 4),
+                command: u16_at(&head, 6),
+                cookie: u64_at(&head, 8),
+                offset: u64_at(&head, 16),
+                len: u32_at(&head, 24),
+            };
+            if asked.command == DISCONNECT {
+                return Ok(());
+            }
+            if matches!(asked.command, READ | WRITE) && asked.len > REQUEST_MAX {
+                return Err(no("a request too long"));
+            }
+            let mut data = None;
+            if asked.command == WRITE {
+                let mut buf = IoBuf::zeroed(asked.len as usize);
+                self.fill(&mut buf).await?;
+                data = Some(buf);
+            }
+            let this = self.clone();
+            self.runtime
+                .spawn_daemon("a request", async move { this.carry_out(asked, data).await });
+        }
+        Ok(())
+    }
+
+    /// The first phase: until the client has chosen. False where it goes away.
+    async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
+        let bytes = self.core.tap.geometry().bytes;
+        loop {
+            let mut head = [0; 16];
+            self.fill(&mut head).await?;
+            let (option, len) = (u32_at(&head, 8), u32_at(&head, 12));
+            if u64_at(&head, 0) != OPTION_MAGIC || len > OPTION_MAX {
+                return Err(no("no option"));
+            }
+            let mut data = vec![0; len as usize];
+            self.fill(&mut data).await?;
+            match option {
+                EXPORT_NAME => {
+                    let mut out = bytes.to_be_bytes().to_vec();
+                    out.extend(EXPORT_FLAGS.to_be_bytes());
+                    out.resize(out.len() + if no_zeroes { 0 } else { 124 }, 0);
+                    self.send(&out)?;
+                    return Ok(true);
+                }
+                ABORT => {
+                    self.reply(option, ACK, &[])?;
+                    return Ok(false);
+                }
+                LIST => {
+                    // One export, with the empty name.
+                    self.reply(option, SERVER, &[0; 4])?;
+                    self.reply(option, ACK, &[])?;
+                }
+                INFO | GO => {
+                    let name = if data.len() < 6 { u32::MAX } else { u32_at(&data, 0) };
+                    if u64::from(name) + 6 > data.len() as u64 {
+                        self.reply(option, INVALID, b"an option cut short")?;
+                        continue;
+                    }
+                    let mut export = vec![0; 2];
+                    export.extend(bytes.to_be_bytes());
+                    export.extend(EXPORT_FLAGS.to_be_bytes());
+                    self.reply(option, SAYS, &export)?;
+                    let mut sizes = vec![0, 3];
+                    for size in [512, 4096, REQUEST_MAX] {
+                        sizes.extend(size.to_be_bytes());
+                    }
+                    self.reply(option, SAYS, &sizes)?;
+                    self.reply(option, ACK, &[])?;
+                    if option == GO {
+                        return Ok(true);
+                    }
+                }
+                _ => self.reply(option, UNSUPPORTED, b"not known here")?,
+            }
+        }
+    }
+
+    fn reply(&self, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+        let mut out = REPLY_MAGIC.to_be_bytes().to_vec();
+        for word in [option, kind, data.len() as u32] {
+            out.extend(word.to_be_bytes());
+        }
+        out.extend(data);
+        self.send(&out)
+    }
+
+    async fn carry_out(&self, asked: Asked, data: Option<IoBuf>) {
+        let tap = &self.core.tap;
+        let Asked { offset, len, .. } = asked;
+        let mut flags = WriteFlags::empty();
+        flags.set(WriteFlags::FUA, asked.flags & 1 != 0);
+        let inside = offset.checked_add(len.into()).is_some_and(|end| end <= tap.geometry().bytes);
+        let whole = (offset | u64::from(len)).is_multiple_of(u64::from(tap.geometry().sector));
+        let mut read = None;
+        let done = match (asked.command, data) {
+            (FLUSH, _) => tap.flush().await.map_err(|_| EIO),
+            _ if !inside || !whole => Err(EINVAL),
+            (READ, _) => match tap.read(offset, len as usize).await {
+                Ok(bytes) => {
+                    read = Some(bytes);
+                    Ok(())
+                }
+                Err(_) => Err(EIO),
+            },
+            (WRITE, Some(data)) => tap.write(offset, data, flags).await.map_err(|_| EIO),
+            (TRIM, _) => tap.discard(offset, len.into()).await.map_err(|_| EIO),
+            (ZEROES, _) => self.zeroes(offset, len.into(), flags).await,
+            _ => Err(EINVAL),
+        };
+        let mut out = SIMPLE_MAGIC.to_be_bytes().to_vec();
+        out.extend(done.err().unwrap_or(0).to_be_bytes());
+        out.extend(asked.cookie.to_be_bytes());
+        let sent = self.send(&out);
+        let sent = sent.and_then(|()| read.map_or(Ok(()), |bytes| self.send(&bytes)));
+        if sent.is_err() {
+            self.broken.set(true);
+        }
+    }
+
+    /// Writes zeros, in pieces.
+    async fn zeroes(&self, offset: u64, len: u64, flags: WriteFlags) -> Result<(), u32> {
+        const PIECE: u64 = 1 << 20;
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(PIECE);
+            let zeros = IoBuf::zeroed(piece as usize);
+            let wrote = self.core.tap.write(offset + done, zeros, flags).await;
+            wrote.map_err(|_| EIO)?;
+            done += piece;
+        }
+        Ok(())
+    }
+}

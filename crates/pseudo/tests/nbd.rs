@@ -1,0 +1,211 @@
+//! The device over NBD, judged by clients that others wrote; and clients that speak something else.
+//!
+//! Fault model: any client, any bytes; a device whose writes are dropped or delayed.
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_pseudo::nbd::{Address, Nbd};
+use ordo_pseudo::{Keep, Observer, Place, Setup, Verdict};
+use ordo_trace::{Flags, Op};
+
+fn image(dir: &Path, len: usize) -> std::path::PathBuf {
+    let path = dir.join("image");
+    let bytes: Vec<u8> = (0..len).map(|i| (i / 512 * 7) as u8).collect();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// nbdinfo must see the size and what the device can; nbdcopy must bring an image there and back; qemu-img must
+/// compare it as equal; and every request of theirs is in the trace, over a unix socket and over TCP.
+#[test]
+fn clients_of_others_use_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = image(dir.path(), 4 << 20);
+    let source = source.to_str().unwrap();
+    for tcp in [false, true] {
+        let address = match tcp {
+            false => Address::Unix(dir.path().join("socket")),
+            true => Address::Tcp("127.0.0.1:0".into()),
+        };
+        let nbd = Nbd::serve(Setup::in_memory(4 << 20), &address).unwrap();
+        let uri = nbd.uri().to_owned();
+        let Some(said) = ordo_testkit::judge("nbdinfo", &["--json", &uri]) else { return };
+        for what in ["\"export-size\": 4194304", "\"can_flush\": true", "\"can_fua\": true"] {
+            assert!(said.contains(what), "{what}: {said}");
+        }
+        assert!(
+            said.contains("\"can_trim\": true") && said.contains("\"can_zero\": true"),
+            "{said}"
+        );
+        let back = dir.path().join("back");
+        let Some(_) = ordo_testkit::judge("nbdcopy", &["--flush", source, &uri]) else { return };
+        ordo_testkit::judge("nbdcopy", &[&uri, back.to_str().unwrap()]).unwrap();
+        assert!(std::fs::read(&back).unwrap() == std::fs::read(source).unwrap());
+        if let Some(said) =
+            ordo_testkit::judge("qemu-img", &["compare", "-f", "raw", "-F", "raw", source, &uri])
+        {
+            assert!(said.contains("identical"), "{said}");
+        }
+        let recording = nbd.finish().unwrap();
+        let requests = recording.trace.requests();
+        let written: u64 = requests.iter().filter(|r| r.op == Op::Write).map(|r| r.len).sum();
+        assert!(written >= 4 << 20);
+        assert!(requests.iter().any(|r| r.op == Op::Flush));
+        assert!(requests.iter().all(|r| r.end.is_some_and(|e| e.ok && e.at >= r.issued)));
+    }
+}
+
+/// Speaks the protocol by hand.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(path: &Path) -> Client {
+        let mut socket = UnixStream::connect(path).unwrap();
+        let mut hello = [0; 18];
+        socket.read_exact(&mut hello).unwrap();
+        socket.write_all(&3u32.to_be_bytes()).unwrap();
+        socket.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        let mut export = [0; 10];
+        socket.read_exact(&mut export).unwrap();
+        Client(socket)
+    }
+
+    fn ask(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u32 {
+        let mut out = 0x2560_9513u32.to_be_bytes().to_vec();
+        out.extend(flags.to_be_bytes());
+        out.extend(command.to_be_bytes());
+        out.extend(7u64.to_be_bytes());
+        out.extend(offset.to_be_bytes());
+        out.extend(len.to_be_bytes());
+        out.extend(data);
+        self.0.write_all(&out).unwrap();
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[8..], 7u64.to_be_bytes());
+        u32::from_be_bytes([reply[4], reply[5], reply[6], reply[7]])
+    }
+
+    fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
+        assert_eq!(self.ask(0, 0, offset, len, &[]), 0);
+        let mut data = vec![0; len as usize];
+        self.0.read_exact(&mut data).unwrap();
+        data
+    }
+}
+
+/// Every command, over an image: what was written is in the file, what was trimmed or zeroed reads as zero, FUA is
+/// seen, what lies outside is refused and the connection goes on.
+#[test]
+fn every_command_does_what_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 1 << 20);
+    let socket = dir.path().join("socket");
+    let setup = Setup { place: Place::Path(path.clone()), ..Setup::in_memory(0) };
+    let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
+    let mut client = Client::connect(&socket);
+    assert_eq!(client.ask(1, 1, 4096, 512, &[9; 512]), 0);
+    assert_eq!(client.read(4096, 512), [9; 512]);
+    assert_eq!(client.ask(0, 4, 8192, 8192, &[]), 0);
+    assert_eq!(client.ask(0, 6, 65_536, 512, &[]), 0);
+    assert_eq!(client.ask(0, 3, 0, 0, &[]), 0);
+    assert_eq!(client.ask(0, 1, 1 << 20, 512, &[1; 512]), 22, "behind the end");
+    assert_eq!(client.ask(0, 0, 1, 512, &[]), 22, "not whole sectors");
+    assert_eq!(client.ask(0, 77, 0, 512, &[]), 22, "no such command");
+    assert_eq!(client.read(8192, 8192), [0; 8192]);
+    assert_eq!(client.read(65_536, 512), [0; 512]);
+    let recording = nbd.finish().unwrap();
+    let file = std::fs::read(path).unwrap();
+    assert_eq!((&file[4096..4608], &file[65_536..66_048]), (&[9; 512][..], &[0; 512][..]));
+    assert_eq!(recording.start.len(), 1 << 20);
+    assert_ne!(recording.start[4096], 9);
+    let seen: Vec<_> = recording.trace.requests().iter().map(|r| (r.op, r.flags)).collect();
+    assert_eq!(seen[0], (Op::Write, Flags::FUA));
+    assert_eq!(seen[2].0, Op::Discard);
+    assert!(!socket.exists(), "the socket goes away with the server");
+}
+
+/// Clients that send rubbish, too much, or go away in the middle: the next one is served all the same.
+#[test]
+fn rubbish_ends_a_connection_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let nbd = Nbd::serve(Setup::in_memory(1 << 20), &Address::Unix(socket.clone())).unwrap();
+    let mut one = UnixStream::connect(&socket).unwrap();
+    one.write_all(&[0x41; 4000]).unwrap();
+    let mut two = UnixStream::connect(&socket).unwrap();
+    two.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xff\xff\xff\xff").unwrap();
+    let mut three = Client::connect(&socket);
+    // A write of 4 GiB of which nothing comes.
+    let head = b"\x25\x60\x95\x13\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\xff\xff\xff\xff";
+    three.0.write_all(head).unwrap();
+    let mut rest = Vec::new();
+    assert_eq!(three.0.read_to_end(&mut rest).unwrap(), 0, "it hangs up");
+    drop(UnixStream::connect(&socket).unwrap());
+    let mut good = Client::connect(&socket);
+    assert_eq!(good.ask(0, 1, 0, 512, &[1; 512]), 0);
+    assert_eq!(nbd.finish().unwrap().trace.requests().len(), 1);
+    let far = Nbd::serve(Setup::in_memory(1 << 20), &Address::Tcp("192.0.2.1:0".into()));
+    assert!(far.unwrap_err().to_string().contains("loopback"));
+    let missing = Setup { place: Place::Path("/nonexistent".into()), ..Setup::in_memory(0) };
+    let error = Nbd::serve(missing, &Address::Unix(socket)).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent"), "{error}");
+}
+
+/// Drops writes of ones, delays writes of twos.
+struct ByContents(Rc<Cell<Verdict>>);
+
+impl TapSink for ByContents {
+    fn issued(&self, r: &Issued<'_>) {
+        self.0.set(match r.data {
+            Some([1, ..]) => Verdict::Drop,
+            Some([2, ..]) => Verdict::Delay(Duration::from_millis(60)),
+            _ => Verdict::Pass,
+        });
+    }
+    fn completed(&self, _: &Completed<'_>) {}
+}
+
+struct Watching(Rc<ByContents>);
+
+impl Observer for Watching {
+    fn sink(&self) -> Rc<dyn TapSink> {
+        self.0.clone()
+    }
+    fn finish(self: Box<Self>) {}
+}
+
+/// Whoever watches decides: a dropped write is answered and not there, a delayed one late and there; others pass; the
+/// last requests are kept, and no more.
+#[test]
+fn who_watches_decides_what_becomes_of_a_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let setup = Setup {
+        keep: Keep::Last(2),
+        keep_start: false,
+        observer: Some(Box::new(|before, verdict| {
+            assert_eq!(before.bytes, 1 << 20);
+            before.read_at(1 << 20, &mut [0]).unwrap_err();
+            Some(Box::new(Watching(Rc::new(ByContents(verdict.clone())))))
+        })),
+        ..Setup::in_memory(1 << 20)
+    };
+    let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
+    let mut client = Client::connect(&socket);
+    let before = Instant::now();
+    assert_eq!(client.ask(0, 1, 0, 512, &[1; 512]), 0);
+    assert_eq!(client.ask(0, 1, 512, 512, &[2; 512]), 0);
+    assert!(before.elapsed() >= Duration::from_millis(60));
+    assert_eq!(client.ask(0, 1, 1024, 512, &[3; 512]), 0);
+    let read = client.read(0, 1536);
+    assert_eq!((read[0], read[512], read[1024]), (0, 2, 3));
+    let trace = nbd.finish().unwrap().trace;
+    assert_eq!(trace.requests().iter().map(|r| r.op).collect::<Vec<_>>(), [Op::Write, Op::Read]);
+    assert!(trace.requests().iter().all(|r| r.data.is_none()));
+}
