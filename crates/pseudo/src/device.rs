@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ordo_block::file::{Access, FileDisk};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
-use ordo_runtime::Runtime;
+use ordo_runtime::{Runtime, Time};
 use ordo_trace::Trace;
 
 /// Zeros are written in pieces of this size at most.
@@ -110,6 +110,8 @@ pub struct Recording {
     pub start: Vec<u8>,
     /// Every request since, or the last ones.
     pub trace: Trace,
+    /// A moment on this process's clock, and the same one on the trace's.
+    pub clock: (Instant, Time),
 }
 
 enum Storage {
@@ -191,6 +193,7 @@ pub(crate) struct Core {
     observer: RefCell<Option<Box<dyn Observer>>>,
     keep_start: bool,
     start: RefCell<Option<Vec<u8>>>,
+    runtime: Runtime,
 }
 
 impl Core {
@@ -218,6 +221,7 @@ impl Core {
             observer: RefCell::default(),
             keep_start: setup.keep_start,
             start: RefCell::default(),
+            runtime: runtime.clone(),
         })
     }
 
@@ -263,6 +267,8 @@ impl Core {
             observer.finish();
         }
         let start = self.start.take()?;
-        Some(Recording { start, trace: Trace::from_records(&self.recorder.take(), SECTOR) })
+        let clock = (Instant::now(), self.runtime.now());
+        let trace = Trace::from_records(&self.recorder.take(), SECTOR);
+        Some(Recording { start, trace, clock })
     }
 }

@@ -102,6 +102,11 @@ impl Session {
         &self.device
     }
 
+    /// The device's contents as a file, beneath all that the kernel has in memory for it: what a crash would leave now.
+    pub fn contents(&self) -> PathBuf {
+        self.folder.path().join(DEVICE)
+    }
+
     /// From now on requests are recorded; what the device holds now is where the trace begins. What the kernel
     /// still has in memory for the device should have been written (`sync`).
     ///
@@ -141,15 +146,18 @@ impl Session {
                 other => return other.map_err(failed("unmounting the device's file")),
             }
         }
-        self.detach.unmount(true).map_err(failed("unmounting the device's file"))
+        Err(failed("unmounting the device's file")(io::ErrorKind::ResourceBusy.into()))
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // Nobody is there to be told.
-            let _ = self.take_down().or_else(|_| self.detach.unmount(true));
+            // Nobody is there to be told. Where somebody still uses the device, the server goes on until they do not.
+            if self.take_down().is_err() {
+                let _ = self.detach.unmount(true);
+                return;
+            }
             let _ = server.join();
         }
     }

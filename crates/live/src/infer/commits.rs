@@ -1,0 +1,192 @@
+//! When, and how, transactions are committed and written back.
+
+use std::time::{Duration, Instant};
+
+use ordo_annotate::Block;
+use ordo_trace::Op;
+
+use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
+use super::{Effort, Finding, greatest, least, round};
+use crate::kernel::{LiveError, System};
+
+/// Blocks or records are logged; flushes protect the commit.
+pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+    let lab = Lab::new(system, &[])?;
+    let file = lab.file("file")?;
+    for round in 0..8 * effort.trials {
+        change_inode(&file, round)?;
+        touch(&file)?;
+    }
+    let out = lab.finish(file)?;
+    let t = &out.seen.analysis.transactions;
+    let answer = match (t.copies.greatest, t.records.greatest) {
+        (0, 0) => "no journal was seen",
+        (_, 0) => "whole blocks are logged",
+        (0, _) => "records of changes are logged",
+        _ => "whole blocks and records of changes are logged",
+    };
+    let logged = Finding::words("what is logged", answer).because(format!(
+        "{} transactions: {} to {} copies of blocks, {} to {} records, {} to {} bytes",
+        t.committed,
+        t.copies.least,
+        t.copies.greatest,
+        t.records.least,
+        t.records.greatest,
+        t.bytes.least,
+        t.bytes.greatest
+    ));
+    let flushes = out.events.iter().filter(|e| e.op == Op::Flush).count();
+    let answer = match t.unordered_commits {
+        _ if t.committed == 0 => "no commit was seen",
+        _ if flushes == 0 => "no flush was seen: a commit's order is the disk's",
+        0 if t.copies.greatest > 0 => "a flush stands between every copy and its commit",
+        0 => "a flush stands before commits, or commit and records are one write",
+        _ => "some commits have no flush between them and their last copy",
+    };
+    let protected = Finding::words("flushes protect the commit", answer).because(format!(
+        "{flushes} flushes; of {} commits {} without a flush after their last copy",
+        t.committed, t.unordered_commits
+    ));
+    Ok(vec![logged, protected])
+}
+
+/// The journal's extent on the device, as far as it was written.
+fn journal_bytes(events: &[Event]) -> f64 {
+    let blocks = || events.iter().flat_map(|e| &e.blocks).filter(|b| b.kind.is_journal());
+    let first = blocks().map(|b| b.offset).min().unwrap_or(0);
+    let end = blocks().map(|b| b.offset + b.len).max().unwrap_or(0);
+    (end - first) as f64
+}
+
+fn completes(b: &Block) -> bool {
+    b.completes.is_some()
+}
+
+/// The commit threshold and the trigger of checkpoints, as shares of the journal: work that never calls fsync, until
+/// the journal has gone round more than once; then many small transactions.
+pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+    let lab = Lab::new(system, &[])?;
+    let begun = Instant::now();
+    // Names in directories are metadata for all; data are in the journal for some.
+    for dir in 0..10 * effort.trials {
+        let dir = lab.path(&format!("dir{dir}"));
+        done(&dir, std::fs::create_dir(&dir))?;
+        for i in 0..600 {
+            let path = dir.join(format!("{i:03}-{}", "n".repeat(60)));
+            let file = done(&path, std::fs::File::create(&path))?;
+            fill(&file, 0, 4096)?;
+        }
+    }
+    let took = begun.elapsed();
+    let quiet = Instant::now();
+    lab.settle();
+    let file = lab.file("fsync")?;
+    for round in 0..400 * effort.trials {
+        change_inode(&file, round)?;
+        touch(&file)?;
+    }
+    let out = lab.finish(file)?;
+    let size = journal_bytes(&out.events);
+    let before: Vec<&Event> = out.events.iter().filter(|e| e.issued <= quiet).collect();
+    let t = &out.seen.analysis.transactions;
+    let largest = t.bytes.greatest as f64 / size.max(1.0);
+    let commit = if t.committed == 0 {
+        Finding::words("commit threshold", "no commit was seen")
+    } else {
+        // What is committed is at most this; a timer may have come first.
+        let mut found = Finding::number("commit threshold", &[largest], "of the journal");
+        let by_size = before.iter().any(|e| e.writes(is_journal)) && took < Duration::from_secs(4);
+        if !by_size {
+            found.answer =
+                format!("not reached, or hidden by a timer: at least {}", round(largest));
+            found.interval = Some([largest, 1.0]);
+        }
+        found
+    };
+    let commit = commit.because(format!(
+        "{} files made in {:.1} s without fsync; the largest of {} transactions is {} KiB, the journal's extent {} KiB",
+        6000 * effort.trials,
+        took.as_secs_f64(),
+        t.committed,
+        t.bytes.greatest >> 10,
+        size as u64 >> 10
+    ));
+    Ok(vec![commit, checkpoints(&out.events, size)])
+}
+
+/// How much was written to the journal between one burst of checkpoints and the next.
+fn checkpoints(events: &[Event], size: f64) -> Finding {
+    let question = "checkpoint trigger";
+    let (mut since, mut shares, mut seen) = (0u64, Vec::new(), 0u64);
+    for event in events.iter().filter(|e| e.op == Op::Write) {
+        if event.writes(completes) {
+            seen += 1;
+            // Writes of one burst follow each other: nothing was logged between them.
+            if since as f64 > size / 64.0 {
+                shares.push(since as f64 / size);
+            }
+            since = 0;
+        }
+        since += event.bytes(is_journal);
+    }
+    let finding = match shares.is_empty() {
+        true => Finding::words(question, "no checkpoint by a filling journal was seen"),
+        false => Finding::number(question, &shares, "of the journal since the last checkpoint"),
+    };
+    finding.because(format!(
+        "{seen} writes completed a transaction at its fixed location, {} of them after more than 1/64 of the journal",
+        shares.len()
+    ))
+}
+
+/// How long after a change it comes to the journal, and file data to their place, when nobody asks.
+pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+    let lab = Lab::new(system, &[])?;
+    let file = lab.file("file")?;
+    lab.settle();
+    let mut changes = Vec::new();
+    let each = effort.wait / effort.trials.max(1);
+    for round in 0..effort.trials {
+        change_inode(&file, round)?;
+        fill(&file, u64::from(round) * 65_536, 65_536)?;
+        changes.push(Instant::now());
+        std::thread::sleep(each);
+    }
+    let until = Instant::now();
+    let out = lab.finish(file)?;
+    let first = |of: fn(&Block) -> bool, from: Instant, to: Instant| {
+        let inside = |e: &&Event| e.issued > from && e.issued < to && e.writes(of);
+        let event = out.events.iter().find(inside)?;
+        Some(event.issued.duration_since(from).as_secs_f64())
+    };
+    let data: fn(&Block) -> bool = |b| b.kind == ordo_sba::Class::FileData;
+    let mut all = Vec::new();
+    for (question, of) in [("commit timer", is_journal as fn(&Block) -> bool), ("data timer", data)]
+    {
+        let ends = changes[1..].iter().copied().chain([until]);
+        let times: Vec<f64> =
+            changes.iter().zip(ends).filter_map(|(from, to)| first(of, *from, to)).collect();
+        let waited =
+            format!("{} changes, each waited for {:.0} s", changes.len(), each.as_secs_f64());
+        let finding = match times.is_empty() {
+            true => {
+                let mut none = Finding::words(
+                    question,
+                    format!("more than {:.0} s, or none", each.as_secs_f64()),
+                );
+                none.interval = Some([each.as_secs_f64(), f64::MAX]);
+                none.unit = Some("seconds");
+                none
+            }
+            // A timer that runs on its own is met at any moment: it is at least the longest wait.
+            false => Finding::number(question, &[greatest(&times), greatest(&times)], "seconds")
+                .because(format!(
+                    "first write after {} to {} s",
+                    round(least(&times)),
+                    round(greatest(&times))
+                )),
+        };
+        all.push(finding.because(waited));
+    }
+    Ok(all)
+}

@@ -1,0 +1,153 @@
+//! One experiment: a file system of its own, work in it, and what came of that, with the work's clock.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ordo_annotate::Block;
+use ordo_pseudo::{Keep, Setup};
+use ordo_sba::Class;
+use ordo_trace::Op;
+
+use crate::kernel::{LiveError, Mounted, System};
+use crate::rules::Rule;
+use crate::watching::{Seen, Wanted};
+
+/// A file system that is being experimented upon.
+pub(super) struct Lab {
+    mounted: Mounted,
+    lax: Arc<AtomicBool>,
+}
+
+/// A request, with seconds since some moment that is the same for all of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) op: Op,
+    pub(super) issued: Instant,
+    pub(super) done: Option<Instant>,
+    pub(super) blocks: Vec<Block>,
+}
+
+impl Event {
+    pub(super) fn bytes(&self, of: impl Fn(&Block) -> bool) -> u64 {
+        self.blocks.iter().filter(|b| of(b)).map(|b| b.len).sum()
+    }
+
+    pub(super) fn writes(&self, of: impl Fn(&Block) -> bool) -> bool {
+        self.op == Op::Write && self.blocks.iter().any(of)
+    }
+}
+
+/// What came of an experiment.
+pub(super) struct Outcome {
+    pub(super) events: Vec<Event>,
+    pub(super) seen: Seen,
+}
+
+pub(super) fn is_journal(b: &Block) -> bool {
+    b.kind.is_journal() && b.kind != Class::JournalSuperblock
+}
+
+impl Lab {
+    pub(super) fn new(system: &System, rules: &[&str]) -> Result<Lab, LiveError> {
+        let parsed: Result<Vec<Rule>, _> = rules.iter().map(|r| r.parse()).collect();
+        let rules = parsed.map_err(|e| LiveError::Program(e.to_string()))?;
+        let setup = Setup {
+            keep: Keep::Requests,
+            keep_start: false,
+            ..Setup::in_memory(system.bytes / 4096 * 4096)
+        };
+        let lax = Arc::<AtomicBool>::default();
+        let wanted = Wanted { rows: true, rules, lax: lax.clone() };
+        Ok(Lab { mounted: Mounted::new(system, wanted, setup)?, lax })
+    }
+
+    /// Whether rules do not hold for now.
+    pub(super) fn set_lax(&self, lax: bool) {
+        self.lax.store(lax, Ordering::Relaxed);
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.mounted.dir().join(name)
+    }
+
+    /// A file that is there, empty and durable.
+    pub(super) fn file(&self, name: &str) -> Result<File, LiveError> {
+        let path = self.path(name);
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true);
+        let file = done(&path, how.open(&path))?;
+        done(&path, file.sync_all())?;
+        Ok(file)
+    }
+
+    /// Everything that is in memory is written where it belongs, as far as the file system does that.
+    pub(super) fn settle(&self) {
+        // This file system's only: others have work of their own.
+        if let Ok(dir) = File::open(self.mounted.dir()) {
+            let _ = rustix::fs::syncfs(&dir);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+
+    /// What a crash would leave now.
+    pub(super) fn crash_image(&self, to: &Path) -> Result<(), LiveError> {
+        self.mounted.crash_image(to)
+    }
+
+    /// Ends the experiment; files of it that are still open are closed first.
+    pub(super) fn finish<T>(self, open: T) -> Result<Outcome, LiveError> {
+        drop(open);
+        let (recording, seen) = self.mounted.finish()?;
+        let (here, there) = recording.clock;
+        // The clocks run alike: only their beginnings differ.
+        let at = |time: ordo_runtime::Time| {
+            let before = there.since(time);
+            here.checked_sub(before).unwrap_or(here)
+        };
+        let mut events: Vec<Event> = recording
+            .trace
+            .requests()
+            .iter()
+            .map(|r| Event {
+                op: r.op,
+                issued: at(r.issued),
+                done: r.end.map(|end| at(end.at)),
+                blocks: Vec::new(),
+            })
+            .collect();
+        for row in &seen.rows {
+            if let Some(event) = events.get_mut(row.request as usize) {
+                event.blocks.push(row.clone());
+            }
+        }
+        Ok(Outcome { events, seen })
+    }
+}
+
+/// What a call on a file came to.
+pub(super) fn done<T>(path: &Path, result: io::Result<T>) -> Result<T, LiveError> {
+    result.map_err(|error| LiveError::Io { what: path.display().to_string(), error })
+}
+
+/// Writes `bytes` bytes at once, from `offset` on.
+pub(super) fn fill(file: &File, offset: u64, bytes: usize) -> Result<(), LiveError> {
+    let data = vec![0x5a; bytes];
+    done(Path::new("a file"), file.write_all_at(&data, offset))
+}
+
+/// Appends a byte and makes it durable.
+pub(super) fn touch(mut file: &File) -> Result<(), LiveError> {
+    done(Path::new("a file"), file.write_all(b"x"))?;
+    done(Path::new("a file"), file.sync_all())
+}
+
+/// Changes nothing but the file's inode.
+pub(super) fn change_inode(file: &File, round: u32) -> Result<(), LiveError> {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600 | (round & 0o77));
+    done(Path::new("a file"), rustix::fs::fchmod(file, mode).map_err(Into::into))
+}

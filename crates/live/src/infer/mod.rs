@@ -1,0 +1,100 @@
+//! Experiments that tell a file system's policies from what it writes, after "Analysis and Evolution of Journaling
+//! File Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
+//!
+//! Each is a file system of its own on a device in memory, controlled work in it, and a look at kinds of blocks and
+//! times. None knows which file system it is, nor any of its constants.
+
+mod commits;
+mod lab;
+mod orders;
+
+use crate::kernel::{LiveError, System};
+
+/// What was found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Finding {
+    /// What was asked.
+    pub question: &'static str,
+    /// The answer in words.
+    pub answer: String,
+    /// Where the answer is a number: between which the truth lies, as far as was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+    /// The number's unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<&'static str>,
+    /// What was done and seen.
+    pub evidence: Vec<String>,
+}
+
+impl Finding {
+    fn words(question: &'static str, answer: impl Into<String>) -> Finding {
+        let (interval, unit, evidence) = (None, None, Vec::new());
+        Finding { question, answer: answer.into(), interval, unit, evidence }
+    }
+
+    fn number(question: &'static str, all: &[f64], unit: &'static str) -> Finding {
+        let (low, high) = (least(all), greatest(all));
+        let answer = format!("{} to {} {unit}", round(low), round(high));
+        let interval = Some([low, high]);
+        Finding { question, answer, interval, unit: Some(unit), evidence: Vec::new() }
+    }
+
+    fn because(mut self, evidence: impl Into<String>) -> Finding {
+        self.evidence.push(evidence.into());
+        self
+    }
+}
+
+fn least(all: &[f64]) -> f64 {
+    all.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn greatest(all: &[f64]) -> f64 {
+    all.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn round(n: f64) -> String {
+    if n >= 100.0 { format!("{n:.0}") } else { format!("{n:.2}") }
+}
+
+/// How thorough.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How often each trial is made.
+    pub trials: u32,
+    /// How long a timer is waited for.
+    pub wait: std::time::Duration,
+}
+
+type Experiment = fn(&System, &Effort) -> Result<Vec<Finding>, LiveError>;
+
+/// Every experiment, with what it is about.
+pub const EXPERIMENTS: [(&str, Experiment); 6] = [
+    ("mode", orders::mode),
+    ("logging", commits::logging),
+    ("tangled", orders::tangled),
+    ("overlap", orders::overlap),
+    ("thresholds", commits::thresholds),
+    ("timers", commits::timers),
+];
+
+/// Makes all experiments, or those that are named; `each` is told before one begins.
+///
+/// # Errors
+/// The file system cannot be made, mounted or watched.
+pub fn infer(
+    system: &System,
+    effort: &Effort,
+    only: &[String],
+    mut each: impl FnMut(&str),
+) -> Result<Vec<Finding>, LiveError> {
+    let mut all = Vec::new();
+    for (name, experiment) in EXPERIMENTS {
+        if only.is_empty() || only.iter().any(|o| o == name) {
+            each(name);
+            all.extend(experiment(system, effort)?);
+        }
+    }
+    Ok(all)
+}

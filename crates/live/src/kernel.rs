@@ -1,0 +1,172 @@
+//! A file system of the kernel's on a pseudo-device.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use ordo_pseudo::{PseudoError, Recording, Session, Setup};
+
+use crate::watching::{Into, Seen, Wanted, take, watching};
+
+/// File systems that can be made, with what makes them.
+const MAKERS: [(&str, &[&str]); 6] = [
+    ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
+    ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
+    ("ext4", &["mke2fs", "-q", "-F", "-t", "ext4"]),
+    ("xfs", &["mkfs.xfs", "-q", "-f"]),
+    ("jfs", &["mkfs.jfs", "-q"]),
+    ("reiserfs", &["mkfs.reiserfs", "-q", "-q"]),
+];
+
+/// Why there is no file system to be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// No such file system.
+    #[error("no file system is called '{name}'; there are {known}")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The device.
+    #[error(transparent)]
+    Pseudo(#[from] PseudoError),
+    /// A program failed, or is not there.
+    #[error("{0}")]
+    Program(String),
+    /// Something of the system's.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        error: std::io::Error,
+    },
+    /// Nobody knows the file system that is on the device.
+    #[error("no file system that is known was found on the device")]
+    Unknown,
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// It is not there, or failed.
+pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
+    let out = Command::new(program).args(args).output();
+    let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    Err(LiveError::Program(format!("{program} {}: {}", args.join(" "), said.trim())))
+}
+
+/// What is made and how it is mounted.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// Its name.
+    pub name: String,
+    /// More arguments for what makes it.
+    pub mkfs: Vec<String>,
+    /// Mount options.
+    pub options: String,
+    /// The device's size in bytes.
+    pub bytes: u64,
+}
+
+/// Mounts an image as it is, and calls `look` with where it is.
+///
+/// # Errors
+/// It cannot be mounted.
+pub fn look_into<T>(
+    name: &str,
+    image: &Path,
+    look: impl FnOnce(&Path) -> T,
+) -> Result<T, LiveError> {
+    let folder = tempfile::Builder::new().prefix("ordo-live-").tempdir();
+    let what = "making a directory to mount on".to_owned();
+    let folder = folder.map_err(|error| LiveError::Io { what, error })?;
+    let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
+    run("mount", &["-t", name, "-o", "loop", &image, &dir])?;
+    let seen = look(folder.path());
+    run("umount", &[&dir])?;
+    Ok(seen)
+}
+
+/// A file system that is mounted on a pseudo-device and recorded.
+pub struct Mounted {
+    session: Option<Session>,
+    folder: tempfile::TempDir,
+    seen: Into,
+}
+
+impl Mounted {
+    /// Makes a file system, and mounts it; recording begins before the mount.
+    ///
+    /// # Errors
+    /// There is no device, or the file system cannot be made or mounted.
+    pub fn new(system: &System, wanted: Wanted, setup: Setup) -> Result<Mounted, LiveError> {
+        let Some((_, maker)) = MAKERS.iter().find(|(name, _)| *name == system.name) else {
+            let known: Vec<&str> = MAKERS.iter().map(|(name, _)| *name).collect();
+            return Err(LiveError::Name { name: system.name.clone(), known: known.join(", ") });
+        };
+        let seen = Into::default();
+        let observer = Some(watching(wanted, Arc::clone(&seen)));
+        let session = Session::with(Setup { observer, ..setup })?;
+        let device = session.device().to_string_lossy().into_owned();
+        let mut args: Vec<&str> = maker[1..].to_vec();
+        args.extend(system.mkfs.iter().map(String::as_str));
+        args.push(&device);
+        run(maker[0], &args)?;
+        run("sync", &[&device])?;
+        session.start()?;
+        let folder = tempfile::Builder::new().prefix("ordo-live-").tempdir();
+        let what = "making a directory to mount on".to_owned();
+        let folder = folder.map_err(|error| LiveError::Io { what, error })?;
+        let dir = folder.path().to_string_lossy().into_owned();
+        run("mount", &["-t", &system.name, "-o", &system.options, &device, &dir])?;
+        Ok(Mounted { session: Some(session), folder, seen })
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The block device.
+    pub fn device(&self) -> PathBuf {
+        self.session.as_ref().map_or_else(PathBuf::new, |s| s.device().to_owned())
+    }
+
+    /// Copies what a crash would leave now.
+    ///
+    /// # Errors
+    /// It cannot be read, or the copy cannot be written.
+    pub fn crash_image(&self, to: &Path) -> Result<(), LiveError> {
+        let session = self.session.as_ref().ok_or(LiveError::Unknown)?;
+        let copied = std::fs::copy(session.contents(), to).map(drop);
+        copied.map_err(|error| LiveError::Io { what: to.display().to_string(), error })
+    }
+
+    /// Unmounts, and gives what was recorded and seen.
+    ///
+    /// # Errors
+    /// It is in use, or nobody knows the file system.
+    pub fn finish(mut self) -> Result<(Recording, Seen), LiveError> {
+        run("umount", &[&self.folder.path().to_string_lossy()])?;
+        let session = self.session.take().ok_or(LiveError::Unknown)?;
+        let recording = session.finish()?;
+        let seen = take(&self.seen).ok_or(LiveError::Unknown)?;
+        Ok((recording, seen))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() {
+            // Lazily: whoever still uses it must not keep the device here.
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path()).output();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What becomes of writes by their kind.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ordo_block::Operation;
+use ordo_pseudo::Verdict;
+use ordo_sba::{Class, Told};
+
+/// What is done with a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It completes so much later.
+    Delay(Duration),
+    /// It is answered and never carried out.
+    Drop,
+}
+
+/// Which kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    /// All.
+    Any,
+    /// What goes to the journal.
+    Journal,
+    /// What goes to fixed locations.
+    Fixed,
+    /// What is about files and not what they hold, at fixed locations.
+    Metadata,
+    /// One.
+    One(Class),
+}
+
+impl Kinds {
+    fn have(self, class: Class) -> bool {
+        match self {
+            Kinds::Any => true,
+            Kinds::Journal => class.is_journal(),
+            Kinds::Fixed => !class.is_journal(),
+            Kinds::Metadata => !class.is_journal() && class.is_metadata(),
+            Kinds::One(one) => one == class,
+        }
+    }
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kinds::Any => "any",
+            Kinds::Journal => "journal",
+            Kinds::Fixed => "fixed",
+            Kinds::Metadata => "metadata",
+            Kinds::One(class) => class.key(),
+        })
+    }
+}
+
+/// One rule: `drop KIND [after N KIND]` or `delay KIND TIME [after N KIND]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What is done.
+    pub action: Action,
+    /// With which writes.
+    pub kinds: Kinds,
+    /// Not before so many writes of some kind have passed.
+    pub after: Option<(u64, Kinds)>,
+}
+
+/// Why words are no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Other words, or another number of them.
+    #[error(
+        "'{0}' is no rule; there are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
+         'delay file_data 10s after 3 journal_commit'"
+    )]
+    Words(String),
+    /// No kind of block.
+    #[error(
+        "no kind of block is called '{0}'; there are any, journal, fixed, metadata, and those of ordo analyze --json"
+    )]
+    Kind(String),
+    /// No time.
+    #[error("'{0}' is no time; say 10s or 250ms")]
+    Time(String),
+}
+
+fn kinds(word: &str) -> Result<Kinds, RuleError> {
+    Ok(match word {
+        "any" => Kinds::Any,
+        "journal" => Kinds::Journal,
+        "fixed" => Kinds::Fixed,
+        "metadata" => Kinds::Metadata,
+        _ => Kinds::One(Class::from_key(word).ok_or_else(|| RuleError::Kind(word.into()))?),
+    })
+}
+
+fn time(word: &str) -> Result<Duration, RuleError> {
+    let (number, unit) = match (word.strip_suffix("ms"), word.strip_suffix('s')) {
+        (Some(n), _) => (n, 1),
+        (None, Some(n)) => (n, 1000),
+        _ => return Err(RuleError::Time(word.into())),
+    };
+    let number = number.parse::<u32>().map_err(|_| RuleError::Time(word.into()))?;
+    Ok(Duration::from_millis(u64::from(number) * unit))
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Rule, RuleError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let wrong = || RuleError::Words(text.into());
+        let (action, kind, rest) = match &words[..] {
+            ["drop", kind, rest @ ..] => (Action::Drop, kind, rest),
+            ["delay", kind, much, rest @ ..] => (Action::Delay(time(much)?), kind, rest),
+            _ => return Err(wrong()),
+        };
+        let after = match rest {
+            [] => None,
+            ["after", n, kind] => Some((n.parse().map_err(|_| wrong())?, kinds(kind)?)),
+            _ => return Err(wrong()),
+        };
+        Ok(Rule { action, kinds: kinds(kind)?, after })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.action {
+            Action::Drop => write!(f, "drop {}", self.kinds)?,
+            Action::Delay(much) => write!(f, "delay {} {}ms", self.kinds, much.as_millis())?,
+        }
+        match self.after {
+            Some((n, kinds)) => write!(f, " after {n} {kinds}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rules, and how far each has come.
+#[derive(Debug, Default)]
+pub struct Rules {
+    list: Vec<(Rule, u64)>,
+    /// Writes that were delayed, and dropped.
+    pub delayed: u64,
+    /// Writes that were dropped.
+    pub dropped: u64,
+}
+
+impl Rules {
+    /// These, of which the first that fits a write decides.
+    pub fn new(list: &[Rule]) -> Rules {
+        Rules { list: list.iter().map(|rule| (*rule, 0)).collect(), delayed: 0, dropped: 0 }
+    }
+
+    /// What becomes of a request.
+    pub fn judge(&mut self, told: &Told<'_>) -> Verdict {
+        if told.named.op != Operation::Write {
+            return Verdict::Pass;
+        }
+        let has = |kinds: Kinds| told.named.parts.iter().any(|part| kinds.have(part.class));
+        let ready = |(rule, seen): &(Rule, u64)| rule.after.is_none_or(|(n, _)| *seen >= n);
+        let found = self.list.iter().find(|one| ready(one) && has(one.0.kinds));
+        let verdict = match found.map(|(rule, _)| rule.action) {
+            None => Verdict::Pass,
+            Some(Action::Drop) => Verdict::Drop,
+            Some(Action::Delay(much)) => Verdict::Delay(much),
+        };
+        self.delayed += u64::from(matches!(verdict, Verdict::Delay(_)));
+        self.dropped += u64::from(verdict == Verdict::Drop);
+        for (rule, seen) in &mut self.list {
+            if rule.after.is_some_and(|(_, kinds)| has(kinds)) {
+                *seen += 1;
+            }
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can be said is read and said again; what cannot is refused with what there is.
+    #[test]
+    fn rules_are_words() {
+        for text in ["drop any", "delay file_data 250ms", "drop journal after 3 journal_commit"] {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+        }
+        assert_eq!("delay fixed 2s".parse::<Rule>().unwrap().to_string(), "delay fixed 2000ms");
+        assert!(matches!("drop".parse::<Rule>(), Err(RuleError::Words(_))));
+        assert!(matches!("drop inodes".parse::<Rule>(), Err(RuleError::Kind(_))));
+        assert!(matches!("delay any 5".parse::<Rule>(), Err(RuleError::Time(_))));
+        assert!(matches!("drop any after x any".parse::<Rule>(), Err(RuleError::Words(_))));
+    }
+}

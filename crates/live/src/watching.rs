@@ -1,0 +1,145 @@
+//! A watcher on a pseudo-device: names requests as they pass, applies rules, hands on what it saw.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ordo_annotate::rows::{Block, of_told};
+use ordo_annotate::{Learning, Pieces};
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_pseudo::{Before, MakeObserver, Observer, Verdict};
+use ordo_sba::Watch;
+use ordo_sba::analysis::Analysis;
+use ordo_sba::decoder::Image;
+
+use crate::rules::{Rule, Rules};
+
+/// What is wanted of a watcher.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// A row for each block.
+    pub rows: bool,
+    /// What becomes of writes.
+    pub rules: Vec<Rule>,
+    /// Rules hold only while this is not set.
+    pub lax: Arc<AtomicBool>,
+}
+
+/// What a watcher saw.
+#[derive(Debug)]
+pub struct Seen {
+    /// As a whole.
+    pub analysis: Analysis,
+    /// Blocks, in order of requests, where they were wanted.
+    pub rows: Vec<Block>,
+    /// What was learned of the device before.
+    pub start: Pieces,
+    /// Writes that were delayed.
+    pub delayed: u64,
+    /// Writes that were dropped.
+    pub dropped: u64,
+}
+
+/// Where a watcher puts what it saw; nothing where no file system was found.
+pub type Into = Arc<Mutex<Option<Seen>>>;
+
+/// What a watcher put there.
+pub fn take(into: &Into) -> Option<Seen> {
+    into.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+struct Device<'a>(&'a Before<'a>);
+
+impl Image for Device<'_> {
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+/// Counts requests as a recorder does that begins with it.
+struct Counted {
+    watch: Rc<Watch>,
+    first: Cell<Option<u64>>,
+    now: Rc<Cell<u64>>,
+}
+
+impl Counted {
+    fn number(&self, id: u64) {
+        let first = self.first.get().unwrap_or(id);
+        self.first.set(Some(first));
+        self.now.set(id.saturating_sub(first));
+    }
+}
+
+impl TapSink for Counted {
+    fn issued(&self, r: &Issued<'_>) {
+        self.number(r.id);
+        self.watch.issued(r);
+    }
+    fn completed(&self, r: &Completed<'_>) {
+        self.number(r.id);
+        self.watch.completed(r);
+    }
+}
+
+struct Watching {
+    sink: Rc<Counted>,
+    rows: Rc<RefCell<Vec<Block>>>,
+    rules: Rc<RefCell<Rules>>,
+    start: Pieces,
+    into: Into,
+}
+
+impl Observer for Watching {
+    fn sink(&self) -> Rc<dyn TapSink> {
+        self.sink.clone()
+    }
+
+    fn finish(self: Box<Self>) {
+        let mut rows = self.rows.take();
+        // Reads are told when they have completed.
+        rows.sort_by_key(|row| row.request);
+        let rules = self.rules.borrow();
+        let seen = Seen {
+            analysis: Analysis::of(&self.sink.watch),
+            rows,
+            start: self.start,
+            delayed: rules.delayed,
+            dropped: rules.dropped,
+        };
+        *self.into.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    }
+}
+
+/// A watcher for a pseudo-device.
+pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
+    Box::new(move |before, verdict| {
+        let device = Device(before);
+        let learning = Learning::new(&device);
+        let watch = Watch::over(&learning)?;
+        let start = learning.learned();
+        let rows = Rc::new(RefCell::new(Vec::new()));
+        let rules = Rc::new(RefCell::new(Rules::new(&wanted.rules)));
+        let now = Rc::new(Cell::new(0));
+        let (to, judge, number) = (rows.clone(), rules.clone(), now.clone());
+        let cell: Rc<Cell<Verdict>> = verdict.clone();
+        let ruled = !wanted.rules.is_empty();
+        if wanted.rows || ruled {
+            watch.listen(move |told| {
+                if ruled && !wanted.lax.load(Ordering::Relaxed) {
+                    cell.set(judge.borrow_mut().judge(told));
+                }
+                if wanted.rows {
+                    of_told(number.get(), told, &mut to.borrow_mut());
+                }
+            });
+        }
+        let sink = Rc::new(Counted { watch, first: Cell::new(None), now });
+        Some(Box::new(Watching { sink, rows, rules, start, into }) as Box<dyn Observer>)
+    })
+}

@@ -1,0 +1,79 @@
+//! Policies of this kernel's file systems, found from what they write. The experiments know none of the answers; the
+//! kernel's sources and documentation do, and are the judge.
+//!
+//! Fault model: data held up by the device. Skipped aloud where there is no pseudo-device.
+
+use std::time::Duration;
+
+use ordo_live::infer::{Effort, Finding, infer};
+use ordo_live::kernel::{LiveError, System};
+
+fn found(name: &str, options: &str, only: &[&str]) -> Option<Vec<Finding>> {
+    let mkfs =
+        if name.starts_with("ext") { vec!["-J".into(), "size=4".into()] } else { Vec::new() };
+    let bytes = if name == "xfs" { 512 << 20 } else { 192 << 20 };
+    let system = System { name: name.into(), mkfs, options: options.into(), bytes };
+    let effort = Effort { trials: 2, wait: Duration::from_secs(14) };
+    let only: Vec<String> = only.iter().map(|s| (*s).to_owned()).collect();
+    match infer(&system, &effort, &only, |_| {}) {
+        Ok(findings) => Some(findings),
+        Err(LiveError::Io { what, error }) => panic!("{name}: {what}: {error}"),
+        Err(error) => {
+            ordo_testkit::skip(&format!("no experiment on {name}: {error}"));
+            None
+        }
+    }
+}
+
+fn answer<'a>(all: &'a [Finding], question: &str) -> &'a Finding {
+    all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
+}
+
+/// ext3 in its three modes, ext4, XFS: each must be told from the others.
+#[test]
+fn modes_are_told_apart() {
+    let cases = [
+        ("ext3", "data=journal", "data and metadata are journaled"),
+        ("ext3", "data=ordered", "(ordered)"),
+        ("ext3", "data=writeback", "(writeback)"),
+        ("ext4", "data=ordered", "(ordered)"),
+        ("ext4", "data=writeback,dioread_lock", "(writeback)"),
+        ("xfs", "defaults", "(ordered)"),
+        ("ext2", "defaults", "no journal"),
+    ];
+    for (name, options, expected) in cases {
+        let Some(all) = found(name, options, &["mode"]) else { return };
+        let mode = answer(&all, "journaling mode");
+        assert!(mode.answer.contains(expected), "{name} {options}: {mode:?}");
+    }
+}
+
+/// ext3 logs blocks, XFS records; both group everybody's changes; both flush before a commit.
+#[test]
+fn what_is_logged_and_how() {
+    let Some(ext3) = found("ext3", "defaults", &["logging", "tangled"]) else { return };
+    assert!(answer(&ext3, "what is logged").answer.starts_with("whole blocks"), "{ext3:?}");
+    let flush = answer(&ext3, "flushes protect the commit");
+    assert!(flush.answer.starts_with("a flush stands between"), "{flush:?}");
+    let tangled = answer(&ext3, "compound transactions");
+    assert!(tangled.answer.starts_with("one transaction"), "{tangled:?}");
+    let Some(ext3) = found("ext3", "barrier=0", &["logging"]) else { return };
+    let flush = answer(&ext3, "flushes protect the commit");
+    assert!(!flush.answer.starts_with("a flush stands"), "{flush:?}");
+    let Some(xfs) = found("xfs", "defaults", &["logging", "tangled"]) else { return };
+    assert!(answer(&xfs, "what is logged").answer.contains("records"), "{xfs:?}");
+}
+
+/// ext3 commits after the seconds that its mount option says, and writes back before its journal is full.
+#[test]
+fn timers_and_thresholds_follow_the_options() {
+    let Some(two) = found("ext3", "commit=2", &["timers", "thresholds"]) else { return };
+    let interval = answer(&two, "commit timer").interval.unwrap();
+    assert!(interval[0] > 0.2 && interval[1] < 4.5, "{two:?}");
+    let checkpoint = answer(&two, "checkpoint trigger");
+    let interval = checkpoint.interval.unwrap_or_else(|| panic!("{two:?}"));
+    assert!(interval[0] > 0.0 && interval[1] <= 1.0, "{checkpoint:?}");
+    let Some(five) = found("ext3", "commit=6", &["timers"]) else { return };
+    let longer = answer(&five, "commit timer").interval.unwrap();
+    assert!(longer[1] > 3.0, "{five:?}");
+}
