@@ -6,7 +6,8 @@
 //! - `table`: columns in a Parquet file.
 //! - [`store`]: a trace as a directory of Parquet files: `docs/formats/trace.md`.
 //! - [`input`]: a trace in any form that is known.
-//! - [`perfetto`], [`text`]: for the eyes: Perfetto's JSON, lines as blkparse prints them.
+//! - [`expect`]: what a journaling file system is expected to keep to, and the requests that break it.
+//! - [`perfetto`], [`text`], [`page`]: for the eyes: Perfetto's JSON, lines as blkparse prints them, a page with pictures.
 //!
 //! Invariants:
 //! - What is read back is the trace that was written: requests, times, contents, order.
@@ -27,8 +28,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod expect;
 pub mod image;
 pub mod input;
+pub mod page;
 pub mod perfetto;
 pub mod rows;
 pub mod store;

@@ -231,3 +231,79 @@ proptest! {
         let _ = store::read(dir.path());
     }
 }
+
+/// The page: nothing from elsewhere, every picture with its lines, sums that the analysis knows; names that would end the
+/// script do not.
+#[test]
+fn the_page_stands_alone() {
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
+    let watch = Watch::over(&&image[..]).unwrap();
+    let blocks = rows::of_trace(&trace, &watch);
+    let analysis = Analysis::of(&watch);
+    let page = ordo_annotate::page::page(&trace, &blocks, &analysis, "a < b </script>");
+    for outside in ["http:", "https:", "src=", "import "] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("</script>").count(), 1);
+    let json = page.split("const pictures = ").nth(1).unwrap().split(";\n").next().unwrap();
+    let pictures: serde_json::Value = serde_json::from_str(json).unwrap();
+    let last = |picture: usize, line: usize| {
+        let points = pictures[picture]["lines"][line]["points"].as_array().unwrap();
+        points.last().unwrap()[1].as_f64().unwrap()
+    };
+    assert!((last(0, 0) - analysis.journal.bytes as f64 / 1e6).abs() < 1e-6);
+    assert!((last(0, 1) - analysis.fixed.bytes as f64 / 1e6).abs() < 1e-6);
+    assert_eq!((last(2, 0), last(2, 1)), (0.0, 0.0), "at the end nothing is outstanding");
+    let json = page.split("const timeline = ").nth(1).unwrap().split(";\n").next().unwrap();
+    let timeline: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert!(timeline["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
+    let empty = Trace::new(512, true);
+    let page = ordo_annotate::page::page(&empty, &[], &analysis, "");
+    assert!(page.contains("0 requests"));
+}
+
+/// The kernel's ext3 and ReiserFS keep to write-ahead logging. The same trace without its flushes, and with a block written
+/// home before its commit, does not, and the requests are named.
+#[test]
+fn broken_expectations_are_named() {
+    use ordo_annotate::expect::{Broken, broken};
+    let of = |image: &[u8], trace: &Trace| {
+        let watch = Watch::over(&image).unwrap();
+        broken(trace, &rows::of_trace(trace, &watch))
+    };
+    let Some((image, trace)) = recorded("reiserfs", "reiserfs-ordered") else { return };
+    assert_eq!(of(&image, &trace), []);
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
+    assert_eq!(of(&image, &trace), []);
+    let rebuilt = |requests: Vec<&Request>| {
+        let mut new = Trace::new(512, false);
+        for r in requests {
+            let data = trace.data(r).map(|bytes| new.keep(bytes));
+            new.push(Request { data, ..*r });
+        }
+        new
+    };
+    let without = trace.requests().iter().filter(|r| r.op != Op::Flush).collect();
+    let found = of(&image, &rebuilt(without));
+    assert!(!found.is_empty());
+    assert!(found.iter().all(
+        |b| matches!(b, Broken::CommitWithoutFlush { last_copy, commit, .. } if last_copy < commit)
+    ));
+    // The first write home goes to before the commit of its transaction.
+    let watch = Watch::over(&&image[..]).unwrap();
+    let blocks = rows::of_trace(&trace, &watch);
+    let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
+    let is_commit = |b: &&rows::Block| {
+        b.kind == ordo_sba::Class::JournalCommit && b.transaction == home.completes
+    };
+    let commit = blocks.iter().find(is_commit).unwrap().request as usize;
+    let mut requests: Vec<&Request> = trace.requests().iter().collect();
+    let moved = requests.remove(home.request as usize);
+    requests.insert(commit, moved);
+    let found = of(&image, &rebuilt(requests));
+    let named = found.iter().any(|b| {
+        matches!(b, Broken::HomeBeforeCommit { offset, write, commit: Some(then), .. }
+            if *offset == home.offset && *write == commit as u64 && *then == commit as u64 + 1)
+    });
+    assert!(named, "{found:?}");
+}

@@ -36,6 +36,8 @@ pub enum Command {
     Analyze(crate::commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and look at it request by request.
     Trace(crate::commands::trace::TraceArgs),
+    /// Find out a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
+    Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
     /// Show the superblock and the cylinder groups of a UFS2 file system.

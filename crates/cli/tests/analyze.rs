@@ -104,6 +104,12 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again, json);
     assert!(json["transactions"]["nanos_to_commit"]["greatest"].as_u64().unwrap() > 0, "{out}");
+    let page = folder.path().join("page.html");
+    let html = ["analyze", log, "--html", "-o", page.to_str().unwrap()];
+    assert_eq!(ordo(&html).0, 0);
+    assert!(fs::read_to_string(&page).unwrap().contains("Writes outstanding"));
+    let (code, out, _) = ordo(&["analyze", log, "--expect"]);
+    assert_eq!((code, out.as_str()), (0, ""), "ext3 keeps to write-ahead logging");
     // A log of dm-log-writes has all but times and reads.
     let to = ["trace", "export", log, "--to", "dm-log-writes", "-o", exported];
     assert_eq!(ordo(&to).0, 0);
@@ -113,4 +119,41 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let (code, _, errors) = ordo(&["trace", "run", "--fs", "zfs", "--", "true"]);
     assert_eq!(code, 1);
     assert!(errors.contains("there are ext2, ext3"), "{errors}");
+}
+
+/// An image attached, and one served over NBD: what a command does with them is recorded, named, and done; rules that drop
+/// writes, and words that are none.
+#[test]
+fn images_are_attached_and_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, trace) = (folder.path().join("image"), folder.path().join("trace"));
+    let (image, trace) = (image.to_str().unwrap(), trace.to_str().unwrap());
+    fs::write(image, vec![0; 16 << 20]).unwrap();
+    let mke2fs = ["-q", "-F", "-t", "ext4", image];
+    if ordo_testkit::judge("mke2fs", &mke2fs).is_none() {
+        return;
+    }
+    let socket = folder.path().join("socket");
+    let script = "nbdcopy \"$ORDO_URI\" /dev/null; exit 4";
+    let serve =
+        ["trace", "serve", image, "--socket", socket.to_str().unwrap(), "--json", "-o", trace];
+    let (code, out, errors) = ordo(&[&serve[..], &["--", "sh", "-c", script]].concat());
+    if code == 4 {
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json["system"], "ext4");
+        assert!(json["reads"]["inode_block"]["bytes"].as_u64().unwrap() > 0, "{out} {errors}");
+        assert_eq!(ordo(&["analyze", trace]).0, 0);
+    }
+    let script = "tune2fs -L named $ORDO_DEVICE; e2label $ORDO_DEVICE";
+    let attach = ["trace", "attach", image, "--rule", "drop superblock", "--", "sh", "-c", script];
+    let (code, out, errors) = ordo(&attach);
+    if code == 1 && errors.contains("ordo:") && out.is_empty() {
+        return ordo_testkit::skip(&format!("no pseudo-device: {}", errors.trim()));
+    }
+    assert!(errors.contains("dropped"), "{errors}");
+    let label = ordo_testkit::judge("e2label", &[image]).unwrap();
+    assert_eq!(label.trim(), "", "the superblock was not to be written");
+    let (code, _, errors) = ordo(&["trace", "attach", image, "--rule", "drop it", "--", "true"]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("no kind of block"), "{errors}");
 }

@@ -1,11 +1,15 @@
 //! `ordo analyze`: what a recorded trace means.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ordo_annotate::expect::broken;
 use ordo_annotate::input::{Opened, open};
+use ordo_annotate::page::page;
+use ordo_annotate::rows;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
@@ -57,6 +61,8 @@ Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
   ordo analyze log.img --start before.img
   ordo analyze log.img --start before.img --json -o analysis.json
+  ordo analyze build.trace --html -o build.html
+  ordo analyze build.trace --expect
 
 A trace is recorded with the kernel's device mapper:
   dmsetup create watched --table \"0 $(blockdev --getsz DISK) log-writes DISK LOG\"")]
@@ -66,6 +72,13 @@ pub struct Analyze {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write a page with pictures instead, for a browser without a network.
+    #[arg(long, conflicts_with_all = ["json", "expect"])]
+    html: bool,
+    /// Report what breaks the rules of write-ahead logging, each with its requests, and nothing else; exit with 1 where
+    /// something does.
+    #[arg(long)]
+    expect: bool,
     /// Write to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -75,12 +88,31 @@ pub struct Analyze {
 ///
 /// # Errors
 /// The trace or the image cannot be read.
-pub fn analyze(args: &Analyze) -> Result<()> {
+pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
-    ordo_trace::replay(&opened.trace, &watch);
-    let analysis = Analysis::of(&watch);
-    let text = if args.json { json(&analysis)? } else { tables(&analysis) };
-    put(args.output.as_deref(), &text)
+    let trace = &opened.trace;
+    let blocks = match args.html || args.expect {
+        true => rows::of_trace(trace, &watch),
+        false => {
+            ordo_trace::replay(trace, &watch);
+            Vec::new()
+        }
+    };
+    let (text, sound) = if args.expect {
+        let all = broken(trace, &blocks);
+        let lines = all.iter().map(|b| format!("{b}\n")).collect();
+        (if args.json { json(&all)? } else { lines }, all.is_empty())
+    } else {
+        let analysis = Analysis::of(&watch);
+        let text = match (args.html, args.json) {
+            (true, _) => page(trace, &blocks, &analysis, &tables(&analysis)),
+            (_, true) => json(&analysis)?,
+            _ => tables(&analysis),
+        };
+        (text, true)
+    };
+    put(args.output.as_deref(), &text)?;
+    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 pub(super) fn tables(a: &Analysis) -> String {

@@ -8,6 +8,7 @@ pub mod crash;
 pub mod files;
 pub mod fsck;
 pub mod generate;
+pub mod infer;
 pub mod info;
 pub mod log;
 pub mod mkfs;

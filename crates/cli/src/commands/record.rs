@@ -1,31 +1,89 @@
-//! `ordo trace run`: a file system of the kernel's on a pseudo-device, recorded while a command uses it.
+//! `ordo trace run`, `attach` and `serve`: requests recorded and named while a device is used.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use ordo_annotate::image::Learning;
-use ordo_annotate::{rows, store};
-use ordo_pseudo::{Recording, Session};
+use ordo_annotate::store;
+use ordo_live::kernel::{Mounted, System};
+use ordo_live::watching::{Into, take, watching};
+use ordo_live::{Rule, Seen, Wanted};
+use ordo_pseudo::nbd::{Address, Nbd};
+use ordo_pseudo::{Keep, Place, Recording, Session, Setup};
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
-use ordo_sba::Watch;
-use ordo_sba::analysis::Analysis;
 
 use super::analyze::tables;
 use super::trace::wrote;
 use crate::text::put;
 
-/// File systems that can be made, with what makes them.
-const MAKERS: [(&str, &[&str]); 6] = [
-    ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
-    ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
-    ("ext4", &["mke2fs", "-q", "-F", "-t", "ext4"]),
-    ("xfs", &["mkfs.xfs", "-q", "-f"]),
-    ("jfs", &["mkfs.jfs", "-q"]),
-    ("reiserfs", &["mkfs.reiserfs", "-q", "-q"]),
-];
+/// What is recorded, and what becomes of writes.
+#[derive(Args, Debug)]
+struct How {
+    /// Keep the trace: a directory of Parquet files.
+    #[arg(long, short, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    /// Keep no contents: memory then holds a row for each block.
+    #[arg(long)]
+    without_contents: bool,
+    /// Keep only what is counted, and the last so many requests: memory is bounded, whatever passes.
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
+    last: Option<usize>,
+    /// Delay or drop writes by what they are: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The first that
+    /// fits a write decides.
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<Rule>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl How {
+    fn setup(&self, place: Place) -> Setup {
+        let keep = match (self.last, self.without_contents, &self.output) {
+            (Some(most), ..) => Keep::Last(most),
+            (None, false, Some(_)) => Keep::Contents,
+            (None, _, Some(_)) => Keep::Requests,
+            (None, _, None) => Keep::Last(1),
+        };
+        Setup { place, keep, keep_start: false, observer: None, io_uring: true }
+    }
+
+    fn wanted(&self) -> Wanted {
+        let rows = self.output.is_some() && self.last.is_none();
+        Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
+    }
+
+    /// Says what was seen, and keeps the trace where that was asked for.
+    fn report(&self, recording: &Recording, seen: Option<&Seen>) -> Result<()> {
+        let Some(seen) = seen else {
+            eprintln!("ordo: no file system that is known was on the device: nothing has a name");
+            return self.keep(recording, &ordo_annotate::rows::unnamed(&recording.trace), None);
+        };
+        self.keep(recording, &seen.rows, Some(seen))?;
+        if seen.delayed + seen.dropped > 0 {
+            eprintln!("ordo: {} writes were delayed, {} dropped", seen.delayed, seen.dropped);
+        }
+        let analysis = &seen.analysis;
+        put(None, &if self.json { json(analysis)? } else { tables(analysis) })
+    }
+
+    fn keep(
+        &self,
+        recording: &Recording,
+        blocks: &[ordo_annotate::Block],
+        seen: Option<&Seen>,
+    ) -> Result<()> {
+        let Some(dir) = &self.output else { return Ok(()) };
+        let none = ordo_annotate::Pieces::default();
+        let (start, system) = seen.map_or((&none, "none"), |s| (&s.start, s.analysis.system));
+        let parts = store::Parts { trace: &recording.trace, blocks, start, system };
+        wrote(dir, &store::write(dir, &parts)?);
+        Ok(())
+    }
+}
 
 /// Record what a file system of the kernel's writes while a command uses it.
 #[derive(Args, Debug)]
@@ -37,7 +95,8 @@ Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
   ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync; done'
   ordo trace show three.trace
-  ordo trace export three.trace --to perfetto -o three.json")]
+  ordo trace export three.trace --to perfetto -o three.json
+  ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'")]
 pub struct Run {
     /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, as far as the kernel has it.
     #[arg(long, short, value_name = "NAME")]
@@ -51,28 +110,81 @@ pub struct Run {
     /// The device's size; all of it may come to lie in memory, and what is written beside it.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
-    /// Keep the trace: a directory of Parquet files.
-    #[arg(long, short, value_name = "DIRECTORY")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
     /// Write all that the device held before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-fn run_program(program: &str, args: &[&str]) -> Result<()> {
-    let out = Command::new(program).args(args).output();
-    let out = out.with_context(|| format!("running {program}: is it installed?"))?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{program} {}: {}", args.join(" "), said.trim());
+/// Record what is done with a device or an image while a command uses it.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name in $ORDO_DEVICE;
+when it ends the device is taken away. What the command does goes to the device or image itself. Needs root.
+
+Example:
+  ordo trace attach disk.img -o use.trace -- sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
+pub struct AttachTo {
+    /// The device or image. It must not be in use.
+    device: PathBuf,
+    #[command(flatten)]
+    how: How,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Serve a device over NBD, recorded, while a command runs.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+For virtual machines, and for kernels elsewhere. The command gets the server's URI in $ORDO_URI; the server goes away with it.
+Needs no privileges.
+
+Example:
+  ordo trace serve disk.img --socket /tmp/disk.nbd -o boot.trace -- \\
+    qemu-system-x86_64 -drive driver=nbd,server.type=unix,server.path=/tmp/disk.nbd ...")]
+pub struct Serve {
+    /// An image or a device; without one, memory.
+    #[arg(required_unless_present = "size")]
+    device: Option<PathBuf>,
+    /// Memory of this size.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "device")]
+    size: Option<u64>,
+    /// Listen on this unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listen on this address of the machine's loopback.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "socket",
+        required_unless_present = "socket"
+    )]
+    tcp: Option<String>,
+    #[command(flatten)]
+    how: How,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+fn carry_out(
+    command: &[String],
+    dir: Option<&Path>,
+    variable: Option<(&str, &str)>,
+) -> Result<ExitCode> {
+    let mut run = Command::new(&command[0]);
+    run.args(&command[1..]).envs(variable);
+    if let Some(dir) = dir {
+        run.current_dir(dir);
     }
-    Ok(())
+    let status = run.status().with_context(|| format!("running {}", command[0]))?;
+    // A signal is no exit status: shells say 128 and more.
+    Ok(ExitCode::from(status.code().map_or(128, |code| code as u8)))
 }
 
 /// Records, and says what was written.
@@ -80,60 +192,62 @@ fn run_program(program: &str, args: &[&str]) -> Result<()> {
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
 pub fn run(args: &Run) -> Result<ExitCode> {
-    let Some((_, maker)) = MAKERS.iter().find(|(name, _)| *name == args.fs) else {
-        let all: Vec<_> = MAKERS.iter().map(|(name, _)| *name).collect();
-        bail!("no file system is called '{}'; there are {}", args.fs, all.join(", "));
+    let system = System {
+        name: args.fs.clone(),
+        mkfs: args.mkfs.split_whitespace().map(str::to_owned).collect(),
+        options: args.mount_opts.clone(),
+        bytes: args.size / 4096 * 4096,
     };
-    let session = Session::new(args.size / 4096 * 4096)?;
-    let device = session.device().to_str().context("a device's name")?.to_owned();
-    let mut words: Vec<&str> = maker[1..].to_vec();
-    words.extend(args.mkfs.split_whitespace());
-    words.push(&device);
-    run_program(maker[0], &words)?;
-    run_program("sync", &[&device])?;
-    session.start()?;
-    let status = in_mounted(args, &device)?;
-    let recording = session.finish()?;
-    let analysis = analyze(args, &recording)?;
-    put(None, &if args.json { json(&analysis)? } else { tables(&analysis) })?;
-    Ok(ExitCode::from(status))
-}
-
-/// Runs the command in the mounted file system; its exit status.
-fn in_mounted(args: &Run, device: &str) -> Result<u8> {
-    let folder = std::env::temp_dir().join(format!("ordo-run-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let dir = folder.to_str().context("a directory's name")?;
-    let mounted = run_program("mount", &["-t", &args.fs, "-o", &args.mount_opts, device, dir]);
-    let status = mounted.and_then(|()| {
-        let status =
-            Command::new(&args.command[0]).args(&args.command[1..]).current_dir(&folder).status();
-        let unmounted = run_program("umount", &[dir]);
-        let status = status.with_context(|| format!("running {}", args.command[0]))?;
-        unmounted.map(|()| status)
-    });
-    let _ = std::fs::remove_dir(&folder);
-    // A signal is no exit status: shells say 128 and more.
-    Ok(status?.code().map_or(128, |code| code as u8))
-}
-
-/// What was recorded, named, and kept where it was asked for.
-fn analyze(args: &Run, recording: &Recording) -> Result<Analysis> {
-    let image = &&recording.start[..];
-    let learning = Learning::new(image);
-    let watch = Watch::over(&learning).context("no file system was found on the device")?;
-    let trace = &recording.trace;
+    let mut setup = args.how.setup(Place::Memory(system.bytes));
+    setup.keep_start = args.start.is_some();
+    let mounted = Mounted::new(&system, args.how.wanted(), setup)?;
+    let status = carry_out(&args.command, Some(mounted.dir()), None);
+    let (recording, seen) = mounted.finish()?;
     if let Some(path) = &args.start {
-        std::fs::write(path, &recording.start)
-            .with_context(|| format!("writing {}", path.display()))?;
+        let wrote = std::fs::write(path, &recording.start);
+        wrote.with_context(|| format!("writing {}", path.display()))?;
     }
-    let Some(dir) = &args.output else {
-        ordo_trace::replay(trace, &watch);
-        return Ok(Analysis::of(&watch));
+    args.how.report(&recording, Some(&seen))?;
+    status
+}
+
+/// Records what is done with a device.
+///
+/// # Errors
+/// As `run`.
+pub fn attach(args: &AttachTo) -> Result<ExitCode> {
+    let seen = Into::default();
+    let mut setup = args.how.setup(Place::Path(args.device.clone()));
+    setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let session = Session::with(setup)?;
+    session.start()?;
+    let device = session.device().to_string_lossy().into_owned();
+    let status = carry_out(&args.command, None, Some(("ORDO_DEVICE", &device)));
+    let recording = session.finish()?;
+    args.how.report(&recording, take(&seen).as_ref())?;
+    status
+}
+
+/// Serves a device.
+///
+/// # Errors
+/// As `run`.
+pub fn serve(args: &Serve) -> Result<ExitCode> {
+    let place = match (&args.device, args.size) {
+        (Some(path), _) => Place::Path(path.clone()),
+        (None, size) => Place::Memory(size.unwrap_or(0) / 4096 * 4096),
     };
-    let start = learning.learned();
-    let blocks = rows::of_trace(trace, &watch);
-    let parts = store::Parts { trace, blocks: &blocks, start: &start, system: watch.system() };
-    wrote(dir, &store::write(dir, &parts)?);
-    Ok(Analysis::of(&watch))
+    let address = match (&args.socket, &args.tcp) {
+        (Some(path), _) => Address::Unix(path.clone()),
+        (None, tcp) => Address::Tcp(tcp.clone().unwrap_or_default()),
+    };
+    let seen = Into::default();
+    let mut setup = args.how.setup(place);
+    setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let nbd = Nbd::serve(setup, &address)?;
+    let uri = nbd.uri().to_owned();
+    let status = carry_out(&args.command, None, Some(("ORDO_URI", &uri)));
+    let recording = nbd.finish()?;
+    args.how.report(&recording, take(&seen).as_ref())?;
+    status
 }

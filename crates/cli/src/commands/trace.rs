@@ -28,6 +28,10 @@ enum TraceCommand {
     Show(Show),
     /// Record what a file system of the kernel's writes while a command uses it.
     Run(super::record::Run),
+    /// Record what is done with a device or an image while a command uses it.
+    Attach(super::record::AttachTo),
+    /// Serve a device over NBD, recorded, while a command runs.
+    Serve(super::record::Serve),
     /// Make a trace of dm-log-writes or blktrace one of Ordo's, in Parquet.
     Import(Import),
     /// Write a trace for other programs.
@@ -113,6 +117,8 @@ struct Line<'a> {
 pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let done = match &args.command {
         TraceCommand::Run(args) => return super::record::run(args),
+        TraceCommand::Attach(args) => return super::record::attach(args),
+        TraceCommand::Serve(args) => return super::record::serve(args),
         TraceCommand::Show(args) => show_all(args),
         TraceCommand::Import(args) => import(args),
         TraceCommand::Export(args) => export(args),

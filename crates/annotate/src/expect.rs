@@ -1,0 +1,137 @@
+//! What a journaling file system is expected to keep to, and the requests that break it.
+//!
+//! Both rules are those of write-ahead logging on a disk with a volatile cache. They are expectations, not laws: a file
+//! system that checksums whole transactions needs no flush before a commit, and one that logs records may write a
+//! block with a commit that is still to come.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ordo_sba::Class;
+use ordo_trace::{Flags, Op, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::rows::Block;
+
+/// A rule that was broken, with the requests that did.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub enum Broken {
+    /// No flush stands between a transaction's last copy and its commit: the disk may write the commit first.
+    CommitWithoutFlush {
+        /// The transaction.
+        transaction: u64,
+        /// The write of its last copy.
+        last_copy: u64,
+        /// The write of its commit.
+        commit: u64,
+    },
+    /// A block was written where it belongs before the transaction that has it was committed: a crash then leaves what
+    /// nobody can take back.
+    HomeBeforeCommit {
+        /// The transaction.
+        transaction: u64,
+        /// Where the block is, in bytes.
+        offset: u64,
+        /// Its kind.
+        kind: Class,
+        /// The write.
+        write: u64,
+        /// The write of the commit; none where none was seen.
+        commit: Option<u64>,
+    },
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::CommitWithoutFlush { transaction, last_copy, commit } => write!(
+                f,
+                "no flush between journal data and commit: transaction {transaction}, last copy in request {last_copy}, \
+                 commit in request {commit}"
+            ),
+            Broken::HomeBeforeCommit { transaction, offset, kind, write, commit } => {
+                write!(
+                    f,
+                    "written before it was committed: {kind} at byte {offset} in request {write}; transaction \
+                     {transaction} "
+                )?;
+                match commit {
+                    Some(commit) => write!(f, "is committed in request {commit}"),
+                    None => write!(f, "has no commit"),
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a transaction so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    last_copy: Option<u64>,
+    commit: Option<u64>,
+}
+
+/// The rules that a trace breaks, in order of requests.
+pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
+    let requests = trace.requests();
+    let flushes = |r: &ordo_trace::Request| {
+        u64::from(r.op == Op::Flush) + u64::from(r.flags.contains(Flags::PREFLUSH))
+    };
+    // Flushes up to and with each request.
+    let mut sum = 0;
+    let before: Vec<u64> = requests
+        .iter()
+        .map(|r| {
+            sum += flushes(r);
+            sum
+        })
+        .collect();
+    let mut commits: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
+    for block in blocks.iter().filter(|b| b.kind == Class::JournalCommit) {
+        if let Some(id) = block.transaction {
+            commits.entry(id).or_default().push(block.request);
+        }
+    }
+    let mut all = BTreeMap::new();
+    let mut known: FxHashMap<u64, Known> = FxHashMap::default();
+    for (at, block) in blocks.iter().enumerate() {
+        let written = requests.get(block.request as usize).is_some_and(|r| r.op == Op::Write);
+        if !written {
+            continue;
+        }
+        if let (Some(id), Class::JournalData) = (block.transaction, block.kind) {
+            let of = known.entry(id).or_default();
+            // After its commit a number means another transaction.
+            if of.commit.is_some_and(|commit| commit < block.request) {
+                *of = Known::default();
+            }
+            of.last_copy = Some(block.request);
+        }
+        if let (Some(id), Class::JournalCommit) = (block.transaction, block.kind) {
+            let of = known.entry(id).or_default();
+            of.commit = Some(block.request);
+            let Some(last_copy) = of.last_copy.filter(|last| *last < block.request) else {
+                continue;
+            };
+            let (from, to) = (before[last_copy as usize], before[block.request as usize]);
+            if from == to {
+                let commit = block.request;
+                all.insert(at, Broken::CommitWithoutFlush { transaction: id, last_copy, commit });
+            }
+        }
+        if let Some(id) = block.completes
+            && let Some(of) = known.get(&id)
+            && of.commit.is_none()
+        {
+            let later = commits.get(&id).and_then(|all| all.iter().find(|c| **c > block.request));
+            let (offset, kind, write) = (block.offset, block.kind, block.request);
+            let commit = later.copied();
+            all.insert(
+                at,
+                Broken::HomeBeforeCommit { transaction: id, offset, kind, write, commit },
+            );
+        }
+    }
+    all.into_values().collect()
+}

@@ -1,0 +1,220 @@
+//! A page with the paper's pictures: self-contained, for a browser without a network.
+
+use std::fmt::Write;
+
+use ordo_sba::Class;
+use ordo_sba::analysis::Analysis;
+use ordo_trace::{Op, Trace};
+
+use crate::rows::Block;
+
+/// Points in a picture at most, for each line.
+const POINTS: usize = 2000;
+/// Writes in the timeline at most; of more, the page says how many are left out.
+const MARKS: usize = 40_000;
+
+/// The script that draws: pictures are data, so that one can zoom.
+const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = include_str!("page.css");
+
+/// A line: its name, and points.
+#[derive(serde::Serialize)]
+struct Line {
+    name: String,
+    points: Vec<[f64; 2]>,
+}
+
+/// A picture of lines.
+#[derive(serde::Serialize)]
+struct Picture {
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    lines: Vec<Line>,
+}
+
+/// A write in the timeline: the row that it is in, where it begins and ends.
+#[derive(serde::Serialize)]
+struct Timeline {
+    title: &'static str,
+    x: &'static str,
+    rows: Vec<&'static str>,
+    marks: Vec<(usize, f64, f64)>,
+    left_out: usize,
+}
+
+/// When a request was issued and completed, in the picture's unit.
+struct Clock<'a> {
+    trace: &'a Trace,
+}
+
+impl Clock<'_> {
+    fn unit(&self) -> &'static str {
+        if self.trace.timed() { "seconds" } else { "requests" }
+    }
+
+    fn span(&self, number: usize) -> (f64, f64) {
+        let r = &self.trace.requests()[number];
+        if !self.trace.timed() {
+            return (number as f64, number as f64 + 1.0);
+        }
+        let first = self.trace.requests().first().map_or(0, |r| r.issued.as_nanos());
+        let seconds = |nanos: u64| nanos.saturating_sub(first) as f64 / 1e9;
+        let issued = seconds(r.issued.as_nanos());
+        (issued, r.end.map_or(issued, |end| seconds(end.at.as_nanos())))
+    }
+}
+
+/// The page. `tables` is what the command prints.
+pub fn page(trace: &Trace, blocks: &[Block], analysis: &Analysis, tables: &str) -> String {
+    let clock = Clock { trace };
+    let pictures = [traffic(trace, blocks), bandwidth(&clock, blocks), outstanding(&clock, blocks)];
+    let timeline = timeline(&clock, blocks);
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
+    let system = escape(analysis.system);
+    let _ = write!(out, "<title>{system}: what was written</title>\n<style>{STYLE}</style>\n");
+    let _ = write!(out, "<h1>{system}</h1>\n<p>{} requests", trace.requests().len());
+    if !trace.timed() {
+        out.push_str(" without times: where a picture needs them, a request counts as a moment");
+    }
+    out.push_str(". Drag to zoom, double-click to go back.</p>\n<div id=\"pictures\"></div>\n");
+    let _ = write!(out, "<h2>Numbers</h2>\n<pre>{}</pre>\n", escape(tables));
+    let _ = writeln!(out, "<script>\nconst pictures = {};", script_json(&pictures));
+    let _ =
+        writeln!(out, "const timeline = {};\n{SCRIPT}</script>\n</html>", script_json(&timeline));
+    out
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// JSON that cannot end the script it stands in.
+fn script_json(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
+    text.replace('<', "\\u003c")
+}
+
+/// Every so many points of a line that has more than a picture needs; the last one always.
+fn thin(points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
+    let step = points.len().div_ceil(POINTS).max(1);
+    let last = points.len().saturating_sub(1);
+    points
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| i % step == 0 || *i == last)
+        .map(|(_, p)| p)
+        .collect()
+}
+
+fn line(name: &str, points: Vec<[f64; 2]>) -> Line {
+    Line { name: name.into(), points: thin(points) }
+}
+
+fn written<'a>(trace: &'a Trace, blocks: &'a [Block]) -> impl Iterator<Item = &'a Block> {
+    blocks.iter().filter(|b| {
+        let op = trace.requests().get(b.request as usize).map(|r| r.op);
+        matches!(op, Some(Op::Write | Op::WriteZeroes))
+    })
+}
+
+const MB: f64 = 1e6;
+
+/// Journal and fixed-location traffic over data written (Figures 3 to 5): as data are new to the device, whether they
+/// come by the journal or go to their place at once.
+fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
+    let (mut journal, mut fixed, mut data) = (0u64, 0u64, 0u64);
+    let (mut journals, mut fixeds) = (Vec::new(), Vec::new());
+    for block in written(trace, blocks) {
+        let copy = block.home.is_some_and(|(_, class)| class == Class::FileData);
+        let checkpoint = block.completes.is_some();
+        if block.kind.is_journal() {
+            journal += block.len
+        } else {
+            fixed += block.len
+        }
+        // What was in the journal before is not counted again.
+        if copy || (block.kind == Class::FileData && !checkpoint) {
+            data += block.len;
+        }
+        journals.push([data as f64 / MB, journal as f64 / MB]);
+        fixeds.push([data as f64 / MB, fixed as f64 / MB]);
+    }
+    Picture {
+        title: "Traffic to the journal and to fixed locations",
+        x: "file data written, MB",
+        y: "MB",
+        lines: vec![line("journal", journals), line("fixed locations", fixeds)],
+    }
+}
+
+/// Bandwidth over time.
+fn bandwidth(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
+    const SLICES: usize = 200;
+    let trace = clock.trace;
+    let last = trace.requests().len().saturating_sub(1);
+    let end = if trace.requests().is_empty() { 0.0 } else { clock.span(last).1 };
+    let width = (end / SLICES as f64).max(f64::MIN_POSITIVE);
+    let mut sums = [vec![0.0; SLICES + 1], vec![0.0; SLICES + 1]];
+    for block in written(trace, blocks) {
+        let slice = ((clock.span(block.request as usize).0 / width) as usize).min(SLICES);
+        sums[usize::from(!block.kind.is_journal())][slice] += block.len as f64 / MB / width;
+    }
+    let lines = ["journal", "fixed locations"].into_iter().zip(sums).map(|(name, sums)| {
+        let points = sums.iter().enumerate().map(|(i, mb)| [i as f64 * width, *mb]).collect();
+        line(name, points)
+    });
+    let y = if trace.timed() { "MB a second" } else { "MB a request" };
+    Picture { title: "Bandwidth", x: clock.unit(), y, lines: lines.collect() }
+}
+
+/// Writes outstanding over time (Figure 9).
+fn outstanding(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
+    let mut changes: [Vec<(f64, i64)>; 2] = [Vec::new(), Vec::new()];
+    let mut last = None;
+    for block in written(clock.trace, blocks) {
+        if last == Some(block.request) {
+            continue;
+        }
+        last = Some(block.request);
+        let (from, to) = clock.span(block.request as usize);
+        let of = &mut changes[usize::from(!block.kind.is_journal())];
+        of.push((from, 1));
+        of.push((to, -1));
+    }
+    let lines =
+        ["journal", "fixed locations"].into_iter().zip(changes).map(|(name, mut changes)| {
+            changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let mut now = 0;
+            let step = |(at, change): (f64, i64)| {
+                now += change;
+                [at, now as f64]
+            };
+            line(name, changes.into_iter().map(step).collect())
+        });
+    Picture { title: "Writes outstanding", x: clock.unit(), y: "writes", lines: lines.collect() }
+}
+
+/// Every write, in the row of its first block's kind.
+fn timeline(clock: &Clock<'_>, blocks: &[Block]) -> Timeline {
+    let mut rows: Vec<Class> = written(clock.trace, blocks).map(|b| b.kind).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut marks = Vec::new();
+    let mut last = None;
+    for block in written(clock.trace, blocks) {
+        let this = Some((block.request, block.kind));
+        if last == this {
+            continue;
+        }
+        last = this;
+        let row = rows.binary_search(&block.kind).unwrap_or(0);
+        let (from, to) = clock.span(block.request as usize);
+        marks.push((row, from, to));
+    }
+    let left_out = marks.len().saturating_sub(MARKS);
+    let step = marks.len().div_ceil(MARKS).max(1);
+    let marks = marks.into_iter().step_by(step).collect();
+    let rows = rows.into_iter().map(Class::words).collect();
+    Timeline { title: "Writes by kind", x: clock.unit(), rows, marks, left_out }
+}
