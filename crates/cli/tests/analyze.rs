@@ -76,7 +76,7 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let folder = tempfile::tempdir().unwrap();
     let (start, log) = (folder.path().join("start"), folder.path().join("log"));
     let (start, log) = (start.to_str().unwrap(), log.to_str().unwrap());
-    let script = "echo hello > a; sync; exit 3";
+    let script = "echo hello > a; sync -f a; exit 3";
     let run = [
         "trace",
         "run",
