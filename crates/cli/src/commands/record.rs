@@ -93,7 +93,7 @@ written. Needs root. The exit status is the command's.
 
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
-  ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync; done'
+  ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync log; done'
   ordo trace show three.trace
   ordo trace export three.trace --to perfetto -o three.json
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'")]

@@ -48,7 +48,7 @@ pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, Liv
         let before = Instant::now();
         done(Path::new("other"), other.sync_all())?;
         asked.push((before, before.elapsed()));
-        done(&path, writer.join().unwrap_or_else(|_| Ok(())))?;
+        done(&path, writer.join().unwrap_or(Ok(())))?;
     }
     let out = lab.finish(other)?;
     let written: u64 =
@@ -105,7 +105,7 @@ fn exposed(system: &System) -> Result<Finding, LiveError> {
     let before = Instant::now();
     lab.crash_image(copy.path())?;
     let in_time = before.elapsed() < Duration::from_millis(HELD_LONG_MS * 4 / 5);
-    done(Path::new("data"), writer.join().unwrap_or_else(|_| Ok(())))?;
+    done(Path::new("data"), writer.join().unwrap_or(Ok(())))?;
     lab.finish(other)?;
     let found = look_into(&system.name, copy.path(), |dir| std::fs::read(dir.join("data")))?;
     let bytes = found.unwrap_or_default();
