@@ -254,6 +254,38 @@ impl Object {
     }
 }
 
+/// What is done to a file system, noted by whoever records the run.
+#[derive(Clone)]
+pub struct Notebook(Rc<RefCell<Book>>);
+
+impl Notebook {
+    /// An empty file system with this root; `clock` says how many events of the run have happened.
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Notebook {
+        Notebook(Book::new(root, clock))
+    }
+
+    /// The file system as one client sees it.
+    pub fn watch<F>(&self, fs: F, client: usize) -> Watched<F> {
+        Watched { fs, book: self.0.clone(), client }
+    }
+
+    /// Notes what makes everything durable, without being a call of the file system: it is unmounted.
+    ///
+    /// # Errors
+    /// What `doing` says.
+    pub fn unmount<T>(&self, doing: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
+        let call = self.0.borrow_mut().begin(0, Purpose::Sync, "unmount".into());
+        let result = doing();
+        self.0.borrow_mut().end(call, result.is_ok());
+        result
+    }
+
+    /// What was done.
+    pub fn history(&self) -> History {
+        self.0.borrow().history.clone()
+    }
+}
+
 /// A file system whose calls are noted.
 #[derive(Clone)]
 pub struct Watched<F> {

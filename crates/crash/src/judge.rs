@@ -68,6 +68,50 @@ impl Verdict {
     }
 }
 
+/// What is asked of a state by whoever judges it outside of this process.
+pub struct Question<'a> {
+    history: &'a History,
+    expect: &'a Expect,
+    promise: &'a Promise,
+    depth: Depth,
+}
+
+impl Question<'_> {
+    /// What is promised.
+    pub fn promise(&self) -> &Promise {
+        self.promise
+    }
+
+    /// Whether the file system is to be used too, after it was looked at.
+    pub fn is_to_be_used(&self) -> bool {
+        self.depth.usable
+    }
+
+    /// Compares what is in a mounted file system with what may be.
+    ///
+    /// # Errors
+    /// It cannot be read, in words.
+    pub async fn compare<F: FileSystem>(
+        &self,
+        fs: &F,
+        verdict: &mut Verdict,
+    ) -> Result<(), String> {
+        let tree = Tree::read(fs).await.map_err(|e| e.to_string())?;
+        compare(&tree, self.history, self.expect, self.promise).into_verdict(verdict);
+        Ok(())
+    }
+
+    /// Writes something, reads it back, and removes everything.
+    ///
+    /// # Errors
+    /// That cannot be done, in words.
+    pub async fn work_with<F: FileSystem>(&self, fs: &F) -> Result<(), String> {
+        let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
+        write_something(fs).await.map_err(said("writing afterwards"))?;
+        remove_all(fs).await.map_err(said("removing everything afterwards"))
+    }
+}
+
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Depth {
@@ -110,6 +154,11 @@ impl<'r, S: Scheme> Judge<'r, S> {
     }
 
     fn judge_parts(&self, expect: &Expect, depth: Depth, verdict: &mut Verdict) {
+        let question = Question { history: self.history, expect, promise: &self.promise, depth };
+        if let Some(outside) = self.scheme.judge_outside(&self.disks, &question) {
+            *verdict = outside;
+            return;
+        }
         if self.scheme.recovers()
             && let Err(error) =
                 simulate(|rt| async move { self.scheme.recover(&rt, &self.disks).await })
@@ -160,7 +209,9 @@ impl<'r, S: Scheme> Judge<'r, S> {
             }
         }
         if depth.usable {
-            self.usable(verdict);
+            let question =
+                Question { history: self.history, expect, promise: &self.promise, depth };
+            self.usable(&question, verdict);
         }
     }
 
@@ -199,13 +250,12 @@ impl<'r, S: Scheme> Judge<'r, S> {
     }
 
     /// Mounts, writes, removes everything, unmounts, checks.
-    fn usable(&self, verdict: &mut Verdict) {
+    fn usable(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let used = simulate(|rt| async move {
             let cache = ordo_cache::CacheConfig::with_capacity(4 << 20);
             let fs = self.scheme.mount(&rt, &self.disks, &cache).await?;
             let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
-            write_something(&fs).await.map_err(said("writing afterwards"))?;
-            remove_all(&fs).await.map_err(said("removing everything afterwards"))?;
+            question.work_with(&fs).await?;
             fs.unmount().await.map_err(said("unmounting afterwards"))
         });
         let (list, broken) = (&mut verdict.unusable, &mut verdict.broken);

@@ -62,7 +62,7 @@ mod sum;
 mod tree;
 
 pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run, judge_path};
-pub use judge::Verdict;
+pub use judge::{Question, Verdict};
 pub use minimise::minimise;
 pub use model::Model;
 pub use record::{Config, Run, record};

@@ -13,6 +13,8 @@ use ordo_ufs::UfsConfig;
 use ordo_vfs::{FileSystem, FsResult};
 
 use crate::Model;
+use crate::disk::Scratch;
+use crate::judge::{Question, Verdict};
 
 /// A mounted file system that can be unmounted.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -69,6 +71,13 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// Whether [`recover`](Scheme::recover) does anything.
     fn recovers(&self) -> bool {
         false
+    }
+
+    /// Judges disks that only somebody else can use, such as the kernel; the disks are left as they are. None
+    /// where they are judged in this process.
+    fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
+        let _ = (disks, question);
+        None
     }
 }
 

@@ -103,6 +103,8 @@ pub(super) async fn fsync<D: BlockDevice>(
             fruitless += 1;
             assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().story());
             state.wait_for_an_end().await;
+            // It may be the time of a step: whoever takes it must come to run.
+            cache.runtime().yield_now().await;
         }
         first = false;
     }
