@@ -17,7 +17,7 @@ use crate::expect::Expect;
 use crate::history::History;
 use crate::record::Run;
 use crate::scheme::look;
-use crate::tree::{OWN_NAMES, Tree, names};
+use crate::tree::{OWN_NAMES, Tree, attr_of, names};
 use crate::{Promise, Scheme, Volume};
 
 /// What was found wrong with a state. What is promised or not is told apart in `broken`.
@@ -53,6 +53,11 @@ const GUESSED: [&str; 4] =
 const LISTED: usize = 8;
 
 impl Verdict {
+    /// Notes that it cannot be used, and whether that breaks a promise.
+    pub fn cannot(&mut self, promised: bool, what: String) {
+        Verdict::note(&mut self.unusable, &mut self.broken, promised, what);
+    }
+
     pub(crate) fn note(
         list: &mut Vec<String>,
         broken: &mut Vec<String>,
@@ -332,7 +337,7 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
             if OWN_NAMES.contains(&name.as_slice()) {
                 continue;
             }
-            if fs.getattr(ino).await?.file_type == FileType::Directory {
+            if attr_of(fs, dir, &name, ino).await?.file_type == FileType::Directory {
                 todo.extend([Todo::Remove(dir, name), Todo::Empty(ino)]);
             } else {
                 fs.unlink(dir, &name).await?;

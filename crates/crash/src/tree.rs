@@ -96,11 +96,11 @@ impl Tree {
                 continue;
             }
             let entries = names(fs, dir).await?;
-            for (_, ino) in &entries {
+            for (name, ino) in &entries {
                 if tree.attrs.contains_key(ino) {
                     continue;
                 }
-                let attr = fs.getattr(*ino).await?;
+                let attr = attr_of(fs, dir, name, *ino).await?;
                 tree.attrs.insert(*ino, attr);
                 tree.natures.insert(*ino, nature(fs, &attr).await?);
                 match attr.file_type {
@@ -119,6 +119,19 @@ impl Tree {
             tree.dirs.insert(dir, entries);
         }
         Ok(tree)
+    }
+}
+
+/// The attributes of what a name stands for. Some file systems know an inode only once it was looked up.
+pub(crate) async fn attr_of<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    ino: Ino,
+) -> FsResult<Attr> {
+    match fs.getattr(ino).await {
+        Err(e) if e.errno == Errno::Stale => fs.lookup(dir, name).await,
+        known => known,
     }
 }
 

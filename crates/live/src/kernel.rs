@@ -75,6 +75,20 @@ pub struct System {
     pub bytes: u64,
 }
 
+/// Unmounts. A program that another thread is starting may have the directory open for a moment.
+fn unmount(dir: &str) -> Result<(), LiveError> {
+    let mut tries = 0;
+    loop {
+        match run("umount", &[dir]) {
+            Err(LiveError::Program(why)) if why.contains("busy") && tries < 200 => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Mounts an image as it is, and calls `look` with where it is.
 ///
 /// # Errors
@@ -90,7 +104,7 @@ pub fn look_into<T>(
     let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
     run("mount", &["-t", name, "-o", "loop", &image, &dir])?;
     let seen = look(folder.path());
-    run("umount", &[&dir])?;
+    unmount(&dir)?;
     Ok(seen)
 }
 
@@ -154,7 +168,7 @@ impl Mounted {
     /// # Errors
     /// It is in use, or nobody knows the file system.
     pub fn finish(mut self) -> Result<(Recording, Seen), LiveError> {
-        run("umount", &[&self.folder.path().to_string_lossy()])?;
+        unmount(&self.folder.path().to_string_lossy())?;
         let session = self.session.take().ok_or(LiveError::Unknown)?;
         let recording = session.finish()?;
         let seen = take(&self.seen).ok_or(LiveError::Unknown)?;

@@ -1,0 +1,82 @@
+//! One state, mounted and checked.
+
+use std::path::Path;
+use std::process::Command;
+
+use ordo_crash::{Question, Verdict};
+use ordo_live::kernel::look_into;
+use ordo_runtime::Executor;
+use ordo_vfs::host::HostDir;
+
+use crate::System;
+
+/// Judges what an image holds: repaired first where there is no journal, then mounted, looked at, unmounted,
+/// checked; perhaps used, and checked again.
+pub(crate) fn judge(system: &System, image: &[u8], question: &Question<'_>) -> Verdict {
+    let mut verdict = Verdict::default();
+    if let Err(why) = judge_parts(system, image, question, &mut verdict) {
+        verdict.cannot(question.promise().no_check, why);
+    }
+    verdict
+}
+
+fn judge_parts(
+    system: &System,
+    image: &[u8],
+    question: &Question<'_>,
+    verdict: &mut Verdict,
+) -> Result<(), String> {
+    let file = tempfile::Builder::new().prefix("ordo-crash-").tempfile();
+    let file = file.map_err(|e| format!("a file for the image: {e}"))?;
+    std::fs::write(file.path(), image).map_err(|e| format!("writing the image: {e}"))?;
+    if let Some(repair) = system.repair {
+        // 0: nothing; 1: mended; anything else: not.
+        match exit_code(repair, file.path())?.0 {
+            0 => {}
+            1 => verdict.needs_check = true,
+            _ => (verdict.needs_check, verdict.beyond_repair) = (true, true),
+        }
+    }
+    let executor = Executor::real(0);
+    let look = |dir: &Path| {
+        let fs = HostDir::open(dir).map_err(|e| e.to_string())?;
+        executor.block_on(question.compare(&fs, verdict)).map_err(|e| e.to_string())?
+    };
+    look_into(system.kind, file.path(), look).map_err(|e| format!("mounting: {e}"))??;
+    check(system, file.path(), "", question, verdict)?;
+    if question.is_to_be_used() {
+        let work = |dir: &Path| {
+            let fs = HostDir::open(dir).map_err(|e| e.to_string())?;
+            executor.block_on(question.work_with(&fs)).map_err(|e| e.to_string())?
+        };
+        look_into(system.kind, file.path(), work).map_err(|e| format!("mounting again: {e}"))??;
+        check(system, file.path(), "after use: ", question, verdict)?;
+    }
+    Ok(())
+}
+
+/// Has the file system's own check look at an image that was unmounted.
+fn check(
+    system: &System,
+    image: &Path,
+    when: &str,
+    question: &Question<'_>,
+    verdict: &mut Verdict,
+) -> Result<(), String> {
+    let (code, said) = exit_code(system.check, image)?;
+    if code != 0 {
+        verdict.unsound = true;
+        verdict.needs_check = true;
+        let what = format!("{when}{} finds: {said}", system.check.join(" "));
+        verdict.cannot(question.promise().no_check, what);
+    }
+    Ok(())
+}
+
+/// Runs a program on an image: its exit code, and what it said.
+fn exit_code(words: &[&str], image: &Path) -> Result<(i32, String), String> {
+    let out = Command::new(words[0]).args(&words[1..]).arg(image).output();
+    let out = out.map_err(|e| format!("{}: {e}; is it installed?", words[0]))?;
+    let said = [out.stdout, out.stderr].concat();
+    Ok((out.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).trim().to_string()))
+}

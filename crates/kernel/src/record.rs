@@ -1,0 +1,145 @@
+//! From the requests that the kernel sends to a run.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ordo_annotate::Block;
+use ordo_crash::history::{History, Notebook};
+use ordo_crash::record::{DiskRun, Event, Write};
+use ordo_crash::{Config, CrashError, Run, Workload};
+use ordo_live::Wanted;
+use ordo_live::kernel::Mounted;
+use ordo_pseudo::{Recording, Setup};
+use ordo_runtime::{Executor, Time};
+use ordo_trace::{Flags, Op};
+use ordo_vfs::host::HostDir;
+use ordo_vfs::{FileSystem, FsError};
+
+use crate::System;
+
+/// Runs `workload` on a file system of the kernel's, in real time, and records it, unmounting included. Of
+/// `config` the seed and the model count.
+///
+/// # Errors
+/// Who calls it is not root, a program or the file system is not there, or the workload failed.
+pub fn record<W: Workload>(
+    system: &System,
+    workload: &W,
+    config: &Config,
+) -> Result<Run, CrashError> {
+    let made = ordo_live::kernel::System {
+        name: system.kind.into(),
+        mkfs: system.mkfs.iter().map(ToString::to_string).collect(),
+        options: system.options.into(),
+        bytes: system.bytes,
+    };
+    let wanted = Wanted { rows: true, ..Wanted::default() };
+    let failed = |e: ordo_live::kernel::LiveError| CrashError::Make(e.to_string());
+    let mounted = Mounted::new(&made, wanted, Setup::in_memory(system.bytes)).map_err(failed)?;
+    let from = Instant::now();
+    let fs = HostDir::open(mounted.dir()).map_err(|e| CrashError::Mount(e.to_string()))?;
+    let fs = Rc::new(fs);
+    // In nanoseconds, until it is known which events there were.
+    let book = Notebook::new(fs.root(), move || from.elapsed().as_nanos() as usize);
+    let executor = Executor::real(config.seed);
+    let rt = executor.runtime();
+    let worked = executor.block_on(workload.run(&rt, &|client| book.watch(fs.clone(), client)))?;
+    worked.map_err(CrashError::Work)?;
+    drop((executor, rt, fs));
+    let unmounted = book.unmount(|| mounted.finish().map_err(|e| FsError::corrupt(e)));
+    let (recording, seen) = unmounted.map_err(|e| CrashError::Work(e.to_string()))?;
+    let mut history = book.history();
+    let (writes, events) = requests(&recording, &seen.rows);
+    count_events(&mut history, &recording, from, &events);
+    let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
+    let events = events.into_iter().map(|(_, event)| event).collect();
+    Ok(Run { model: config.model, disks, events, history: Arc::new(history) })
+}
+
+/// All writes, and what happened when, in order.
+fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time, Event)>) {
+    let mut names: BTreeMap<u64, Vec<&Block>> = BTreeMap::new();
+    rows.iter().for_each(|row| names.entry(row.request).or_default().push(row));
+    let (mut writes, mut events) = (Vec::new(), Vec::new());
+    for (n, request) in recording.trace.requests().iter().enumerate() {
+        let id = n as u64;
+        let zeros;
+        let data = match (request.op, recording.trace.data(request)) {
+            (Op::Write, Some(data)) => data,
+            (Op::WriteZeroes, _) => {
+                zeros = vec![0; request.len as usize];
+                &zeros
+            }
+            (Op::Flush, _) => {
+                events.push((request.issued, Event::FlushIssued { disk: 0, id }));
+                let end = request.end.filter(|end| end.ok);
+                events.extend(end.map(|end| (end.at, Event::Flushed { disk: 0, id })));
+                continue;
+            }
+            _ => continue,
+        };
+        let write = writes.len();
+        let blocks = names.get(&id).map(Vec::as_slice).unwrap_or_default();
+        writes.push(Write {
+            id,
+            offset: request.offset,
+            data: data.into(),
+            fua: request.flags.contains(Flags::FUA),
+            name: name(blocks, request.offset),
+            class: blocks.first().map_or(ordo_sba::Class::Unknown, |block| block.kind),
+        });
+        events.push((request.issued, Event::Issued { disk: 0, write }));
+        events.extend(request.end.map(|end| match end.ok {
+            true => (end.at, Event::Completed { disk: 0, write }),
+            false => (end.at, Event::Failed { disk: 0, write }),
+        }));
+    }
+    // Stable: a request is issued before it completes, at whatever time.
+    events.sort_by_key(|(at, _)| *at);
+    (writes, events)
+}
+
+/// What a write is, in words.
+fn name(blocks: &[&Block], offset: u64) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for block in blocks {
+        let mut words = block.piece.map_or_else(|| block.kind.to_string(), str::to_string);
+        if let Some(number) = block.number {
+            words += &format!(" {number}");
+        }
+        if let Some(ino) = block.ino {
+            words += &format!(" of inode {ino}");
+        }
+        if let Some(transaction) = block.transaction {
+            words += &format!(", transaction {transaction}");
+        }
+        if parts.last() != Some(&words) {
+            parts.push(words);
+        }
+    }
+    if parts.is_empty() { format!("bytes at {offset}") } else { parts.join("; ") }
+}
+
+/// Puts the number of events at each time instead of the time.
+fn count_events(
+    history: &mut History,
+    recording: &Recording,
+    from: Instant,
+    events: &[(Time, Event)],
+) {
+    let (instant, time) = recording.clock;
+    // Either may be the earlier one.
+    let ahead = from.saturating_duration_since(instant).as_nanos() as i128
+        - instant.saturating_duration_since(from).as_nanos() as i128;
+    let start = i128::from(time.as_nanos()) + ahead;
+    let before = |nanos: usize| {
+        let at = start + nanos as i128;
+        events.partition_point(|(t, _)| i128::from(t.as_nanos()) < at)
+    };
+    for call in &mut history.calls {
+        call.began_at = before(call.began_at);
+        call.ended_at = call.ended_at.map(before);
+    }
+}

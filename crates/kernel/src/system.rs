@@ -1,0 +1,124 @@
+//! The file systems, with what they promise.
+
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_cache::CacheConfig;
+use ordo_crash::disk::Scratch;
+use ordo_crash::{Promise, Question, Scheme, Verdict};
+use ordo_ffs::FastFs;
+use ordo_ordering::NoOrder;
+use ordo_runtime::Runtime;
+
+use crate::judge;
+
+/// A file system of the kernel's in one of its modes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct System {
+    /// The name a user gives it.
+    pub name: &'static str,
+    /// The name that the kernel has for it.
+    pub kind: &'static str,
+    /// More arguments for what makes it.
+    pub(crate) mkfs: &'static [&'static str],
+    /// How it is mounted.
+    pub(crate) options: &'static str,
+    /// The size of its device in bytes.
+    pub(crate) bytes: u64,
+    /// Its own check, which changes nothing.
+    pub(crate) check: &'static [&'static str],
+    /// Its own repair, where it must come before a mount.
+    pub(crate) repair: Option<&'static [&'static str]>,
+    /// Whether contents are on disk before what leads to them.
+    contents_first: bool,
+}
+
+const E2FSCK: &[&str] = &["e2fsck", "-f", "-n"];
+const SMALL: &[&str] = &["-b", "1024", "-I", "256"];
+const EXT: System = System {
+    name: "ext4",
+    kind: "ext4",
+    mkfs: SMALL,
+    options: "defaults",
+    bytes: 8 << 20,
+    check: E2FSCK,
+    repair: None,
+    contents_first: true,
+};
+
+impl System {
+    /// All of them.
+    pub const ALL: [System; 6] = [
+        System { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
+        System { name: "ext3", kind: "ext3", ..EXT },
+        System { name: "ext3-journal", kind: "ext3", options: "data=journal", ..EXT },
+        System {
+            name: "ext3-writeback",
+            kind: "ext3",
+            options: "data=writeback",
+            contents_first: false,
+            ..EXT
+        },
+        EXT,
+        System {
+            name: "xfs",
+            kind: "xfs",
+            mkfs: &[],
+            bytes: 300 << 20,
+            check: &["xfs_repair", "-n"],
+            ..EXT
+        },
+    ];
+
+    /// The one with this name.
+    pub fn by_name(name: &str) -> Option<System> {
+        System::ALL.into_iter().find(|system| system.name == name)
+    }
+
+    /// Whether it can be mounted as a crash left it.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.repair.is_none()
+    }
+}
+
+/// There is nothing of it in this process.
+const ELSEWHERE: &str = "a file system of the kernel's is made and mounted by the kernel";
+
+impl Scheme for System {
+    /// Never there: see [`judge_outside`](Scheme::judge_outside).
+    type Fs<D: BlockDevice> = FastFs<Rc<D>, NoOrder>;
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    /// What is usual for a journal of metadata: it can be mounted at once, what was made durable is there, and
+    /// names, permissions and attributes are those after some number of operations. ext2 promises nothing.
+    fn promise(&self) -> Promise {
+        if !self.has_journal() {
+            return Promise::NONE;
+        }
+        Promise { no_stale: self.contents_first, ..Promise::journal(false) }
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        vec![self.bytes]
+    }
+
+    async fn make<D: BlockDevice>(&self, _rt: &Runtime, _disks: &[Rc<D>]) -> Result<(), String> {
+        Err(ELSEWHERE.into())
+    }
+
+    async fn mount<D: BlockDevice>(
+        &self,
+        _rt: &Runtime,
+        _disks: &[Rc<D>],
+        _cache: &CacheConfig,
+    ) -> Result<Self::Fs<D>, String> {
+        Err(ELSEWHERE.into())
+    }
+
+    fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
+        Some(judge::judge(self, &disks[0].to_vec(), question))
+    }
+}
