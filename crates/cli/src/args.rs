@@ -87,6 +87,39 @@ fn system(text: &str) -> Result<System, String> {
     })
 }
 
+/// What is crashed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Crashed {
+    /// In this process.
+    Ours(System),
+    /// By the kernel.
+    Kernels(ordo_kernel::System),
+}
+
+impl Crashed {
+    /// The name a user gives it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Crashed::Ours(system) => system.name(),
+            Crashed::Kernels(system) => system.name,
+        }
+    }
+
+    /// The one with this name.
+    pub fn by_name(name: &str) -> Option<Crashed> {
+        let kernels = || ordo_kernel::System::by_name(name).map(Crashed::Kernels);
+        System::by_name(name).map(Crashed::Ours).or_else(kernels)
+    }
+}
+
+fn crashed(text: &str) -> Result<Crashed, String> {
+    Crashed::by_name(text).ok_or_else(|| {
+        let ours = System::ALL.iter().map(|s| s.name());
+        let all: Vec<_> = ours.chain(ordo_kernel::System::ALL.iter().map(|s| s.name)).collect();
+        format!("no system is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
 fn workload(text: &str) -> Result<Workload, String> {
     text.parse::<Workload>().map_err(|e| e.to_string())
 }
@@ -265,6 +298,7 @@ Exit status: 0 every promise was kept, 1 one was broken, or an error.
 Examples:
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
+  ordo crash --fs ext3,ext4 --states 300 --runs 1  the kernel's: each state is mounted and checked (root)
   ordo crash --workload postmark:files=20,transactions=50 --size 4m
   ordo crash --fs ffs-none --hold-to ffs-sync      where it fails, made small and explained
   ordo crash --rule 'directory before inode_block' --fs ffs-none
@@ -274,9 +308,10 @@ pub struct Crash {
     /// What else can be done.
     #[command(subcommand)]
     pub command: Option<CrashCommand>,
-    /// The systems, separated by commas [default: all].
-    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = system)]
-    pub fs: Vec<System>,
+    /// The systems, separated by commas [default: all of Ordo's]; of the kernel's, as root: ext2, ext3, ext3-journal,
+    /// ext3-writeback, ext4, xfs.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = crashed)]
+    pub fs: Vec<Crashed>,
     /// Hold them to the promise of this system, not to their own.
     #[arg(long, value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,

@@ -200,6 +200,15 @@ pub fn record<S: Scheme, W: Workload>(
     workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
+    scheme.record(workload, config)
+}
+
+/// The same in this process, in virtual time.
+pub(crate) fn simulate<S: Scheme, W: Workload>(
+    scheme: &S,
+    workload: &W,
+    config: &Config,
+) -> Result<Run, CrashError> {
     let executor = Executor::simulated(config.seed);
     executor.set_schedule(Schedule::Seeded);
     let runtime = executor.runtime();

@@ -15,6 +15,8 @@ use ordo_vfs::{FileSystem, FsResult};
 use crate::Model;
 use crate::disk::Scratch;
 use crate::judge::{Question, Verdict};
+use crate::record::simulate;
+use crate::{Config, CrashError, Run, Workload};
 
 /// A mounted file system that can be unmounted.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -71,6 +73,14 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// Whether [`recover`](Scheme::recover) does anything.
     fn recovers(&self) -> bool {
         false
+    }
+
+    /// Runs a workload and records it: in this process, unless somebody else does it.
+    ///
+    /// # Errors
+    /// See [`record()`](crate::record()).
+    fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
+        simulate(self, workload, config)
     }
 
     /// Judges disks that only somebody else can use, such as the kernel; the disks are left as they are. None

@@ -18,13 +18,13 @@
 //! It needs root, `/dev/fuse`, `losetup`, `mount`, and the file system's own programs.
 //!
 //! ```no_run
-//! use ordo_crash::{Budget, Config, Model, Script, explore_run};
+//! use ordo_crash::{Budget, Config, Model, Script, explore};
 //!
 //! let ext4 = ordo_kernel::System::by_name("ext4").unwrap();
 //! let config = Config::new(1, Model::Volatile);
-//! let run = ordo_kernel::record(&ext4, &Script::random(1, 2, 60), &config).unwrap();
 //! let budget = Budget { states: 100, ..Budget::default() };
-//! explore_run(&ext4, &run.into(), 1, &budget).expect_kept("ext4");
+//! let outcome = explore(&ext4, &Script::random(1, 2, 60), &config, &budget).unwrap();
+//! outcome.expect_kept("ext4");
 //! ```
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
 use ordo_crash::disk::Scratch;
-use ordo_crash::{Promise, Question, Scheme, Verdict};
+use ordo_crash::{Config, CrashError, Promise, Question, Run, Scheme, Verdict, Workload};
 use ordo_ffs::FastFs;
 use ordo_ordering::NoOrder;
 use ordo_runtime::Runtime;
@@ -116,6 +116,10 @@ impl Scheme for System {
         _cache: &CacheConfig,
     ) -> Result<Self::Fs<D>, String> {
         Err(ELSEWHERE.into())
+    }
+
+    fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
+        crate::record(self, workload, config)
     }
 
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, subject};
+use ordo_bench::crash::{Doing, Subject, subject};
 use ordo_crash::campaign::{Plan, Results, merge};
 use ordo_crash::{Budget, Config, Model, Rule, Script};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
-use crate::args::{Crash, CrashCommand, CrashWorkload};
+use crate::args::{Crash, CrashCommand, CrashWorkload, Crashed};
 use crate::text::put;
 
 /// What the models assume, as the project's documentation has it.
@@ -66,7 +66,8 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
 }
 
 fn plan(args: &Crash) -> Plan {
-    let systems = if args.fs.is_empty() { System::ALL.to_vec() } else { args.fs.clone() };
+    let ours = || System::ALL.map(Crashed::Ours).to_vec();
+    let systems = if args.fs.is_empty() { ours() } else { args.fs.clone() };
     Plan {
         systems: systems.iter().map(|s| s.name().to_string()).collect(),
         held_to: args.hold_to.map(|s| s.name().to_string()),
@@ -125,6 +126,17 @@ fn doing(workload: &CrashWorkload, seed: u64) -> Doing {
     }
 }
 
+fn subject_of(system: Crashed, args: &Crash) -> Result<Box<dyn Subject>> {
+    match system {
+        Crashed::Ours(system) => Ok(subject(system, args.hold_to, args.size)),
+        Crashed::Kernels(system) => {
+            let own = args.hold_to.is_none();
+            ensure!(own, "--hold-to is for Ordo's own systems: {} has a promise", system.name);
+            Ok(Box::new(system))
+        }
+    }
+}
+
 fn campaign(args: &Crash) -> Result<ExitCode> {
     let plan = plan(args);
     let mut results = Results::new(plan.clone());
@@ -137,8 +149,8 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     let (mut judged, mut saved) = (0, false);
     for at in 0..results.rows.len() {
         let row = results.rows[at].clone();
-        let system = System::by_name(&row.system).context("a system of the plan")?;
-        let subject = subject(system, args.hold_to, args.size);
+        let system = Crashed::by_name(&row.system).context("a system of the plan")?;
+        let subject = subject_of(system, args)?;
         let (done, total) = (row.runs, plan.seeds().count() as u64);
         progress.begin(&row.system, row.model.name(), total);
         for (i, seed) in plan.seeds().enumerate().skip(done as usize) {
@@ -152,8 +164,14 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
             if let Some(failure) = outcome.failures.first().filter(|_| !saved) {
                 saved = true;
                 progress.finish();
-                let found = save::Found { args, system, doing, config, budget: &budget, failure };
-                found.save(&*subject)?;
+                match system {
+                    Crashed::Ours(system) => {
+                        let budget = &budget;
+                        let found = save::Found { args, system, doing, config, budget, failure };
+                        found.save(&*subject)?;
+                    }
+                    Crashed::Kernels(_) => save::describe(args, &*subject, &run, seed, failure)?,
+                }
             }
             if let Some(path) = &args.output {
                 write_whole(path, &json(&results)?)?;

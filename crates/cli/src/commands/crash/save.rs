@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject, subject};
 use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Rule};
+use ordo_crash::{Budget, Config, Failure, Rule, Run};
 use ordo_report::json;
 
 use super::{BROKEN, config};
@@ -26,6 +27,29 @@ pub(super) struct Found<'a> {
     pub config: Config,
     pub budget: &'a Budget,
     pub failure: &'a Failure,
+}
+
+/// Tells of a failure of one of the kernel's systems. It was recorded in real time, and nothing could repeat it.
+pub(super) fn describe(
+    args: &Crash,
+    subject: &dyn Subject,
+    run: &Arc<Run>,
+    seed: u64,
+    failure: &Failure,
+) -> Result<()> {
+    if args.quiet {
+        return Ok(());
+    }
+    let small = match args.no_shrink {
+        true => failure.clone(),
+        false => subject.shrink_state(run, seed, failure),
+    };
+    eprintln!(
+        "A promise is broken:\n  {}\n{}The run was recorded in real time: it cannot be repeated, and is not saved.\n",
+        small.verdict.broken.join("\n  "),
+        small.picture
+    );
+    Ok(())
 }
 
 impl Found<'_> {
