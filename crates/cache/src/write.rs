@@ -299,7 +299,9 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             self.shared.unflushed_passing.set(0);
             let cache = self.clone();
             // A failure is kept by the cache.
-            let task = async move { drop(cache.barrier().await) };
+            let task = async move {
+                let _ = cache.barrier().await;
+            };
             drop(self.shared.runtime.spawn("a flush behind writes", task));
         }
         result.map(|()| !all_whole)

@@ -22,6 +22,8 @@ const LOG: u64 = 32 << 20;
 struct Crash {
     bytes: u64,
     creates: usize,
+    /// In one directory; else in one for every fifty, which are spread over the groups.
+    together: bool,
 }
 
 /// What recovery took, in seconds; bytes of log; a full check of the same image, in seconds.
@@ -52,7 +54,7 @@ impl Crash {
             let mut dir = fs.root();
             for n in 0..self.creates {
                 let name = format!("entry-{n}").into_bytes();
-                if n % 50 == 0 {
+                if n == 0 || (n % 50 == 0 && !self.together) {
                     let made = fs.make(fs.root(), &name, &NewNode::directory(0o755)).await;
                     dir = made.expect("room").ino;
                 } else {
@@ -93,14 +95,25 @@ pub fn measure(out: &mut Section) {
          since the log's start was recorded. Beside it a full check of the same image. Virtual time: exact.",
     );
     let by_distance: Vec<(Crash, Took)> = [0, 1000, 2000, 4000, 8000, 16_000, 32_000]
-        .map(|creates| Crash { bytes: 1 << 30, creates })
+        .map(|creates| Crash { bytes: 1 << 30, creates, together: false })
         .map(|crash| (crash, crash.took()))
         .into();
-    let by_size: Vec<(Crash, Took)> = [256, 512, 1024, 2048, 4096]
-        .map(|mb| Crash { bytes: mb << 20, creates: 4000 })
-        .map(|crash| (crash, crash.took()))
-        .into();
-    for rows in [&by_distance, &by_size] {
+    let sized = |together: bool| -> Vec<(Crash, Took)> {
+        [256, 512, 1024, 2048, 4096]
+            .map(|mb| Crash { bytes: mb << 20, creates: 4000, together })
+            .map(|crash| (crash, crash.took()))
+            .into()
+    };
+    let (by_size, together) = (sized(false), sized(true));
+    for (title, rows) in [
+        ("By what the log holds.", &by_distance),
+        (
+            "By size. Directories of fifty files are spread over the groups: the larger, the farther apart.",
+            &by_size,
+        ),
+        ("By size, all files in one directory: what is logged is the same, and where.", &together),
+    ] {
+        out.say(title);
         let mut table = String::from(
             "| file system | creates | log | recovery | full check |\n|---|---|---|---|---|\n",
         );
@@ -118,7 +131,8 @@ pub fn measure(out: &mut Section) {
         out.say(table.trim_end());
     }
     let distance = lines("KB of log", by_distance.iter().map(|(_, t)| ((t.log >> 10) as f64, t)));
-    let size = lines("MB of file system", by_size.iter().map(|(c, t)| ((c.bytes >> 20) as f64, t)));
+    let size =
+        lines("MB of file system", together.iter().map(|(c, t)| ((c.bytes >> 20) as f64, t)));
     match drawn([&distance, &size]) {
         Ok(svg) => out.plot("recovery.svg", "recovery by log and by size", svg),
         Err(error) => out.say(format!("not drawn: {error}")),
