@@ -48,7 +48,7 @@ pub fn record<W: Workload>(
     let worked = executor.block_on(workload.run(&rt, &|client| book.watch(fs.clone(), client)))?;
     worked.map_err(CrashError::Work)?;
     drop((executor, rt, fs));
-    let unmounted = book.unmount(|| mounted.finish().map_err(|e| FsError::corrupt(e)));
+    let unmounted = book.unmount(|| mounted.finish().map_err(FsError::corrupt));
     let (recording, seen) = unmounted.map_err(|e| CrashError::Work(e.to_string()))?;
     let mut history = book.history();
     let (writes, events) = requests(&recording, &seen.rows);
