@@ -54,7 +54,7 @@ pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, Liv
     let written: u64 =
         out.events.iter().filter(|e| e.op == Op::Write).map(|e| e.bytes(is_data)).sum();
     let copied: u64 = out.events.iter().map(|e| e.bytes(is_copy_of_data)).sum();
-    let journal = out.events.iter().any(|e| e.writes(is_journal));
+    let journal = out.seen.analysis.transactions.committed > 0;
     let waits: Vec<f64> = asked.iter().map(|(_, took)| took.as_secs_f64() * 1000.0).collect();
     let share = format!(
         "{} KiB of file data went to fixed locations, copies of {} KiB to the journal",
