@@ -250,7 +250,11 @@ impl FileSystem for HostDir {
             FileType::Regular | FileType::Directory => {
                 fsync(self.data(ino, false)?).map_err(host_error)
             }
-            _ => self.handle(ino).map(drop),
+            // Nothing else can be opened to be written out by itself: all is.
+            _ => {
+                self.handle(ino)?;
+                self.sync().await
+            }
         }
     }
 
