@@ -1,5 +1,5 @@
 //! How fast traces are analyzed: `speed START-IMAGE TRACE [ROUNDS]`. The trace is played again and again to one
-//! watcher; the middle of nine such runs is printed. `cargo run --release -p ordo-sba --example speed`.
+//! watcher; the middle of nine such runs is printed. `cargo run --release -p ordo-sba --example naming`.
 
 use std::time::Instant;
 
