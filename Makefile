@@ -35,9 +35,9 @@ judges:
 	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -y -qq $$missing >/dev/null || echo "SKIPPED: could not install$$missing"; fi; \
 	fi
-	@if [ ! -x $(VENV)/bin/python ]; then \
-	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q dissect.ffs) \
-	    || { rm -rf $(VENV); echo "SKIPPED: dissect.ffs could not be installed"; }; \
+	@if ! $(VENV)/bin/python -c 'import dissect.ffs, duckdb, pyarrow' 2>/dev/null; then \
+	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q dissect.ffs duckdb pyarrow) \
+	    || { rm -rf $(VENV); echo "SKIPPED: dissect.ffs, duckdb and pyarrow could not be installed"; }; \
 	fi
 
 lint:

@@ -110,7 +110,14 @@ fn others_read_the_files() {
         print(q(\"select count(*) from '$blocks.parquet' b join '$contents.parquet' c using (content) \
             where octet_length(c.bytes) = b.length\")[0][0])\n\
         print(pq.read_schema(d + '/requests.parquet').metadata[b'ordo.version'].decode())\n";
-    let Some(said) = ordo_testkit::dissect(script, &[dir.path().to_str().unwrap()]) else { return };
+    let python = std::env::var("ORDO_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has = std::process::Command::new(&python).args(["-c", "import duckdb, pyarrow"]).output();
+    if !has.is_ok_and(|out| out.status.success()) {
+        ordo_testkit::skip(&format!("{python} has no duckdb or no pyarrow"));
+        return;
+    }
+    let args = ["-c", script, dir.path().to_str().unwrap()];
+    let Some(said) = ordo_testkit::judge(&python, &args) else { return };
     let said: Vec<u64> = said.split_whitespace().map(|n| n.parse().unwrap()).collect();
     let journal: u64 = blocks.iter().filter(|b| b.kind.is_journal()).map(|b| b.len).sum();
     assert_eq!(said, [written.requests, journal, written.blocks, 1]);

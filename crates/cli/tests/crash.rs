@@ -126,7 +126,7 @@ fn rules_choose_by_meaning() {
     assert!(all > 0 && unsound * 2 > all, "entries without inodes: {unsound} of {all}");
     assert!(states("tear superblock").0 > 0);
     assert!(states("eio inode_block 3").0 > 0);
-    assert_eq!(states("lose symlink").0, 0, "clients make none");
+    assert_eq!(states("lose log").0, 0, "there is none");
     let (code, _, err) = crash(dir.path(), &["--rule", "lose everything"]);
     assert!(code == 2 && err.contains("no kind of block"), "{err}");
     assert!(crash(dir.path(), &["--explain-model"]).1.contains("Writes tear at 512 bytes"));
