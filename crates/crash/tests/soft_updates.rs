@@ -49,6 +49,14 @@ fn what_moves_and_goes_at_once_is_in_order() {
     }
 }
 
+/// A run in which the syncer once took up an inode's block while an fsync of it was writing others, and the fsync
+/// returned before that was on disk.
+#[test]
+fn what_others_write_is_waited_for() {
+    let outcome = soft(SoftRules::all(), Model::Completed, 227, 120, 3000);
+    outcome.expect_kept("seed 227");
+}
+
 /// Each rule off breaks the promise somewhere: would catch a rule that protects nothing, and a harness
 /// that cannot see.
 #[test]
