@@ -74,8 +74,15 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             Rest::Written => gate.outlook(b) == Outlook::Part,
             Rest::Postponed => !self.postpone(b),
         };
-        left.retain(some);
-        result.and(self.write_wave(left, sync).await)
+        let (left, passed): (Vec<_>, Vec<_>) = left.into_iter().partition(some);
+        result = result.and(self.write_wave(left, sync).await);
+        if matches!(rest, Rest::Written) {
+            // Nothing new is in these, perhaps because somebody else is writing it.
+            for buf in passed {
+                buf.written().await;
+            }
+        }
+        result
     }
 
     /// Passes a block over that is due, until a later round. False for one that has been passed over

@@ -8,7 +8,7 @@ use ordo_vfs::{FileType, Ino};
 use crate::Promise;
 use crate::disk::SECTOR;
 use crate::expect::{Candidate, Expect, Expected, FileExpected};
-use crate::history::{History, Nature, ObjectId};
+use crate::history::{History, Nature, ObjectId, words};
 use crate::judge::Verdict;
 use crate::order::Cuts;
 use crate::tree::{OWN_NAMES, Tree};
@@ -65,14 +65,9 @@ struct Comparer<'a> {
     cuts: Cuts,
 }
 
-fn words(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
-}
-
 impl Comparer<'_> {
     fn title(&self, object: ObjectId) -> String {
-        let o = &self.history.objects[object];
-        format!("{} (inode {})", words(&o.name), o.ino)
+        self.history.objects[object].title()
     }
 
     /// Whether calls at the same time have made of a name what cannot be told.

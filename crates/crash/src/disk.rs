@@ -1,6 +1,6 @@
 //! Disks under a run and under a judge.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
@@ -65,7 +65,12 @@ impl Scratch {
         out
     }
 
-    /// The whole contents.
+    /// The whole contents, to look at.
+    pub fn bytes(&self) -> Ref<'_, [u8]> {
+        Ref::map(self.bytes.borrow(), Vec::as_slice)
+    }
+
+    /// A copy of the whole contents.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes.borrow().clone()
     }

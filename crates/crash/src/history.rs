@@ -213,6 +213,11 @@ impl Object {
         self.natures.push((call, nature.into()));
     }
 
+    /// Its first name and its inode, for a person.
+    pub(crate) fn title(&self) -> String {
+        format!("{} (inode {})", words(&self.name), self.ino)
+    }
+
     fn size(&self) -> u64 {
         self.sizes.last().map_or(0, |s| s.1)
     }
@@ -294,7 +299,8 @@ pub struct Watched<F> {
     pub(crate) client: usize,
 }
 
-fn words(name: &[u8]) -> String {
+/// A name, for a person.
+pub(crate) fn words(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
@@ -305,8 +311,8 @@ impl<F> Watched<F> {
 
     fn title(&self, ino: Ino) -> String {
         let book = self.book.borrow();
-        let name = book.object(ino).map(|o| words(&book.history.objects[o].name));
-        format!("{} (inode {ino})", name.unwrap_or_default())
+        let known = book.object(ino).map(|o| book.history.objects[o].title());
+        known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
     /// Notes the end of a call, and what it did if it succeeded.

@@ -168,12 +168,11 @@ impl<'r, S: Scheme> Judge<'r, S> {
             && let Err(error) =
                 simulate(|rt| async move { self.scheme.recover(&rt, &self.disks).await })
         {
-            let what = format!("recovery: {error}");
-            Verdict::note(&mut verdict.unusable, &mut verdict.broken, true, what);
+            verdict.cannot(true, format!("recovery: {error}"));
             return;
         }
         if !self.scheme.recovers() || depth.usable {
-            return self.judge_recovered(expect, depth, verdict);
+            return self.judge_recovered(&question, verdict);
         }
         // From here on all depends on what is on the first disk.
         let key = (self.image.wrapping_add(self.disks[0].difference()), depth);
@@ -181,7 +180,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
             verdict.clone_from(known);
             return;
         }
-        self.judge_recovered(expect, depth, verdict);
+        self.judge_recovered(&question, verdict);
         self.known.borrow_mut().insert(key, verdict.clone());
     }
 
@@ -190,7 +189,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.known.borrow_mut().clear();
     }
 
-    fn judge_recovered(&self, expect: &Expect, depth: Depth, verdict: &mut Verdict) {
+    fn judge_recovered(&self, question: &Question<'_>, verdict: &mut Verdict) {
+        let depth = question.depth;
         let Some(report) = self.check(Repair::No, verdict) else { return };
         self.structure(&report, depth.structure, verdict);
         if !depth.tree && !depth.usable {
@@ -200,23 +200,17 @@ impl<'r, S: Scheme> Judge<'r, S> {
             self.repair(verdict);
         }
         if depth.tree {
-            let found = simulate(|rt| async move {
+            let into = &mut *verdict;
+            let looked = simulate(|rt| async move {
                 let fs = look(&rt, &self.disks[0]).await?;
-                let tree = Tree::read(&fs).await.map_err(|e| e.to_string())?;
-                Ok(compare(&tree, self.history, expect, &self.promise))
+                question.compare(&fs, into).await
             });
-            match found {
-                Ok(found) => found.into_verdict(verdict),
-                Err(error) => {
-                    let (what, no_check) = (format!("looking: {error}"), self.promise.no_check);
-                    Verdict::note(&mut verdict.unusable, &mut verdict.broken, no_check, what);
-                }
+            if let Err(error) = looked {
+                verdict.cannot(self.promise.no_check, format!("looking: {error}"));
             }
         }
         if depth.usable {
-            let question =
-                Question { history: self.history, expect, promise: &self.promise, depth };
-            self.usable(&question, verdict);
+            self.usable(question, verdict);
         }
     }
 
@@ -229,8 +223,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
                 verdict.unsound = true;
                 verdict.beyond_repair = true;
                 verdict.unresolvable = true;
-                let (what, promised) = (format!("check: {error}"), self.promise.no_check);
-                Verdict::note(&mut verdict.unusable, &mut verdict.broken, promised, what);
+                verdict.cannot(self.promise.no_check, format!("check: {error}"));
                 None
             }
             Err(deadlock) => panic!("the check waits for itself: {deadlock}"),
@@ -263,9 +256,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
             question.work_with(&fs).await?;
             fs.unmount().await.map_err(said("unmounting afterwards"))
         });
-        let (list, broken) = (&mut verdict.unusable, &mut verdict.broken);
         if let Err(error) = used {
-            return Verdict::note(list, broken, true, error);
+            return verdict.cannot(true, error);
         }
         let checker = Checker::new(self.disks[0].clone(), Options::default());
         match self.executor.block_on(checker.run()).expect("a check does not wait for itself") {
@@ -275,11 +267,10 @@ impl<'r, S: Scheme> Judge<'r, S> {
                     self.promise.no_check && (self.promise.allows)(&report, f)
                 };
                 for finding in report.findings.iter().filter(|f| !allowed(f)) {
-                    let what = format!("after use: {}", report.describe(finding));
-                    Verdict::note(list, broken, true, what);
+                    verdict.cannot(true, format!("after use: {}", report.describe(finding)));
                 }
             }
-            Err(error) => Verdict::note(list, broken, true, format!("check after use: {error}")),
+            Err(error) => verdict.cannot(true, format!("check after use: {error}")),
         }
     }
 }

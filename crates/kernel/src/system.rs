@@ -123,6 +123,6 @@ impl Scheme for System {
     }
 
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
-        Some(judge::judge(self, &disks[0].to_vec(), question))
+        Some(judge::judge(self, &disks[0].bytes(), question))
     }
 }

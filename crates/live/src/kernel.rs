@@ -75,6 +75,13 @@ pub struct System {
     pub bytes: u64,
 }
 
+/// A directory to mount on.
+fn folder() -> Result<tempfile::TempDir, LiveError> {
+    let made = tempfile::Builder::new().prefix("ordo-live-").tempdir();
+    let what = "making a directory to mount on".to_owned();
+    made.map_err(|error| LiveError::Io { what, error })
+}
+
 /// Unmounts. A program that another thread is starting may have the directory open for a moment.
 fn unmount(dir: &str) -> Result<(), LiveError> {
     let mut tries = 0;
@@ -98,9 +105,7 @@ pub fn look_into<T>(
     image: &Path,
     look: impl FnOnce(&Path) -> T,
 ) -> Result<T, LiveError> {
-    let folder = tempfile::Builder::new().prefix("ordo-live-").tempdir();
-    let what = "making a directory to mount on".to_owned();
-    let folder = folder.map_err(|error| LiveError::Io { what, error })?;
+    let folder = folder()?;
     let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
     // XFS refuses a second image of one file system, which another thread may look into.
     let options = if name == "xfs" { "loop,nouuid" } else { "loop" };
@@ -137,9 +142,7 @@ impl Mounted {
         run(maker[0], &args)?;
         run("sync", &[&device])?;
         session.start()?;
-        let folder = tempfile::Builder::new().prefix("ordo-live-").tempdir();
-        let what = "making a directory to mount on".to_owned();
-        let folder = folder.map_err(|error| LiveError::Io { what, error })?;
+        let folder = folder()?;
         let dir = folder.path().to_string_lossy().into_owned();
         run("mount", &["-t", &system.name, "-o", &system.options, &device, &dir])?;
         Ok(Mounted { session: Some(session), folder, seen })

@@ -84,9 +84,6 @@ pub(super) async fn fsync<D: BlockDevice>(
         let mut bufs = cache.dirty_of(ino);
         let wanted = state.graph.borrow().wanted(ino, &bufs);
         if !first && wanted.seen.is_empty() && bufs.is_empty() {
-            // The syncer may have taken up the inode's block while others were written.
-            inode.written().await;
-            cache.failure().map_or(Ok(()), Err)?;
             return cache.barrier_if_needed().await;
         }
         bufs.push(inode.clone());

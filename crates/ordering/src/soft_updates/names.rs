@@ -52,13 +52,33 @@ impl Graph {
         self.live(&self.moved)
     }
 
+    /// The directory of the entry that a change makes, or whose inode it is.
+    fn dir_of(&self, id: Id) -> Option<u64> {
+        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
+        self.get(id).map(dir)
+    }
+
     /// The directories with names of an inode that cannot be found yet.
     pub(super) fn parents(&self, ino: u64) -> SmallVec<[u64; 2]> {
         let names = self.names.get(&ino).into_iter().flatten();
-        // By an entry, or by the inode of the directory in which the entry is.
-        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
-        let pending = names.filter_map(|name| self.get(name.id).map(dir));
+        let pending = names.filter_map(|name| self.dir_of(name.id));
         pending.chain(self.below.get(&ino).into_iter().flatten().copied()).collect()
+    }
+
+    /// What must be on disk for an inode to be found by its names other than the one at a place, which has the
+    /// changes `own`: the other names, the `new` ones of this operation among them, and the ways to all.
+    pub(super) fn other_names(&self, ino: u64, at: (BufKey, u32), own: &[Id], new: &[Id]) -> Ids {
+        // Its own name may be on disk, and wait for the way to it.
+        let others = |n: &&Name| !own.contains(&n.id) && n.at != at;
+        let names = self.names.get(&ino).into_iter().flatten().filter(others);
+        let mut needs: Ids = names.map(|n| n.id).chain(new.iter().copied()).collect();
+        let below = self.below.get(&ino).into_iter().flatten();
+        let mut dirs: SmallVec<[u64; 2]> = below.copied().filter(|d| *d != at.0.file).collect();
+        dirs.extend(needs.iter().filter_map(|id| self.dir_of(*id)));
+        for dir in dirs {
+            self.path_to(dir, &mut needs);
+        }
+        needs
     }
 
     /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.

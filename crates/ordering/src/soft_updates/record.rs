@@ -403,15 +403,7 @@ fn end_needs(
         return Ids::new();
     }
     let own = graph.cell(key, at as u32);
-    // Its own name may be on disk, and wait for the way to it.
-    let others = |n: &&Name| !own.contains(&n.id) && n.at != (key, at as u32);
-    let names = graph.names.get(&child).into_iter().flatten().filter(others);
-    let mut needs: Ids = names.map(|n| n.id).collect();
-    needs.extend(op.entries.iter().copied());
-    for entry in needs.clone() {
-        let dir = graph.get(entry).map_or(0, |n| n.key.file);
-        graph.path_to(dir, &mut needs);
-    }
+    let mut needs = graph.other_names(child, (key, at as u32), &own, &op.entries);
     // What had the entry earlier, and on disk still has it, waits for its other names as it did.
     for node in own.iter().filter_map(|id| graph.get(*id)).filter(|n| !n.included) {
         if !matches!(node.role, Role::Change { undo: Undo::Zero(_), .. }) {
