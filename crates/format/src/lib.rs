@@ -11,6 +11,7 @@
 //! - [`reiserfs`]: ReiserFS and its journal, to be read only.
 //! - [`xfs`]: XFS and its log, to be read only.
 //! - [`jfs`]: JFS and its log, to be read only.
+//! - [`ntfs`]: NTFS and its log, to be read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
@@ -38,6 +39,7 @@ pub mod ext4;
 pub mod jbd2;
 pub mod jfs;
 pub mod label;
+pub mod ntfs;
 pub mod reiserfs;
 pub mod ufs1;
 pub mod ufs2;

@@ -10,7 +10,7 @@ use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2, jfs, reiserfs, xfs};
+use ordo_format::{ext4, jbd2, jfs, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -85,8 +85,22 @@ const JFS: [Structure; 10] = [
     ("JfsLogRecord", jfs::LogRecord::SIZE, jfs::LogRecord::FIELDS),
 ];
 
+const NTFS: [Structure; 11] = [
+    ("NtfsBoot", ntfs::Boot::SIZE, ntfs::Boot::FIELDS),
+    ("NtfsProtected", ntfs::Protected::SIZE, ntfs::Protected::FIELDS),
+    ("NtfsFileRecord", ntfs::FileRecord::SIZE, ntfs::FileRecord::FIELDS),
+    ("NtfsAttributeHead", ntfs::AttributeHead::SIZE, ntfs::AttributeHead::FIELDS),
+    ("NtfsOutside", ntfs::Outside::SIZE, ntfs::Outside::FIELDS),
+    ("NtfsFileName", ntfs::FileName::SIZE, ntfs::FileName::FIELDS),
+    ("NtfsRestartPage", ntfs::RestartPage::SIZE, ntfs::RestartPage::FIELDS),
+    ("NtfsRestartArea", ntfs::RestartArea::SIZE, ntfs::RestartArea::FIELDS),
+    ("NtfsRecordPage", ntfs::RecordPage::SIZE, ntfs::RecordPage::FIELDS),
+    ("NtfsLogRecord", ntfs::LogRecord::SIZE, ntfs::LogRecord::FIELDS),
+    ("NtfsAction", ntfs::Action::SIZE, ntfs::Action::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 10] = [
+const PAGES: [(&str, &[Structure]); 11] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -97,6 +111,7 @@ const PAGES: [(&str, &[Structure]); 10] = [
     ("reiserfs", &REISERFS),
     ("xfs", &XFS),
     ("jfs", &JFS),
+    ("ntfs", &NTFS),
 ];
 
 fn table(fields: &[Field]) -> String {

@@ -59,8 +59,13 @@ pub struct Watch {
 
 /// Decoders that know a file system by what is on the device, tried in this order.
 type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
-const PROBES: [Probe; 4] =
-    [crate::ext::probe, crate::xfs::probe, crate::reiser::probe, crate::jfs::probe];
+const PROBES: [Probe; 5] = [
+    crate::ext::probe,
+    crate::xfs::probe,
+    crate::reiser::probe,
+    crate::jfs::probe,
+    crate::ntfs::probe,
+];
 
 impl Watch {
     /// A watcher of a device that holds what `image` holds now; `None` where no file system that is known is

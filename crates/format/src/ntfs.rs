@@ -1,0 +1,500 @@
+//! NTFS and its log: `docs/formats/ntfs.md`. What a classifier reads; nothing here writes one. All integers are
+//! little-endian.
+
+use crate::Endian;
+
+const LE: Endian = Endian::Little;
+
+/// Sectors that are protected by the last two bytes of each have this many bytes, whatever the disk's have.
+pub const STRIDE: usize = 512;
+
+crate::on_disk! {
+    /// The first sector, and its copy in the last.
+    pub struct Boot: 84 {
+        0 => /** jump to the boot code */ jump: [u8; 3],
+        3 => /** `NTFS` and four spaces */ name: [u8; 8],
+        11 => /** bytes in a sector */ sector_size: u16,
+        13 => /** sectors in a cluster; from 244 on: 256 less a power of two */ cluster_sectors: u8,
+        14 => /** of older file systems: zero; a description of the medium; the disk's shape */ older: [u8; 26],
+        40 => /** sectors */ sectors: u64,
+        48 => /** first cluster of `$MFT` */ mft: u64,
+        56 => /** first cluster of `$MFTMirr` */ mirror: u64,
+        64 => /** clusters in a file record; below 0: bytes, as a shift with its sign turned */ record_clusters: i8,
+        65 => /** zero */ pad: [u8; 3],
+        68 => /** the same of an index block */ index_clusters: i8,
+        69 => /** zero */ pad2: [u8; 3],
+        72 => /** serial number */ serial: u64,
+        80 => /** unused */ checksum: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What begins every structure whose sectors are protected.
+    pub struct Protected: 8 {
+        0 => /** `FILE`, `INDX`, `RSTR`, `RCRD`; `CHKD` after a check, `BAAD` when it was found torn */ magic: [u8; 4],
+        4 => /** where the list begins: a number, then what the end of each sector really has */ list_at: u16,
+        6 => /** entries of the list: sectors and one */ list_len: u16,
+    }
+}
+
+crate::on_disk! {
+    /// A file record, and what continues one.
+    pub struct FileRecord: 48 {
+        0 => /** `FILE` */ head: Protected,
+        8 => /** newest log record that changed it */ lsn: u64,
+        16 => /** how often the record has been used */ sequence: u16,
+        18 => /** names */ links: u16,
+        20 => /** where the attributes begin */ attributes_at: u16,
+        22 => /** 1 in use, 2 a directory */ flags: u16,
+        24 => /** bytes in use */ used: u32,
+        28 => /** bytes there are */ allocated: u32,
+        32 => /** of a record that continues another: that one */ base: u64,
+        40 => /** number of the next attribute */ next_attribute: u16,
+        42 => /** zero */ pad: u16,
+        44 => /** its own number */ number: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What begins an attribute.
+    pub struct AttributeHead: 16 {
+        0 => /** its type; all ones behind the last */ kind: u32,
+        4 => /** bytes of it all */ len: u32,
+        8 => /** 1: its contents are in clusters */ outside: u8,
+        9 => /** characters of its name */ name_len: u8,
+        10 => /** where its name is */ name_at: u16,
+        12 => /** 1 compressed, 0x4000 encrypted, 0x8000 sparse */ flags: u16,
+        14 => /** its number in the record */ number: u16,
+    }
+}
+
+crate::on_disk! {
+    /// An attribute whose contents are in clusters; after what begins every attribute.
+    pub struct Outside: 48 {
+        0 => /** first cluster of the contents that this one is of */ first: u64,
+        8 => /** the last */ last: u64,
+        16 => /** where the list of runs is */ runs_at: u16,
+        18 => /** clusters of a unit of compression, as a shift */ compression: u16,
+        20 => /** zero */ pad: u32,
+        24 => /** bytes allocated */ allocated: u64,
+        32 => /** size in bytes */ size: u64,
+        40 => /** bytes that were written */ valid: u64,
+    }
+}
+
+crate::on_disk! {
+    /// A name: the contents of an attribute of that type, without the characters that follow.
+    pub struct FileName: 66 {
+        0 => /** the directory: 48 bits of number, 16 of sequence */ parent: u64,
+        8 => /** times: making, change of contents, of the record, access */ times: [u64; 4],
+        40 => /** bytes allocated */ allocated: u64,
+        48 => /** size in bytes */ size: u64,
+        56 => /** flags */ flags: u32,
+        60 => /** for reparse points and attributes */ extra: u32,
+        64 => /** characters in UTF-16 */ len: u8,
+        65 => /** 0 POSIX, 1 Windows, 2 of eight and three characters, 3 both */ space: u8,
+    }
+}
+
+crate::on_disk! {
+    /// A restart page of the log: the first two pages.
+    pub struct RestartPage: 30 {
+        0 => /** `RSTR` */ head: Protected,
+        8 => /** newest record that a check knew */ checked: u64,
+        16 => /** bytes in a restart page */ restart_page_size: u32,
+        20 => /** bytes in any other page */ page_size: u32,
+        24 => /** where the restart area is */ area_at: u16,
+        26 => /** minor version */ minor: i16,
+        28 => /** major version */ major: i16,
+    }
+}
+
+crate::on_disk! {
+    /// The restart area.
+    pub struct RestartArea: 48 {
+        0 => /** newest record when it was written */ current: u64,
+        8 => /** clients */ clients: u16,
+        10 => /** first free client */ free: u16,
+        12 => /** first client in use; all ones: none, the log was closed */ used: u16,
+        14 => /** 2: the volume was unmounted */ flags: u16,
+        16 => /** bits of a record's number that are not its place */ sequence_bits: u32,
+        20 => /** bytes of the area with its clients */ len: u16,
+        22 => /** where the clients are, from the area's start */ clients_at: u16,
+        24 => /** bytes in the log */ size: u64,
+        32 => /** bytes of data of the newest record */ last_len: u32,
+        36 => /** bytes of a record's head */ head_len: u16,
+        38 => /** where the records of a page begin */ records_at: u16,
+        40 => /** times that the log was opened */ opened: u32,
+        44 => /** zero */ pad: u32,
+    }
+}
+
+crate::on_disk! {
+    /// A page of records.
+    pub struct RecordPage: 40 {
+        0 => /** `RCRD` */ head: Protected,
+        8 => /** newest record that is in it, in whole or part; in a copy of the last page: its place in bytes */ last: u64,
+        16 => /** 1: a record ends in it */ flags: u32,
+        20 => /** pages that are written with it */ pages: u16,
+        22 => /** its number among these */ page: u16,
+        24 => /** where the last record that ends in it ends */ end: u16,
+        26 => /** zero */ pad: [u8; 6],
+        32 => /** newest record that ends in it */ last_whole: u64,
+    }
+}
+
+crate::on_disk! {
+    /// The head of a log record.
+    pub struct LogRecord: 48 {
+        0 => /** its number: a count above its place, which is in units of 8 bytes */ lsn: u64,
+        8 => /** the record before, of this transaction */ previous: u64,
+        16 => /** the record that is undone next */ undo_next: u64,
+        24 => /** bytes of data that follow */ len: u32,
+        28 => /** the client's sequence number */ client_sequence: u16,
+        30 => /** the client */ client: u16,
+        32 => /** 1 of the client's, 2 where its restart begins */ kind: u32,
+        36 => /** the transaction: its place in a table, used again and again */ transaction: u32,
+        40 => /** 1: it goes on in the next page */ flags: u16,
+        42 => /** zero */ pad: [u8; 6],
+    }
+}
+
+crate::on_disk! {
+    /// What NTFS puts first into the data of its records. The clusters follow, 8 bytes each.
+    pub struct Action: 32 {
+        0 => /** what was done */ redo: u16,
+        2 => /** what would undo it */ undo: u16,
+        4 => /** where the bytes for that are */ redo_at: u16,
+        6 => /** and how many */ redo_len: u16,
+        8 => /** where the bytes for undoing are */ undo_at: u16,
+        10 => /** and how many */ undo_len: u16,
+        12 => /** the attribute: its place in a table */ attribute: u16,
+        14 => /** clusters that follow */ clusters: u16,
+        16 => /** where in the record or index block */ record_at: u16,
+        18 => /** where in the attribute there */ attribute_at: u16,
+        20 => /** where in the first cluster the record begins, in units of 512 bytes */ sector: u16,
+        22 => /** zero */ pad: u16,
+        24 => /** the attribute's cluster */ vcn: u64,
+    }
+}
+
+/// What actions do.
+pub mod action {
+    /// As what would undo: it is itself the undoing of an earlier one.
+    pub const UNDONE: u16 = 1;
+    /// The transaction is there.
+    pub const COMMIT: u16 = 26;
+    /// The transaction needs no more: it has ended.
+    pub const FORGET: u16 = 27;
+    /// An attribute was opened.
+    pub const OPENED: u16 = 28;
+    /// The number of the last one that is known.
+    pub const LAST: u16 = 37;
+    /// Whether it only tells a restart what was open, and changes nothing.
+    pub const fn is_table(action: u16) -> bool {
+        action >= 28 && action <= 32
+    }
+}
+
+/// Types of attributes.
+pub mod kind {
+    /// Where the other attributes of a file are.
+    pub const LIST: u32 = 0x20;
+    /// A name.
+    pub const NAME: u32 = 0x30;
+    /// Who may do what.
+    pub const SECURITY: u32 = 0x50;
+    /// Contents.
+    pub const DATA: u32 = 0x80;
+    /// An index, but for its root.
+    pub const INDEX: u32 = 0xa0;
+    /// Which blocks of an index, or which file records, are in use.
+    pub const BITMAP: u32 = 0xb0;
+    /// A symbolic link, or the like.
+    pub const REPARSE: u32 = 0xc0;
+    /// Extended attributes.
+    pub const EXTENDED: u32 = 0xe0;
+    /// Behind the last.
+    pub const END: u32 = u32::MAX;
+}
+
+/// What follows from the first sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes in a sector, as a shift.
+    pub sector_shift: u32,
+    /// Bytes in a cluster, as a shift.
+    pub cluster_shift: u32,
+    /// Bytes in a file record, as a shift.
+    pub record_shift: u32,
+    /// Bytes of the volume, the copy of the first sector included.
+    pub bytes: u64,
+    /// First cluster of `$MFT`.
+    pub mft: u64,
+    /// First cluster of its copy.
+    pub mirror: u64,
+}
+
+impl Boot {
+    /// Decodes, and checks what sizes are taken from. `None` where this does not begin an NTFS volume.
+    pub fn read(bytes: &[u8]) -> Option<Geometry> {
+        if bytes.len() < Boot::SIZE {
+            return None;
+        }
+        let boot = Boot::decode(bytes, LE);
+        let sector_shift = u32::from(boot.sector_size).checked_ilog2()?;
+        let cluster = match boot.cluster_sectors {
+            few @ ..=128 => u64::from(few) << sector_shift,
+            // Beyond 64 KiB.
+            many => 1 << (sector_shift + (256 - u32::from(many)).min(20)),
+        };
+        let cluster_shift = cluster.checked_ilog2()?;
+        let record_shift = match boot.record_clusters {
+            shift @ -31..0 => u32::from(shift.unsigned_abs()),
+            clusters => u64::try_from(clusters).ok()?.checked_ilog2()? + cluster_shift,
+        };
+        // The sectors of the volume leave out the last one, which has the copy.
+        let bytes = boot.sectors.checked_add(1)?.checked_shl(sector_shift)?;
+        let sane = boot.name == *b"NTFS    "
+            && boot.sector_size.is_power_of_two()
+            && cluster.is_power_of_two()
+            && (9..=12).contains(&sector_shift)
+            && cluster_shift <= 21
+            && (9..=14).contains(&record_shift)
+            && boot.sectors >> 48 == 0
+            && boot.sectors >= 16
+            && boot.mft.checked_shl(cluster_shift).is_some_and(|at| at < bytes);
+        let (mft, mirror) = (boot.mft, boot.mirror);
+        sane.then_some(Geometry { sector_shift, cluster_shift, record_shift, bytes, mft, mirror })
+    }
+}
+
+/// The bytes of a protected structure as they are meant: the end of each sector put back. `None` where the
+/// structure is torn, or none.
+pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
+    if raw.len() < STRIDE {
+        return None;
+    }
+    let head = Protected::decode(raw, LE);
+    let (at, count) = (usize::from(head.list_at), usize::from(head.list_len));
+    if count != raw.len() / STRIDE + 1 || at < Protected::SIZE || at + 2 * count > STRIDE - 2 {
+        return None;
+    }
+    let mut out = raw.to_vec();
+    let number = [raw[at], raw[at + 1]];
+    for (i, sector) in out.chunks_exact_mut(STRIDE).enumerate() {
+        if sector[STRIDE - 2..] != number {
+            return None;
+        }
+        let really = at + 2 * (i + 1);
+        sector[STRIDE - 2..].copy_from_slice(&raw[really..really + 2]);
+    }
+    Some(out)
+}
+
+/// Clusters that follow each other, of an attribute's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first in the contents.
+    pub first: u64,
+    /// The first on the volume.
+    pub cluster: u64,
+    /// How many.
+    pub len: u64,
+}
+
+/// The runs of a list that begins with the cluster `first` of the contents, without those of holes. What makes no
+/// sense ends it.
+pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
+    let number = |raw: &[u8], signed: bool| {
+        let fill = if signed && raw.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
+        let mut all = [fill; 8];
+        all[..raw.len()].copy_from_slice(raw);
+        i64::from_le_bytes(all)
+    };
+    let (mut out, mut list, mut at, mut cluster) = (Vec::new(), list, first, 0i64);
+    while let Some((head, rest)) = list.split_first().filter(|(head, _)| **head != 0) {
+        let (lens, places) = (usize::from(head & 15), usize::from(head >> 4));
+        if lens == 0 || lens > 8 || places > 8 || rest.len() < lens + places {
+            break;
+        }
+        let Ok(len) = u64::try_from(number(&rest[..lens], true)) else { break };
+        let Some(next) = at.checked_add(len) else { break };
+        if places > 0 {
+            let Some(start) = cluster.checked_add(number(&rest[lens..lens + places], true)) else {
+                break;
+            };
+            let Ok(place) = u64::try_from(start) else { break };
+            cluster = start;
+            if len > 0 && place.checked_add(len).is_some() {
+                out.push(Run { first: at, cluster: place, len });
+            }
+        }
+        at = next;
+        list = &rest[lens + places..];
+    }
+    out
+}
+
+/// An attribute of a file record.
+#[derive(Clone, Debug)]
+pub struct Attribute<'a> {
+    /// What begins it.
+    pub head: AttributeHead,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// Its name, in UTF-16.
+    pub fn name(&self) -> &'a [u8] {
+        let from = usize::from(self.head.name_at);
+        self.bytes.get(from..from + 2 * usize::from(self.head.name_len)).unwrap_or_default()
+    }
+
+    /// Its contents, where they are in the record.
+    pub fn inside(&self) -> Option<&'a [u8]> {
+        if self.head.outside != 0 || self.bytes.len() < AttributeHead::SIZE + 8 {
+            return None;
+        }
+        let (len, at) = (LE.get_u32(self.bytes, 16) as usize, LE.get_u16(self.bytes, 20));
+        self.bytes.get(usize::from(at)..)?.get(..len)
+    }
+
+    /// The runs of its contents, where they are in clusters.
+    pub fn outside(&self) -> Option<Vec<Run>> {
+        let raw = self.bytes.get(AttributeHead::SIZE..)?;
+        if self.head.outside != 1 || raw.len() < Outside::SIZE {
+            return None;
+        }
+        let outside = Outside::decode(raw, LE);
+        Some(runs(self.bytes.get(usize::from(outside.runs_at)..)?, outside.first))
+    }
+}
+
+/// The attributes of a file record whose sectors were put right.
+pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
+    let sane = record.len() >= FileRecord::SIZE && record.starts_with(b"FILE");
+    let first = if sane { FileRecord::decode(record, LE).attributes_at } else { 0 };
+    let mut rest = if sane { record.get(usize::from(first)..) } else { None };
+    std::iter::from_fn(move || {
+        let bytes = rest.filter(|r| r.len() >= AttributeHead::SIZE)?;
+        let head = AttributeHead::decode(bytes, LE);
+        let len = head.len as usize;
+        if head.kind == kind::END || len < AttributeHead::SIZE || len > bytes.len() {
+            rest = None;
+            return None;
+        }
+        rest = bytes.get(len..);
+        Some(Attribute { head, bytes: &bytes[..len] })
+    })
+}
+
+impl FileName {
+    /// A name with its characters, as UTF-8. `None` where it makes no sense.
+    pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
+        if bytes.len() < FileName::SIZE {
+            return None;
+        }
+        let name = FileName::decode(bytes, LE);
+        let raw = bytes.get(FileName::SIZE..FileName::SIZE + 2 * usize::from(name.len))?;
+        let units: Vec<u16> = raw.chunks_exact(2).map(|c| LE.get_u16(c, 0)).collect();
+        Some((name, String::from_utf16_lossy(&units)))
+    }
+}
+
+/// How a log is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogShape {
+    /// Bytes in a page.
+    pub page_size: usize,
+    /// Bits of a record's number that are its place, in units of 8 bytes.
+    pub place_bits: u32,
+    /// Where the records of a page begin.
+    pub records_at: usize,
+    /// Bytes in the log.
+    pub size: u64,
+    /// Pages for copies of the last page.
+    pub copies: u64,
+}
+
+impl LogShape {
+    /// What a restart page says, its sectors put right. `None` where it makes no sense, or is newer than what is known.
+    pub fn read(page: &[u8]) -> Option<LogShape> {
+        if page.len() < RestartPage::SIZE || !matches!(&page[..4], b"RSTR" | b"CHKD") {
+            return None;
+        }
+        let head = RestartPage::decode(page, LE);
+        let area =
+            page.get(usize::from(head.area_at)..).filter(|a| a.len() >= RestartArea::SIZE)?;
+        let area = RestartArea::decode(area, LE);
+        let (page_size, records_at) = (head.page_size as usize, usize::from(area.records_at));
+        let sane = [1, 2].contains(&head.major)
+            && page_size.is_power_of_two()
+            && (512..=65536).contains(&page_size)
+            && (21..=61).contains(&area.sequence_bits)
+            && (RecordPage::SIZE..page_size).contains(&records_at)
+            && records_at.is_multiple_of(8)
+            && usize::from(area.head_len) == LogRecord::SIZE
+            && area.size >= 4 * page_size as u64
+            && area.size >> 40 == 0;
+        let (place_bits, size) = (64 - area.sequence_bits, area.size);
+        let copies = if head.major == 1 { 2 } else { 32 };
+        sane.then_some(LogShape { page_size, place_bits, records_at, size, copies })
+    }
+
+    /// Where in the log a record with this number begins, in bytes.
+    pub fn place(&self, lsn: u64) -> u64 {
+        (lsn & ((1 << self.place_bits) - 1)) << 3
+    }
+}
+
+impl Action {
+    /// What the data of a record says, with its clusters. `None` where it makes no sense.
+    pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
+        if data.len() < Action::SIZE {
+            return None;
+        }
+        let action = Action::decode(data, LE);
+        let list = data.get(Action::SIZE..Action::SIZE + 8 * usize::from(action.clusters))?;
+        let known = action.redo <= action::LAST && action.undo <= action::LAST;
+        known.then(|| (action, list.chunks_exact(8).map(|raw| LE.get_u64(raw, 0)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of runs with a hole, a step back and an end; and lists that make no sense.
+    #[test]
+    fn runs_of_contents() {
+        let list = [0x21, 0x18, 0x34, 0x56, 0x01, 0x08, 0x11, 0x10, 0xf0, 0, 9];
+        let run = |first, cluster, len| Run { first, cluster, len };
+        assert_eq!(runs(&list, 100), [run(100, 0x5634, 0x18), run(132, 0x5624, 16)]);
+        for damaged in [&[0x21, 5][..], &[0x10, 5], &[0x19; 20], &[0x11, 0xff, 3], &[0x11, 4, 0x80]]
+        {
+            assert_eq!(runs(damaged, 0), [], "{damaged:?}");
+        }
+    }
+
+    /// A sector whose end has another number is torn; a list that is not inside the first sector is none.
+    #[test]
+    fn torn_structures_are_none() {
+        let mut raw = vec![0; 1024];
+        raw[..8].copy_from_slice(b"FILE\x30\0\x03\0");
+        raw[0x30..0x36].copy_from_slice(&[7, 0, 1, 2, 3, 4]);
+        for end in [510, 1022] {
+            raw[end] = 7;
+        }
+        let right = unprotected(&raw).unwrap();
+        assert_eq!((&right[510..512], &right[1022..]), (&[1, 2][..], &[3, 4][..]));
+        let mut torn = raw.clone();
+        torn[1022] = 6;
+        assert_eq!(unprotected(&torn), None);
+        raw[4] = 0xfd;
+        assert_eq!(unprotected(&raw), None);
+        raw[5] = 0xff;
+        assert_eq!(unprotected(&raw), None);
+    }
+}

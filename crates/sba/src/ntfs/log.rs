@@ -1,0 +1,269 @@
+//! The stream of `$LogFile`. A page is written again and again while it fills, first as a copy near the log's start. A
+//! record's number says where it belongs, so each is read once, wherever it is seen first.
+
+use ordo_format::Endian;
+use ordo_format::ntfs::{self, Action, LogRecord, LogShape, RecordPage, action, unprotected};
+use rustc_hash::FxHashMap;
+
+const LE: Endian = Endian::Little;
+/// Transactions that are open at once at most.
+const OPEN_MAX: usize = 4096;
+/// Bytes of a record's data at most.
+const DATA_MAX: usize = 1 << 20;
+/// What a page has where no restart page has been seen.
+pub(super) const PAGE: usize = 4096;
+
+/// What a page says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// A record of a transaction, which is named by its first record: so many bytes.
+    Bytes { id: u64, len: u64 },
+    /// What is there changes: the clusters' byte on the volume is found by the decoder.
+    Change { id: u64, action: Action, clusters: Vec<u64> },
+    /// The transaction has ended, and is there.
+    Commit { id: u64 },
+}
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Restart,
+    /// Records; the transaction of the last one that is new.
+    Records(Option<u64>),
+    /// A copy of the last page, before that is full.
+    Copy(Option<u64>),
+    /// Never used.
+    Empty,
+    NotUnderstood,
+}
+
+/// A record that goes on in the next page.
+#[derive(Debug)]
+struct Part {
+    head: LogRecord,
+    data: Vec<u8>,
+    /// The page that has the rest, in bytes.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    first: u64,
+    /// The newest record undoes the first one: nothing of it is left.
+    undone: bool,
+    committed: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) shape: Option<LogShape>,
+    /// The newest record that was read.
+    last: u64,
+    part: Option<Part>,
+    open: FxHashMap<u32, Open>,
+}
+
+impl Log {
+    /// Records up to this one are from before.
+    pub(super) fn begin_after(&mut self, lsn: u64) {
+        self.last = self.last.max(lsn);
+    }
+
+    pub(super) fn page_size(&self) -> usize {
+        self.shape.map_or(PAGE, |shape| shape.page_size)
+    }
+
+    /// A page is written at this byte of the log.
+    pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<Said>) -> Page {
+        if raw.iter().all(|b| *b == 0xff) {
+            return Page::Empty;
+        }
+        let Some(page) = unprotected(raw) else { return Page::NotUnderstood };
+        match &page[..4] {
+            b"RSTR" | b"CHKD" => match LogShape::read(&page) {
+                Some(shape) => {
+                    if self.shape.is_some_and(|old| old.place_bits != shape.place_bits) {
+                        // Another log: its records count anew.
+                        (self.last, self.part) = (0, None);
+                        self.open.clear();
+                    }
+                    self.shape = Some(shape);
+                    Page::Restart
+                }
+                None => Page::NotUnderstood,
+            },
+            b"RCRD" => match self.shape {
+                Some(shape) if shape.page_size == page.len() => {
+                    self.records(at, &page, &shape, said)
+                }
+                _ => Page::NotUnderstood,
+            },
+            _ => Page::NotUnderstood,
+        }
+    }
+
+    fn records(&mut self, at: u64, page: &[u8], shape: &LogShape, said: &mut Vec<Said>) -> Page {
+        let size = page.len() as u64;
+        let head = RecordPage::decode(page, LE);
+        let area = (2 + shape.copies) * size;
+        let place = head.last.is_multiple_of(size) && (size..shape.size).contains(&head.last);
+        let mut home = match at {
+            _ if at < area && place && shape.copies == 2 => Some(head.last),
+            _ if at < area => None,
+            _ => Some(at),
+        };
+        let (mut from, mut newest) = (shape.records_at, None);
+        // A copy has no place of its own: its first record says it.
+        let first = next_record(page, &mut { from }, home.filter(|home| *home != at), shape);
+        home = first.map(|(_, home)| home).or(home);
+        // A page that knows of no record as new as this does not go on with it.
+        let last = self.last;
+        let goes_on = |p: &mut Part| {
+            p.head.lsn > last && home == Some(p.next) && (place || head.last >= p.head.lsn)
+        };
+        if let Some(part) = self.part.take_if(goes_on) {
+            match self.rest(part, page, shape, &mut newest, said) {
+                Ok(end) => from = end,
+                Err(part) => {
+                    self.part = Some(part);
+                    from = page.len();
+                }
+            }
+        }
+        while let Some((record, its_home)) = next_record(page, &mut from, home, shape) {
+            let begins = from;
+            let ends = begins + LogRecord::SIZE + record.len as usize;
+            from = ends.next_multiple_of(8);
+            if record.lsn <= self.last {
+                continue;
+            }
+            let data = &page[begins + LogRecord::SIZE..ends.min(page.len())];
+            if ends > page.len() {
+                let next = next_page(its_home, shape);
+                self.part = Some(Part { head: record, data: data.to_vec(), next });
+            } else {
+                self.record(&record, data, &mut newest, said);
+            }
+        }
+        match home {
+            Some(home) if home == at => Page::Records(newest),
+            _ => Page::Copy(newest),
+        }
+    }
+
+    /// More of a record that the page before began: where it ends. Or it goes on in the next one.
+    fn rest(
+        &mut self,
+        mut part: Part,
+        page: &[u8],
+        shape: &LogShape,
+        newest: &mut Option<u64>,
+        said: &mut Vec<Said>,
+    ) -> Result<usize, Part> {
+        let want = part.head.len as usize - part.data.len();
+        let room = &page[shape.records_at..];
+        let take = want.min(room.len());
+        part.data.extend_from_slice(&room[..take]);
+        if take < want {
+            part.next = next_page(part.next, shape);
+            return Err(part);
+        }
+        self.record(&part.head, &part.data, newest, said);
+        Ok((shape.records_at + take).next_multiple_of(8))
+    }
+
+    fn record(
+        &mut self,
+        head: &LogRecord,
+        data: &[u8],
+        newest: &mut Option<u64>,
+        said: &mut Vec<Said>,
+    ) {
+        self.last = head.lsn;
+        let Some((what, clusters)) = Action::read(data).filter(|_| head.kind == 1) else { return };
+        if action::is_table(what.redo) && what.redo != action::OPENED {
+            return;
+        }
+        if head.previous == 0 || !self.open.contains_key(&head.transaction) {
+            if self.open.len() >= OPEN_MAX {
+                self.open.clear();
+            }
+            let open = Open { first: head.lsn, undone: false, committed: false };
+            self.open.insert(head.transaction, open);
+        }
+        let Some(open) = self.open.get_mut(&head.transaction) else { return };
+        let id = open.first;
+        *newest = Some(id);
+        if !open.committed {
+            said.push(Said::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
+        }
+        let done = match what.redo {
+            action::COMMIT => !std::mem::replace(&mut open.committed, true),
+            action::FORGET => !open.committed && !open.undone,
+            _ => {
+                open.undone = what.undo == action::UNDONE && head.undo_next == 0;
+                said.push(Said::Change { id, action: what, clusters });
+                return;
+            }
+        };
+        if done {
+            said.push(Said::Commit { id });
+        }
+        if what.redo == action::FORGET {
+            self.open.remove(&head.transaction);
+        }
+    }
+}
+
+/// The page after this one: from the last one on to the first of the ring.
+fn next_page(page: u64, shape: &LogShape) -> u64 {
+    let size = shape.page_size as u64;
+    match page + size {
+        next if next < shape.size => next,
+        _ => (2 + shape.copies) * size,
+    }
+}
+
+/// The next record that begins in a page, from a byte on, and the page where it belongs. What is none is stepped over.
+fn next_record(
+    page: &[u8],
+    from: &mut usize,
+    home: Option<u64>,
+    shape: &LogShape,
+) -> Option<(LogRecord, u64)> {
+    while *from + LogRecord::SIZE <= page.len() {
+        let lsn = LE.get_u64(page, *from);
+        let place = shape.place(lsn);
+        let own = place % page.len() as u64 == *from as u64 && lsn != 0;
+        let its_home = place - place % page.len() as u64;
+        if own && home.is_none_or(|home| home == its_home) {
+            let head = LogRecord::decode(&page[*from..], LE);
+            let sane = matches!(head.kind, 1 | 2)
+                && head.previous < lsn
+                && head.undo_next < lsn
+                && (head.len as usize) <= DATA_MAX
+                && u64::from(head.len) < shape.size
+                && its_home < shape.size;
+            if sane {
+                return Some((head, its_home));
+            }
+        }
+        *from += 8;
+    }
+    None
+}
+
+/// The newest record that a page knows of, by its head alone.
+pub(super) fn newest(page: &[u8], shape: &LogShape) -> Option<u64> {
+    let head = RecordPage::decode(page.get(..RecordPage::SIZE)?, LE);
+    let known = head.head.magic == *b"RCRD" && shape.place(head.last_whole) < shape.size;
+    known.then_some(head.last_whole)
+}
+
+/// The byte of the volume where an action's record begins.
+pub(super) fn home(action: &Action, clusters: &[u64], cluster_shift: u32) -> Option<u64> {
+    let within = u64::from(action.sector) * ntfs::STRIDE as u64;
+    let cluster = *clusters.get((within >> cluster_shift) as usize)?;
+    let start = cluster.checked_mul(1 << cluster_shift)?;
+    start.checked_add(within & ((1 << cluster_shift) - 1))
+}

@@ -1,0 +1,311 @@
+//! NTFS: a volume that mkntfs made, a log that Windows wrote, files that ntfs-3g wrote.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use common::{Recorded, Said, all_is_known, damaged, name_of, output, watched};
+use ordo_runtime::Time;
+use ordo_sba::kind::What;
+use ordo_sba::{Class, Watch};
+use ordo_trace::{Flags, Op, Request, Trace};
+
+const PAGE: usize = 4096;
+const BYTES: u64 = 32 << 20;
+/// Where the log of a volume of this size is, as `ntfsinfo` has it.
+const LOG: usize = 4096 * PAGE;
+
+/// A volume that holds nothing.
+fn volume(folder: &Path) -> Option<Vec<u8>> {
+    let path = folder.join("volume");
+    std::fs::File::create(&path).unwrap().set_len(BYTES).unwrap();
+    let name = path.to_str().unwrap();
+    // Without the rest a volume in a file has no shape of a disk.
+    let args = ["-F", "-q", "-Q", "-s", "512", "-p", "0", "-H", "0", "-S", "0", name];
+    output("mkntfs", &args)?;
+    Some(std::fs::read(&path).unwrap())
+}
+
+fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
+    let mut trace = Trace::new(512, false);
+    for (at, data) in writes {
+        let kept = trace.keep(&data);
+        trace.push(Request {
+            op: Op::Write,
+            offset: at as u64,
+            len: data.len() as u64,
+            flags: Flags::empty(),
+            issued: Time::ZERO,
+            epoch: 0,
+            end: None,
+            data: Some(kept),
+        });
+    }
+    trace
+}
+
+fn number(page: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(page[at..at + 8].try_into().unwrap())
+}
+
+/// A new volume, and the log that Windows wrote as if it were written there now: its pages in the order of their
+/// newest records, those that fill before those that are full.
+fn windows() -> Option<Recorded> {
+    let log = ordo_testkit::real_input("images/windows-ntfs-logfile.bin")?;
+    let folder = tempfile::tempdir().unwrap();
+    let start = volume(folder.path())?;
+    let mut pages: Vec<(u64, usize, &[u8])> = log
+        .chunks_exact(PAGE)
+        .enumerate()
+        .map(|(i, page)| match &page[..4] {
+            // A copy of the last page has its place where others have the newest record.
+            b"RCRD" if number(page, 8) < 1 << 21 && i < 4 => (number(page, 32), i, page),
+            b"RCRD" => (number(page, 8), i, page),
+            _ => (0, i, page),
+        })
+        .collect();
+    pages.sort_by_key(|(lsn, i, _)| (*lsn, *i));
+    let trace = trace(pages.iter().map(|(_, i, page)| (LOG + i * PAGE, page.to_vec())));
+    Some(Recorded { start, trace })
+}
+
+/// What `ntfsrecover` says of each record: its number, the one before of its transaction, the transaction's place, what
+/// is done, what would undo it, and what is undone next.
+fn judged(image: &[u8]) -> Option<BTreeMap<u64, [u64; 5]>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    std::fs::write(&path, image).unwrap();
+    let text = output("ntfsrecover", &["-f", "-n", "-v", path.to_str().unwrap()])?;
+    let mut all = BTreeMap::new();
+    let (mut lsn, mut record, mut kind) = (0, [0; 5], 0);
+    let value = |line: &str| {
+        let word = line.split_whitespace().nth(1)?;
+        u64::from_str_radix(word, 16).ok()
+    };
+    for line in text.lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let Some(value) = value(line) else { continue };
+        match name {
+            "this_lsn" => (lsn, record, kind) = (value, [0; 5], 0),
+            "client_previous_lsn" => record[0] = value,
+            "client_undo_next_lsn" => record[4] = value,
+            "record_type" => kind = value,
+            "transaction_id" => record[1] = value,
+            "redo_operation" => record[2] = value,
+            "undo_operation" => {
+                record[3] = value;
+                // Beyond a page's end there are remains, which are no records.
+                if kind == 1 && record[2] < 38 && record[0] < lsn {
+                    all.insert(lsn, record);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(all)
+}
+
+fn played(recorded: &Recorded) -> Said {
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    assert_eq!(said.system, "ntfs");
+    said
+}
+
+/// The log that Windows wrote: no page may be unknown, and every transaction must have as many records as `ntfsrecover`
+/// finds, and be committed exactly where it ended without having been undone. Catches a record that is cut at a page's
+/// end, one that is counted twice because its page was written twice, and one that an older round left.
+#[test]
+fn what_windows_logged_is_read() {
+    let Some(recorded) = windows() else { return };
+    let said = played(&recorded);
+    all_is_known(&said, "the log of Windows");
+    let after = recorded.after(recorded.trace.requests().len());
+    let Some(mut judged) = judged(&after) else { return };
+    // It takes remains behind a page's end for records: newer than the newest one, which the restart page names.
+    let newest = number(&after[LOG + 48..], 0);
+    judged.retain(|lsn, _| *lsn <= newest);
+
+    let (mut open, mut theirs) = (BTreeMap::new(), BTreeMap::<u64, (u64, bool)>::new());
+    let mut undone = BTreeMap::new();
+    for (lsn, [previous, place, redo, undo, undo_next]) in judged {
+        if (29..=32).contains(&redo) {
+            continue;
+        }
+        let fresh = previous == 0 || !open.contains_key(&place);
+        let first = if fresh { *open.entry(place).insert_entry(lsn).get() } else { open[&place] };
+        let of = theirs.entry(first).or_default();
+        of.0 += 1;
+        if redo == 27 {
+            of.1 = undone.remove(&place) != Some(true);
+            open.remove(&place);
+        } else {
+            undone.insert(place, undo == 1 && undo_next == 0);
+        }
+    }
+    let ours: BTreeMap<u64, bool> =
+        said.transactions.iter().map(|t| (t.id, t.commit.is_some())).collect();
+    let theirs: BTreeMap<u64, bool> = theirs.iter().map(|(id, (_, done))| (*id, *done)).collect();
+    assert!(ours.len() > 2000, "{}", ours.len());
+    let differ: Vec<_> = theirs.iter().filter(|(id, done)| ours.get(id) != Some(done)).collect();
+    assert!(differ.is_empty(), "{} of {}: {differ:x?}", differ.len(), theirs.len());
+    assert_eq!(ours.len(), theirs.len());
+    assert!(said.transactions.iter().any(|t| t.commit.is_none()), "some were undone");
+}
+
+/// Writes that make of one image another: what differs, cluster by cluster.
+fn difference(before: &[u8], after: &[u8]) -> Trace {
+    let clusters = before.chunks_exact(PAGE).zip(after.chunks_exact(PAGE)).enumerate();
+    let changed = clusters.filter(|(_, (old, new))| old != new);
+    trace(changed.map(|(i, (_, new))| (i * PAGE, new.to_vec())))
+}
+
+/// A volume before and after ntfs-3g filled it: files of many sizes, one in many pieces, directories with an index
+/// of their own, names, a symbolic link, extended attributes.
+fn filled() -> Option<Recorded> {
+    let folder = tempfile::tempdir().unwrap();
+    let start = volume(folder.path())?;
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let (image, place) = (folder.path().join("volume"), root.to_str().unwrap());
+    let mount = Command::new("ntfs-3g").arg(&image).arg(place).output();
+    if !mount.is_ok_and(|out| out.status.success()) {
+        ordo_testkit::skip("ntfs-3g cannot mount here: not installed, no FUSE, or not root");
+        return None;
+    }
+    let filled = fill(&root);
+    let unmounted = Command::new("umount").arg(place).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    filled.unwrap();
+    // The server of the file system ends a moment after it is unmounted.
+    let mut after = std::fs::read(&image).unwrap();
+    for _ in 0..200 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let now = std::fs::read(&image).unwrap();
+        if std::mem::replace(&mut after, now.clone()) == now {
+            break;
+        }
+    }
+    let trace = difference(&start, &after);
+    Some(Recorded { start, trace })
+}
+
+fn fill(root: &Path) -> std::io::Result<()> {
+    let dir = root.join("a directory");
+    std::fs::create_dir(&dir)?;
+    for i in 0..300usize {
+        std::fs::write(
+            dir.join(format!("a file with a long name {i}")),
+            vec![(i % 250) as u8 + 1; i * 40],
+        )?;
+    }
+    // Two that grow in turns are in many pieces.
+    let (mut one, mut two) =
+        (std::fs::File::create(root.join("one"))?, std::fs::File::create(root.join("two"))?);
+    for i in 0..60 {
+        use std::io::Write as _;
+        one.write_all(&vec![i + 1; 3 * PAGE])?;
+        two.write_all(&vec![i + 101; 2 * PAGE])?;
+        one.sync_all()?;
+        two.sync_all()?;
+    }
+    for i in (0..300).step_by(3) {
+        std::fs::remove_file(dir.join(format!("a file with a long name {i}")))?;
+    }
+    std::fs::rename(root.join("two"), dir.join("renamed"))?;
+    std::os::unix::fs::symlink("one", root.join("link"))
+}
+
+/// What ntfs-3g wrote: no block may be unknown, nor left to a guess but those of files that are gone, and at the end a cluster must have an owner exactly
+/// where `$Bitmap` says that it is in use. Catches runs that are read wrong, and records that are not read at all.
+#[test]
+fn what_is_in_use_has_an_owner() {
+    let Some(recorded) = filled() else { return };
+    let said = played(&recorded);
+    assert_eq!(said.stats.writes[Class::Unknown].blocks, 0);
+    for class in [Class::InodeBlock, Class::InodeBitmap, Class::BlockBitmap, Class::Directory] {
+        assert!(said.stats.writes[class].blocks > 0, "no {class}");
+    }
+    let data = said.stats.writes[Class::FileData].blocks;
+    assert!(data > 400, "{data}");
+    let after = recorded.after(recorded.trace.requests().len());
+    let names: Vec<_> = after
+        .chunks_exact(PAGE)
+        .enumerate()
+        .map(|(i, data)| name_of(&said.watch, (i * PAGE) as u64, data))
+        .collect();
+    let bitmap = names.iter().position(|parts| parts[0].class == Class::BlockBitmap).unwrap();
+    let in_use = |i: usize| after[bitmap * PAGE + i / 8] & (1 << (i % 8)) != 0;
+    let removed = recorded.trace.requests().iter().filter(|r| !in_use(r.offset as usize / PAGE));
+    assert_eq!(said.stats.unclaimed, removed.count() as u64, "what was removed, and no more");
+    // The last cluster is cut short by the copy of the first sector, and is no cluster of the volume's.
+    for (i, parts) in names[..names.len() - 1].iter().enumerate() {
+        assert_eq!(parts[0].what != What::Unclaimed, in_use(i), "cluster {i}: {parts:?}");
+    }
+    assert_eq!(names[names.len() - 1].last().unwrap().class, Class::SuperblockCopy);
+}
+
+/// Paths come from the names in file records: a file that was renamed has its new one.
+#[test]
+fn files_have_paths() {
+    let Some(recorded) = filled() else { return };
+    let watch = Watch::over(&&recorded.start[..]).unwrap();
+    let paths = Rc::new(RefCell::new(BTreeSet::new()));
+    let into = paths.clone();
+    watch.listen(move |told| {
+        for part in &told.named.parts {
+            if let What::Blocks { ino, .. } = part.what {
+                into.borrow_mut().extend(told.path(ino).map(|p| p.to_string()));
+            }
+        }
+    });
+    // Again: what was learned last is then known first.
+    ordo_trace::replay(&recorded.trace, &watch);
+    ordo_trace::replay(&recorded.trace, &watch);
+    let paths = paths.borrow();
+    for path in ["/one", "/a directory/renamed", "/a directory/a file with a long name 299"] {
+        assert!(paths.contains(path), "{path}: {paths:?}");
+    }
+}
+
+/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+#[test]
+fn damage_is_survived() {
+    let interesting = [(0, 84), (4 << 12, 32 << 10), (LOG as u64, 3 << 12)];
+    for recorded in [windows(), filled()].into_iter().flatten() {
+        for seed in 0..20 {
+            damaged(&recorded, seed, &interesting);
+        }
+    }
+}
+
+/// A page of the log that is torn, one of a log whose shape nobody has seen, and a file record that is torn: unknown, and
+/// nothing is learned from them.
+#[test]
+fn what_is_torn_is_unknown() {
+    let Some(recorded) = windows() else { return };
+    for (page, before) in [(40, true), (40, false), (0, true)] {
+        let requests = recorded.trace.requests();
+        let at = (LOG + page * PAGE) as u64;
+        let writes = requests.iter().filter(|r| before && r.offset == LOG as u64 && page != 0);
+        let mut writes: Vec<_> =
+            writes.map(|r| (LOG, recorded.trace.data(r).unwrap().to_vec())).collect();
+        let of = requests.iter().find(|r| r.offset == at).unwrap();
+        let mut torn = recorded.trace.data(of).unwrap().to_vec();
+        if before {
+            torn[1023] ^= 1;
+        }
+        writes.push((LOG + page * PAGE, torn));
+        let trace = trace(writes);
+        let said = watched(&recorded.start, &trace).unwrap();
+        assert_eq!(said.stats.writes[Class::Unknown].blocks, 1, "page {page}");
+        assert!(said.transactions.is_empty());
+    }
+    let mut record = recorded.start[4 * PAGE..5 * PAGE].to_vec();
+    record[511] ^= 1;
+    let said = watched(&recorded.start, &trace([(4 * PAGE, record)])).unwrap();
+    assert_eq!(said.stats.writes[Class::Unknown].bytes, PAGE as u64);
+}
