@@ -79,9 +79,32 @@ pub enum StoreError {
         /// What it was.
         error: io::Error,
     },
-    /// No Parquet file, or a damaged one.
-    #[error("{}: not a Parquet file that can be read: {error}", path.display())]
+    /// No Parquet file, or one whose beginning or end is damaged.
+    #[error("{}: not a Parquet file that can be read: {error}; it is cut off, or was never one", path.display())]
     Parquet {
+        /// Which.
+        path: PathBuf,
+        /// What the library says.
+        error: ParquetError,
+    },
+    /// A page of a column that cannot be read.
+    #[error(
+        "{}: a page of column '{column}' is damaged, behind row {rows}: {error}; copy the trace again, or record it \
+         again: the other columns can still be read by programs that read Parquet", path.display()
+    )]
+    Page {
+        /// Which file.
+        path: PathBuf,
+        /// Which column.
+        column: &'static str,
+        /// How many of its rows are before the group of rows that the page is in.
+        rows: u64,
+        /// What the library says.
+        error: ParquetError,
+    },
+    /// It was not written.
+    #[error("{}: not written: {error}", path.display())]
+    NotWritten {
         /// Which.
         path: PathBuf,
         /// What the library says.
@@ -181,7 +204,7 @@ pub fn write(dir: &Path, parts: &Parts<'_>) -> Result<Written, StoreError> {
         let path = dir.join(file);
         let name = file.strip_suffix(".parquet").unwrap_or(file);
         table::write(&path, name, columns, &says)
-            .map_err(|error| StoreError::Parquet { path: path.clone(), error })?;
+            .map_err(|error| StoreError::NotWritten { path: path.clone(), error })?;
         let size = fs::metadata(&path).map(|m| m.len());
         size.map_err(|error| StoreError::Io { path, error })
     };
@@ -297,7 +320,9 @@ impl Reading {
         move |fault| match fault {
             Fault::Missing => StoreError::NoColumn { path: path.clone(), column },
             Fault::Kind => StoreError::Column { path: path.clone(), column },
-            Fault::Parquet(error) => StoreError::Parquet { path: path.clone(), error },
+            Fault::Page(rows, error) => {
+                StoreError::Page { path: path.clone(), column, rows, error }
+            }
         }
     }
 

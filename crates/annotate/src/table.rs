@@ -169,12 +169,13 @@ pub(crate) struct Table {
 pub(crate) enum Fault {
     Missing,
     Kind,
-    Parquet(ParquetError),
+    /// A page that is damaged, in the group behind so many rows.
+    Page(u64, ParquetError),
 }
 
 impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Fault {
-        Fault::Parquet(error)
+        Fault::Page(0, error)
     }
 }
 
@@ -236,12 +237,19 @@ impl Table {
         name: &str,
         read: impl FnMut(ColumnReader, i16) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        guarded(|| Ok(self.each_group(name, read)))?
+        let mut before = 0;
+        let done = guarded(|| Ok(self.each_group(name, &mut before, read)));
+        match done.unwrap_or_else(|error| Err(error.into())) {
+            Err(Fault::Page(_, error)) => Err(Fault::Page(before, error)),
+            other => other,
+        }
     }
 
+    /// `before` is how many rows are before the group that is being read.
     fn each_group(
         &self,
         name: &str,
+        before: &mut u64,
         mut read: impl FnMut(ColumnReader, i16) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let schema = self.reader.metadata().file_metadata().schema_descr_ptr();
@@ -254,6 +262,7 @@ impl Table {
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group)?;
             read(group.get_column_reader(index)?, column.max_def_level())?;
+            *before += u64::try_from(group.metadata().num_rows()).unwrap_or(0);
         }
         Ok(())
     }

@@ -221,6 +221,30 @@ fn damage_is_named() {
     assert!(matches!(fault(), StoreError::NoColumn { column: "bytes", .. }));
 }
 
+/// Damage inside a column's pages: the answer names the file, the column, where in it, and what to do. Catches a page whose
+/// damage ends the program, and one that is passed off as a file that is no Parquet.
+#[test]
+fn a_damaged_page_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_mixed(dir.path());
+    let path = dir.path().join("requests.parquet");
+    let good = std::fs::read(&path).unwrap();
+    let mut columns = std::collections::BTreeSet::new();
+    // Between the magic and the footer there are only pages.
+    for at in 4..good.len() / 3 {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&path, bytes).unwrap();
+        if let Err(error @ StoreError::Page { column, rows: 0, .. }) = store::read(dir.path()) {
+            let said = error.to_string();
+            assert!(said.contains("requests.parquet") && said.contains(column), "{said}");
+            assert!(said.contains("record it again"), "{said}");
+            columns.insert(column);
+        }
+    }
+    assert!(columns.len() > 3, "{columns:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 300, ..ProptestConfig::default() })]
 
@@ -267,50 +291,4 @@ fn the_page_stands_alone() {
     let empty = Trace::new(512, true);
     let page = ordo_annotate::page::page(&empty, &[], &analysis, "");
     assert!(page.contains("0 requests"));
-}
-
-/// The kernel's ext3 and ReiserFS keep to write-ahead logging. The same trace without its flushes, and with a block written
-/// home before its commit, does not, and the requests are named.
-#[test]
-fn broken_expectations_are_named() {
-    use ordo_annotate::expect::{Broken, broken};
-    let of = |image: &[u8], trace: &Trace| {
-        let watch = Watch::over(&image).unwrap();
-        broken(trace, &rows::of_trace(trace, &watch))
-    };
-    let Some((image, trace)) = recorded("reiserfs", "reiserfs-ordered") else { return };
-    assert_eq!(of(&image, &trace), []);
-    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
-    assert_eq!(of(&image, &trace), []);
-    let rebuilt = |requests: Vec<&Request>| {
-        let mut new = Trace::new(512, false);
-        for r in requests {
-            let data = trace.data(r).map(|bytes| new.keep(bytes));
-            new.push(Request { data, ..*r });
-        }
-        new
-    };
-    let without = trace.requests().iter().filter(|r| r.op != Op::Flush).collect();
-    let found = of(&image, &rebuilt(without));
-    assert!(!found.is_empty());
-    assert!(found.iter().all(
-        |b| matches!(b, Broken::CommitWithoutFlush { last_copy, commit, .. } if last_copy < commit)
-    ));
-    // The first write home goes to before the commit of its transaction.
-    let watch = Watch::over(&&image[..]).unwrap();
-    let blocks = rows::of_trace(&trace, &watch);
-    let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
-    let is_commit = |b: &&rows::Block| {
-        b.kind == ordo_sba::Class::JournalCommit && b.transaction == home.completes
-    };
-    let commit = blocks.iter().find(is_commit).unwrap().request as usize;
-    let mut requests: Vec<&Request> = trace.requests().iter().collect();
-    let moved = requests.remove(home.request as usize);
-    requests.insert(commit, moved);
-    let found = of(&image, &rebuilt(requests));
-    let named = found.iter().any(|b| {
-        matches!(b, Broken::HomeBeforeCommit { offset, write, commit: Some(then), .. }
-            if *offset == home.offset && *write == commit as u64 && *then == commit as u64 + 1)
-    });
-    assert!(named, "{found:?}");
 }

@@ -217,6 +217,11 @@ pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
 }
 
 impl ItemHead {
+    /// Whether it is an object's inode: the first of its items in either version.
+    pub fn is_inode(&self) -> bool {
+        self.offset_and_type == 0
+    }
+
     /// Where a list of blocks is of in its file, in bytes from 1 on; `None` where the item is something else.
     pub fn indirect(&self) -> Option<u64> {
         const OLD_INDIRECT: u64 = 0xffff_fffe;

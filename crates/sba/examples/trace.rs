@@ -18,6 +18,9 @@ fn main() {
     let watch = Watch::over(&image as &dyn Image).expect("a file system that is known");
     watch.listen(|told| {
         println!("{:4} {:?} {}", told.named.id, told.named.op, told.named);
+        if !told.inodes.is_empty() {
+            println!("       changes inodes {:?}", told.inodes);
+        }
         for (block, id) in told.checkpoints {
             println!("       checkpoints block {block} of transaction {id}");
         }

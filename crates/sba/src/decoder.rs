@@ -61,6 +61,19 @@ pub struct Books {
     pub claims: Vec<Claim>,
     /// Names of files, where directories were seen.
     pub names: Names,
+    /// Inodes that the present request changes, in the log or where they belong.
+    pub inodes: Vec<u64>,
+}
+
+/// Contents of a file that lie together, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Where they begin in the file.
+    pub at: u64,
+    /// Where they begin on the device.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
 }
 
 /// Who knows a format. Writes must be shown in order; a decoder learns from each.
@@ -83,6 +96,9 @@ pub trait Decoder {
 
     /// Names a read.
     fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>);
+
+    /// Where a file's contents are now, as far as they have blocks of their own, in the order of the device.
+    fn contents(&self, ino: u64) -> Vec<Contents>;
 }
 
 /// The part that says that a range has no name, and why.

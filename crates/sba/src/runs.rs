@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::decoder::Contents;
 use crate::kind::Class;
 
 /// What blocks are to their file.
@@ -114,6 +115,21 @@ impl Runs {
                 self.by_start.insert(rest.start, rest);
             }
         }
+    }
+
+    /// Where a file's contents are.
+    pub(crate) fn contents(&self, ino: u64, shift: u32) -> Vec<Contents> {
+        let of = |run: &Run| match run.role {
+            Role::Data { lbn } if run.ino == ino && run.class == Class::FileData => {
+                Some(Contents {
+                    at: lbn << shift,
+                    offset: run.start << shift,
+                    len: run.len << shift,
+                })
+            }
+            _ => None,
+        };
+        self.iter().filter_map(of).collect()
     }
 
     /// Every run, in order.

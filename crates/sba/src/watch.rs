@@ -8,7 +8,7 @@ use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 
-use crate::decoder::{Books, Decoder, Image};
+use crate::decoder::{Books, Contents, Decoder, Image};
 use crate::journal::Transaction;
 use crate::kind::{Named, What};
 use crate::names::Names;
@@ -26,6 +26,8 @@ pub struct Told<'a> {
     pub block_shift: u32,
     /// The unit of `checkpoints`, as a shift.
     pub home_shift: u32,
+    /// Inodes that it changes, in the log or where they belong.
+    pub inodes: &'a [u64],
     names: &'a Names,
 }
 
@@ -122,6 +124,11 @@ impl Watch {
         look(self.state.borrow().books.journal.transactions())
     }
 
+    /// Where a file's contents are, after what has passed, as far as they have blocks of their own.
+    pub fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.state.borrow().decoder.as_ref().map_or_else(Vec::new, |d| d.contents(ino))
+    }
+
     /// Copies in the journal whose transaction nobody could tell.
     pub fn strays(&self) -> u64 {
         self.state.borrow().books.journal.strays()
@@ -137,6 +144,7 @@ impl Watch {
                 checkpoints: &state.checkpoints,
                 block_shift: shift(|d| d.block_shift()),
                 home_shift: shift(|d| d.home_shift()),
+                inodes: &state.books.inodes,
                 names: &state.books.names,
             });
             drop(state);
@@ -158,6 +166,7 @@ impl State {
         parts.clear();
         self.named = Named { id, op, offset, len, flags, at, parts };
         self.checkpoints.clear();
+        self.books.inodes.clear();
     }
 
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {

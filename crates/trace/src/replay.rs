@@ -30,6 +30,16 @@ pub fn replay<S: TapSink + ?Sized>(trace: &Trace, sink: &S) {
 
 /// The same, with the number in the trace of the request that is shown in `now`.
 pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<u64>) {
+    replay_marked(trace, sink, now, |_| {});
+}
+
+/// The same; `mark` is called with each mark's text when what comes before it has been shown.
+pub fn replay_marked<S: TapSink + ?Sized>(
+    trace: &Trace,
+    sink: &S,
+    now: &Cell<u64>,
+    mut mark: impl FnMut(&[u8]),
+) {
     let mut player = Player { sink, zeros: Vec::new(), id: 0, order: 0 };
     for (number, r) in trace.requests().iter().enumerate() {
         now.set(number as u64);
@@ -44,7 +54,7 @@ pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<
             Op::Flush => player.show(r, Operation::Flush, None),
             Op::Discard => player.show(r, Operation::Discard, None),
             Op::WriteZeroes => player.zeroes(r),
-            Op::Mark => {}
+            Op::Mark => mark(data.unwrap_or_default()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_annotate::expect::broken;
+use ordo_annotate::expect::expected;
 use ordo_annotate::input::{Opened, open};
 use ordo_annotate::page::page;
 use ordo_annotate::rows;
@@ -43,7 +43,7 @@ impl Input {
         let Some(watch) = opened.watch.clone() else {
             let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
             bail!(
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS); --start takes the device \
+                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS); --start takes the device \
                  as it was before the trace"
             );
         };
@@ -54,7 +54,7 @@ impl Input {
 /// `ordo analyze`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Knows ext2, ext3, ext4, XFS, JFS and ReiserFS from their formats alone, not from their code. What nothing pointed to
+Knows ext2, ext3, ext4, XFS, JFS, ReiserFS and NTFS from their formats alone, not from their code. What nothing pointed to
 when it was written is counted as what it turns out to be.
 
 Examples:
@@ -75,8 +75,8 @@ pub struct Analyze {
     /// Write a page with pictures instead, for a browser without a network.
     #[arg(long, conflicts_with_all = ["json", "expect"])]
     html: bool,
-    /// Report what breaks the rules of write-ahead logging, each with its requests, and nothing else; exit with 1 where
-    /// something does.
+    /// Report what breaks expectations, each with its requests, and nothing else; exit with 1 where something does: the rules
+    /// of write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed as they were.
     #[arg(long)]
     expect: bool,
     /// Write to this file.
@@ -91,15 +91,16 @@ pub struct Analyze {
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
     let trace = &opened.trace;
-    let blocks = match args.html || args.expect {
-        true => rows::of_trace(trace, &watch),
-        false => {
+    let blocks = match (args.html, args.expect) {
+        (true, _) => rows::of_trace(trace, &watch),
+        (_, true) => Vec::new(),
+        _ => {
             ordo_trace::replay(trace, &watch);
             Vec::new()
         }
     };
     let (text, sound) = if args.expect {
-        let all = broken(trace, &blocks);
+        let all = expected(trace, &watch);
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         (if args.json { json(&all)? } else { lines }, all.is_empty())
     } else {

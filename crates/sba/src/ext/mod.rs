@@ -17,7 +17,7 @@ use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Decoder, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
 
@@ -126,12 +126,9 @@ impl Ext {
                 let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(size).enumerate() {
                     if old.get(i * size..(i + 1) * size) != Some(raw) {
-                        files::inode_written(
-                            &mut self.files,
-                            (first + i as u64) as u32,
-                            raw,
-                            books,
-                        );
+                        let ino = first + i as u64;
+                        books.inodes.push(ino);
+                        files::inode_written(&mut self.files, ino as u32, raw, books);
                     }
                 }
             }
@@ -232,7 +229,9 @@ impl Ext {
             fast::TAIL => id = word(value, 0),
             fast::HEAD => id = id.or(word(value, 4)),
             fast::INODE if value.len() >= 4 + 128 => {
-                files::inode_written(files, word(value, 0).unwrap_or(0), &value[4..], books);
+                let ino = word(value, 0).unwrap_or(0);
+                books.inodes.push(ino.into());
+                files::inode_written(files, ino, &value[4..], books);
             }
             fast::ADD_RANGE if value.len() >= 16 => {
                 files::range_added(files, word(value, 0).unwrap_or(0), &value[4..16], books);
@@ -424,5 +423,9 @@ impl Decoder for Ext {
             Place::Owned(run) => piece.owned(&run, shift),
             Place::Free => piece.part(Class::FileData, What::Unclaimed),
         });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.files.runs.contents(ino, self.geometry.block_shift)
     }
 }

@@ -11,7 +11,7 @@ use ordo_format::Endian;
 use ordo_format::jfs::{self, Dinode, Geometry, PAGE, SUPERBLOCK_AT, Superblock};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Decoder, Image, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
 use crate::graph::Graph;
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
@@ -165,6 +165,7 @@ impl Jfs {
                 let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
                     if old.get(i * Dinode::SIZE..(i + 1) * Dinode::SIZE) != Some(raw) {
+                        books.inodes.push(first + i as u64);
                         self.inodes_written(FILES, first + i as u64, raw, books);
                     }
                 }
@@ -409,5 +410,9 @@ impl Decoder for Jfs {
             };
             Part { class, offset: at, len: to - at, what }
         });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.graph.runs.contents(ino, SHIFT)
     }
 }

@@ -10,7 +10,7 @@ mod prime;
 use ordo_format::Endian;
 use ordo_format::ntfs::{self, Attribute, FileName, FileRecord, Geometry, kind, unprotected};
 
-use crate::decoder::{Books, Decoder, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, cover, unknown};
 use crate::graph::{Entries, Entry, Graph, Reader};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
@@ -181,6 +181,11 @@ impl Ntfs {
                     let home = log::home(&action, &clusters, self.g.cluster_shift);
                     if let Some(home) = home.filter(|home| *home < self.g.bytes) {
                         books.journal.record(id, home >> 9, self.class_at(home));
+                        if let Place::Owned(run) = self.place(home)
+                            && (run.class, run.ino) == (Class::InodeBlock, MFT)
+                        {
+                            books.inodes.push(self.byte_of(&run, home) >> self.g.record_shift);
+                        }
                     }
                 }
             }
@@ -301,5 +306,9 @@ impl Decoder for Ntfs {
             let (class, what) = self.fixed(&place, at, to);
             Part { class, offset: at, len: to - at, what }
         });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.graph.runs.contents(ino, self.g.cluster_shift)
     }
 }

@@ -7,9 +7,12 @@
 
 mod tree;
 
-use ordo_format::reiserfs::{self, Geometry, SUPERBLOCK_AT, Superblock};
+use std::hash::Hasher;
 
-use crate::decoder::{Books, Decoder, Image, cover, unknown};
+use ordo_format::reiserfs::{self, Geometry, ItemHead, SUPERBLOCK_AT, Superblock};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
 use crate::graph::Graph;
 use crate::kind::{Class, Part, Reason, What};
 use crate::ring::Ring;
@@ -19,6 +22,8 @@ use tree::{Tree, node_entry};
 
 /// The number of the tree's root among roots.
 const ROOT: u64 = 0;
+/// Inodes that are remembered at most.
+const INODES_MAX: usize = 1 << 20;
 
 /// What a descriptor announces.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +49,8 @@ pub(crate) struct Reiser {
     ring: Ring<Announced>,
     /// Copies of the present transaction whose place the commit block will say.
     late: Vec<(usize, Box<[u8]>)>,
+    /// By object: a hash of its inode, as it was seen last.
+    inodes: FxHashMap<u32, u64>,
 }
 
 /// A decoder, where the device holds ReiserFS.
@@ -52,13 +59,15 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
     let g = Superblock::read(&bytes)?;
     let tree = Graph::new(Tree { g });
-    let mut reiser = Reiser { g, tree, ring: Ring::default(), late: Vec::new() };
+    let (ring, late, inodes) = (Ring::default(), Vec::new(), FxHashMap::default());
+    let mut reiser = Reiser { g, tree, ring, late, inodes };
     reiser.set_root(&g, books);
     let mut block = vec![0; g.block_size()];
     for _ in 0..g.height {
         for at in reiser.tree.unseen() {
             if image.read_at(at << g.block_shift, &mut block).is_ok() {
                 reiser.tree.node_written(at, &block, books);
+                reiser.leaf_seen(&block, books);
             }
         }
         books.claims.clear();
@@ -117,17 +126,38 @@ impl Reiser {
             Place::Owned(run) => {
                 if run.class != Class::FileData {
                     self.tree.node_written(block, bytes, books);
+                    self.leaf_seen(bytes, books);
                 }
                 run.class
             }
             Place::Free => {
                 self.tree.stray_written(block, bytes);
-                self.looks(block, bytes)
+                let looks = self.looks(block, bytes);
+                if looks == Class::TreeLeaf {
+                    self.leaf_seen(bytes, books);
+                }
+                looks
             }
             Place::Boot => Class::BootArea,
             Place::Bitmap(_) => Class::BlockBitmap,
             Place::Ring(_) => Class::JournalData,
             Place::JournalHeader => Class::JournalSuperblock,
+        }
+    }
+
+    /// Notes which inodes in a leaf are not as they were.
+    fn leaf_seen(&mut self, bytes: &[u8], books: &mut Books) {
+        if reiserfs::node(bytes).is_none_or(|head| head.level != 1) {
+            return;
+        }
+        for item in reiserfs::item_heads(bytes).filter(ItemHead::is_inode) {
+            let mut hash = FxHasher::default();
+            hash.write(item.body(bytes));
+            let new = hash.finish();
+            let room = self.inodes.len() < INODES_MAX || self.inodes.contains_key(&item.object_id);
+            if room && self.inodes.insert(item.object_id, new) != Some(new) {
+                books.inodes.push(item.object_id.into());
+            }
         }
     }
 
@@ -323,5 +353,9 @@ impl Decoder for Reiser {
             }
             part
         });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.tree.runs.contents(ino, self.g.block_shift)
     }
 }

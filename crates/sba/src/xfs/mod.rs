@@ -12,7 +12,7 @@ mod trees;
 use ordo_format::Endian;
 use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree};
 
-use crate::decoder::{Books, Decoder, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, cover, unknown};
 use crate::graph::{Entry, Graph};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
@@ -263,6 +263,7 @@ impl Xfs {
                 }
                 Said::Inode { id, item } => {
                     self.inode_logged(&item, books);
+                    books.inodes.push(item.item.ino);
                     books.journal.record(id.into(), item.item.sector, Class::InodeBlock);
                 }
                 Said::Unmount => {}
@@ -462,6 +463,10 @@ impl Decoder for Xfs {
             };
             Part { class, offset: at, len: to - at, what }
         });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.graph.runs.contents(ino, self.g.block_shift)
     }
 }
 

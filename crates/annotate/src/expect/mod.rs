@@ -1,13 +1,16 @@
 //! What a journaling file system is expected to keep to, and the requests that break it.
 //!
-//! Both rules are those of write-ahead logging on a disk with a volatile cache. They are expectations, not laws: a file
-//! system that checksums whole transactions needs no flush before a commit, and one that logs records may write a
-//! block with a commit that is still to come.
+//! Two rules are those of write-ahead logging on a disk with a volatile cache, two are about files ([`files`]). They are
+//! expectations, not laws: a file system that checksums whole transactions needs no flush before a commit, one that logs
+//! records may write a block with a commit that is still to come, and one that is mounted so may keep times to itself.
+
+pub mod files;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
-use ordo_sba::Class;
+use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, Op, Trace};
 use rustc_hash::FxHashMap;
 
@@ -40,6 +43,42 @@ pub enum Broken {
         /// The write of the commit; none where none was seen.
         commit: Option<u64>,
     },
+    /// An fsync returned, but its data was not seen, or no flush has made it durable.
+    FsyncWithoutData {
+        /// The file.
+        inode: u64,
+        /// The first byte of the file that is not there.
+        byte: u64,
+        /// The mark that says that the fsync returned.
+        mark: u64,
+        /// The write of that block, or of its copy in the journal; none where there was none since the last fsync.
+        written: Option<u64>,
+    },
+    /// A block was overwritten, and its inode stayed as it was: its times are wrong after a crash.
+    OverwrittenWithoutInode {
+        /// The file.
+        inode: u64,
+        /// Its path, where that was seen.
+        path: Option<String>,
+        /// Where the block is, in bytes.
+        offset: u64,
+        /// The write before.
+        first: u64,
+        /// The write that overwrote it.
+        write: u64,
+    },
+}
+
+impl Broken {
+    /// The request at which it shows.
+    pub fn request(&self) -> u64 {
+        match self {
+            Broken::CommitWithoutFlush { commit, .. } => *commit,
+            Broken::HomeBeforeCommit { write, .. }
+            | Broken::OverwrittenWithoutInode { write, .. } => *write,
+            Broken::FsyncWithoutData { mark, .. } => *mark,
+        }
+    }
 }
 
 impl fmt::Display for Broken {
@@ -61,6 +100,27 @@ impl fmt::Display for Broken {
                     None => write!(f, "has no commit"),
                 }
             }
+            Broken::FsyncWithoutData { inode, byte, mark, written } => {
+                write!(
+                    f,
+                    "fsync returned, but its data was not seen: inode {inode} at byte {byte} "
+                )?;
+                match written {
+                    Some(request) => {
+                        write!(f, "was written in request {request} and not flushed ")?
+                    }
+                    None => write!(f, "was not written ")?,
+                }
+                write!(f, "before request {mark}")
+            }
+            Broken::OverwrittenWithoutInode { inode, path, offset, first, write } => {
+                let path = path.as_deref().unwrap_or("a file without a known path");
+                write!(
+                    f,
+                    "overwritten block, inode not logged: inode {inode} ({path}), block at byte {offset} written in \
+                     request {first} and again in request {write}"
+                )
+            }
         }
     }
 }
@@ -72,7 +132,17 @@ struct Known {
     commit: Option<u64>,
 }
 
-/// The rules that a trace breaks, in order of requests.
+/// All rules that a trace breaks, in order of requests. The watcher must have seen nothing of it.
+pub fn expected(trace: &Trace, watch: &Rc<Watch>) -> Vec<Broken> {
+    let played = files::play(trace, watch);
+    let mut all = broken(trace, &played.blocks);
+    all.extend(played.fsyncs(trace));
+    all.extend(played.overwritten(trace));
+    all.sort_by_key(Broken::request);
+    all
+}
+
+/// The rules about the journal that a trace breaks, in order of requests.
 pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
     let requests = trace.requests();
     let flushes = |r: &ordo_trace::Request| {
