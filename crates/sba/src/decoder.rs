@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use ordo_block::WriteFlags;
+
 use crate::journal::Journal;
 use crate::kind::{Class, Part, Reason, What};
 use crate::names::Names;
+use crate::stats::Stats;
 
 /// What a decoder learns the state of a device from, before requests pass.
 pub trait Image {
@@ -63,6 +66,8 @@ pub struct Books {
     pub names: Names,
     /// Inodes that the present request changes, in the log or where they belong.
     pub inodes: Vec<u64>,
+    /// How the present request is to be carried out.
+    pub flags: WriteFlags,
 }
 
 /// Contents of a file that lie together, in bytes.
@@ -99,6 +104,11 @@ pub trait Decoder {
 
     /// Where a file's contents are now, as far as they have blocks of their own, in the order of the device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
+
+    /// Reads and writes by kind, from a decoder that settles its guesses itself; else the watcher does, by its claims.
+    fn counted(&self) -> Option<Stats> {
+        None
+    }
 }
 
 /// The part that says that a range has no name, and why.

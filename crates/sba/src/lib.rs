@@ -8,7 +8,7 @@
 //! Layers, lowest first:
 //! - [`kind`]: the kinds of blocks, and what can be said of one request.
 //! - [`stats`]: traffic by kind.
-//! - [`ufs`]: the classifier of UFS2.
+//! - [`ufs`]: the classifier of UFS2, and a decoder.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
 //! - [`names`]: paths of files, from the directories that were seen.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.

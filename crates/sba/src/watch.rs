@@ -61,12 +61,13 @@ pub struct Watch {
 
 /// Decoders that know a file system by what is on the device, tried in this order.
 type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
-const PROBES: [Probe; 5] = [
+const PROBES: [Probe; 6] = [
     crate::ext::probe,
     crate::xfs::probe,
     crate::reiser::probe,
     crate::jfs::probe,
     crate::ntfs::probe,
+    crate::ufs::probe,
 ];
 
 impl Watch {
@@ -115,8 +116,15 @@ impl Watch {
     pub fn finish(&self) -> Stats {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
-        stats.unclaimed += state.pending.unclaimed();
-        stats
+        match state.decoder.as_ref().and_then(|decoder| decoder.counted()) {
+            Some(Stats { writes, reads, settled, unclaimed, .. }) => {
+                Stats { writes, reads, settled, unclaimed, ..stats }
+            }
+            None => {
+                stats.unclaimed += state.pending.unclaimed();
+                stats
+            }
+        }
     }
 
     /// Looks at the transactions so far.
@@ -173,6 +181,7 @@ impl State {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         let Some(decoder) = &mut self.decoder else { return };
         self.books.journal.at(r.id, r.at, r.epoch);
+        self.books.flags = r.flags;
         decoder.write(r.offset, data, &mut self.named.parts, &mut self.books);
         let (shift, home) = (decoder.block_shift(), decoder.home_shift());
         self.count(shift);

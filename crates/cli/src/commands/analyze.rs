@@ -43,7 +43,7 @@ impl Input {
         let Some(watch) = opened.watch.clone() else {
             let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
             bail!(
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS); --start takes the device \
+                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, UFS2); --start takes the device \
                  as it was before the trace"
             );
         };
@@ -54,7 +54,7 @@ impl Input {
 /// `ordo analyze`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Knows ext2, ext3, ext4, XFS, JFS, ReiserFS and NTFS from their formats alone, not from their code. What nothing pointed to
+Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS and UFS2 from their formats alone, not from their code. What nothing pointed to
 when it was written is counted as what it turns out to be.
 
 Examples:

@@ -4,10 +4,11 @@
 //! follows from the geometry. What a block of the data area is follows from who points to it: `files`
 //! keeps, from every inode and indirect block that passes, which fragment belongs to which file
 //! (`owners`). A block that is written before its pointer is named by its `contents`, and counted again
-//! (`ledger`) once the pointer passes. `view` puts these together.
+//! (`ledger`) once the pointer passes. `view` puts these together; `decoder` is what watchers of any file system ask.
 
 mod area;
 mod contents;
+mod decoder;
 mod files;
 mod ledger;
 mod owners;
@@ -20,7 +21,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_block::{BlockDevice, BlockError, Operation, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, IoBuf, Operation, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, SEARCH};
 use ordo_format::ufs2::{Group, Superblock};
@@ -30,6 +31,8 @@ use ordo_runtime::Time;
 use crate::kind::{Class, Named, Part, Reason, What};
 use crate::stats::{Counts, Stats};
 use view::{Ask, View};
+
+pub(crate) use decoder::probe;
 
 /// What is told each request, with its meaning.
 type Listener = Box<dyn FnMut(&Named)>;
@@ -69,32 +72,44 @@ impl Classifier {
     /// # Errors
     /// The device failed.
     pub async fn prime<D: BlockDevice>(&self, device: &D) -> Result<bool, BlockError> {
-        let Some((sb, endian)) = find_superblock(device).await? else { return Ok(false) };
+        let geometry = device.geometry();
+        let read = async |at, len| read_inside(device, at, len).await;
+        self.learn(geometry.bytes, geometry.max_request as u64, &read).await
+    }
+
+    /// The same of whatever can be read: `bytes` bytes, `most` at a time.
+    async fn learn<E>(
+        &self,
+        bytes: u64,
+        most: u64,
+        read: &impl AsyncFn(u64, u64) -> Result<IoBuf, E>,
+    ) -> Result<bool, E> {
+        let Some((sb, endian)) = find_superblock(bytes, read).await? else { return Ok(false) };
         self.state.borrow_mut().view = Some(View::new(&sb, endian));
-        let step = (device.geometry().max_request as u64).max(sb.bsize as u64);
+        let step = most.max(sb.bsize as u64);
         let step = step / sb.bsize as u64 * sb.bsize as u64;
         for cg in 0..sb.ncg {
             let at = sb.byte_of(sb.cg_header(cg));
-            let header = read_inside(device, at, sb.bsize as u64).await?;
+            let header = read(at, sb.bsize as u64).await?;
             let inited = match Group::read(&header, endian, &sb, cg) {
                 Ok(group) => group.initediblk,
                 Err(_) => sb.ipg,
             };
             let first = sb.byte_of(sb.cg_inodes(cg));
             let end = first + (u64::from(inited) * 256).next_multiple_of(sb.bsize as u64);
-            self.learn_range(device, first, end, step).await?;
+            self.learn_range(first..end, step, read).await?;
         }
         // Each round sees one level more; there are three.
         for _ in 0..3 {
             let unseen = self.with_view(|view| view.files.unseen_indirects());
             for addr in unseen.into_iter().flatten() {
                 let at = sb.byte_of(addr);
-                self.learn_range(device, at, at + sb.bsize as u64, step).await?;
+                self.learn_range(at..at + sb.bsize as u64, step, read).await?;
             }
         }
         for (start, frags) in self.with_view(|v| v.files.directories()).unwrap_or_default() {
             let at = sb.byte_of(start);
-            self.learn_range(device, at, at + sb.byte_of(frags), step).await?;
+            self.learn_range(at..at + sb.byte_of(frags), step, read).await?;
         }
         let _ = self.with_view(|view| view.primed = true);
         Ok(true)
@@ -104,16 +119,15 @@ impl Classifier {
         self.state.borrow_mut().view.as_mut().map(f)
     }
 
-    async fn learn_range<D: BlockDevice>(
+    async fn learn_range<E>(
         &self,
-        device: &D,
-        from: u64,
-        to: u64,
+        range: std::ops::Range<u64>,
         step: u64,
-    ) -> Result<(), BlockError> {
-        let mut at = from;
+        read: &impl AsyncFn(u64, u64) -> Result<IoBuf, E>,
+    ) -> Result<(), E> {
+        let (mut at, to) = (range.start, range.end);
         while at < to {
-            let data = read_inside(device, at, step.min(to - at)).await?;
+            let data = read(at, step.min(to - at)).await?;
             if data.is_empty() {
                 break;
             }
@@ -217,13 +231,14 @@ fn is_log(data: &[u8]) -> bool {
     }
 }
 
-async fn find_superblock<D: BlockDevice>(
-    device: &D,
-) -> Result<Option<(Superblock, Endian)>, BlockError> {
+async fn find_superblock<E>(
+    bytes: u64,
+    read: &impl AsyncFn(u64, u64) -> Result<IoBuf, E>,
+) -> Result<Option<(Superblock, Endian)>, E> {
     for at in SEARCH {
-        if at < device.geometry().bytes {
-            let bytes = read_inside(device, at, SBLOCK_SIZE as u64).await?;
-            if let Ok(found) = Superblock::read(&bytes, at) {
+        if at < bytes {
+            let raw = read(at, SBLOCK_SIZE as u64).await?;
+            if let Ok(found) = Superblock::read(&raw, at) {
                 return Ok(Some(found));
             }
         }

@@ -1,6 +1,7 @@
 //! The classifier on images made by hand, on real file systems, and on nonsense.
 
 mod by_hand;
+mod decoder;
 mod hostile;
 mod real;
 

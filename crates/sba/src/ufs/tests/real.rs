@@ -18,7 +18,12 @@ const FILE_MARK: u8 = 0xf1;
 
 /// Files, directories and links of all sorts; with `churn`, most of them removed again and their
 /// blocks used by others. Unmounted at the end.
-async fn workload<P: OrderingPolicy>(watched: &Watched, policy: P, seed: u64, churn: bool) {
+pub(super) async fn workload<P: OrderingPolicy>(
+    watched: &Watched,
+    policy: P,
+    seed: u64,
+    churn: bool,
+) {
     let rt = watched.executor.runtime();
     let options = MountOptions::default();
     let fs = mount::mount(&rt, watched.tap.clone(), policy, &options).await.unwrap();

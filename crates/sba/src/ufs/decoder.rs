@@ -1,0 +1,140 @@
+//! UFS2 among the other decoders: the same classifier, asked by a watcher of any file system.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use ordo_block::{IoBuf, Operation, WriteFlags};
+use ordo_format::ufs2::dir;
+use ordo_runtime::Time;
+
+use super::owners::Role;
+use super::view::{Ask, View};
+use super::{Classifier, named};
+use crate::decoder::{Books, Contents, Decoder, Image};
+use crate::kind::{Class, EntryChange, Part, What};
+use crate::stats::Stats;
+
+const ROOT: u64 = 2;
+/// The largest read while learning.
+const READ: u64 = 1 << 20;
+
+struct Ufs {
+    classifier: Rc<Classifier>,
+    block_shift: u32,
+}
+
+/// A decoder, where the device holds UFS2.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let classifier = Classifier::new();
+    let bytes = image.bytes();
+    let read = async |at: u64, len: u64| {
+        let mut all = vec![0; len.min(bytes.saturating_sub(at)) as usize];
+        image.read_at(at, &mut all)?;
+        Ok::<_, io::Error>(IoBuf::from_slice(&all))
+    };
+    if !at_once(classifier.learn(bytes, READ, &read))?.ok()? {
+        return None;
+    }
+    books.names.set_root(ROOT);
+    let shift = classifier.with_view(|view| {
+        names(view, image, books);
+        view.sb.bshift
+    })?;
+    Some(Box::new(Ufs { classifier, block_shift: shift as u32 }))
+}
+
+/// What a future gives that never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Names in the directories that are there.
+fn names(view: &View, image: &dyn Image, books: &mut Books) {
+    // In the order of the device: the last name that is seen of a file is its path.
+    let all: BTreeMap<u64, u64> = view.files.directories().into_iter().collect();
+    for (start, frags) in all {
+        let Some(extent) = view.files.owners.at(start) else { continue };
+        let mut block = vec![0; view.sb.byte_of(frags) as usize];
+        if image.read_at(view.sb.byte_of(start), &mut block).is_ok() {
+            for entry in dir::entries(&block, view.endian).flatten() {
+                if entry.ino != 0 {
+                    books.names.seen(extent.ino.into(), entry.name, entry.ino.into());
+                }
+            }
+        }
+    }
+}
+
+impl Decoder for Ufs {
+    fn system(&self) -> &'static str {
+        "ufs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.block_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let (op, flags, len) = (Operation::Write, books.flags, data.len() as u64);
+        let mut state = self.classifier.state.borrow_mut();
+        let parts = state.name(Ask::Changes, offset, len, Some(data));
+        let request = named(0, op, offset, len, flags, Time::ZERO, parts);
+        state.written(&request, data);
+        for part in &request.parts {
+            match &part.what {
+                What::Inodes { changed, .. } => {
+                    books.inodes.extend(changed.iter().map(|(ino, _)| *ino));
+                }
+                What::File { ino, entries: Some(entries), .. } => {
+                    for entry in entries {
+                        let (name, child) = match entry {
+                            EntryChange::Added { name, ino } => (name, ino),
+                            EntryChange::Redirected { name, to, .. } => (name, to),
+                            EntryChange::Removed { .. } => continue,
+                        };
+                        books.names.seen(*ino, name, (*child).into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        out.extend(request.parts);
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let (op, flags) = (Operation::Read, WriteFlags::empty());
+        let mut state = self.classifier.state.borrow_mut();
+        let parts = state.name(Ask::Read, offset, len, data);
+        let request = named(0, op, offset, len, flags, Time::ZERO, parts);
+        state.read(&request, data);
+        out.extend(request.parts);
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        let of = |view: &mut View| {
+            let sb = &view.sb;
+            let extents = view.files.owners.iter().filter(|e| u64::from(e.ino) == ino);
+            let data = extents.filter(|e| view.files.class_of(e) == Class::FileData);
+            let mut all: Vec<Contents> = data
+                .filter_map(|e| {
+                    let Role::Data { lbn } = e.role else { return None };
+                    let (offset, len) = (sb.byte_of(e.start), sb.byte_of(e.frags.into()));
+                    Some(Contents { at: lbn << sb.bshift, offset, len })
+                })
+                .collect();
+            all.sort_unstable_by_key(|c| c.offset);
+            all
+        };
+        self.classifier.with_view(of).unwrap_or_default()
+    }
+
+    fn counted(&self) -> Option<Stats> {
+        Some(self.classifier.finish())
+    }
+}
