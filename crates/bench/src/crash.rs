@@ -45,7 +45,10 @@ pub trait Subject {
     fn explore(&self, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome;
 
     /// Judges one state of a run; see [`ordo_crash::judge_path`].
-    fn judge(&self, run: &Arc<Run>, seed: u64, path: &[Point]) -> Option<Failure>;
+    fn judge(&self, runs: &[Arc<Run>], seed: u64, path: &[Point]) -> Option<Failure>;
+
+    /// See [`Scheme::repeats`].
+    fn repeats(&self) -> bool;
 
     /// Makes a failing script small; see [`ordo_crash::shrink()`].
     ///
@@ -77,8 +80,12 @@ impl<S: Scheme> Subject for S {
         explore_run(self, run, seed, budget)
     }
 
-    fn judge(&self, run: &Arc<Run>, seed: u64, path: &[Point]) -> Option<Failure> {
-        judge_path(self, run, seed, path)
+    fn judge(&self, runs: &[Arc<Run>], seed: u64, path: &[Point]) -> Option<Failure> {
+        judge_path(self, runs, seed, path)
+    }
+
+    fn repeats(&self) -> bool {
+        Scheme::repeats(self)
     }
 
     fn shrink(
@@ -97,7 +104,8 @@ impl<S: Scheme> Subject for S {
     }
 }
 
-fn promise(system: System) -> Promise {
+/// What a system promises.
+pub fn promise(system: System) -> Promise {
     match (system.journal(), system) {
         (Some(journal), _) => Promise::journal(journal.synchronous),
         (None, System::FfsSync) => Promise::SYNC,

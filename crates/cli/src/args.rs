@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ordo_bench::compare::System;
+use ordo_bench::crash::{Subject, promise, subject};
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_crash::{Model as DiskModel, Rule};
@@ -88,7 +89,7 @@ fn system(text: &str) -> Result<System, String> {
 }
 
 /// What is crashed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Crashed {
     /// In this process.
     Ours(System),
@@ -109,6 +110,18 @@ impl Crashed {
     pub fn by_name(name: &str) -> Option<Crashed> {
         let kernels = || ordo_kernel::System::by_name(name).map(Crashed::Kernels);
         System::by_name(name).map(Crashed::Ours).or_else(kernels)
+    }
+
+    /// As the explorer takes it: held to what another system promises, where that is given; `bytes` is for those
+    /// in this process.
+    pub fn subject(self, held_to: Option<System>, bytes: u64) -> Box<dyn Subject> {
+        match self {
+            Crashed::Ours(system) => subject(system, held_to, bytes),
+            Crashed::Kernels(system) => {
+                let held = held_to.map(|other| system.holding(promise(other)));
+                Box::new(held.unwrap_or(system))
+            }
+        }
     }
 }
 

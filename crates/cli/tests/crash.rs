@@ -131,3 +131,31 @@ fn rules_choose_by_meaning() {
     assert!(code == 2 && err.contains("no kind of block"), "{err}");
     assert!(crash(dir.path(), &["--explain-model"]).1.contains("Writes tear at 512 bytes"));
 }
+
+/// A failure of one of the kernel's systems is kept with its run, and seen again. Would catch a file from which nothing
+/// can be repeated, and a run that was cut.
+#[test]
+fn a_failure_of_the_kernels_is_saved_and_repeated() {
+    let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+    let tools = ["mke2fs", "e2fsck"].iter().all(|t| ordo_testkit::judge(t, &["-V"]).is_some());
+    if !root || !tools || !Path::new("/dev/loop-control").exists() {
+        return ordo_testkit::skip("crashing ext2 needs root, loop devices and e2fsprogs");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // It keeps no names without a journal: held to that promise it fails.
+    let held = ["--fs", "ext2", "--hold-to", "lffs-wafs-1sync", "--save", "failure.json"];
+    let small =
+        ["--workload", "random:clients=2,steps=60", "--states", "30", "--recovery-depth", "0"];
+    let (code, out, err) = crash(dir.path(), &[&held[..], &small[..]].concat());
+    assert_eq!(code, 1, "{out}{err}");
+    let (code, told, err) = crash(dir.path(), &["replay", "failure.json"]);
+    assert_eq!(code, 1, "{told}{err}");
+    assert!(told.contains("ext2 on a disk of the model 'volatile'"), "{told}");
+    assert_eq!(crash(dir.path(), &["replay", "failure.json"]).1, told, "again is the same");
+    let text = std::fs::read_to_string(dir.path().join("failure.json")).unwrap();
+    let at = text.find("\"recorded\": \"").unwrap() + 200;
+    let cut = format!("{}{}", &text[..at], &text[at + 4..]);
+    std::fs::write(dir.path().join("cut.json"), cut).unwrap();
+    let (code, _, err) = crash(dir.path(), &["replay", "cut.json"]);
+    assert!(code == 1 && err.contains("its sum is wrong"), "{err}");
+}

@@ -17,13 +17,33 @@ pub struct Scratch {
     bytes: RefCell<Vec<u8>>,
     undo: RefCell<Vec<(usize, Box<[u8]>)>>,
     volatile: Cell<bool>,
+    seen: RefCell<Seen>,
+}
+
+/// Sectors, as bits, since somebody began to look.
+#[derive(Default)]
+struct Seen {
+    written: Vec<u64>,
+    /// Read before they were written.
+    read: Vec<u64>,
+}
+
+/// The sectors of a range of bytes.
+fn sectors(at: usize, len: usize) -> std::ops::Range<usize> {
+    at / SECTOR..(at + len).div_ceil(SECTOR)
 }
 
 impl Scratch {
     /// A disk that holds `image`, whole sectors.
     pub fn new(image: &[u8]) -> Rc<Scratch> {
-        let (bytes, undo) = (RefCell::new(image.to_vec()), RefCell::default());
-        Rc::new(Scratch { bytes, undo, volatile: Cell::new(false) })
+        let words = (image.len() / SECTOR).div_ceil(64);
+        let seen = Seen { written: vec![0; words], read: vec![0; words] };
+        Rc::new(Scratch {
+            bytes: RefCell::new(image.to_vec()),
+            undo: RefCell::default(),
+            volatile: Cell::new(false),
+            seen: RefCell::new(seen),
+        })
     }
 
     /// Says whether its cache is to be called volatile.
@@ -43,6 +63,18 @@ impl Scratch {
         for (at, old) in self.undo.borrow_mut().drain(..).rev() {
             bytes[at..at + old.len()].copy_from_slice(&old);
         }
+    }
+
+    /// From now on [`was_read`](Self::was_read) says what is read.
+    pub(crate) fn look(&self) {
+        let mut seen = self.seen.borrow_mut();
+        seen.written.fill(0);
+        seen.read.fill(0);
+    }
+
+    /// Whether a sector was read as it was when somebody began to look.
+    pub(crate) fn was_read(&self, sector: u64) -> bool {
+        self.seen.borrow().read[sector as usize / 64] >> (sector % 64) & 1 == 1
     }
 
     /// What the writes since the last rewind changed, as a difference of sums.
@@ -94,11 +126,20 @@ impl BlockDevice for Scratch {
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         let at = self.is_inside(Operation::Read, offset, len)?;
+        let mut seen = self.seen.borrow_mut();
+        for sector in sectors(at, len) {
+            let (word, bit) = (sector / 64, 1 << (sector % 64));
+            seen.read[word] |= bit & !seen.written[word];
+        }
         Ok(IoBuf::from_slice(&self.bytes.borrow()[at..at + len]))
     }
 
     async fn write(&self, offset: u64, data: IoBuf, _flags: WriteFlags) -> Result<(), BlockError> {
         let at = self.is_inside(Operation::Write, offset, data.len())?;
+        let mut seen = self.seen.borrow_mut();
+        for sector in sectors(at, data.len()) {
+            seen.written[sector / 64] |= 1 << (sector % 64);
+        }
         let mut bytes = self.bytes.borrow_mut();
         let place = &mut bytes[at..at + data.len()];
         self.undo.borrow_mut().push((at, Box::from(&*place)));

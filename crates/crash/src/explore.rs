@@ -1,7 +1,7 @@
 //! Exploring a run: every frontier, on all cores, always with the same result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::disk::Scratch;
 use crate::expect::Expect;
 use crate::judge::{Depth, Judge, Verdict};
-use crate::model::{Cursor, Layout, Sectors};
-use crate::record::{Run, record_recovery};
+use crate::model::{Choice, Cursor, Layout, Sectors};
+use crate::record::Run;
 use crate::rules::Rule;
 use crate::{Config, CrashError, Scheme, Workload, explain, record, sample};
 
@@ -33,6 +33,10 @@ pub struct Budget {
     pub rules: Vec<Rule>,
     /// Threads; 0: as many as the machine has processors.
     pub threads: usize,
+    /// Whether a state is not looked at anew that differs from one before it only where nobody looked.
+    pub recall: bool,
+    /// Counts the states that have been judged, for whoever wants to know meanwhile.
+    pub judged: Arc<AtomicU64>,
 }
 
 impl Default for Budget {
@@ -46,6 +50,8 @@ impl Default for Budget {
             recovery_states: 20,
             rules: Vec::new(),
             threads: 0,
+            recall: true,
+            judged: Arc::default(),
         }
     }
 }
@@ -68,6 +74,8 @@ pub struct Failure {
     pub verdict: Verdict,
     /// What was under way, and what of it was on the disks.
     pub picture: String,
+    /// The recoveries that were cut off.
+    pub recoveries: Vec<Arc<Run>>,
 }
 
 /// How often something was found.
@@ -325,7 +333,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
     pub fn new(scheme: &'s S, sectors: &'s Sectors, seed: u64, budget: &'s Budget) -> Self {
         let pair = Pair::new(sectors);
         let on_disk = pair.here.durable.clone();
-        let judge = new_judge(scheme, sectors);
+        let judge = new_judge(scheme, sectors, budget);
         Worker { scheme, sectors, seed, budget, pair, judge, on_disk }
     }
 
@@ -350,8 +358,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frontier as u64;
         let wanted = (share, &self.budget.rules[..]);
         let states = sample::states(self.sectors, &layout, wanted, seed);
-        self.settle();
-        self.judge.forget();
+        self.enter(&layout);
         for (i, state) in states.into_iter().enumerate() {
             let every = |n: usize| n > 0 && (i + frontier).is_multiple_of(n);
             let depth = Depth {
@@ -363,6 +370,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
             self.put(&layout, &state);
             let verdict = self.judge(level.expect, depth);
             part.counts.count(&verdict, depth);
+            self.budget.judged.fetch_add(u64::from(level.depth == 0), Ordering::Relaxed);
             let recovery = level.depth < self.budget.recovery_depth
                 && every(self.budget.recovery_every)
                 && verdict.broken.is_empty();
@@ -374,7 +382,8 @@ impl<'s, S: Scheme> Worker<'s, S> {
             let list = if is_broken { &mut part.failures } else { &mut part.notable };
             if (is_broken || is_wrong) && list.len() < FAILURES_KEPT {
                 let picture = explain::picture(self.sectors, &layout, &state);
-                list.push(Failure { path: vec![Point { frontier, state }], verdict, picture });
+                let (path, recoveries) = (vec![Point { frontier, state }], Vec::new());
+                list.push(Failure { path, verdict, picture, recoveries });
             }
         }
         part
@@ -382,11 +391,12 @@ impl<'s, S: Scheme> Worker<'s, S> {
 
     /// Crashes the recovery of what is on the disks.
     fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut Part) {
-        let images: Vec<_> = self.judge.disks.iter().map(|d| d.to_vec()).collect();
+        let images = self.images();
         let run = &self.sectors.run;
         // That it cannot be recovered at all is in the state's own verdict.
-        let Ok(run) = record_recovery(self.scheme, &images, run, self.seed) else { return };
-        let sectors = Sectors::new(Arc::new(run));
+        let Ok(run) = self.scheme.record_recovery(&images, run, self.seed) else { return };
+        let run = Arc::new(run);
+        let sectors = Sectors::new(run.clone());
         let shares = share_out(&possible(&sectors), self.budget.recovery_states);
         let mut worker = Worker::new(self.scheme, &sectors, self.seed, self.budget);
         for (frontier, share) in shares.into_iter().enumerate() {
@@ -396,12 +406,18 @@ impl<'s, S: Scheme> Worker<'s, S> {
             part.counts.promise_broken += inner.counts.promise_broken;
             for mut failure in inner.failures {
                 failure.path.insert(0, point.clone());
+                failure.recoveries.insert(0, run.clone());
                 failure.picture.insert_str(0, "  and then, during recovery:\n");
                 if part.failures.len() < FAILURES_KEPT {
                     part.failures.push(failure);
                 }
             }
         }
+    }
+
+    /// What is on the disks.
+    pub fn images(&self) -> Vec<Vec<u8>> {
+        self.judge.disks.iter().map(|d| d.to_vec()).collect()
     }
 
     /// Judges what is on the disks. A panic in the file system is a finding too.
@@ -415,7 +431,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
                     .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
                     .unwrap_or_default();
                 let what = format!("panic: {text}");
-                self.judge = new_judge(self.scheme, self.sectors);
+                self.judge = new_judge(self.scheme, self.sectors, self.budget);
                 self.rewrite();
                 Verdict { unusable: vec![what.clone()], broken: vec![what], ..Verdict::default() }
             }
@@ -426,15 +442,17 @@ impl<'s, S: Scheme> Worker<'s, S> {
     pub fn go_to(&mut self, frontier: usize) -> Option<Layout> {
         self.sectors.ends.get(frontier)?;
         let layout = self.pair.layout(self.sectors, frontier);
-        self.settle();
+        self.enter(&layout);
         Some(layout)
     }
 
     /// Puts what is durable on the disks.
-    fn settle(&mut self) {
+    fn enter(&mut self, layout: &Layout) {
         for place in 0..self.on_disk.len() {
             self.set(place, self.pair.here.durable[place]);
         }
+        let place = |choice: &Choice| self.sectors.places[choice.place as usize];
+        self.judge.enter(layout.choices.iter().map(place).collect());
     }
 
     pub fn put(&mut self, layout: &Layout, state: &[u8]) {
@@ -448,6 +466,8 @@ impl<'s, S: Scheme> Worker<'s, S> {
             }
         }
         self.judge.image = image;
+        self.judge.state.clear();
+        self.judge.state.extend_from_slice(state);
     }
 
     fn set(&mut self, place: usize, content: u32) {
@@ -467,64 +487,12 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 }
 
-fn new_judge<'s, S: Scheme>(scheme: &'s S, sectors: &'s Sectors) -> Judge<'s, S> {
+fn new_judge<'s, S: Scheme>(scheme: &'s S, sectors: &'s Sectors, budget: &Budget) -> Judge<'s, S> {
     let run = &sectors.run;
     let disk = |d: &crate::record::DiskRun| {
         let disk = Scratch::new(&d.base);
         disk.set_volatile(run.model.is_volatile());
         disk
     };
-    Judge::new(scheme, run.disks.iter().map(disk).collect(), run)
-}
-
-/// Judges one state of a run in full; none where the run has no such state. `seed` is the one with which
-/// it was explored.
-pub fn judge_path<S: Scheme>(
-    scheme: &S,
-    run: &Arc<Run>,
-    seed: u64,
-    path: &[Point],
-) -> Option<Failure> {
-    let sectors = Sectors::new(run.clone());
-    let first = path.first()?;
-    let at = *sectors.judged.get(first.frontier)?;
-    let expect = Expect::new(&run.history, &scheme.promise().under(run.model), at);
-    let from = From { scheme, seed, expect: &expect };
-    let mut failure = from.judge(&sectors, path, true)?;
-    failure.picture.insert_str(0, &explain::calls(&sectors, at));
-    Some(failure)
-}
-
-/// Judges states that are reached through recoveries.
-struct From<'a, S> {
-    scheme: &'a S,
-    seed: u64,
-    expect: &'a Expect,
-}
-
-impl<S: Scheme> From<'_, S> {
-    fn judge(&self, sectors: &Sectors, path: &[Point], outer: bool) -> Option<Failure> {
-        let (point, rest) = path.split_first()?;
-        let budget = Budget::default();
-        let mut worker = Worker::new(self.scheme, sectors, self.seed, &budget);
-        let layout = worker.go_to(point.frontier)?;
-        if !layout.has(&point.state) {
-            return None;
-        }
-        worker.put(&layout, &point.state);
-        let mut picture = explain::picture(sectors, &layout, &point.state);
-        if rest.is_empty() {
-            let structure = outer || self.scheme.promise().no_check;
-            let depth = Depth { structure, tree: true, usable: true };
-            let verdict = worker.judge(self.expect, depth);
-            return Some(Failure { path: path.to_vec(), verdict, picture });
-        }
-        let images: Vec<_> = worker.judge.disks.iter().map(|d| d.to_vec()).collect();
-        let run = record_recovery(self.scheme, &images, &sectors.run, self.seed).ok()?;
-        let inner = Sectors::new(Arc::new(run));
-        let failure = self.judge(&inner, rest, false)?;
-        picture.push_str("  and then, during recovery:\n");
-        picture.push_str(&failure.picture);
-        Some(Failure { path: path.to_vec(), picture, ..failure })
-    }
+    Judge::new(scheme, run.disks.iter().map(disk).collect(), run, budget.recall)
 }

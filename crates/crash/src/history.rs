@@ -13,6 +13,7 @@ use ordo_vfs::{
     Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode,
     SetAttr, StatFs, XattrMode,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
 
@@ -26,7 +27,7 @@ pub type NameKey = (ObjectId, Vec<u8>);
 pub type Versions = Vec<(usize, Arc<[u8]>)>;
 
 /// What an inode says beyond size and contents: on disk it is there as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nature {
     /// The permissions.
     pub permissions: u16,
@@ -35,7 +36,7 @@ pub struct Nature {
 }
 
 /// A file, directory or link that was there at some time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
     /// Its inode number.
     pub ino: Ino,
@@ -54,7 +55,7 @@ pub struct Object {
 }
 
 /// What a call was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// It changes names.
     Change,
@@ -71,7 +72,7 @@ pub enum Purpose {
 }
 
 /// A call of the workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Call {
     /// Who made it.
     pub client: usize,
@@ -92,7 +93,7 @@ pub struct Call {
 }
 
 /// A name came to stand for something, or for nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct NameChange {
     /// The call that did it.
     pub call: usize,
@@ -101,7 +102,7 @@ pub struct NameChange {
 }
 
 /// Everything that was done.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
     /// All calls, by when they began.
     pub calls: Vec<Call>,

@@ -15,6 +15,7 @@ use crate::compare::compare;
 use crate::disk::Scratch;
 use crate::expect::Expect;
 use crate::history::History;
+use crate::recall::Recall;
 use crate::record::Run;
 use crate::scheme::look;
 use crate::tree::{OWN_NAMES, Tree, attr_of, names};
@@ -138,16 +139,38 @@ pub(crate) struct Judge<'r, S> {
     executor: Executor,
     /// The sum of what the first disk holds, less what is durable at this frontier.
     pub image: u128,
+    /// The disk and sector of each choice at this frontier, and the option that is on the disks.
+    pub choices: Vec<(usize, u64)>,
+    pub state: Vec<u8>,
+    /// Whether a state is not looked at anew that differs only where nobody looked.
+    recalls: bool,
+    verdicts: RefCell<FxHashMap<Depth, Recall<Verdict>>>,
     /// What was found of images after recovery at this frontier: many states recover to the same.
     known: RefCell<FxHashMap<(u128, Depth), Verdict>>,
 }
 
 impl<'r, S: Scheme> Judge<'r, S> {
-    pub fn new(scheme: &'r S, disks: Vec<Rc<Scratch>>, run: &'r Run) -> Judge<'r, S> {
+    pub fn new(
+        scheme: &'r S,
+        disks: Vec<Rc<Scratch>>,
+        run: &'r Run,
+        recalls: bool,
+    ) -> Judge<'r, S> {
         let promise = scheme.promise().under(run.model);
         let executor = Executor::simulated(0);
-        let known = RefCell::default();
-        Judge { scheme, disks, history: &run.history, promise, executor, image: 0, known }
+        Judge {
+            scheme,
+            disks,
+            history: &run.history,
+            promise,
+            executor,
+            image: 0,
+            choices: Vec::new(),
+            state: Vec::new(),
+            recalls,
+            verdicts: RefCell::default(),
+            known: RefCell::default(),
+        }
     }
 
     /// Judges what is on the disks, and leaves them as they were.
@@ -164,14 +187,16 @@ impl<'r, S: Scheme> Judge<'r, S> {
             *verdict = outside;
             return;
         }
+        if !self.scheme.recovers() && self.recalls {
+            return self.judge_or_recall(&question, verdict);
+        }
         if self.scheme.recovers()
             && let Err(error) =
                 simulate(|rt| async move { self.scheme.recover(&rt, &self.disks).await })
         {
-            verdict.cannot(true, format!("recovery: {error}"));
-            return;
+            return verdict.cannot(true, format!("recovery: {error}"));
         }
-        if !self.scheme.recovers() || depth.usable {
+        if depth.usable || !self.recalls {
             return self.judge_recovered(&question, verdict);
         }
         // From here on all depends on what is on the first disk.
@@ -184,9 +209,31 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.known.borrow_mut().insert(key, verdict.clone());
     }
 
-    /// Forgets what is known of images: durable contents or what is expected are others from now on.
-    pub fn forget(&self) {
-        self.known.borrow_mut().clear();
+    /// Another frontier, where there are these choices: durable contents and what is expected are others from
+    /// now on.
+    pub fn enter(&mut self, choices: Vec<(usize, u64)>) {
+        self.choices = choices;
+        self.verdicts.get_mut().clear();
+        self.known.get_mut().clear();
+    }
+
+    /// The choices whose sectors were read since somebody began to look.
+    fn looked_at(&self) -> Vec<u32> {
+        let was_read =
+            |(_, (disk, sector)): &(u32, &(usize, u64))| self.disks[*disk].was_read(*sector);
+        (0..).zip(&self.choices).filter(was_read).map(|(choice, _)| choice).collect()
+    }
+
+    /// Judges disks that need no recovery, unless that was done where they held the same as far as anybody looked.
+    fn judge_or_recall(&self, question: &Question<'_>, verdict: &mut Verdict) {
+        let mut verdicts = self.verdicts.borrow_mut();
+        let recall = verdicts.entry(question.depth).or_default();
+        if let Some(known) = recall.of(&self.state) {
+            return verdict.clone_from(known);
+        }
+        self.disks.iter().for_each(|disk| disk.look());
+        self.judge_recovered(question, verdict);
+        recall.keep(self.looked_at(), &self.state, verdict.clone());
     }
 
     fn judge_recovered(&self, question: &Question<'_>, verdict: &mut Verdict) {

@@ -9,9 +9,9 @@
 //! - [`scheme`]: what is crashed, and what it promises. One value is all it takes to add a system.
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
-//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `recall`: what they need not look at twice.
 //! - [`mod@explore`]: all frontiers on all cores.
-//! - [`mod@shrink`], [`saved`]: a failure made small, and as a file.
+//! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
 //! - [`campaign`]: many runs, on several machines.
 //!
 //! Invariants:
@@ -46,11 +46,14 @@ mod explain;
 pub mod explore;
 pub mod history;
 pub mod judge;
+pub mod kept;
 mod minimise;
 pub mod model;
 #[cfg(test)]
 mod model_tests;
 mod order;
+mod path;
+mod recall;
 pub mod record;
 pub mod rules;
 mod sample;
@@ -61,10 +64,11 @@ pub mod shrink;
 mod sum;
 mod tree;
 
-pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run, judge_path};
+pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run};
 pub use judge::{Question, Verdict};
 pub use minimise::minimise;
 pub use model::Model;
+pub use path::judge_path;
 pub use record::{Config, Run, record};
 pub use rules::Rule;
 pub use scheme::{OnFfs, Promise, Scheme, Volume};

@@ -15,6 +15,7 @@ use ordo_check::{Checker, Options, Repair};
 use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
 use ordo_sba::{Class, Classifier};
 use ordo_vfs::FileSystem;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::Slow;
 use crate::history::{Book, History, Watched, noted_unmount};
@@ -53,7 +54,7 @@ impl Config {
 }
 
 /// Something that happened to a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A write was issued.
     Issued {
@@ -93,7 +94,7 @@ pub enum Event {
 }
 
 /// A write, with what it means.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Write {
     /// The number of the request.
     pub id: u64,
@@ -110,16 +111,17 @@ pub struct Write {
 }
 
 /// What one disk held at the start, and all that was written to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskRun {
     /// The contents at the start.
+    #[serde(with = "crate::kept::sparse")]
     pub base: Arc<Vec<u8>>,
     /// All writes, by when they were issued.
     pub writes: Vec<Write>,
 }
 
 /// A recorded run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The model under which it was recorded.
     pub model: Model,
@@ -280,12 +282,12 @@ async fn watch(
     Ok((line, disks))
 }
 
-/// Records what is done to disks that a crash has left, of a run with this history: recovery where the
-/// scheme has one, a check with repair where it needs that, else a mount, with all that follows from it.
+/// Records, in this process, what is done to disks that a crash has left, of a run with this history: recovery
+/// where the scheme has one, a check with repair where it needs that, else a mount, with all that follows.
 ///
 /// # Errors
 /// It fails, in words.
-pub(crate) fn record_recovery<S: Scheme>(
+pub(crate) fn simulate_recovery<S: Scheme>(
     scheme: &S,
     images: &[Vec<u8>],
     of: &Run,

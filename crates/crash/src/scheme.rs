@@ -15,7 +15,7 @@ use ordo_vfs::{FileSystem, FsResult};
 use crate::Model;
 use crate::disk::Scratch;
 use crate::judge::{Question, Verdict};
-use crate::record::simulate;
+use crate::record::{simulate, simulate_recovery};
 use crate::{Config, CrashError, Run, Workload};
 
 /// A mounted file system that can be unmounted.
@@ -81,6 +81,20 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// See [`record()`](crate::record()).
     fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
         simulate(self, workload, config)
+    }
+
+    /// Records how disks that a crash has left of the run `of` come to be used again, so that this can be cut off
+    /// too: in this process, unless somebody else does it.
+    ///
+    /// # Errors
+    /// It fails, in words.
+    fn record_recovery(&self, images: &[Vec<u8>], of: &Run, seed: u64) -> Result<Run, String> {
+        simulate_recovery(self, images, of, seed)
+    }
+
+    /// Whether the same seed gives the same run. Where not, what is kept of a failure is the run itself.
+    fn repeats(&self) -> bool {
+        true
     }
 
     /// Judges disks that only somebody else can use, such as the kernel; the disks are left as they are. None

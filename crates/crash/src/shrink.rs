@@ -102,7 +102,7 @@ pub fn shrink_state<S: Scheme>(
     let kept = toward(&layout, &layout.with_writes(|_| false), &point.state, &mut fails);
     let state = if lost.1 <= kept.1 { lost.0 } else { kept.0 };
     let path = vec![Point { frontier: point.frontier, state }];
-    judge_path(scheme, run, seed, &path).unwrap_or_else(|| failure.clone())
+    judge_path(scheme, std::slice::from_ref(run), seed, &path).unwrap_or_else(|| failure.clone())
 }
 
 /// Brings the state as close to `goal` as it can be while it fails. Returns it, and how many writes are

@@ -157,3 +157,21 @@ fn sync_keeps_its_promises_where_a_write_fails() {
         }
     }
 }
+
+/// Not looking twice finds what looking at every state finds. Would catch a state that is taken for another.
+#[test]
+fn what_is_recalled_is_what_would_be_found() {
+    for (seed, model) in [(3, Model::Completed), (4, Model::Volatile), (5, Model::Prefix)] {
+        let script = Script::random(seed, 3, 60);
+        let config = Config::new(seed, model);
+        let with = |recall| Budget { states: 2000, recall, ..Budget::default() };
+        let none = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
+        let [all, recalled] = [false, true].map(|recall| {
+            let outcome = explore(&none, &script, &config, &with(recall)).unwrap();
+            let broken: Vec<_> = outcome.failures.into_iter().map(|f| f.verdict.broken).collect();
+            (outcome.counts, broken)
+        });
+        assert!(all.0.promise_broken > 0, "{:?}", all.0);
+        assert_eq!(all, recalled, "{model:?}");
+    }
+}

@@ -8,9 +8,9 @@ use std::time::Instant;
 use ordo_annotate::Block;
 use ordo_crash::history::{History, Notebook};
 use ordo_crash::record::{DiskRun, Event, Write};
-use ordo_crash::{Config, CrashError, Run, Workload};
+use ordo_crash::{Config, CrashError, Model, Run, Workload};
 use ordo_live::Wanted;
-use ordo_live::kernel::Mounted;
+use ordo_live::kernel::{LiveError, Mounted};
 use ordo_pseudo::{Recording, Setup};
 use ordo_runtime::{Executor, Time};
 use ordo_trace::{Flags, Op};
@@ -29,15 +29,9 @@ pub fn record<W: Workload>(
     workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
-    let made = ordo_live::kernel::System {
-        name: system.kind.into(),
-        mkfs: system.mkfs.iter().map(ToString::to_string).collect(),
-        options: system.options.into(),
-        bytes: system.bytes,
-    };
-    let wanted = Wanted { rows: true, ..Wanted::default() };
-    let failed = |e: ordo_live::kernel::LiveError| CrashError::Make(e.to_string());
-    let mounted = Mounted::new(&made, wanted, Setup::in_memory(system.bytes)).map_err(failed)?;
+    let setup = Setup::in_memory(system.bytes);
+    let mounted = Mounted::new(&live(system), with_rows(), setup);
+    let mounted = mounted.map_err(|e| CrashError::Make(e.to_string()))?;
     let from = Instant::now();
     let fs = HostDir::open(mounted.dir()).map_err(|e| CrashError::Mount(e.to_string()))?;
     let fs = Rc::new(fs);
@@ -53,9 +47,45 @@ pub fn record<W: Workload>(
     let mut history = book.history();
     let (writes, events) = requests(&recording, &seen.rows);
     count_events(&mut history, &recording, from, &events);
+    Ok(run(config.model, recording, writes, events, Arc::new(history)))
+}
+
+/// Mounts, in real time, what a crash left of the run `of`, repaired first where that must be, and records how
+/// it is recovered and unmounted.
+///
+/// # Errors
+/// There is no device, or it cannot be mounted.
+pub(crate) fn record_recovery(system: &System, image: &[u8], of: &Run) -> Result<Run, LiveError> {
+    let setup = Setup::in_memory(system.bytes);
+    let mounted = Mounted::of_image(&live(system), with_rows(), setup, image, system.repair)?;
+    let (recording, seen) = mounted.finish()?;
+    let (writes, events) = requests(&recording, &seen.rows);
+    Ok(run(of.model, recording, writes, events, of.history.clone()))
+}
+
+fn live(system: &System) -> ordo_live::kernel::System {
+    ordo_live::kernel::System {
+        name: system.kind.into(),
+        mkfs: system.mkfs.iter().map(ToString::to_string).collect(),
+        options: system.options.into(),
+        bytes: system.bytes,
+    }
+}
+
+fn with_rows() -> Wanted {
+    Wanted { rows: true, ..Wanted::default() }
+}
+
+fn run(
+    model: Model,
+    recording: Recording,
+    writes: Vec<Write>,
+    events: Vec<(Time, Event)>,
+    history: Arc<History>,
+) -> Run {
     let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
     let events = events.into_iter().map(|(_, event)| event).collect();
-    Ok(Run { model: config.model, disks, events, history: Arc::new(history) })
+    Run { model, disks, events, history }
 }
 
 /// All writes, and what happened when, in order.

@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use crate::judge;
 
 /// A file system of the kernel's in one of its modes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct System {
     /// The name a user gives it.
     pub name: &'static str,
@@ -31,6 +31,8 @@ pub struct System {
     pub(crate) repair: Option<&'static [&'static str]>,
     /// Whether contents are on disk before what leads to them.
     contents_first: bool,
+    /// What it is held to instead of what is usual.
+    held_to: Option<Promise>,
 }
 
 const E2FSCK: &[&str] = &["e2fsck", "-f", "-n"];
@@ -44,6 +46,7 @@ const EXT: System = System {
     check: E2FSCK,
     repair: None,
     contents_first: true,
+    held_to: None,
 };
 
 impl System {
@@ -75,6 +78,11 @@ impl System {
         System::ALL.into_iter().find(|system| system.name == name)
     }
 
+    /// The same, held to another promise than what is usual.
+    pub fn holding(self, promise: Promise) -> System {
+        System { held_to: Some(promise), ..self }
+    }
+
     /// Whether it can be mounted as a crash left it.
     pub(crate) fn has_journal(&self) -> bool {
         self.repair.is_none()
@@ -95,6 +103,9 @@ impl Scheme for System {
     /// What is usual for a journal of metadata: it can be mounted at once, what was made durable is there, and
     /// names, permissions and attributes are those after some number of operations. ext2 promises nothing.
     fn promise(&self) -> Promise {
+        if let Some(promise) = self.held_to {
+            return promise;
+        }
         if !self.has_journal() {
             return Promise::NONE;
         }
@@ -120,6 +131,15 @@ impl Scheme for System {
 
     fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
         crate::record(self, workload, config)
+    }
+
+    fn record_recovery(&self, images: &[Vec<u8>], of: &Run, _seed: u64) -> Result<Run, String> {
+        crate::record::record_recovery(self, &images[0], of).map_err(|e| e.to_string())
+    }
+
+    /// The kernel works in real time.
+    fn repeats(&self) -> bool {
+        false
     }
 
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {

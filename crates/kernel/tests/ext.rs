@@ -3,7 +3,12 @@
 //! Fault model: a volatile cache that loses any subset of what was not flushed, torn at 512 bytes. Two clients do
 //! random operations. Each state is mounted by the kernel, compared with what was done, and checked by e2fsck.
 
-use ordo_crash::{Budget, Config, Model, Outcome, Script, explore};
+use std::sync::Arc;
+
+use ordo_crash::kept::{pack, unpack};
+use ordo_crash::{
+    Budget, Config, Model, Outcome, Promise, Script, explore, explore_run, judge_path, record,
+};
 use ordo_kernel::System;
 
 fn crash(name: &str, seed: u64, states: usize) -> Outcome {
@@ -52,4 +57,43 @@ fn without_a_journal_something_is_found() {
     }
     let counts = crash("ext2", 3, 60).counts;
     assert!(counts.needs_check > 0 && counts.promise_broken == 0, "{counts:?}");
+}
+
+/// Recovery by the kernel is cut off, and begins again. Would catch a recording of it that is not what the kernel
+/// wrote, and a journal that is gone before what was in it is in place.
+#[test]
+fn recovery_is_cut_off() {
+    if !is_possible() {
+        return;
+    }
+    let ext3 = System::by_name("ext3").unwrap();
+    let budget = Budget {
+        states: 12,
+        usable_every: 0,
+        recovery_every: 3,
+        recovery_states: 8,
+        ..Budget::default()
+    };
+    let script = Script::random(4, 2, 60);
+    let outcome = explore(&ext3, &script, &Config::new(4, Model::Volatile), &budget).unwrap();
+    outcome.expect_kept("ext3, recovery cut off");
+    assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
+}
+
+/// A failure is kept with the run that it is from, recoveries included, and is the same failure afterwards.
+#[test]
+fn a_failure_is_seen_again_from_what_was_kept() {
+    if !is_possible() {
+        return;
+    }
+    // What it never promised, so that it surely fails.
+    let ext2 = System::by_name("ext2").unwrap().holding(Promise::journal(true));
+    let run = record(&ext2, &Script::random(5, 2, 60), &Config::new(5, Model::Volatile)).unwrap();
+    let budget = Budget { states: 30, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let outcome = explore_run(&ext2, &Arc::new(run.clone()), 5, &budget);
+    let failure = outcome.failures.first().expect("without a journal names are lost");
+    let runs = unpack(&pack(&[Arc::new(run)]).unwrap()).unwrap();
+    let again = judge_path(&ext2, &runs, 5, &failure.path).unwrap();
+    assert_eq!(again.verdict.broken, failure.verdict.broken);
+    assert_eq!(again.picture, failure.picture);
 }

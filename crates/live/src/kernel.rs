@@ -1,5 +1,8 @@
 //! A file system of the kernel's on a pseudo-device.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -96,6 +99,24 @@ fn unmount(dir: &str) -> Result<(), LiveError> {
     }
 }
 
+/// A mount option for an image of which there are more: XFS refuses a second one of the same file system, which
+/// another thread may look into.
+fn one_of_many(name: &str) -> &'static str {
+    if name == "xfs" { ",nouuid" } else { "" }
+}
+
+/// The unit in which zeros are left out.
+const PIECE: usize = 64 << 10;
+
+/// Puts an image on a device that holds zeros.
+fn put(image: &[u8], device: &str) -> io::Result<()> {
+    let file = File::options().write(true).open(device)?;
+    for (n, piece) in image.chunks(PIECE).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
+        file.write_all_at(piece, (n * PIECE) as u64)?;
+    }
+    file.sync_all()
+}
+
 /// Mounts an image as it is, and calls `look` with where it is.
 ///
 /// # Errors
@@ -107,9 +128,8 @@ pub fn look_into<T>(
 ) -> Result<T, LiveError> {
     let folder = folder()?;
     let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
-    // XFS refuses a second image of one file system, which another thread may look into.
-    let options = if name == "xfs" { "loop,nouuid" } else { "loop" };
-    run("mount", &["-t", name, "-o", options, &image, &dir])?;
+    let options = format!("loop{}", one_of_many(name));
+    run("mount", &["-t", name, "-o", &options, &image, &dir])?;
     let seen = look(folder.path());
     unmount(&dir)?;
     Ok(seen)
@@ -132,19 +152,53 @@ impl Mounted {
             let known: Vec<&str> = MAKERS.iter().map(|(name, _)| *name).collect();
             return Err(LiveError::Name { name: system.name.clone(), known: known.join(", ") });
         };
+        Mounted::after(system, wanted, setup, |session, device| {
+            let mut args: Vec<&str> = maker[1..].to_vec();
+            args.extend(system.mkfs.iter().map(String::as_str));
+            args.push(device);
+            run(maker[0], &args)?;
+            run("sync", &[device])?;
+            Ok(session.start()?)
+        })
+    }
+
+    /// Mounts what a crash left; recording begins before that, and before `repair`, a program with arguments that
+    /// is to mend the device first.
+    ///
+    /// # Errors
+    /// There is no device, or it cannot be mended or mounted.
+    pub fn of_image(
+        system: &System,
+        wanted: Wanted,
+        setup: Setup,
+        image: &[u8],
+        repair: Option<&[&str]>,
+    ) -> Result<Mounted, LiveError> {
+        Mounted::after(system, wanted, setup, |session, device| {
+            put(image, device).map_err(|error| LiveError::Io { what: device.to_owned(), error })?;
+            session.start()?;
+            let Some([program, args @ ..]) = repair else { return Ok(()) };
+            let done = Command::new(program).args(args).arg(device).output();
+            done.map(drop).map_err(|e| LiveError::Program(format!("{program}: {e}")))
+        })
+    }
+
+    /// Mounts a pseudo-device after something was done to it.
+    fn after(
+        system: &System,
+        wanted: Wanted,
+        setup: Setup,
+        prepare: impl FnOnce(&Session, &str) -> Result<(), LiveError>,
+    ) -> Result<Mounted, LiveError> {
         let seen = Into::default();
         let observer = Some(watching(wanted, Arc::clone(&seen)));
         let session = Session::with(Setup { observer, ..setup })?;
         let device = session.device().to_string_lossy().into_owned();
-        let mut args: Vec<&str> = maker[1..].to_vec();
-        args.extend(system.mkfs.iter().map(String::as_str));
-        args.push(&device);
-        run(maker[0], &args)?;
-        run("sync", &[&device])?;
-        session.start()?;
+        prepare(&session, &device)?;
         let folder = folder()?;
         let dir = folder.path().to_string_lossy().into_owned();
-        run("mount", &["-t", &system.name, "-o", &system.options, &device, &dir])?;
+        let options = format!("{}{}", system.options, one_of_many(&system.name));
+        run("mount", &["-t", &system.name, "-o", &options, &device, &dir])?;
         Ok(Mounted { session: Some(session), folder, seen })
     }
 

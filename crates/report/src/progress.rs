@@ -1,8 +1,14 @@
 //! How far a long command is.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a bar looks how far the work is.
+const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar on the error output: what is being done, how much of it, how long it will take. Where that
 /// is not a terminal, nothing at all.
@@ -43,6 +49,32 @@ impl Progress {
             }
             bar.set_position(done);
         }
+    }
+
+    /// Does one of `total` steps, after those that are `done`; while it does, `part` counts its parts, of which
+    /// there are at most `parts`.
+    pub fn follow<T>(
+        &self,
+        (done, total): (u64, u64),
+        (part, parts): (&AtomicU64, u64),
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let Some(bar) = &self.bar else { return work() };
+        part.store(0, Ordering::Relaxed);
+        bar.set_length((total * parts).max(1));
+        std::thread::scope(|scope| {
+            let (working, worked) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while worked.recv_timeout(REFRESH) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    let part = part.load(Ordering::Relaxed).min(parts);
+                    bar.set_position(done * parts + part);
+                }
+            });
+            let result = work();
+            drop(working);
+            bar.set_position((done + 1) * parts);
+            result
+        })
     }
 
     /// Takes the bar away.

@@ -1,7 +1,9 @@
 //! The words of the [`FileSystem`](crate::FileSystem) trait.
 
 /// An inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Ino(pub u64);
 
 impl std::fmt::Display for Ino {
@@ -11,7 +13,9 @@ impl std::fmt::Display for Ino {
 }
 
 /// What an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum FileType {
     /// A regular file.
     Regular,

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, Subject, subject};
+use ordo_bench::crash::Doing;
 use ordo_crash::campaign::{Plan, Results, merge};
 use ordo_crash::{Budget, Config, Model, Rule, Script};
 use ordo_report::progress::Progress;
@@ -126,17 +126,6 @@ fn doing(workload: &CrashWorkload, seed: u64) -> Doing {
     }
 }
 
-fn subject_of(system: Crashed, args: &Crash) -> Result<Box<dyn Subject>> {
-    match system {
-        Crashed::Ours(system) => Ok(subject(system, args.hold_to, args.size)),
-        Crashed::Kernels(system) => {
-            let own = args.hold_to.is_none();
-            ensure!(own, "--hold-to is for Ordo's own systems: {} has a promise", system.name);
-            Ok(Box::new(system))
-        }
-    }
-}
-
 fn campaign(args: &Crash) -> Result<ExitCode> {
     let plan = plan(args);
     let mut results = Results::new(plan.clone());
@@ -150,7 +139,7 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     for at in 0..results.rows.len() {
         let row = results.rows[at].clone();
         let system = Crashed::by_name(&row.system).context("a system of the plan")?;
-        let subject = subject_of(system, args)?;
+        let subject = system.subject(args.hold_to, args.size);
         let (done, total) = (row.runs, plan.seeds().count() as u64);
         progress.begin(&row.system, row.model.name(), total);
         for (i, seed) in plan.seeds().enumerate().skip(done as usize) {
@@ -158,25 +147,21 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
             let config = config(seed, row.model, &args.rule);
             let run = subject.record(&doing, &config);
             let run = run.with_context(|| format!("{}, seed {seed}", row.system))?;
-            let outcome = subject.explore(&run, seed, &budget);
+            let parts = (&*budget.judged, args.states as u64);
+            let explore = || subject.explore(&run, seed, &budget);
+            let outcome = progress.follow((i as u64, total), parts, explore);
             results.rows[at].add(seed, &outcome);
             judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !saved) {
                 saved = true;
                 progress.finish();
-                match system {
-                    Crashed::Ours(system) => {
-                        let budget = &budget;
-                        let found = save::Found { args, system, doing, config, budget, failure };
-                        found.save(&*subject)?;
-                    }
-                    Crashed::Kernels(_) => save::describe(args, &*subject, &run, seed, failure)?,
-                }
+                let (run, budget) = (run.clone(), &budget);
+                let found = save::Found { args, system, doing, config, run, budget, failure };
+                found.save(&*subject)?;
             }
             if let Some(path) = &args.output {
                 write_whole(path, &json(&results)?)?;
             }
-            progress.reach(i as u64 + 1, total);
         }
     }
     progress.finish();

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, Subject, subject};
+use ordo_bench::crash::{Doing, Subject};
 use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Rule, Run};
+use ordo_crash::{Budget, Config, Failure, Rule, Run, kept};
 use ordo_report::json;
 
 use super::{BROKEN, config};
-use crate::args::Crash;
+use crate::args::{Crash, Crashed};
 use crate::text::put;
 
 /// Explorations that making a failure small may take.
@@ -22,34 +22,12 @@ const SHRINK_RUNS: usize = 150;
 /// A failure that was found.
 pub(super) struct Found<'a> {
     pub args: &'a Crash,
-    pub system: System,
+    pub system: Crashed,
     pub doing: Doing,
     pub config: Config,
+    pub run: Arc<Run>,
     pub budget: &'a Budget,
     pub failure: &'a Failure,
-}
-
-/// Tells of a failure of one of the kernel's systems. It was recorded in real time, and nothing could repeat it.
-pub(super) fn describe(
-    args: &Crash,
-    subject: &dyn Subject,
-    run: &Arc<Run>,
-    seed: u64,
-    failure: &Failure,
-) -> Result<()> {
-    if args.quiet {
-        return Ok(());
-    }
-    let small = match args.no_shrink {
-        true => failure.clone(),
-        false => subject.shrink_state(run, seed, failure),
-    };
-    eprintln!(
-        "A promise is broken:\n  {}\n{}The run was recorded in real time: it cannot be repeated, and is not saved.\n",
-        small.verdict.broken.join("\n  "),
-        small.picture
-    );
-    Ok(())
 }
 
 impl Found<'_> {
@@ -69,19 +47,25 @@ impl Found<'_> {
     }
 
     fn small(self, subject: &dyn Subject) -> Result<Saved> {
-        let Found { args, system, mut doing, config, budget, failure } = self;
+        let Found { args, system, mut doing, config, mut run, budget, failure } = self;
         let mut failure = failure.clone();
-        if !args.no_shrink
-            && let Doing::Script(script) = &doing
-        {
-            let small = subject.shrink(script, &config, budget, &failure, SHRINK_RUNS)?;
-            failure = small.failure;
-            doing = Doing::Script(small.script);
+        if subject.repeats() {
+            if !args.no_shrink
+                && let Doing::Script(script) = &doing
+            {
+                let small = subject.shrink(script, &config, budget, &failure, SHRINK_RUNS)?;
+                failure = small.failure;
+                doing = Doing::Script(small.script);
+            }
+            run = subject.record(&doing, &config)?;
         }
-        let run = subject.record(&doing, &config)?;
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
+        let recorded = match subject.repeats() {
+            true => None,
+            false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),
+        };
         let (workload, script) = match doing {
             Doing::Script(script) => (String::new(), Some(script)),
             Doing::Bench(workload, _) => (workload.to_string(), None),
@@ -98,6 +82,7 @@ impl Found<'_> {
             rules: args.rule.iter().map(ToString::to_string).collect(),
             path: failure.path,
             broken: failure.verdict.broken,
+            recorded,
             picture: failure.picture.lines().map(str::to_string).collect(),
             run: fingerprint(&run),
             check: 0,
@@ -116,7 +101,9 @@ fn tell(saved: &Saved) -> String {
     for what in &saved.broken {
         out.push_str(&format!("  {what}\n"));
     }
-    let operations = saved.script.as_ref().map(|s| s.len());
+    // What is kept as it was recorded was not made small.
+    let script = saved.script.as_ref().filter(|_| saved.recorded.is_none());
+    let operations = script.map(|s| s.len());
     if let Some(operations) = operations {
         out.push_str(&format!("after {operations} operations, with this on the disk:\n"));
     }
@@ -131,12 +118,13 @@ pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("reading {}", file.display()))?;
     let saved = Saved::parse(&text).with_context(|| file.display().to_string())?;
-    let known = |name: &String| match System::by_name(name) {
-        Some(system) => Ok(system),
-        None => bail!("{}: there is no system '{name}' here", file.display()),
+    let unknown = |name: &str| format!("{}: there is no system '{name}' here", file.display());
+    let system = Crashed::by_name(&saved.system).with_context(|| unknown(&saved.system))?;
+    let held_to = match &saved.held_to {
+        Some(name) => Some(System::by_name(name).with_context(|| unknown(name))?),
+        None => None,
     };
-    let (system, held_to) = (known(&saved.system)?, saved.held_to.as_ref().map(known));
-    let subject = subject(system, held_to.transpose()?, saved.bytes);
+    let subject = system.subject(held_to, saved.bytes);
     let failure = again(&*subject, &saved).with_context(|| file.display().to_string())?;
     let broken = !failure.verdict.broken.is_empty();
     let picture = failure.picture.lines().map(str::to_string).collect();
@@ -151,6 +139,18 @@ pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
 }
 
 fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
+    let runs = match &saved.recorded {
+        Some(text) => kept::unpack(text)?,
+        None => vec![run_again(subject, saved)?],
+    };
+    if runs.first().is_none_or(|run| fingerprint(run) != saved.run) {
+        return Err(SavedError::OtherRun { seed: saved.seed }.into());
+    }
+    let failure = subject.judge(&runs, saved.seed, &saved.path);
+    Ok(failure.ok_or(SavedError::NoState)?)
+}
+
+fn run_again(subject: &dyn Subject, saved: &Saved) -> Result<Arc<Run>> {
     let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
     let config = config(saved.seed, saved.model, &rules);
@@ -158,10 +158,5 @@ fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
         Some(script) => Doing::Script(script.clone()),
         None => Doing::Bench(saved.workload.parse::<Workload>()?, saved.seed),
     };
-    let run = subject.record(&doing, &config)?;
-    if fingerprint(&run) != saved.run {
-        return Err(SavedError::OtherRun { seed: saved.seed }.into());
-    }
-    let failure = subject.judge(&run, saved.seed, &saved.path);
-    Ok(failure.ok_or(SavedError::NoState)?)
+    Ok(subject.record(&doing, &config)?)
 }
