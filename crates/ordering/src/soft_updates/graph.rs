@@ -68,6 +68,8 @@ pub(super) struct Node {
     pub with: Option<Id>,
     /// The first contents of an inode that was free.
     pub first: bool,
+    /// Where blocks are that the inode has with it, and had not, or not there.
+    pub placed: SmallVec<[u64; 1]>,
     /// How many nodes were made before it.
     pub age: u64,
     /// What it waits for.
@@ -311,6 +313,7 @@ impl Graph {
             included: false,
             with: None,
             first: false,
+            placed: SmallVec::new(),
             age: self.made,
             needs,
             waiting: Ids::new(),

@@ -488,12 +488,19 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 .get(*id)
                 .is_some_and(|n| !n.included && mark.is_some_and(|m| n.needs.contains(&m)))
         };
-        let stale = chain.iter().copied().find(waits);
+        let stale = chain.iter().position(waits);
         let id = inode_change(graph, op, change, ino, needs, true);
         if let Some(stale) = stale {
-            // The block never was where the older change says: neither was a pointer to that place.
-            graph.fuse_after(key, cell, stale);
-            graph.unseen.insert(old.0);
+            graph.fuse_after(key, cell, chain[stale]);
+            // Where an older change has put the block, and not only made it longer, it never was: neither was
+            // a pointer to that place.
+            let puts = |id: &Id| graph.get(*id).is_some_and(|n| n.placed.contains(&old.0));
+            if chain[stale..].iter().any(puts) {
+                graph.unseen.insert(old.0);
+            }
+        }
+        if old.0 != new.0 {
+            graph.get_mut(id).expect("just made").placed.push(new.0);
         }
         id
     } else {
