@@ -1,8 +1,10 @@
 //! Taking blocks out of the midst of a file.
 //!
 //! One step takes blocks that hang from the inode, or from one block of pointers: what it reads is little, and
-//! read before anything is changed. A block of pointers stays where it is, even an empty one: what waits
-//! for its pointers' end waits for a write of it.
+//! read before anything is changed. A block of pointers that would be left without any goes with them, and so does
+//! one above it that had nothing else: then only the pointer to the topmost of them is reset.
+
+use std::ops::Range;
 
 use ordo_block::BlockDevice;
 use ordo_cache::BufRef;
@@ -12,6 +14,28 @@ use ordo_vfs::FsResult;
 
 use crate::truncate::Loose;
 use crate::{DIRECT, Ffs, FfsOp};
+
+/// Where pointers are reset.
+enum Reset {
+    /// Among the inode's own.
+    Direct(Range<usize>),
+    /// The inode's to a tree.
+    Root(usize),
+    /// In a block of pointers.
+    In(BufRef, Range<usize>),
+}
+
+/// What one step takes out.
+struct Step {
+    /// Up to which block of the file.
+    end: u64,
+    reset: Reset,
+    loose: Vec<Loose>,
+    /// How many blocks that are.
+    blocks: u64,
+    /// Blocks of pointers on the way, which stay in memory until it is done, and the groups of what is freed.
+    _held: Vec<BufRef>,
+}
 
 impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Takes blocks `first..end` away, or as many of them as one step may; up to which that was. None of
@@ -24,65 +48,114 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         end: u64,
     ) -> FsResult<u64> {
         let inode = self.inode_buffer(ip.ino()).await?;
-        if first < DIRECT {
-            let end = end.min(DIRECT);
-            let pointers = ip.dinode().db[first as usize..end as usize].to_vec();
-            let _held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
-            let what = What::ClearPointers { ino: ip.ino() };
-            op.admit(&what).await.map_err(io_error)?;
-            ip.dinode_mut().db[first as usize..end as usize].fill(0);
-            self.put_inode(op, &inode, ip, what);
-            self.give_up(op, ip, &inode, first, &pointers).await?;
-            return Ok(end);
-        }
-        let way = self.way(first)?;
-        let lowest = way.hops().last().expect("a way has a hop");
-        let end = end.min(lowest.first + self.sb.addresses_per_block());
-        let mut address = ip.dinode().ib[way.root];
-        let mut buf = None;
-        for hop in way.hops() {
-            if address == 0 {
-                return Ok(end);
-            }
-            let pointers = self.pointers(ip, hop, address).await?;
-            address = self.pointer(&pointers.read(), hop.index);
-            buf = Some(pointers);
-        }
-        let buf = buf.expect("a way has a hop");
-        let count = (end - first) as usize;
-        let range = lowest.index * 8..(lowest.index + count) * 8;
-        let pointers: Vec<i64> = {
-            let bytes = buf.read();
-            (lowest.index..lowest.index + count).map(|i| self.pointer(&bytes, i)).collect()
+        let step = match first < DIRECT {
+            true => self.out_of_inode(ip, first, end.min(DIRECT)).await?,
+            false => self.out_of_tree(ip, first, end).await?,
         };
-        let _held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
+        if step.loose.is_empty() {
+            return Ok(step.end);
+        }
         let what = What::ClearPointers { ino: ip.ino() };
         op.admit(&what).await.map_err(io_error)?;
-        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| bytes[range.clone()].fill(0));
-        self.give_up(op, ip, &inode, first, &pointers).await?;
-        Ok(end)
-    }
-
-    /// Frees what was taken out, and counts it.
-    async fn give_up(
-        &self,
-        op: &mut FfsOp<'_, D, P>,
-        ip: &Inode,
-        inode: &BufRef,
-        first: u64,
-        pointers: &[i64],
-    ) -> FsResult<()> {
-        let (mut damage, mut freed) = (None, 0);
-        for (lbn, address) in (first..).zip(pointers).filter(|(_, address)| **address != 0) {
-            let loose = Loose::Data { lbn, address: *address, frags: self.frag() };
-            freed += self.free_loose(op, ip, loose, &mut damage).await?;
+        match step.reset {
+            Reset::Direct(range) => {
+                ip.dinode_mut().db[range].fill(0);
+                self.put_inode(op, &inode, ip, what);
+            }
+            Reset::Root(root) => {
+                ip.dinode_mut().ib[root] = 0;
+                self.put_inode(op, &inode, ip, what);
+            }
+            Reset::In(buf, range) => {
+                let range = range.start * 8..range.end * 8;
+                op.apply(&buf, std::slice::from_ref(&range), what, |b| b[range.clone()].fill(0));
+            }
         }
+        // Before anything is given back: who waits for a block of pointers that goes waits for this change
+        // of the inode from then on, and it waits for the reset.
         let (ino, old) = (ip.ino(), ip.dinode().blocks);
-        let new = old.saturating_sub(freed);
+        let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
         op.admit(&what).await.map_err(io_error)?;
         ip.dinode_mut().blocks = new;
-        self.put_inode(op, inode, ip, what);
-        damage.map_or(Ok(()), Err)
+        self.put_inode(op, &inode, ip, what);
+        let mut damage = None;
+        for loose in step.loose {
+            self.free_loose(op, ip, loose, &mut damage).await?;
+        }
+        damage.map_or(Ok(step.end), Err)
     }
+
+    /// Blocks that hang from the inode.
+    async fn out_of_inode(&self, ip: &Inode, first: u64, end: u64) -> FsResult<Step> {
+        let range = first as usize..end as usize;
+        let pointers = ip.dinode().db[range.clone()].to_vec();
+        let held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
+        let (loose, blocks) = self.loose_data(ip, first, &pointers);
+        Ok(Step { end, reset: Reset::Direct(range), loose, blocks, _held: held })
+    }
+
+    /// Blocks that hang from the same block of pointers as `first`, and that block where it has no others.
+    async fn out_of_tree(&self, ip: &Inode, first: u64, end: u64) -> FsResult<Step> {
+        let way = self.way(first)?;
+        let lowest = *way.hops().last().expect("a way has a hop");
+        let end = end.min(lowest.first + self.sb.addresses_per_block());
+        let mut address = ip.dinode().ib[way.root];
+        let (mut above, mut addresses) = (Vec::new(), Vec::new());
+        for hop in way.hops() {
+            if address == 0 {
+                let (loose, reset) = (Vec::new(), Reset::Root(way.root));
+                return Ok(Step { end, reset, loose, blocks: 0, _held: above });
+            }
+            let pointers = self.pointers(ip, hop, address).await?;
+            addresses.push(address);
+            address = self.pointer(&pointers.read(), hop.index);
+            above.push(pointers);
+        }
+        let count = (end - first) as usize;
+        let mut range = lowest.index..lowest.index + count;
+        let pointers: Vec<i64> = {
+            let bytes = above.last().expect("a way has a hop").read();
+            range.clone().map(|i| self.pointer(&bytes, i)).collect()
+        };
+        let freed = pointers.iter().chain(&addresses).map(|a| a.cast_unsigned());
+        let mut held = self.groups_of(freed).await?;
+        let (mut loose, mut blocks) = self.loose_data(ip, first, &pointers);
+        // Up to the block of pointers that has others.
+        let mut level = above.len();
+        while level > 0 && is_empty_but(&above[level - 1], &range) {
+            level -= 1;
+            blocks += 1;
+            let (hop, address) = (&way.hops()[level], addresses[level]);
+            loose = vec![Loose::Tree { height: hop.height, first: hop.first, address }];
+            if level > 0 {
+                let index = way.hops()[level - 1].index;
+                range = index..index + 1;
+            }
+        }
+        let reset = match level.checked_sub(1) {
+            None => Reset::Root(way.root),
+            Some(at) => Reset::In(above[at].clone(), range),
+        };
+        held.extend(above);
+        Ok(Step { end, reset, loose, blocks, _held: held })
+    }
+
+    /// What blocks of data are freed, and how many are there to be freed.
+    fn loose_data(&self, ip: &Inode, first: u64, pointers: &[i64]) -> (Vec<Loose>, u64) {
+        let frags = self.frag();
+        let set = (first..).zip(pointers.iter().copied()).filter(|(_, address)| *address != 0);
+        let sound = set.clone().filter(|(lbn, address)| {
+            self.check_address(ip, lbn.cast_signed(), *address, frags).is_ok()
+        });
+        let blocks = sound.count() as u64;
+        (set.map(|(lbn, address)| Loose::Data { lbn, address, frags }).collect(), blocks)
+    }
+}
+
+/// Whether a block of pointers has none but those in a range.
+fn is_empty_but(buf: &BufRef, range: &Range<usize>) -> bool {
+    let bytes = buf.read();
+    let rest = [&bytes[..range.start * 8], &bytes[range.end * 8..]];
+    rest.iter().all(|part| part.iter().all(|byte| *byte == 0))
 }
