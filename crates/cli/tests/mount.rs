@@ -245,6 +245,15 @@ fn holes_and_space() {
             "python3 -c 'import os
 f = os.open(\"h\", 0); h = os.lseek(f, 0, os.SEEK_HOLE); print(h, os.lseek(f, h, os.SEEK_DATA))'",
         );
+        // A block of pointers goes with the last that it has; the file ends below another one.
+        let blocks_of_far = |script: &str| {
+            shell(&dir, script);
+            blocks("far")
+        };
+        let before = blocks_of_far("truncate -s 200M far");
+        let one = blocks_of_far("echo x | dd of=far bs=1M seek=20 conv=notrunc status=none");
+        assert_eq!(one - before, 2 * 32768, "{ordering}");
+        assert_eq!(blocks_of_far("fallocate -p -o 20M -l 1M far"), before, "{ordering}");
         // Three blocks that were never written, and a last one that is always there.
         assert_eq!(hole.trim(), "0 98304", "{ordering}");
         disk.umount();
@@ -472,6 +481,60 @@ print(1, flush=True); input()";
         assert!(checked.status.code().is_some_and(|c| c <= 1), "{ordering}: {}", text(&checked));
         assert_eq!(text(&ordo(&["fsck", "-f", disk.image()])), before, "{ordering}");
     }
+}
+
+/// What others than root write to loses its set-id bits, and who looks at the mode alone must see that at once, however
+/// it was written to. Catches a mode that the kernel keeps from before.
+#[test]
+fn set_id_bits_go_and_are_seen_to_go() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new("soft-updates", 64);
+    disk.mount();
+    for write in ["echo x >> file", "cp other file", "truncate -s 1 file", "fallocate -l 5000 file"]
+    {
+        let script = format!(
+            "echo contents > file; echo other > other; chmod 6777 file; stat -c %a file
+             setpriv --reuid 1000 --regid 1000 --clear-groups sh -c '{write}'; stat -c %a file"
+        );
+        assert_eq!(shell(&disk.dir(), &script), "6777\n777\n", "{write}");
+    }
+    disk.umount();
+    disk.assert_clean();
+}
+
+/// A mount is made read-only and writable again, as mount(8) asks for it through its helper; what is only to be read
+/// stays so, with the reason. Nothing is lost on the way.
+#[test]
+fn a_remount() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new("journal", 64);
+    disk.mount();
+    let dir = disk.dir();
+    let remount = |options: &str| {
+        let helper = disk.folder.path().join("mount.fuse.ordo");
+        let _ = std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin("ordo"), &helper);
+        let all = ["-sn", "-t", "fuse.ordo", "-o", options];
+        std::process::Command::new(helper).arg(disk.image()).arg(&dir).args(all).output().unwrap()
+    };
+    shell(&dir, "echo one > file");
+    assert_eq!(text(&remount("remount,ro,nodev,ordering=journal")), "");
+    assert!(std::fs::write(dir.join("file"), "two").is_err());
+    shell(&dir, "findmnt -no OPTIONS . | grep -w ro | grep -qw nodev; grep -q one file");
+    assert_eq!(text(&remount("rw,remount,relatime,user_id=0")), "");
+    shell(&dir, "echo two > file");
+    disk.umount();
+    disk.assert_clean();
+    assert!(disk.mount_with("ro").status.success());
+    let refused = text(&remount("remount,rw"));
+    assert!(refused.contains("was mounted read-only"), "{refused}");
+    shell(&dir, "findmnt -no OPTIONS . | grep -qw ro; grep -q two file");
+    disk.umount();
+    let refused = text(&remount("remount,ro"));
+    assert!(refused.contains("Ordo has mounted nothing here"), "{refused}");
 }
 
 /// Where the kernel does not offer requests over io_uring, a mount that asks for them must say so and work.

@@ -20,7 +20,10 @@ use ordo_vfs::FileSystem;
 
 use crate::handler::{Answer, Handler};
 use crate::uring;
-use crate::wire::{InitFlags, MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request};
+use crate::wire::{
+    INVALIDATE_INODE, InitFlags, MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request,
+    invalid_attributes,
+};
 
 /// Requests under way at most.
 const UNDER_WAY_MAX: usize = 128;
@@ -154,7 +157,7 @@ impl<F: FileSystem> Shared<F> {
     }
 }
 
-impl<F> Shared<F> {
+impl<F: FileSystem> Shared<F> {
     pub(crate) fn begin(&self) {
         self.under_way.set(self.under_way.get() + 1);
     }
@@ -162,6 +165,14 @@ impl<F> Shared<F> {
     pub(crate) fn end(&self) {
         self.under_way.set(self.under_way.get() - 1);
         self.ended.notify_one();
+    }
+
+    /// Has the kernel forget attributes that a request changed besides what it asked for.
+    pub(crate) fn tell_stale(&self) {
+        for node in self.handler.take_stale() {
+            // It may have forgotten the inode itself.
+            let _ = send(&self.device, 0, -INVALIDATE_INODE, &invalid_attributes(node));
+        }
     }
 
     /// Reads the device; where that `looks`, again for a moment if nothing is there.
@@ -295,6 +306,7 @@ pub async fn serve<F: FileSystem + 'static>(
 async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: usize) {
     let Slot { message, reply } = &mut slot;
     if let Some((unique, answer)) = shared.handler.message(&message[..len], reply).await {
+        shared.tell_stale();
         // The kernel may have given the request up.
         let _ = match answer {
             Answer::Reply(len) => send(&shared.device, unique, 0, &reply[..len]),

@@ -87,7 +87,8 @@ fn mount_on(how: &Attach, dir: &Path, device: &File, source: &Path, kind: &str) 
         data.push_str(",allow_other");
     }
     let data = CString::new(data).expect("no NUL in it");
-    Ok(rustix::mount::mount(source, dir, kind, mount_flags(how), data.as_c_str())?)
+    let flags = mount_flags(how.read_only, &how.flags);
+    Ok(rustix::mount::mount(source, dir, kind, flags, data.as_c_str())?)
 }
 
 fn open_device() -> Result<File, AttachError> {
@@ -122,10 +123,18 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
     Ok(Attached { device, dir: dir.to_path_buf(), umount_waits, by_helper: false })
 }
 
-fn mount_flags(how: &Attach) -> MountFlags {
+/// Changes what the kernel keeps to on a mount that is there.
+///
+/// # Errors
+/// The system's: `EPERM` for others than root, `EBUSY` where something is open for writing.
+pub fn remount(dir: &Path, read_only: bool, flags: &[String]) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(dir, mount_flags(read_only, flags), "")?)
+}
+
+fn mount_flags(read_only: bool, words: &[String]) -> MountFlags {
     let mut flags = MountFlags::empty();
-    flags.set(MountFlags::RDONLY, how.read_only);
-    for flag in &how.flags {
+    flags.set(MountFlags::RDONLY, read_only);
+    for flag in words {
         flags |= match flag.as_str() {
             "nodev" => MountFlags::NODEV,
             "nosuid" => MountFlags::NOSUID,

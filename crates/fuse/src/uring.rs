@@ -100,6 +100,7 @@ async fn serve<F: FileSystem>(mut entry: Entry, shared: Rc<Shared<F>>) {
             (last, answer) = entry.carry_out(&shared, &mut small).await;
         }
         entry.put_reply(answer);
+        shared.tell_stale();
         shared.end();
         if let Some(clean) = &last {
             shared.ask(clean);

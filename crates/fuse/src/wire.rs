@@ -146,6 +146,19 @@ pub mod fattr {
 /// A write drops set-id bits.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
+/// A message to the kernel that nobody asked for: what it knows of an inode is not so any more. It stands where a
+/// reply has its error, with no request's number.
+pub const INVALIDATE_INODE: i32 = 2;
+
+/// The body of such a message about attributes alone: node, place, length; a place before the beginning leaves
+/// the contents alone.
+pub fn invalid_attributes(node: u64) -> [u8; 24] {
+    let mut out = [0; 24];
+    out[..8].copy_from_slice(&node.to_ne_bytes());
+    out[8..16].copy_from_slice(&(-1i64).to_ne_bytes());
+    out
+}
+
 /// A request, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

@@ -35,8 +35,14 @@ impl<F: FileSystem> Handler<F> {
         if without != attr.permissions {
             let set = SetAttr { permissions: Some(without), ..SetAttr::default() };
             self.fs.setattr(ino, &set).await.map_err(|e| self.fail(e))?;
+            self.stale.borrow_mut().push(self.node(ino));
         }
         Ok(())
+    }
+
+    /// The same where the kernel does not say so: root alone keeps them.
+    async fn drop_set_id_for(&self, r: &Request<'_>, ino: Ino) -> Handled {
+        if r.uid == 0 { Ok(()) } else { self.drop_set_id(ino).await }
     }
 
     pub(super) async fn fsync(&self, r: &Request<'_>) -> Handled {
@@ -62,6 +68,7 @@ impl<F: FileSystem> Handler<F> {
             FALLOC_FL_ZERO_RANGE | ZERO_IN => (true, true),
             _ => return Err(Errno::NotSupported.into()),
         };
+        self.drop_set_id_for(r, ino).await?;
         if clear {
             self.fs.clear(ino, offset, len).await.map_err(|e| self.fail(e))?;
         }
@@ -88,6 +95,7 @@ impl<F: FileSystem> Handler<F> {
         let (to, mut to_at) = (self.ino(r.u64(16)), r.u64(32));
         // A request that takes long cannot be interrupted: the rest is asked for again.
         let total = r.u64(40).min(16 * MAX_DATA as u64);
+        self.drop_set_id_for(r, to).await?;
         let mut buf = vec![0; MAX_DATA.min(total as usize)];
         let mut copied = 0;
         while copied < total {

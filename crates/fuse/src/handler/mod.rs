@@ -15,7 +15,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_vfs::{Attr, Errno, FileSystem, FsError, Ino};
@@ -81,6 +81,8 @@ pub struct Handler<F> {
     tell: Tell,
     flags: Cell<InitFlags>,
     told: Cell<u32>,
+    /// Nodes whose attributes were changed without the kernel's knowing.
+    stale: RefCell<Vec<u64>>,
 }
 
 /// How many errors are told of at most: a broken disk has no end of them.
@@ -96,6 +98,7 @@ impl<F: FileSystem> Handler<F> {
             tell,
             flags: Cell::new(InitFlags::empty()),
             told: Cell::new(0),
+            stale: RefCell::default(),
         }
     }
 
@@ -107,6 +110,11 @@ impl<F: FileSystem> Handler<F> {
     /// What was agreed on with the kernel.
     pub fn agreed(&self) -> InitFlags {
         self.flags.get()
+    }
+
+    /// Nodes whose attributes the kernel must forget, before it has the reply to the request that changed them.
+    pub fn take_stale(&self) -> Vec<u64> {
+        self.stale.take()
     }
 
     /// The inode of a node.

@@ -105,20 +105,25 @@ fn listing_with_attributes_is_looking_up() {
     assert!(!bench.exists(ino));
 }
 
-/// Giving a file away takes its set-id bits; a write takes them when the kernel says so.
+/// Giving a file away takes its set-id bits; a write takes them when the kernel says so, a copy when it was not root's. Where the kernel did not ask for it by itself it must be told, else it shows the old mode.
 #[test]
 fn set_id_bits_go() {
-    for by_write in [false, true] {
+    for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
         let bench = Bench::new();
         let ino = bench.make(b"file");
         let fs = bench.handler.fs();
         let set = SetAttr { permissions: Some(0o6755), ..SetAttr::default() };
         bench.executor.block_on(fs.setattr(ino, &set)).unwrap().unwrap();
-        if by_write {
+        if by == Opcode::Write {
             let mut write = [0; 40];
             write[16..20].copy_from_slice(&1u32.to_ne_bytes());
             write[20..24].copy_from_slice(&wire::WRITE_KILL_SUIDGID.to_ne_bytes());
             bench.ask(&message(Opcode::Write, ino.0, &[&write, b"x"])).unwrap();
+        } else if by == Opcode::CopyFileRange {
+            let mut copy = [0; 56];
+            copy[16..24].copy_from_slice(&ino.0.to_ne_bytes());
+            copy[40..48].copy_from_slice(&1u64.to_ne_bytes());
+            bench.ask(&message(by, ino.0, &[&copy])).unwrap();
         } else {
             let mut setattr = [0; 88];
             setattr[..4].copy_from_slice(&wire::fattr::UID.to_ne_bytes());
@@ -126,7 +131,9 @@ fn set_id_bits_go() {
             bench.ask(&message(Opcode::Setattr, ino.0, &[&setattr])).unwrap();
         }
         let attr = bench.executor.block_on(fs.getattr(ino)).unwrap().unwrap();
-        assert_eq!(attr.permissions, 0o755, "by a write: {by_write}");
+        assert_eq!(attr.permissions, 0o755, "{by:?}");
+        let told = if by == Opcode::Setattr { vec![] } else { vec![ino.0] };
+        assert_eq!(bench.handler.take_stale(), told, "{by:?}");
     }
 }
 

@@ -1,12 +1,13 @@
 //! `ordo mount` and `ordo umount`.
 //!
 //! `options` reads what is asked for, `helper` what mount(8) asks for; `recover` mounts the file system, after whatever its ordering needs
-//! after a crash; `serve` hands it to the kernel and takes it back. In the background the command starts
+//! after a crash; `remount` changes what is mounted already; `serve` hands it to the kernel and takes it back. In the background the command starts
 //! itself anew, shows what that says until the mount is there, and ends.
 
 pub mod helper;
 mod options;
 mod recover;
+mod remount;
 mod serve;
 mod tell;
 mod umount;
@@ -47,6 +48,7 @@ Options, after -o, separated by commas:
   noreaddirplus     directories are read without the attributes of what is in them
   reserve           the reserve for root (minfree) may be used up
   nodev, nosuid, noexec, dirsync, nodiratime   as for any mount
+  remount           with ro or rw and the line above: changes those on what is mounted, and nothing else
   force             mount what was not unmounted, unchecked; for the last resort
 
 Examples:
@@ -80,6 +82,9 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
     let wanted = options::Wanted::parse(&args.options)?;
     if !args.dir.is_dir() {
         bail!("{}: not a directory", args.dir.display());
+    }
+    if wanted.remount {
+        return remount::run(&args.dir, &wanted);
     }
     if !args.foreground {
         return in_background(args);

@@ -74,6 +74,8 @@ pub struct Wanted {
     pub names_only: bool,
     pub use_reserve: bool,
     pub force: bool,
+    /// It is mounted already: only what the kernel keeps to changes.
+    pub remount: bool,
     /// Requests over io_uring, where the kernel offers it.
     pub io_uring: bool,
     /// What the kernel keeps to.
@@ -117,6 +119,7 @@ impl Wanted {
             "noreaddirplus" => self.names_only = true,
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
+            "remount" => self.remount = true,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
             "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
@@ -167,6 +170,8 @@ impl Wanted {
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
             "comment" | "fsname" | "subtype" => {}
+            // What the table of mounts shows, which mount(8) hands on when it remounts.
+            "user_id" | "group_id" | "max_read" | "blksize" => {}
             _ if key.starts_with("x-") || key.starts_with("X-") => {}
             _ => bail!("there is no such option; ordo mount --help lists them"),
         }

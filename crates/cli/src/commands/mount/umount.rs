@@ -39,8 +39,8 @@ pub fn run(args: &Umount) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process that serves a directory, if it can be found.
-fn server_of(dir: &std::path::Path) -> Result<Option<i32>> {
+/// Refuses a directory that is no mount of ours.
+pub fn assert_ours(dir: &std::path::Path) -> Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     let shown = dir.display().to_string().replace('\\', "\\134").replace(' ', "\\040");
     let line = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some(&shown));
@@ -48,6 +48,12 @@ fn server_of(dir: &std::path::Path) -> Result<Option<i32>> {
     if !kind.ends_with(".ordo") {
         bail!("{}: Ordo has mounted nothing here", dir.display());
     }
+    Ok(())
+}
+
+/// The process that serves a directory, if it can be found.
+fn server_of(dir: &std::path::Path) -> Result<Option<i32>> {
+    assert_ours(dir)?;
     let wanted = dir.as_os_str();
     for process in std::fs::read_dir("/proc")?.flatten() {
         let Some(id) = process.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {

@@ -1,0 +1,39 @@
+//! `-o remount`: what the kernel keeps to is changed on a mount that is there.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use ordo_fuse::kernel;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::options::Wanted;
+use super::umount::assert_ours;
+
+/// Remounts read-only or read-write, with the flags that are given; all else stays as it was mounted.
+pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
+    let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
+    assert_ours(&dir)?;
+    let remount = |read_only| {
+        let done = kernel::remount(&dir, read_only, &wanted.flags);
+        done.with_context(|| format!("{}: cannot be remounted", dir.display()))
+    };
+    remount(wanted.read_only)?;
+    if !wanted.read_only && refuses_writes(&dir) {
+        remount(true)?;
+        bail!(
+            "{}: was mounted read-only, or may only be read since a write failed; it stays so. \
+             Unmount it and mount it anew",
+            dir.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the file system takes no changes, whatever the kernel would let through. A file without a name
+/// leaves nothing behind.
+fn refuses_writes(dir: &Path) -> bool {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    openat(CWD, dir, flags, Mode::RUSR).err() == Some(Errno::ROFS)
+}
