@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use ordo_pseudo::{Recording, Session};
+use ordo_pseudo::{Place, Recording, Session, Setup};
 use ordo_sba::analysis::Analysis;
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
-use ordo_trace::Op;
+use ordo_trace::{Op, Trace};
 
 /// One test at a time: loop devices and mounts are the machine's.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -238,4 +238,79 @@ fn a_session_leaves_nothing_behind() {
     assert!(!listed.lines().any(|l| Path::new(l.trim()) == device), "{listed}");
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains("/ordo-pseudo-"), "{mounts}");
+}
+
+/// A journal on a device of its own: transactions must be read as from a file, and every copy must have the checksum that
+/// the kernel gave it. Catches blocks counted from the journal's start and not from the device's.
+#[test]
+fn a_journal_elsewhere_is_read() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for size in ["1024", "4096"] {
+        let Some(session) = session(16 << 20) else { return };
+        let journal = session.device().to_str().unwrap().to_owned();
+        run("mke2fs", &["-q", "-F", "-b", size, "-O", "journal_dev", &journal]);
+        let place = Place::Memory(64 << 20);
+        let fs = Session::with(Setup { place, ..Setup::in_memory(0) }).unwrap();
+        let device = fs.device().to_str().unwrap().to_owned();
+        run(
+            "mke2fs",
+            &["-q", "-F", "-t", "ext4", "-b", size, "-J", &format!("device={journal}"), &device],
+        );
+        run("sync", &[&journal]);
+        session.start().unwrap();
+        let folder = tempfile_dir();
+        let dir = folder.path().to_str().unwrap();
+        let mounted = Command::new("mount").args(["-t", "ext4", &device, dir]).output().unwrap();
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        let worked = std::panic::catch_unwind(|| work(folder.path()));
+        run("umount", &[dir]);
+        worked.unwrap();
+        fs.start().unwrap();
+        fs.finish().unwrap();
+        let recording = session.finish().unwrap();
+        let (watch, analysis) = known(&recording, size);
+        assert_eq!(watch.system(), "ext journal");
+        let t = &analysis.transactions;
+        assert!(t.committed > 10 && t.copies.greatest > 5, "{t:?}");
+        assert_eq!(t.bad_checksums, 0, "{t:?}");
+    }
+}
+
+/// Checksums of whole transactions, which this kernel writes without those of metadata: all must be right, and one wrong after
+/// a bit of a copy has flipped.
+#[test]
+fn checksums_of_whole_transactions_are_right() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mkfs = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-O", "^metadata_csum"];
+    let Some(recording) = recorded(64 << 20, &mkfs, "ext4", "journal_checksum") else { return };
+    let (_, analysis) = known(&recording, "journal_checksum");
+    assert!(analysis.transactions.committed > 10);
+    assert_eq!(analysis.transactions.bad_checksums, 0, "{:?}", analysis.transactions);
+    // The first copy in the journal, as the rows have it.
+    let watch = Watch::over(&&recording.start[..]).unwrap();
+    let copy = Rc::new(RefCell::new(None));
+    let into = copy.clone();
+    watch.listen(move |told| {
+        let copies = told.named.parts.iter().find(|part| part.class == Class::JournalData);
+        if let Some(part) = copies {
+            into.borrow_mut().get_or_insert(part.offset);
+        }
+    });
+    ordo_trace::replay(&recording.trace, &watch);
+    let at = copy.borrow().unwrap();
+    let (mut trace, mut done) = (Trace::new(512, true), false);
+    for r in recording.trace.requests() {
+        let data = recording.trace.data(r).map(|bytes| {
+            let mut bytes = bytes.to_vec();
+            if r.op == Op::Write && !done && (r.offset..r.offset + r.len).contains(&at) {
+                bytes[(at - r.offset) as usize + 777] ^= 4;
+                done = true;
+            }
+            trace.keep(&bytes)
+        });
+        trace.push(ordo_trace::Request { data, ..*r });
+    }
+    let watch = Watch::over(&&recording.start[..]).unwrap();
+    ordo_trace::replay(&trace, &watch);
+    assert_eq!(Analysis::of(&watch).transactions.bad_checksums, 1);
 }

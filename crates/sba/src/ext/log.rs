@@ -2,6 +2,7 @@
 
 use ordo_format::jbd2::{JournalSuper, Shape, Tag, block_type};
 
+use super::whole::Whole;
 use crate::decoder::Books;
 use crate::kind::Class;
 use crate::ring::Ring;
@@ -35,6 +36,7 @@ pub(super) struct Log {
     shape: Option<Shape>,
     /// The transaction and the tag that a descriptor gave.
     ring: Ring<(u32, Tag)>,
+    whole: Whole,
 }
 
 impl Log {
@@ -80,6 +82,9 @@ impl Log {
         if at >= shape.end {
             return Said::Fast;
         }
+        if shape.checksums == 1 {
+            self.whole.block(at, bytes);
+        }
         let expected = self.ring.take(at.into());
         let Some(header) = Shape::header(bytes) else {
             return match expected {
@@ -95,7 +100,7 @@ impl Log {
             };
         };
         let (id, len) = (header.sequence, bytes.len() as u64);
-        let right = shape.checksum_is_right(bytes, &header);
+        let mut right = shape.checksum_is_right(bytes, &header);
         let said = match header.block_type {
             block_type::DESCRIPTOR => {
                 if let Some(transaction) = books.journal.write(id.into(), len) {
@@ -120,6 +125,9 @@ impl Log {
             block_type::COMMIT => {
                 books.journal.commit(id.into(), len);
                 self.ring.ended();
+                if shape.checksums == 1 {
+                    right = self.whole.is_right(&shape, id, bytes).unwrap_or(true);
+                }
                 Said::Commit(id)
             }
             _ => return Said::NotUnderstood,
@@ -140,8 +148,15 @@ impl Log {
         late: &mut Vec<Copy>,
     ) {
         let mut place = at;
+        let summed = shape.checksums == 1;
+        if summed {
+            self.whole.place(sequence, place);
+        }
         shape.tags(bytes, |tag| {
             place = shape.next(place);
+            if summed {
+                self.whole.place(sequence, place);
+            }
             if tag.block >= blocks {
                 return;
             }

@@ -3,14 +3,16 @@
 //! What lies at a fixed place follows from the superblock and the group descriptors ([`layout`]). What a block
 //! of the data area is follows from who points to it: [`files`] keeps it from every inode, indirect block and
 //! node of extents that passes, at its place or as a copy in the journal ([`log`]), which passes first. The
-//! journal itself is a file: the blocks of its inode.
+//! journal itself is a file: the blocks of its inode; or a device of its own ([`outside`]).
 
 mod dirs;
 mod files;
 mod layout;
 mod log;
 mod maps;
+mod outside;
 mod prime;
+mod whole;
 
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;
 use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};

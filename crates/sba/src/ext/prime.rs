@@ -21,7 +21,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
     let (_, geometry) = Superblock::read(&bytes).ok()?;
     if geometry.incompat & feature::JOURNAL_DEV != 0 {
-        return None;
+        return Some(super::outside::over(image, geometry));
     }
     let mut ext = Ext::new(geometry);
     ext.prime(image, books);

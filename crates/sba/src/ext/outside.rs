@@ -1,0 +1,124 @@
+//! A journal on a device of its own: a superblock like a file system's, then the journal. Where copies belong is on
+//! another device, which nobody watches here: what is there is not known.
+
+use ordo_format::ext4::Geometry;
+use ordo_format::ext4::superblock::SUPERBLOCK_AT;
+
+use super::log::{Log, Said};
+use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
+use crate::kind::{Class, Part, Reason, What};
+
+struct Outside {
+    g: Geometry,
+    /// The block of the journal's superblock. Its blocks are counted from the device's start.
+    start: u64,
+    log: Log,
+}
+
+/// The decoder of a device that holds nothing but a journal.
+pub(super) fn over(image: &dyn Image, g: Geometry) -> Box<dyn Decoder> {
+    let start = (SUPERBLOCK_AT >> g.block_shift) + 1;
+    let mut log = Log::default();
+    let mut bytes = vec![0; g.block_size()];
+    if image.read_at(start << g.block_shift, &mut bytes).is_ok() {
+        log.superblock(&bytes);
+    }
+    Box::new(Outside { g, start, log })
+}
+
+impl Outside {
+    fn fixed(&self, block: u64) -> Option<(Class, What)> {
+        match block {
+            _ if block + 1 == self.start => {
+                Some((Class::Superblock, What::Only("superblock of the journal's device")))
+            }
+            _ if block < self.start => Some((Class::BootArea, What::BootArea)),
+            _ => None,
+        }
+    }
+
+    fn journal(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+        let at = if block == self.start { 0 } else { block };
+        let Ok(at) = u32::try_from(at) else {
+            return (Class::Unknown, What::Unknown(Reason::NotUnderstood));
+        };
+        let len = bytes.len() as u64;
+        let mut late = Vec::new();
+        let said = self.log.block(at, bytes, u64::MAX, books, &mut late);
+        let of = |id: u32, home| What::Journal { transaction: Some(id.into()), home };
+        let shift = self.g.block_shift;
+        let named = match said {
+            Said::Super => (Class::JournalSuperblock, What::Only("journal superblock")),
+            Said::Descriptor(id) => (Class::JournalDescriptor, of(id, None)),
+            Said::Revoke(id) => (Class::JournalRevoke, of(id, None)),
+            Said::Commit(id) => (Class::JournalCommit, of(id, None)),
+            Said::Copy(copy) => {
+                let byte = copy.tag.block.checked_mul(1 << shift);
+                late.push(copy);
+                let id = late[late.len() - 1].sequence;
+                (Class::JournalData, of(id, byte.map(|byte| (byte, Class::Unknown))))
+            }
+            Said::Stray => (Class::JournalData, What::Journal { transaction: None, home: None }),
+            Said::Fast => (Class::JournalRecords, What::Journal { transaction: None, home: None }),
+            Said::NotUnderstood => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+        };
+        for copy in late {
+            if !copy.late.is_empty() {
+                books.journal.stray(true);
+            }
+            let id = u64::from(copy.sequence);
+            books.journal.copy(id, copy.tag.block, Class::Unknown, len);
+            if !copy.right
+                && let Some(transaction) = books.journal.write(id, 0)
+            {
+                transaction.bad_checksums += 1;
+            }
+        }
+        named
+    }
+}
+
+impl Decoder for Outside {
+    fn system(&self) -> &'static str {
+        "ext journal"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.g.block_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let shift = self.g.block_shift;
+        cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
+            let block = at >> shift;
+            let to = ((block + 1) << shift).min(end);
+            let bytes = &data[(at - offset) as usize..(to - offset) as usize];
+            let (class, what) = match self.fixed(block) {
+                Some(named) => named,
+                None if bytes.len() != self.g.block_size() => {
+                    return unknown(at, to - at, Reason::NotUnderstood);
+                }
+                None => self.journal(block, bytes, books),
+            };
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let shift = self.g.block_shift;
+        cover(out, offset, len, self.g.blocks << shift, |at, end| {
+            let block = at >> shift;
+            let to = ((block + 1) << shift).min(end);
+            let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
+            let (class, what) = self.fixed(block).unwrap_or_else(|| {
+                let (class, transaction) = self.log.name(bytes.unwrap_or_default());
+                (class, What::Journal { transaction, home: None })
+            });
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn contents(&self, _ino: u64) -> Vec<Contents> {
+        Vec::new()
+    }
+}
