@@ -60,7 +60,7 @@ pub trait Log: 'static {
     async fn scan(
         &self,
         from: Lsn,
-        each: &mut dyn FnMut(&Record) -> bool,
+        each: &mut dyn FnMut(Record) -> bool,
     ) -> Result<(), BlockError>;
 
     /// Counters.
@@ -116,11 +116,11 @@ impl<D: BlockDevice> Log for Wafs<D> {
     async fn scan(
         &self,
         from: Lsn,
-        each: &mut dyn FnMut(&Record) -> bool,
+        each: &mut dyn FnMut(Record) -> bool,
     ) -> Result<(), BlockError> {
         let mut reader = self.reader(from);
         while let Some(record) = next(&mut reader).await? {
-            if record.end > self.durable() || !each(&record) {
+            if record.end > self.durable() || !each(record) {
                 break;
             }
         }

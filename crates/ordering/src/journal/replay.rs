@@ -164,7 +164,7 @@ async fn undo<L: Log, D: BlockDevice>(
     state
         .log
         .scan(found.quiet, &mut |record| {
-            tail.push(record.bytes.clone());
+            tail.push(record.bytes);
             true
         })
         .await?;
@@ -212,11 +212,11 @@ async fn redo<L: Log, D: BlockDevice>(
         state
             .log
             .scan(from, &mut |record| {
-                if record.end <= found.quiet {
-                    piece.push((record.lsn, record.bytes.clone()));
-                }
                 from = record.end;
-                record.end < until
+                if record.end <= found.quiet {
+                    piece.push((record.lsn, record.bytes));
+                }
+                from < until
             })
             .await?;
         if piece.is_empty() {
@@ -300,11 +300,11 @@ impl<D: BlockDevice> Blocks<'_, D> {
                 _ => spans.push((*start, *end)),
             }
         }
-        let mut images: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut images: BTreeMap<u64, IoBuf> = BTreeMap::new();
         let device = self.device;
         let reads = spans.iter().map(|(start, end)| device.read(*start, (end - start) as usize));
         abreast(ABREAST, reads, |n, read| {
-            images.insert(spans[n].0, read?.to_vec());
+            images.insert(spans[n].0, read?);
             Ok::<_, BlockError>(())
         })
         .await?;
@@ -325,7 +325,7 @@ impl<D: BlockDevice> Blocks<'_, D> {
             self.image.seal(start, &mut image[from..to]);
         }
         let writes = images.into_iter().map(|(start, image)| async move {
-            device.write(start, IoBuf::from_slice(&image), WriteFlags::META).await
+            device.write(start, image, WriteFlags::META).await
         });
         abreast(ABREAST, writes, |_, written| written).await?;
         self.bytes = 0;

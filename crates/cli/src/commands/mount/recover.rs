@@ -248,7 +248,7 @@ impl Plan<'_> {
             None => match journaled::find(&disks).await? {
                 Some(found) => found.place,
                 None => bail!(
-                    "it has no log; ordo mkfs --journal makes an image with one, logdev= names \
+                    "it has no log; ordo mkfs --journal file makes an image with one, logdev= names \
                      another place"
                 ),
             },
