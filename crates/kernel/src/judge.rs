@@ -30,12 +30,10 @@ fn judge_parts(
     let file = file.map_err(|e| format!("a file for the image: {e}"))?;
     std::fs::write(file.path(), image).map_err(|e| format!("writing the image: {e}"))?;
     if let Some(repair) = system.repair {
-        // 0: nothing; 1: mended; anything else: not.
-        match exit_code(repair, file.path())?.0 {
-            0 => {}
-            1 => verdict.needs_check = true,
-            _ => (verdict.needs_check, verdict.beyond_repair) = (true, true),
-        }
+        // 0: nothing; 1: mended, whatever it was; anything else: not.
+        let code = exit_code(repair, file.path())?.0;
+        (verdict.unsound, verdict.needs_check) = (code != 0, code != 0);
+        verdict.beyond_repair = !matches!(code, 0 | 1);
     }
     let executor = Executor::real(0);
     let look = |dir: &Path| {
