@@ -1,5 +1,5 @@
 //! How fast traces are analyzed: `speed START-IMAGE TRACE [ROUNDS]`. The trace is played again and again to one
-//! watcher; the middle of nine such runs is printed. `cargo run --release -p ordo-sba --example naming`.
+//! watcher; the middle of nine such runs is printed; then the same without contents, as blktrace records. `cargo run --release -p ordo-sba --example naming`.
 
 use std::time::Instant;
 
@@ -15,13 +15,19 @@ fn main() {
     let image = std::fs::read(image).expect("a start image that can be read");
     let log = std::fs::read(log).expect("a trace that can be read");
     let trace = ordo_trace::dm_log_writes::import(log).expect("a log of dm-log-writes").trace;
-    let bytes: u64 =
-        trace.requests().iter().filter_map(|r| trace.data(r)).map(|d| d.len() as u64).sum();
+    let mut bare = ordo_trace::Trace::new(trace.sector(), trace.timed());
+    trace.requests().iter().for_each(|r| bare.push(ordo_trace::Request { data: None, ..*r }));
+    run("with contents", &image, &trace, rounds);
+    run("without", &image, &bare, rounds);
+}
+
+fn run(what: &str, image: &[u8], trace: &ordo_trace::Trace, rounds: u32) {
+    let bytes: u64 = trace.requests().iter().map(|r| r.len).sum();
     let mut seconds: Vec<f64> = (0..9)
         .map(|_| {
-            let watch = Watch::over(&&image[..]).expect("a file system that is known");
+            let watch = Watch::over(&image).expect("a file system that is known");
             let start = Instant::now();
-            (0..rounds).for_each(|_| ordo_trace::replay(&trace, &watch));
+            (0..rounds).for_each(|_| ordo_trace::replay(trace, &watch));
             start.elapsed().as_secs_f64() / f64::from(rounds)
         })
         .collect();
@@ -29,7 +35,7 @@ fn main() {
     let middle = seconds[seconds.len() / 2];
     let requests = trace.requests().len() as f64;
     println!(
-        "{:.0} requests a second, {:.0} MB/s ({requests} requests, {:.1} KiB each)",
+        "{what}: {:.0} requests a second, {:.0} MB/s ({requests} requests, {:.1} KiB each)",
         requests / middle,
         bytes as f64 / middle / 1e6,
         bytes as f64 / requests / 1024.0

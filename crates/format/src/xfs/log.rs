@@ -109,6 +109,17 @@ impl RecordHead {
         sane.then_some(head)
     }
 
+    /// How many blocks from the first on are, each, a record of nothing with one header.
+    pub fn empties(data: &[u8]) -> usize {
+        let nothing = |block: &&[u8]| {
+            BIG.get_u32(block, 0) == MAGIC
+                && BIG.get_u32(block, 12) == 0
+                && BIG.get_u32(block, 8) == 2
+                && BIG.get_u32(block, 320) as usize <= PER_HEAD
+        };
+        data.chunks_exact(BLOCK).take_while(nothing).count()
+    }
+
     /// Blocks of headers.
     pub fn heads(&self) -> usize {
         match self.version {

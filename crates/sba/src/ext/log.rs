@@ -87,17 +87,13 @@ impl Log {
         }
         let expected = self.ring.take(at.into());
         let Some(header) = Shape::header(bytes) else {
-            return match expected {
-                Some((sequence, tag)) => {
-                    let right = shape.copy_is_right(sequence, &tag, bytes);
-                    Said::Copy(Copy { sequence, tag, right, late: Box::default() })
-                }
-                None => {
-                    books.journal.stray(false);
-                    self.ring.keep(at.into(), bytes);
-                    Said::Stray
-                }
+            let Some((sequence, tag)) = expected else {
+                books.journal.stray(false);
+                self.ring.keep(at.into(), bytes);
+                return Said::Stray;
             };
+            let right = shape.copy_is_right(sequence, &tag, bytes);
+            return Said::Copy(Copy { sequence, tag, right, late: Box::default() });
         };
         let (id, len) = (header.sequence, bytes.len() as u64);
         let mut right = shape.checksum_is_right(bytes, &header);

@@ -51,7 +51,11 @@ impl Log {
             return Page::NotUnderstood;
         }
         let number = u64::from(head.page);
-        self.pages.insert(number, bytes[8..PAGE - 8].into());
+        let records = &bytes[8..PAGE - 8];
+        match self.pages.get_mut(&number) {
+            Some(page) => page.copy_from_slice(records),
+            None => drop(self.pages.insert(number, records.into())),
+        }
         while self.pages.len() as u64 > KEPT {
             self.pages.pop_first();
         }
@@ -64,8 +68,8 @@ impl Log {
     }
 
     /// The bytes of records from `from` to `to`, where all their pages are there.
-    fn bytes(&self, from: u64, to: u64) -> Option<Vec<u8>> {
-        let mut out = Vec::with_capacity((to - from) as usize);
+    fn bytes(&self, from: u64, to: u64, mut out: Vec<u8>) -> Option<Vec<u8>> {
+        out.clear();
         let mut at = from;
         while at < to {
             let page = self.pages.get(&(at / ROOM))?;
@@ -79,9 +83,11 @@ impl Log {
     fn records(&self, from: u64, to: u64) -> Vec<Record> {
         let mut all = Vec::new();
         let mut end = to;
+        let mut raw = Vec::new();
         while end >= from + LogRecord::SIZE as u64 {
             let start = end - LogRecord::SIZE as u64;
-            let Some(raw) = self.bytes(start, end) else { break };
+            let Some(whole) = self.bytes(start, end, raw) else { break };
+            raw = whole;
             let head = LogRecord::decode(&raw, Endian::Little);
             let known = 0x8000 | 0x4000 | 0x2000 | 0x800 | 0x80 | 0x40 | 8 | 1;
             if !head.kind.is_power_of_two() || head.kind & known == 0 {
@@ -91,7 +97,7 @@ impl Log {
             else {
                 break;
             };
-            let Some(data) = self.bytes(first, start) else { break };
+            let Some(data) = self.bytes(first, start, Vec::new()) else { break };
             all.push(Record { head, data });
             end = first;
         }

@@ -272,16 +272,34 @@ impl Jfs {
         books.journal.record(id, home, class);
         let Some(base) = base_in_block(head) else { return };
         if class == Class::InodeBlock && home > jfs::SECOND_SUPERBLOCK {
-            let mut block = self.inodes.get(&home).cloned();
-            let mut block = block.take().unwrap_or_else(|| vec![0; PAGE].into());
-            log::changes(record, |at, bytes| {
-                let from = base + at;
-                if let Some(to) = block.get_mut(from..from + bytes.len()) {
-                    to.copy_from_slice(bytes);
-                }
-            });
-            self.learn(home, &block, books);
+            self.inodes_logged(home, base, record, books);
         }
+    }
+
+    /// Changes in a block of inodes: those that are not as they were are looked at again.
+    fn inodes_logged(&mut self, home: u64, base: usize, record: &Record, books: &mut Books) {
+        let Some(first) = self.graph.runs.at(home).and_then(|run| match run.role {
+            Role::Data { lbn } => Some((lbn + (home - run.start)) * 8),
+            _ => None,
+        }) else {
+            return;
+        };
+        let mut block = self.inodes.remove(&home).unwrap_or_else(|| vec![0; PAGE].into());
+        let mut changed = 0u8;
+        log::changes(record, |at, bytes| {
+            let from = base + at;
+            if let Some(to) = block.get_mut(from..from + bytes.len()).filter(|to| *to != bytes) {
+                to.copy_from_slice(bytes);
+                let last = (from + bytes.len().max(1) - 1) / Dinode::SIZE;
+                (from / Dinode::SIZE..=last).for_each(|i| changed |= 1 << i);
+            }
+        });
+        for i in (0..8).filter(|i| changed >> i & 1 == 1) {
+            let raw = &block[i * Dinode::SIZE..(i + 1) * Dinode::SIZE];
+            books.inodes.push(first + i as u64);
+            self.inodes_written(FILES, first + i as u64, raw, books);
+        }
+        self.inodes.insert(home, block);
     }
 
     fn log_page(&mut self, page: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
