@@ -5,7 +5,7 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g
 VENV = target/judges
 
-.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests bench-mount
+.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests bench-mount bench-analysis
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
+	@echo 'make bench-analysis SHARED=...  how fast traces are named, what a pseudo-device costs, written to docs/results/analysis.md'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -98,3 +99,22 @@ bench-mount:
 fuzz:
 	cd fuzz && for t in mount check; do mkdir -p corpus/$$t && \
 	  $(CARGO) +nightly fuzz run $$t corpus/$$t regressions/$$t -- -max_total_time=60 || exit 1; done
+
+# As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.
+SHARED ?= ../shared
+PAIRS ?= 15
+bench-analysis:
+	$(CARGO) build --release --quiet --package ordo-sba --example naming
+	$(CARGO) build --release --quiet --package ordo-live --example overhead
+	mkdir -p target/analysis
+	{ echo '# Traces named, pseudo-devices'; echo; \
+	  echo "Written by \`make bench-analysis\` on $$(nproc) cores of" \
+	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
+	  echo; echo '```'; \
+	  for pair in ext3:ext3 reiserfs:reiserfs-ordered jfs:jfs xfs:xfs; do \
+	    zstd -dcqf $(SHARED)/traces/$${pair%%:*}-start.img.zst > target/analysis/start.img; \
+	    zstd -dcqf $(SHARED)/traces/$${pair##*:}.dmlogwrites.zst > target/analysis/log; \
+	    echo "$${pair##*:}"; target/release/examples/naming target/analysis/start.img target/analysis/log; \
+	  done; \
+	  target/release/examples/overhead $(PAIRS) target/analysis; echo '```'; \
+	} > docs/results/analysis.md
