@@ -57,11 +57,8 @@ pub trait Log: 'static {
     ///
     /// # Errors
     /// The log's device failed.
-    async fn scan(
-        &self,
-        from: Lsn,
-        each: &mut dyn FnMut(Record) -> bool,
-    ) -> Result<(), BlockError>;
+    async fn scan(&self, from: Lsn, each: &mut dyn FnMut(Record) -> bool)
+    -> Result<(), BlockError>;
 
     /// Counters.
     fn stats(&self) -> LogStats;

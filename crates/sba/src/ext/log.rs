@@ -39,6 +39,16 @@ pub(super) struct Log {
     whole: Whole,
 }
 
+/// Has the copies of blocks forgotten that a revoke block names, and counts those.
+fn revoke(shape: &Shape, bytes: &[u8], books: &mut Books) -> u64 {
+    let mut count = 0;
+    shape.revoked(bytes, |block| {
+        books.journal.revoke(block);
+        count += 1;
+    });
+    count
+}
+
 impl Log {
     /// Learns the journal's superblock.
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
@@ -108,13 +118,9 @@ impl Log {
                 Said::Descriptor(id)
             }
             block_type::REVOKE => {
-                let mut count = 0;
-                shape.revoked(if right { bytes } else { &[][..] }, |block| {
-                    books.journal.revoke(block);
-                    count += 1;
-                });
+                let revoked = revoke(&shape, if right { bytes } else { &[] }, books);
                 if let Some(transaction) = books.journal.write(id.into(), len) {
-                    transaction.revoked += count;
+                    transaction.revoked += revoked;
                 }
                 Said::Revoke(id)
             }
