@@ -212,6 +212,11 @@ impl Mounted {
         self.session.as_ref().map_or_else(PathBuf::new, |s| s.device().to_owned())
     }
 
+    /// A file that takes words: `mark TEXT` puts a text into the trace.
+    pub fn control(&self) -> PathBuf {
+        self.session.as_ref().map_or_else(PathBuf::new, Session::control)
+    }
+
     /// Copies what a crash would leave now.
     ///
     /// # Errors
@@ -230,7 +235,8 @@ impl Mounted {
         unmount(&self.folder.path().to_string_lossy())?;
         let session = self.session.take().ok_or(LiveError::Unknown)?;
         let recording = session.finish()?;
-        let seen = take(&self.seen).ok_or(LiveError::Unknown)?;
+        let mut seen = take(&self.seen).ok_or(LiveError::Unknown)?;
+        seen.renumber(&recording);
         Ok((recording, seen))
     }
 }

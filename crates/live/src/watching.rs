@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ordo_annotate::rows::{Block, of_told};
 use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_pseudo::{Before, MakeObserver, Observer, Verdict};
+use ordo_pseudo::{Before, MakeObserver, Observer, Recording, Verdict};
 use ordo_sba::Watch;
 use ordo_sba::analysis::Analysis;
 use ordo_sba::decoder::Image;
@@ -40,6 +40,13 @@ pub struct Seen {
     pub delayed: u64,
     /// Writes that were dropped.
     pub dropped: u64,
+}
+
+impl Seen {
+    /// Counts requests as the recording does, marks included.
+    pub fn renumber(&mut self, recording: &Recording) {
+        self.rows.iter_mut().for_each(|row| row.request = recording.number(row.request));
+    }
 }
 
 /// Where a watcher puts what it saw; nothing where no file system was found.

@@ -13,7 +13,7 @@ use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_trace::Trace;
+use ordo_trace::{Flags, Op, Request, Trace};
 
 /// Zeros are written in pieces of this size at most.
 const ZEROS: u64 = 1 << 20;
@@ -112,6 +112,15 @@ pub struct Recording {
     pub trace: Trace,
     /// A moment on this process's clock, and the same one on the trace's.
     pub clock: (Instant, Time),
+    /// Before which requests marks were put, as these would be numbered without marks.
+    pub marks: Vec<u64>,
+}
+
+impl Recording {
+    /// The number in the trace of a request that an observer has counted, to whom marks are not shown.
+    pub fn number(&self, request: u64) -> u64 {
+        request + self.marks.partition_point(|at| *at <= request) as u64
+    }
 }
 
 enum Storage {
@@ -192,7 +201,11 @@ pub(crate) struct Core {
     make: RefCell<Option<MakeObserver>>,
     observer: RefCell<Option<Box<dyn Observer>>>,
     keep_start: bool,
+    /// Whether marks are kept.
+    marked: bool,
     start: RefCell<Option<Vec<u8>>>,
+    /// Texts, with the moment and how many requests had been issued.
+    marks: RefCell<Vec<(u64, Time, String)>>,
     runtime: Runtime,
 }
 
@@ -220,7 +233,9 @@ impl Core {
             make: RefCell::new(setup.observer),
             observer: RefCell::default(),
             keep_start: setup.keep_start,
+            marked: !matches!(setup.keep, Keep::Last(_)),
             start: RefCell::default(),
+            marks: RefCell::default(),
             runtime: runtime.clone(),
         })
     }
@@ -229,6 +244,7 @@ impl Core {
     pub(crate) fn start(&self) {
         self.tap.detach_all();
         let _ = self.recorder.take();
+        self.marks.take();
         let bytes = self.tap.geometry().bytes;
         let make = self.make.take();
         let whole = match &self.tap.inner().storage {
@@ -260,6 +276,14 @@ impl Core {
         self.tap.attach(self.recorder.clone());
     }
 
+    /// Puts a text into the trace. Where only the last requests are kept, it is not.
+    pub(crate) fn mark(&self, text: &str) {
+        if self.marked {
+            let issued = self.recorder.with(|records| records.len() as u64);
+            self.marks.borrow_mut().push((issued, self.runtime.now(), text.to_owned()));
+        }
+    }
+
     /// What was recorded, if anything was to be.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
@@ -269,6 +293,29 @@ impl Core {
         let start = self.start.take()?;
         let clock = (Instant::now(), self.runtime.now());
         let trace = Trace::from_records(&self.recorder.take(), SECTOR);
-        Some(Recording { start, trace, clock })
+        let marks = self.marks.take();
+        let numbers = marks.iter().map(|(at, ..)| *at).collect();
+        let trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
+        Some(Recording { start, trace, clock, marks: numbers })
     }
+}
+
+/// A trace with marks put in.
+fn marked(trace: &Trace, marks: &[(u64, Time, String)]) -> Trace {
+    let mut new = Trace::new(trace.sector(), trace.timed());
+    let mut marks = marks.iter().peekable();
+    let mut epoch = 0;
+    for number in 0..=trace.requests().len() {
+        while let Some((_, issued, text)) = marks.next_if(|(at, ..)| *at <= number as u64) {
+            let data = Some(new.keep(text.as_bytes()));
+            let (op, flags, issued) = (Op::Mark, Flags::empty(), *issued);
+            new.push(Request { op, flags, offset: 0, len: 0, issued, epoch, end: None, data });
+        }
+        if let Some(r) = trace.requests().get(number) {
+            epoch = r.epoch + u64::from(r.op == Op::Flush);
+            let data = trace.data(r).map(|bytes| new.keep(bytes));
+            new.push(Request { data, ..*r });
+        }
+    }
+    new
 }

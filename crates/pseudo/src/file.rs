@@ -1,4 +1,4 @@
-//! A file system with one file, the device, and one that takes a word: `start`.
+//! A file system with one file, the device, and one that takes words: `start`, and `mark TEXT`.
 
 use std::rc::Rc;
 
@@ -16,6 +16,8 @@ pub(crate) const DEVICE: &str = "device";
 pub(crate) const CONTROL: &str = "control";
 /// What it takes: the state of the device now is where the trace begins.
 pub(crate) const START: &str = "start";
+/// And this, before a text that is put into the trace.
+const MARK: &[u8] = b"mark ";
 
 const ROOT_INO: Ino = Ino(1);
 const DEVICE_INO: Ino = Ino(2);
@@ -151,6 +153,11 @@ impl FileSystem for DeviceFs {
             }
             CONTROL_INO if data == START.as_bytes() => {
                 self.core.start();
+                Ok(data.len())
+            }
+            CONTROL_INO => {
+                let text = data.strip_prefix(MARK).and_then(|text| std::str::from_utf8(text).ok());
+                self.core.mark(text.ok_or(Errno::Invalid)?.trim_end());
                 Ok(data.len())
             }
             _ => Err(Errno::Invalid.into()),

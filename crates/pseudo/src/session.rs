@@ -107,14 +107,18 @@ impl Session {
         self.folder.path().join(DEVICE)
     }
 
+    /// A file that takes words: `mark TEXT` puts a text into the trace.
+    pub fn control(&self) -> PathBuf {
+        self.folder.path().join(CONTROL)
+    }
+
     /// From now on requests are recorded; what the device holds now is where the trace begins. What the kernel
     /// still has in memory for the device should have been written (`sync`).
     ///
     /// # Errors
     /// The device's server is gone.
     pub fn start(&self) -> Result<(), PseudoError> {
-        let control = self.folder.path().join(CONTROL);
-        let open = std::fs::OpenOptions::new().write(true).open(control);
+        let open = std::fs::OpenOptions::new().write(true).open(self.control());
         open.and_then(|mut file| io::Write::write_all(&mut file, START.as_bytes()))
             .map_err(failed("telling the device to record"))
     }

@@ -89,7 +89,8 @@ impl How {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and says what was
-written. Needs root. The exit status is the command's.
+written. Needs root. The exit status is the command's. What the command writes to the file $ORDO_MARK as 'mark TEXT' is
+put into the trace; 'mark fsync INODE FIRST BYTES' says that an fsync has returned, for ordo analyze --expect.
 
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
@@ -175,10 +176,10 @@ pub struct Serve {
 fn carry_out(
     command: &[String],
     dir: Option<&Path>,
-    variable: Option<(&str, &str)>,
+    variables: &[(&str, &str)],
 ) -> Result<ExitCode> {
     let mut run = Command::new(&command[0]);
-    run.args(&command[1..]).envs(variable);
+    run.args(&command[1..]).envs(variables.iter().copied());
     if let Some(dir) = dir {
         run.current_dir(dir);
     }
@@ -201,7 +202,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let mut setup = args.how.setup(Place::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let mounted = Mounted::new(&system, args.how.wanted(), setup)?;
-    let status = carry_out(&args.command, Some(mounted.dir()), None);
+    let control = mounted.control().to_string_lossy().into_owned();
+    let status = carry_out(&args.command, Some(mounted.dir()), &[("ORDO_MARK", &control)]);
     let (recording, seen) = mounted.finish()?;
     if let Some(path) = &args.start {
         let wrote = std::fs::write(path, &recording.start);
@@ -222,9 +224,13 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let session = Session::with(setup)?;
     session.start()?;
     let device = session.device().to_string_lossy().into_owned();
-    let status = carry_out(&args.command, None, Some(("ORDO_DEVICE", &device)));
+    let control = session.control().to_string_lossy().into_owned();
+    let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
+    let status = carry_out(&args.command, None, &variables);
     let recording = session.finish()?;
-    args.how.report(&recording, take(&seen).as_ref())?;
+    let mut seen = take(&seen);
+    seen.iter_mut().for_each(|seen| seen.renumber(&recording));
+    args.how.report(&recording, seen.as_ref())?;
     status
 }
 
@@ -246,7 +252,7 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
     let nbd = Nbd::serve(setup, &address)?;
     let uri = nbd.uri().to_owned();
-    let status = carry_out(&args.command, None, Some(("ORDO_URI", &uri)));
+    let status = carry_out(&args.command, None, &[("ORDO_URI", &uri)]);
     let recording = nbd.finish()?;
     args.how.report(&recording, take(&seen).as_ref())?;
     status

@@ -1,0 +1,67 @@
+//! What an application says of its fsyncs, held against what the kernel's file systems wrote.
+//!
+//! Fault model: an application that was told of an fsync that never was. Skipped aloud where there is no pseudo-device.
+
+use std::os::unix::fs::MetadataExt;
+
+use ordo_annotate::expect::{Broken, expected};
+use ordo_live::Wanted;
+use ordo_live::kernel::{Mounted, System};
+use ordo_pseudo::Setup;
+use ordo_sba::Watch;
+use ordo_trace::Op;
+
+/// Two files are written; one is synced and one is said to be. Only the second may be found wanting, at its mark; and the
+/// rows must count requests as the trace does. Catches marks that are put beside their place.
+#[test]
+fn an_fsync_that_never_was_is_found() {
+    for (name, options) in [("ext4", "data=ordered"), ("ext3", "data=journal"), ("xfs", "defaults")]
+    {
+        let bytes = if name == "xfs" { 320 << 20 } else { 64 << 20 };
+        let (mkfs, options) = (Vec::new(), options.to_owned());
+        let system = System { name: name.into(), mkfs, options, bytes };
+        let wanted = Wanted { rows: true, ..Wanted::default() };
+        let mounted = match Mounted::new(&system, wanted, Setup::in_memory(bytes)) {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                return ordo_testkit::skip(&format!("no {name} on a pseudo-device: {error}"));
+            }
+        };
+        let control = mounted.control();
+        let write = |file: &str, sync: bool| {
+            let path = mounted.dir().join(file);
+            std::fs::write(&path, vec![0x77; 65_536]).unwrap();
+            let file = std::fs::File::open(&path).unwrap();
+            if sync {
+                file.sync_all().unwrap();
+            }
+            let ino = file.metadata().unwrap().ino();
+            std::fs::write(&control, format!("mark fsync {ino} 0 65536\n")).unwrap();
+            ino
+        };
+        write("synced", true);
+        let not = write("not", false);
+        let (recording, seen) = mounted.finish().unwrap();
+        let marks: Vec<usize> = recording
+            .trace
+            .requests()
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.op == Op::Mark)
+            .map(|(i, _)| i)
+            .collect();
+        assert_eq!(marks.len(), 2, "{name}");
+        for row in &seen.rows {
+            let r = &recording.trace.requests()[row.request as usize];
+            let inside = r.offset <= row.offset && row.offset + row.len <= r.offset + r.len;
+            assert!(inside, "{name}: {row:?} is no block of {r:?}");
+        }
+        let watch = Watch::over(&&recording.start[..]).unwrap();
+        let found = expected(&recording.trace, &watch);
+        let found: Vec<_> =
+            found.iter().filter(|b| matches!(b, Broken::FsyncWithoutData { .. })).collect();
+        let named = matches!(found[..], [Broken::FsyncWithoutData { inode, byte: 0, mark, .. }]
+            if (*inode, *mark) == (not, marks[1] as u64));
+        assert!(named, "{name}: {found:?}");
+    }
+}
