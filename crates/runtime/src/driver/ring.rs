@@ -39,15 +39,19 @@ pub(super) struct Ring {
     armed: Cell<bool>,
     /// What did not fit into the submission queue.
     backlog: RefCell<VecDeque<Entry128>>,
+    /// Whether the kernel says in shared memory that it has something to do for us.
+    flagged: bool,
 }
 
 impl Ring {
     pub(super) fn new() -> io::Result<Ring> {
-        let ring = Uring::builder()
+        let newer = Uring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
-            .build(ENTRIES)
-            .or_else(|_| Uring::builder().build(ENTRIES))?;
+            .setup_taskrun_flag()
+            .build(ENTRIES);
+        let flagged = newer.is_ok();
+        let ring = newer.or_else(|_| Uring::builder().build(ENTRIES))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -65,6 +69,7 @@ impl Ring {
             event: Arc::new(event),
             armed: Cell::new(false),
             backlog: RefCell::default(),
+            flagged,
         })
     }
 
@@ -111,9 +116,18 @@ impl Ring {
 
     pub(super) fn poll(&self, table: &RefCell<Table>) {
         self.flush();
-        // An error leaves the entries where they are, for the next time.
-        let _ = self.ring.borrow_mut().submit();
+        if self.has_work() {
+            // An error leaves the entries where they are, for the next time.
+            let _ = self.ring.borrow_mut().submit();
+        }
         self.reap(table);
+    }
+
+    /// Whether there is something to submit, or something for the kernel to do before completions are seen.
+    fn has_work(&self) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        let queue = ring.submission();
+        !self.flagged || !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
     /// Waits until a completion is there to be taken in, or another thread wants the executor.
