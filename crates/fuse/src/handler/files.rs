@@ -1,6 +1,6 @@
 //! Requests about contents.
 
-use ordo_vfs::{Errno, FileSystem, Ino, Seek, SetAttr};
+use ordo_vfs::{Attr, Errno, FileSystem, Ino, Seek, SetAttr};
 
 use super::{Handled, Handler};
 use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
@@ -29,20 +29,31 @@ impl<F: FileSystem> Handler<F> {
     }
 
     /// What somebody other than root writes to loses its power to act as its owner or group.
-    pub(super) async fn drop_set_id(&self, ino: Ino) -> Handled {
+    async fn drop_set_id(&self, ino: Ino) -> Handled {
         let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
-        let without = without_set_id(attr.permissions);
-        if without != attr.permissions {
-            let set = SetAttr { permissions: Some(without), ..SetAttr::default() };
-            self.fs.setattr(ino, &set).await.map_err(|e| self.fail(e))?;
-            self.stale.borrow_mut().push(self.node(ino));
-        }
-        Ok(())
+        self.drop_bits(&attr, without_set_id(attr.permissions)).await
     }
 
-    /// The same where the kernel does not say so: root alone keeps them.
+    /// The same where the kernel leaves it to us: root alone keeps them, and who is of the file's group what only
+    /// marks it. Of which groups somebody is besides, nobody says.
     async fn drop_set_id_for(&self, r: &Request<'_>, ino: Ino) -> Handled {
-        if r.uid == 0 { Ok(()) } else { self.drop_set_id(ino).await }
+        if r.uid == 0 {
+            return Ok(());
+        }
+        let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
+        let of_group = self.options.ids.groups.disk(r.gid) == attr.gid;
+        let without =
+            if of_group { without_set_id(attr.permissions) } else { attr.permissions & !0o6000 };
+        self.drop_bits(&attr, without).await
+    }
+
+    async fn drop_bits(&self, attr: &Attr, without: u16) -> Handled {
+        if without != attr.permissions {
+            let set = SetAttr { permissions: Some(without), ..SetAttr::default() };
+            self.fs.setattr(attr.ino, &set).await.map_err(|e| self.fail(e))?;
+            self.stale.borrow_mut().push(self.node(attr.ino));
+        }
+        Ok(())
     }
 
     pub(super) async fn fsync(&self, r: &Request<'_>) -> Handled {
