@@ -259,11 +259,19 @@ impl fmt::Display for Report {
     }
 }
 
+/// What is there instead of a superblock. An older one is at another place.
+fn instead(error: &SuperblockError) -> String {
+    match error {
+        SuperblockError::Ufs1 { .. } => error.to_string(),
+        _ => format!("at byte 65536: {error}"),
+    }
+}
+
 /// Why a check could not be carried out. An exit status of 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CheckError {
     /// No superblock and no copy of one was found.
-    #[error("no UFS2 superblock found; at byte 65536: {0}")]
+    #[error("no UFS2 superblock found; {}", instead(.0))]
     NoSuperblock(SuperblockError),
     /// The superblock that was asked for is unusable.
     #[error("superblock at byte {at}: {error}")]

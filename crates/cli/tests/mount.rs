@@ -594,6 +594,10 @@ fn ufs1_images() {
         let out = disk.mount_with("rw");
         assert!(!out.status.success() && text(&out).contains("UFS1"), "{}", text(&out));
         assert!(text(&ordo(&["ls", disk.image(), "/"])).contains("fuse.h"));
+        let long = if order == "le" { "little-endian" } else { "big-endian" };
+        assert!(text(&ordo(&["info", disk.image()])).contains(&format!("(UFS1, {long})")));
+        let check = text(&ordo(&["fsck", disk.image()]));
+        assert!(check.contains(&format!("a UFS1 file system, {long}: ")), "{check}");
     }
 }
 

@@ -34,8 +34,9 @@ fn identity(sb: &Superblock, endian: Endian) -> Vec<Row> {
         Endian::Little => "little",
         Endian::Big => "big",
     };
+    let kind = if sb.is_ufs1() { "UFS1" } else { "UFS2" };
     vec![
-        vec![("magic", format!("{:x} (UFS2, {order}-endian)", sb.magic)), ("", time(sb.time))],
+        vec![("magic", format!("{:x} ({kind}, {order}-endian)", sb.magic)), ("", time(sb.time))],
         vec![
             ("location", n(sb.sblockloc)),
             ("id", format!("{:08x} {:08x}", sb.id[0], sb.id[1])),

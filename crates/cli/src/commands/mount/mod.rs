@@ -26,8 +26,8 @@ pub use umount::{Umount, run as umount};
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Options, after -o, separated by commas:
-  ordering=ORDER    none, sync, soft-updates, journal [default: journal where the image has a log file,
-                    soft-updates where it is marked so, else sync]
+  ordering=ORDER    none, sync, soft-updates, journal [default: journal where the image has a
+                    log file, soft-updates where it is marked so, else sync]
   log=PLACE         where the journal's log is: file (in the image), behind (after the file system);
   logdev=PATH       or on this device or image
   log-sync          changes of names are durable on return
@@ -39,8 +39,8 @@ Options, after -o, separated by commas:
                     N=M+...: N here is M on disk and the other way round
   allow_other, private   others may use it (root's default), or not
   acl, noacl        POSIX ACLs [default: as the image is marked]
-  atime, relatime, noatime   record the time of last access: with every read, where the file was changed
-                    since or a day has passed, never [default: noatime]
+  atime, relatime, noatime   record the time of last access: with every read, where the file
+                    was changed since or a day has passed, never [default: noatime]
   bsdgroups         a new file's group is its directory's
   sync              every change is durable on return
   io_uring, no_io_uring   requests over io_uring, where the kernel offers that, or not [default]
@@ -48,7 +48,7 @@ Options, after -o, separated by commas:
   noreaddirplus     directories are read without the attributes of what is in them
   reserve           the reserve for root (minfree) may be used up
   nodev, nosuid, noexec, dirsync, nodiratime   as for any mount
-  remount           with ro or rw and the line above: changes those on what is mounted, and nothing else
+  remount           with ro or rw and the line above: only those change on what is mounted
   force             mount what was not unmounted, unchecked; for the last resort
 
 Examples:

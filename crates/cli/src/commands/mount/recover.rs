@@ -88,7 +88,9 @@ pub async fn mount_and_serve(
         };
         match reason.with_context(name)? {
             None => return Ok(()),
-            Some(reason) if wanted.read_write => bail!("{}: {reason}", name()),
+            Some(reason) if wanted.read_write => {
+                bail!("{}: {reason}; it can be mounted read-only", name())
+            }
             Some(reason) => {
                 tell.notice(&format!("mounted read-only: {reason}"));
                 plan.read_only = true;
@@ -146,8 +148,11 @@ async fn usual(disk: &Disk, found: &Found, wanted: &Wanted) -> Result<Ordering> 
 }
 
 impl Plan<'_> {
-    pub fn ordering(&self) -> &'static str {
-        if self.read_only { "read-only" } else { self.ordering.name() }
+    pub fn ordering(&self) -> String {
+        match self.read_only {
+            true => "read-only".into(),
+            false => format!("ordering {}", self.ordering.name()),
+        }
     }
 
     /// Whether ACLs are kept.
@@ -293,7 +298,7 @@ impl Plan<'_> {
             match why {
                 Some(MountError::Unclean) if !checked => self.preen().await?,
                 Some(why @ (MountError::Unsupported(_) | MountError::ReadOnlyDevice)) => {
-                    return Ok(Attempt::ReadOnly(why.to_string()));
+                    return Ok(Attempt::ReadOnly(reason(why)));
                 }
                 _ => return Err(error),
             }
@@ -321,5 +326,14 @@ impl Plan<'_> {
         let last = report.to_string();
         self.tell.notice(last.lines().last().unwrap_or("checked"));
         Ok(())
+    }
+}
+
+/// Why a file system may only be read.
+fn reason(error: &MountError) -> String {
+    match error {
+        MountError::Unsupported(reason) => (*reason).to_owned(),
+        MountError::ReadOnlyDevice => "the device takes no writes".to_owned(),
+        error => error.to_string(),
     }
 }

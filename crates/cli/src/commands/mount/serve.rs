@@ -95,7 +95,7 @@ async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
     let stop = Rc::new(Stop::default());
     on_signal(plan.runtime, attached.detach(), &stop).context("cannot watch for signals")?;
     plan.tell.notice(&format!(
-        "mounted on {}, ordering {}{}{}",
+        "mounted on {}, {}{}{}",
         attached.dir.display(),
         plan.ordering(),
         if io_uring { ", over io_uring" } else { "" },

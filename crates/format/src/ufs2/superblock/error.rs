@@ -116,6 +116,13 @@ field_errors! {
     FragmentOffsetMask: qfmask @ 1344, "must be the fragment size less 1";
 }
 
+fn order(endian: Endian) -> &'static str {
+    match endian {
+        Endian::Little => "little-endian",
+        Endian::Big => "big-endian",
+    }
+}
+
 impl fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let byte = self.byte();
@@ -132,13 +139,14 @@ impl fmt::Display for SuperblockError {
             (SuperblockError::Ufs1 { endian }, ..) => {
                 write!(
                     f,
-                    "a UFS1 file system ({endian:?}-endian): it can be read (mount, ls, cat, export), nothing more"
+                    "a UFS1 file system, {}: it can be read (mount, ls, cat, export), nothing more",
+                    order(*endian)
                 )
             }
             (SuperblockError::Incomplete { endian }, ..) => write!(
                 f,
-                "an incomplete file system ({endian:?}-endian): the program that made it did not \
-                 finish; make it again"
+                "an incomplete file system, {}: the program that made it did not finish; make it again",
+                order(*endian)
             ),
             (SuperblockError::CheckHash { stored, computed }, ..) => write!(
                 f,
