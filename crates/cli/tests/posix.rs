@@ -22,8 +22,11 @@ fn suites_and_programs() {
     if !can_mount() {
         return;
     }
-    let mut page =
-        String::from("# Suites and programs on a mount\n\nWritten by `make test-posix`.\n\n");
+    let when = shell(Path::new("/"), "echo $(date -u +%F), Linux $(uname -r)");
+    let mut page = format!(
+        "# Suites and programs on a mount\n\nWritten by `make test-posix`: {}.\n\n",
+        when.trim()
+    );
     let _ = writeln!(page, "| what | {} |\n|---|---|---|---|---|", ORDERINGS.join(" | "));
     let mut failed = Vec::new();
     for (name, work) in WORK {
