@@ -12,13 +12,14 @@ use ordo_pseudo::{PseudoError, Recording, Session, Setup};
 use crate::watching::{Into, Seen, Wanted, take, watching};
 
 /// File systems that can be made, with what makes them.
-const MAKERS: [(&str, &[&str]); 6] = [
+const MAKERS: [(&str, &[&str]); 7] = [
     ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
     ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
     ("ext4", &["mke2fs", "-q", "-F", "-t", "ext4"]),
     ("xfs", &["mkfs.xfs", "-q", "-f"]),
     ("jfs", &["mkfs.jfs", "-q"]),
     ("reiserfs", &["mkfs.reiserfs", "-q", "-q"]),
+    ("ntfs", &["mkntfs", "-q", "-F", "-Q"]),
 ];
 
 /// Why there is no file system to be watched.
