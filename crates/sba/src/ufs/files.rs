@@ -17,6 +17,9 @@ use crate::stats::Stats;
 /// Addresses kept at most of blocks that look like indirect blocks and that nothing points to.
 const CANDIDATE_ADDRESSES: usize = 1 << 20;
 
+/// Extents given back at most for one write.
+const GIVEN_BACK_MAX: usize = 1 << 16;
+
 /// Where an inode's pointer is: direct ones first, then indirect, then extended attributes.
 type PointerSlot = u8;
 
@@ -231,7 +234,7 @@ impl Files {
             let same_file = new.as_ref().filter(|n| n.same_file(&old));
             for pointer in &old.pointers {
                 if !same_file.is_some_and(|n| n.pointers.contains(pointer)) {
-                    self.release(pointer.1, *ino);
+                    self.release(pointer.1, *ino, self.role_of(pointer.0));
                 }
             }
         }
@@ -245,6 +248,18 @@ impl Files {
                     self.inodes.remove(&ino);
                 }
             }
+        }
+        self.give_back(stats);
+    }
+
+    /// Gives back what others have claimed for a while. What is given back may be an indirect block, and so may take
+    /// from others in turn: on an image made to be hostile that need not end by itself.
+    fn give_back(&mut self, stats: &mut Stats) {
+        for _ in 0..GIVEN_BACK_MAX {
+            let Some(Extent { start, frags, ino, role }) = self.owners.next_to_give_back() else {
+                return;
+            };
+            self.claim_as(start, frags.into(), ino, role, stats);
         }
     }
 
@@ -269,15 +284,39 @@ impl Files {
     fn claim_all(&mut self, ino: u32, stats: &mut Stats) {
         let Some(inode) = self.inodes.get(&ino).cloned() else { return };
         for (slot, addr) in inode.pointers.iter().copied() {
-            let frags = self.frags(&inode, slot);
-            if slot < FIRST_INDIRECT {
-                self.claim(addr, frags, ino, Role::Data { lbn: u64::from(slot) }, stats);
-            } else if slot < FIRST_ATTRIBUTE {
-                let (first_lbn, level) = self.indirect_reach(slot);
+            self.claim_as(addr, self.frags(&inode, slot), ino, self.role_of(slot), stats);
+        }
+    }
+
+    /// What an inode's pointer points to.
+    fn role_of(&self, slot: PointerSlot) -> Role {
+        if slot < FIRST_INDIRECT {
+            Role::Data { lbn: slot.into() }
+        } else if slot < FIRST_ATTRIBUTE {
+            let (first_lbn, level) = self.indirect_reach(slot);
+            Role::Indirect { level, first_lbn }
+        } else {
+            Role::Attributes
+        }
+    }
+
+    /// What an indirect block's pointer points to.
+    fn role_below(&self, level: u8, first_lbn: u64, index: u32) -> Role {
+        let below = self.sb.addresses_per_block().pow(u32::from(level) - 1);
+        let lbn = first_lbn + u64::from(index) * below;
+        if level == 1 {
+            Role::Data { lbn }
+        } else {
+            Role::Indirect { level: level - 1, first_lbn: lbn }
+        }
+    }
+
+    fn claim_as(&mut self, addr: u64, frags: u64, ino: u32, role: Role, stats: &mut Stats) {
+        match role {
+            Role::Indirect { level, first_lbn } => {
                 self.claim_indirect(addr, ino, level, first_lbn, stats);
-            } else {
-                self.claim(addr, frags, ino, Role::Attributes, stats);
             }
+            _ => self.claim(addr, frags, ino, role, stats),
         }
     }
 
@@ -309,16 +348,20 @@ impl Files {
             self.drop_node(addr);
             self.nodes.insert(addr, Node { ino, level, first_lbn, children: None });
         }
-        self.claim(addr, self.sb.frag as u64, ino, Role::Indirect { level }, stats);
+        let role = Role::Indirect { level, first_lbn };
+        self.claim(addr, self.sb.frag as u64, ino, role, stats);
         if !known && let Some(addresses) = self.candidates.take(addr) {
-            self.learn_indirect(addr, addresses, stats);
+            self.claim_addresses(addr, addresses, stats);
         }
     }
 
     /// Takes a block from a file, and with an indirect block all that it points to.
-    fn release(&mut self, addr: u64, ino: u32) {
-        self.owners.release(addr, ino);
-        if self.nodes.get(&addr).is_some_and(|n| n.ino == ino) {
+    fn release(&mut self, addr: u64, ino: u32, role: Role) {
+        self.owners.release(addr, ino, role);
+        let is_it = |n: &Node| {
+            n.ino == ino && role == Role::Indirect { level: n.level, first_lbn: n.first_lbn }
+        };
+        if self.nodes.get(&addr).is_some_and(is_it) {
             self.drop_node(addr);
         }
     }
@@ -327,11 +370,10 @@ impl Files {
     fn drop_node(&mut self, addr: u64) {
         let Some(node) = self.nodes.remove(&addr) else { return };
         let Some(children) = node.children else { return };
-        for (_, child) in &children {
-            // Levels must fall, or a hostile image could make this go in circles.
-            if self.nodes.get(child).is_none_or(|c| c.level < node.level) {
-                self.release(*child, node.ino);
-            }
+        for (index, child) in children.iter().copied() {
+            // Levels fall: this ends.
+            let role = self.role_below(node.level, node.first_lbn, index);
+            self.release(child, node.ino, role);
         }
         self.candidates.insert(addr, children);
     }
@@ -380,21 +422,21 @@ impl Files {
 
     /// Takes in the addresses of an indirect block as it is on the device now.
     pub(super) fn learn_indirect(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
+        self.claim_addresses(addr, new, stats);
+        self.give_back(stats);
+    }
+
+    fn claim_addresses(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
         let Some(node) = self.nodes.get_mut(&addr) else { return };
         let (ino, level, first_lbn) = (node.ino, node.level, node.first_lbn);
         let old = node.children.replace(new.clone()).unwrap_or_default();
-        for pair in old.iter().filter(|p| new.binary_search(p).is_err()) {
-            self.release(pair.1, ino);
+        for (index, child) in old.iter().filter(|p| new.binary_search(p).is_err()).copied() {
+            self.release(child, ino, self.role_below(level, first_lbn, index));
         }
-        let frag = self.sb.frag as u64;
-        let per = self.sb.addresses_per_block();
         for (index, child) in new.iter().copied() {
-            let below = per.pow(u32::from(level) - 1);
-            let lbn = first_lbn + u64::from(index) * below;
-            if level == 1 {
-                self.claim(child, frag, ino, Role::Data { lbn }, stats);
-            } else if child != addr {
-                self.claim_indirect(child, ino, level - 1, lbn, stats);
+            if level == 1 || child != addr {
+                let role = self.role_below(level, first_lbn, index);
+                self.claim_as(child, self.sb.frag as u64, ino, role, stats);
             }
         }
     }

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 pub(super) enum Role {
     /// A block of its contents.
     Data { lbn: u64 },
-    /// Addresses of blocks, `level` steps away from the contents.
-    Indirect { level: u8 },
+    /// Addresses of blocks, `level` steps away from the contents, from block `first_lbn` of the file on.
+    Indirect { level: u8, first_lbn: u64 },
     /// Extended attributes.
     Attributes,
 }
@@ -26,6 +26,11 @@ pub(super) struct Extent {
 impl Extent {
     pub(super) fn end(&self) -> u64 {
         self.start + u64::from(self.frags)
+    }
+
+    /// Whether one pointer gave both: a file that grows has more of a block by it.
+    fn same_pointer(&self, other: &Extent) -> bool {
+        (self.start, self.ino, self.role) == (other.start, other.ino, other.role)
     }
 }
 
@@ -47,16 +52,24 @@ impl Slot {
 
 /// The owners of all fragments that are known to have one. Extents do not overlap, and none crosses a
 /// block.
+///
+/// Without an ordering the disk may say for a while that two files own one block, as an indirect block of old
+/// does that has not been written over yet. The last that said so has it; who had it before is remembered as long as
+/// a pointer of his is there, and gets it back when the other gives it up.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     blocks: FxHashMap<u64, Slot>,
+    /// By block, the latest last: extents whose fragments another has claimed since.
+    contested: FxHashMap<u64, Vec<Extent>>,
+    /// Blocks in which a claim was given up that somebody else contests.
+    given_up: Vec<u64>,
     /// Fragments in a block, as a shift.
     shift: u32,
 }
 
 impl Owners {
     pub(super) fn new(shift: u32) -> Owners {
-        Owners { blocks: FxHashMap::default(), shift }
+        Owners { shift, ..Owners::default() }
     }
 
     /// The extent that a fragment is in.
@@ -84,12 +97,19 @@ impl Owners {
         let block = extent.start >> self.shift;
         let room = ((block + 1) << self.shift) - extent.start;
         let extent = Extent { frags: u64::from(extent.frags).min(room).max(1) as u8, ..extent };
+        self.withdraw(block, |e| e.same_pointer(&extent));
         let Some(slot) = self.blocks.get_mut(&block) else {
             self.blocks.insert(block, Slot::One(extent));
             return;
         };
-        let apart = |e: &Extent| e.end() <= extent.start || extent.end() <= e.start;
-        let mut rest: Vec<Extent> = slot.all().iter().filter(|e| apart(e)).copied().collect();
+        let mut rest: Vec<Extent> = Vec::new();
+        for old in slot.all() {
+            if apart(old, &extent) {
+                rest.push(*old);
+            } else if !old.same_pointer(&extent) {
+                self.contested.entry(block).or_default().push(*old);
+            }
+        }
         *slot = if rest.is_empty() {
             Slot::One(extent)
         } else {
@@ -98,10 +118,10 @@ impl Owners {
         };
     }
 
-    /// Takes the extent that starts at `start` from `ino`, if it is that file's.
-    pub(super) fn release(&mut self, start: u64, ino: u32) {
+    /// Takes the extent that starts at `start` from `ino`, if it is what that file's pointer of `role` gave it.
+    pub(super) fn release(&mut self, start: u64, ino: u32, role: Role) {
         let block = start >> self.shift;
-        let mine = |e: &Extent| e.start == start && e.ino == ino;
+        let mine = |e: &Extent| e.same_pointer(&Extent { start, frags: 0, ino, role });
         match self.blocks.get_mut(&block) {
             Some(Slot::Many(extents)) => {
                 extents.retain(|e| !mine(e));
@@ -114,7 +134,40 @@ impl Owners {
             }
             _ => {}
         }
+        self.withdraw(block, mine);
+        if self.contested.contains_key(&block) {
+            self.given_up.push(block);
+        }
     }
+
+    /// Forgets that an extent is contested: its file has it, or has no pointer to it any more.
+    fn withdraw(&mut self, block: u64, whose: impl Fn(&Extent) -> bool) {
+        if let Some(extents) = self.contested.get_mut(&block) {
+            extents.retain(|e| !whose(e));
+            if extents.is_empty() {
+                self.contested.remove(&block);
+            }
+        }
+    }
+
+    /// An extent whose fragments nobody else claims any more.
+    pub(super) fn next_to_give_back(&mut self) -> Option<Extent> {
+        while let Some(block) = self.given_up.last() {
+            let owned = self.blocks.get(block).map_or(&[][..], Slot::all);
+            let is_free = |e: &&Extent| owned.iter().all(|other| apart(e, other));
+            let contested = self.contested.get(block).into_iter().flatten();
+            if let Some(extent) = contested.rev().find(is_free) {
+                return Some(*extent);
+            }
+            self.given_up.pop();
+        }
+        None
+    }
+}
+
+/// Whether two extents have no fragment in common.
+fn apart(a: &Extent, b: &Extent) -> bool {
+    a.end() <= b.start || b.end() <= a.start
 }
 
 #[cfg(test)]
@@ -133,11 +186,47 @@ mod tests {
         assert_eq!((owners.next_after(9), owners.next_after(13)), (12, 16));
         owners.claim(extent(10, 9, 3));
         assert_eq!(who(&owners), [0, 0, 3, 3, 3, 3, 3, 3], "whole extents are given up");
-        owners.release(10, 1);
-        owners.release(11, 3);
-        assert_eq!(who(&owners)[2], 3, "released by another, or from its middle");
-        owners.release(10, 3);
+        let role = Role::Data { lbn: 0 };
+        owners.release(10, 1, role);
+        owners.release(11, 3, role);
+        owners.release(10, 3, Role::Attributes);
+        assert_eq!(who(&owners)[2], 3, "released by another, from its middle, by another pointer");
+        owners.release(10, 3, role);
         assert_eq!(who(&owners), [0; 8]);
         assert!(owners.blocks.is_empty());
+    }
+
+    /// Who lost fragments to another gets them back once that one gives them up, the latest first, unless its pointer is
+    /// gone by then or others still have some of them.
+    #[test]
+    fn what_was_contested_goes_back() {
+        let mut owners = Owners::new(3);
+        let role = Role::Data { lbn: 0 };
+        let extent = |start, frags, ino| Extent { start, frags, ino, role };
+        owners.claim(extent(8, 8, 1));
+        owners.claim(extent(8, 2, 2));
+        owners.claim(extent(12, 2, 3));
+        owners.release(8, 2, role);
+        assert_eq!(owners.next_to_give_back(), None, "the third still has some");
+        owners.release(12, 3, role);
+        assert_eq!(owners.next_to_give_back(), Some(extent(8, 8, 1)));
+        owners.claim(extent(8, 8, 1));
+        assert_eq!(owners.next_to_give_back(), None);
+        owners.claim(extent(8, 8, 4));
+        owners.claim(extent(8, 8, 5));
+        owners.release(8, 4, role);
+        owners.release(8, 5, role);
+        assert_eq!(owners.next_to_give_back(), Some(extent(8, 8, 1)), "the fourth gave it up");
+        owners.claim(extent(8, 8, 1));
+        owners.claim(Extent { role: Role::Attributes, ..extent(8, 8, 1) });
+        owners.release(8, 1, Role::Attributes);
+        assert_eq!(
+            owners.next_to_give_back(),
+            Some(extent(8, 8, 1)),
+            "its own, by another pointer"
+        );
+        owners.release(8, 1, role);
+        assert_eq!(owners.next_to_give_back(), None);
+        assert!(owners.contested.is_empty() && owners.blocks.is_empty());
     }
 }

@@ -205,7 +205,7 @@ impl View {
         let ino = u64::from(extent.ino);
         let what = match extent.role {
             Role::Attributes => What::Attributes { ino },
-            Role::Indirect { level } => {
+            Role::Indirect { level, .. } => {
                 let known = self.files.indirect(extent.start).and_then(|(_, known)| known);
                 let new = written.and_then(|d| contents::addresses(d, self.endian, &self.sb));
                 let changed = known.zip(new).map(|(old, new)| {
