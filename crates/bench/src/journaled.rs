@@ -42,6 +42,9 @@ pub struct Journaled {
     pub stride: u16,
 }
 
+/// Memory for what mounting reads of a log, so that recovery need not read it again, in bytes.
+const KEEP: usize = 4 << 20;
+
 /// A log wherever it is.
 pub type AnyLog<D> = Wafs<Part<Rc<D>>>;
 
@@ -176,6 +179,7 @@ impl Journaled {
             cluster,
             group: self.group,
             stride: self.stride,
+            keep: KEEP,
             ..ordo_wafs::MountOptions::default()
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &log_options).await?;

@@ -140,10 +140,15 @@ impl BlockDevice for Scratch {
         for sector in sectors(at, data.len()) {
             seen.written[sector / 64] |= 1 << (sector % 64);
         }
-        let mut bytes = self.bytes.borrow_mut();
-        let place = &mut bytes[at..at + data.len()];
-        self.undo.borrow_mut().push((at, Box::from(&*place)));
-        place.copy_from_slice(&data);
+        let (mut bytes, mut undo) = (self.bytes.borrow_mut(), self.undo.borrow_mut());
+        for (n, new) in data.chunks(SECTOR).enumerate() {
+            let at = at + n * SECTOR;
+            let place = &mut bytes[at..at + new.len()];
+            if *place != *new {
+                undo.push((at, Box::from(&*place)));
+                place.copy_from_slice(new);
+            }
+        }
         Ok(())
     }
 

@@ -150,6 +150,8 @@ impl Journal {
             group: self
                 .group
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),
+            // Recovery has the whole log in memory, or but its beginning.
+            keep: if self.group == self.synchronous { 1 << 20 } else { 3000 },
             ..ordo_wafs::MountOptions::default()
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &options).await.map_err(said)?;

@@ -15,7 +15,8 @@
 pub mod record;
 
 use ordo_block::{BlockDevice, BlockError, Fault, Operation};
-use ordo_wafs::{LogError, LogStats, Lsn, Reader, Record, Wafs};
+pub use ordo_wafs::RecordRef;
+use ordo_wafs::{LogError, LogStats, Lsn, Wafs};
 
 /// What a journal asks of a log.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -53,12 +54,15 @@ pub trait Log: 'static {
     /// What was kept with the last checkpoint.
     fn client(&self) -> [u8; 64];
 
-    /// Calls `each` with every record from `from` on, in order, as long as it says so.
+    /// Calls `each` with every durable record from `from` on, in order, as long as it says so.
     ///
     /// # Errors
     /// The log's device failed.
-    async fn scan(&self, from: Lsn, each: &mut dyn FnMut(Record) -> bool)
-    -> Result<(), BlockError>;
+    async fn scan(
+        &self,
+        from: Lsn,
+        each: &mut dyn FnMut(RecordRef<'_>) -> bool,
+    ) -> Result<(), BlockError>;
 
     /// Counters.
     fn stats(&self) -> LogStats;
@@ -113,22 +117,12 @@ impl<D: BlockDevice> Log for Wafs<D> {
     async fn scan(
         &self,
         from: Lsn,
-        each: &mut dyn FnMut(Record) -> bool,
+        each: &mut dyn FnMut(RecordRef<'_>) -> bool,
     ) -> Result<(), BlockError> {
-        let mut reader = self.reader(from);
-        while let Some(record) = next(&mut reader).await? {
-            if record.end > self.durable() || !each(record) {
-                break;
-            }
-        }
-        Ok(())
+        Wafs::scan(self, from, each).await.map_err(as_device)
     }
 
     fn stats(&self) -> LogStats {
         Wafs::stats(self)
     }
-}
-
-async fn next<D: BlockDevice>(reader: &mut Reader<'_, D>) -> Result<Option<Record>, BlockError> {
-    reader.next().await.map_err(as_device)
 }

@@ -52,7 +52,7 @@ pub use error::LogError;
 pub use log::{Appended, GroupCommit, LogRules, LogStats, MountOptions, Wafs};
 pub use mkfs::{MkfsOptions, mkfs};
 pub use mount::Mounted;
-pub use read::{Reader, Record};
+pub use read::{Reader, Record, RecordRef};
 
 /// A log sequence number: a logical offset in the log, in bytes.
 pub type Lsn = u64;

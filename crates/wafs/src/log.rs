@@ -10,6 +10,7 @@ use ordo_runtime::sync::{Mutex, Notify};
 use ordo_runtime::{Duration, Runtime};
 
 use crate::mount::Mounted;
+use crate::read::Kept;
 use crate::ring::{Ring, length_size, put_length};
 use crate::{LogError, Lsn};
 
@@ -33,6 +34,9 @@ bitflags::bitflags! {
         const EPOCH = 2;
         /// A sector that says that more was durable than could be read tells of damage.
         const BEHIND = 4;
+        /// What a crash left of a record is cut off before anything is appended: else what is appended could be
+        /// taken for its end.
+        const CUT = 8;
     }
 }
 
@@ -51,6 +55,9 @@ pub struct MountOptions {
     /// the disk will have turned to by then, instead of a whole turn later. For disks that turn, and
     /// while there is much room.
     pub stride: u16,
+    /// Bytes of the first records that are kept as mounting reads them, for whoever recovers from them:
+    /// [`Wafs::scan`] does not read these again. Given up at the first checkpoint.
+    pub keep: usize,
     /// What a sector of the log is known by.
     pub rules: LogRules,
 }
@@ -62,6 +69,7 @@ impl Default for MountOptions {
             group: None,
             read_only: false,
             stride: 0,
+            keep: 0,
             rules: LogRules::all(),
         }
     }
@@ -135,6 +143,8 @@ pub(crate) struct Shared<D> {
     /// The oldest record that is kept; the superblock may still name an older one.
     pub start: Cell<Lsn>,
     pub tail: RefCell<Tail>,
+    /// What was kept when it was mounted.
+    pub kept: RefCell<Kept>,
     /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
     pub next: Cell<Option<Lsn>>,
     /// A write of the ring is under way.

@@ -24,6 +24,50 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
+/// A record where it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef<'a> {
+    /// Its log sequence number.
+    pub lsn: Lsn,
+    /// Where the next one begins.
+    pub end: Lsn,
+    /// When its last sector was written, in seconds since the log was made.
+    pub time: u32,
+    /// What it holds.
+    pub bytes: &'a [u8],
+}
+
+/// The first records of a log, as mounting it read them: for whoever reads them again at once.
+#[derive(Default)]
+pub(crate) struct Kept {
+    bytes: Vec<u8>,
+    /// By number: where each begins and ends in the log, its time, and where it ends in `bytes`.
+    records: Vec<(Lsn, Lsn, u32, usize)>,
+    /// One was not kept, so none that follows is.
+    full: bool,
+}
+
+impl Kept {
+    /// Keeps a record, up to `most` bytes of them.
+    pub(crate) fn keep(&mut self, record: RecordRef<'_>, most: usize) {
+        self.full |= self.bytes.len() + record.bytes.len() > most;
+        if !self.full {
+            self.bytes.extend_from_slice(record.bytes);
+            self.records.push((record.lsn, record.end, record.time, self.bytes.len()));
+        }
+    }
+
+    /// Those from `lsn` on, in order.
+    pub(crate) fn from(&self, lsn: Lsn) -> impl Iterator<Item = RecordRef<'_>> {
+        let first = self.records.partition_point(|(at, ..)| *at < lsn);
+        (first..self.records.len()).map(|i| {
+            let (lsn, end, time, until) = self.records[i];
+            let from = i.checked_sub(1).map_or(0, |before| self.records[before].3);
+            RecordRef { lsn, end, time, bytes: &self.bytes[from..until] }
+        })
+    }
+}
+
 /// What ended a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -117,7 +161,7 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
         let mut head = SectorHead::read(sector);
         if head.is_none() && !self.rules.contains(LogRules::CHECKSUM) {
             head = SectorHead::read_unchecked(sector);
-        } else if head.is_none() {
+        } else if head.is_none() && expected.could_be(sector) {
             head = SectorHead::mend(sector);
             self.mended += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
@@ -195,15 +239,27 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     /// The device failed.
     #[allow(clippy::should_implement_trait, reason = "it is async")]
     pub async fn next(&mut self) -> Result<Option<Record>, LogError> {
+        let owned = |RecordRef { lsn, end, time, bytes }: RecordRef<'_>| {
+            let bytes = bytes.to_vec();
+            Record { lsn, end, time, bytes }
+        };
+        Ok(self.step().await?.map(owned))
+    }
+
+    /// The next record where it was read; `None` at the end of what is on the device.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn step(&mut self) -> Result<Option<RecordRef<'_>>, LogError> {
         loop {
             let left = &self.bytes[self.used..];
             let whole = get_length(left).filter(|(len, size)| left.len() >= len + size);
             if let Some((len, size)) = whole {
-                let bytes = left[size..size + len].to_vec();
                 let lsn = self.at;
                 self.used += size + len;
                 self.at += (size + len) as u64;
-                return Ok(Some(Record { lsn, end: self.at, time: self.time, bytes }));
+                let bytes = &self.bytes[self.used - len..self.used];
+                return Ok(Some(RecordRef { lsn, end: self.at, time: self.time, bytes }));
             }
             self.bytes.drain(..self.used);
             self.used = 0;
@@ -230,6 +286,35 @@ impl<D> Shared<D> {
 }
 
 impl<D: BlockDevice> Wafs<D> {
+    /// Calls `each` with the durable records from `from` on, where one must begin, in order, as long as it says so.
+    /// What [mounting](crate::MountOptions::keep) kept of them is not read again.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn scan(
+        &self,
+        from: Lsn,
+        each: &mut dyn FnMut(RecordRef<'_>) -> bool,
+    ) -> Result<(), LogError> {
+        let (mut from, durable) = (from, self.durable());
+        for record in self.shared.kept.borrow().from(from) {
+            if record.end > durable || !each(record) {
+                return Ok(());
+            }
+            from = record.end;
+        }
+        if from >= durable {
+            return Ok(());
+        }
+        let mut reader = self.reader(from);
+        while let Some(record) = reader.step().await? {
+            if record.end > durable || !each(record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads records from `lsn` on, where one must begin: what is on the device by now.
     pub fn reader(&self, lsn: Lsn) -> Reader<'_, D> {
         Reader::new(&self.shared.device, self.shared.known_by(), lsn)

@@ -1,6 +1,7 @@
 //! From log sequence numbers to sectors and back.
 
-use ordo_format::wafs::{SUPER_SECTORS, SectorHead, WafsSuper};
+use ordo_format::Endian;
+use ordo_format::wafs::{SECTOR_MAGIC, SUPER_SECTORS, SectorHead, WafsSuper};
 
 use crate::{LogRules, Lsn};
 
@@ -102,6 +103,15 @@ impl Expected {
     pub fn is(&self, head: &SectorHead) -> bool {
         let any_epoch = !self.rules.contains(LogRules::EPOCH);
         head.id == self.id && head.lsn == self.lsn && (any_epoch || head.epoch >= self.epoch)
+    }
+
+    /// Whether a sector could be the one if a single bit of it were turned back.
+    pub fn could_be(&self, sector: &[u8]) -> bool {
+        let head = SectorHead::decode(sector, Endian::Little);
+        let turned = (head.magic ^ SECTOR_MAGIC).count_ones()
+            + (head.id ^ self.id).count_ones()
+            + (head.lsn ^ self.lsn).count_ones();
+        turned <= 1
     }
 }
 

@@ -78,6 +78,7 @@ impl<D: BlockDevice> Wafs<D> {
     /// The device failed.
     pub async fn checkpoint(&self, client: Option<[u8; 64]>) -> Result<(), LogError> {
         let shared = &self.shared;
+        shared.kept.take();
         let _one = shared.writer.lock().await;
         let mut sb = shared.sb.borrow().clone();
         sb.start = shared.start.get();
@@ -160,9 +161,7 @@ impl<D: BlockDevice> Shared<D> {
         let next = (skip > 0).then(|| ring.lsn(ring.number(upto) + 1 + u64::from(skip)));
         self.next.set(next);
         self.writing.set(true);
-        let mut flags = WriteFlags::SYNC | WriteFlags::META;
-        flags.set(WriteFlags::FUA, self.volatile);
-        let written = self.device.write(ring.byte(first), image, flags).await;
+        let written = self.write_sectors(first, image).await;
         self.writing.set(false);
         written?;
         // Whether somebody has gone on behind what is left out.
@@ -181,6 +180,22 @@ impl<D: BlockDevice> Shared<D> {
             tail.starts.pop_front();
         }
         Ok(())
+    }
+
+    /// Sectors from `first` on, durably.
+    async fn write_sectors(&self, first: u64, image: IoBuf) -> Result<(), BlockError> {
+        let mut flags = WriteFlags::SYNC | WriteFlags::META;
+        flags.set(WriteFlags::FUA, self.volatile);
+        self.device.write(self.ring.byte(first), image, flags).await
+    }
+
+    /// Writes the last sector without what a crash left of a record in it. A sector that is written again may be lost
+    /// while the one behind it survives: what it held before must not go on there.
+    pub(crate) async fn write_cut(&self) -> Result<(), BlockError> {
+        let number = self.ring.number(self.end.get());
+        let mut sector = IoBuf::zeroed(self.ring.sector as usize);
+        self.fill(&self.tail.borrow(), number, 0, &mut sector);
+        self.write_sectors(number, sector).await
     }
 
     /// How many sectors to leave out behind a write up to `upto`: none behind a whole sector, and none where

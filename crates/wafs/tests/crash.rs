@@ -15,7 +15,9 @@ use ordo_block::tap::{self, Recorder, Tap};
 use ordo_block::volatile::VolatileCache;
 use ordo_block::{BlockDevice, Operation, WriteFlags};
 use ordo_runtime::{Duration, Executor};
-use ordo_wafs::{GroupCommit, LogError, LogRules, MkfsOptions, MountOptions, Wafs, mkfs};
+use ordo_wafs::{
+    GroupCommit, LogError, LogRules, MkfsOptions, MountOptions, RecordRef, Wafs, mkfs,
+};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -25,6 +27,23 @@ async fn all<D: BlockDevice>(log: &Wafs<D>) -> Vec<Vec<u8>> {
     while let Some(record) = reader.next().await.unwrap() {
         out.push(record.bytes);
     }
+    out
+}
+
+/// The durable records from the `skip`th on, as a scan gives them: some that mounting kept, the rest read.
+async fn scanned<D: BlockDevice>(log: &Wafs<D>, skip: usize) -> Vec<Vec<u8>> {
+    let mut starts = Vec::new();
+    let mut whole = |record: RecordRef<'_>| {
+        starts.push(record.lsn);
+        true
+    };
+    log.scan(log.start(), &mut whole).await.unwrap();
+    let mut out = Vec::new();
+    let mut each = |record: RecordRef<'_>| {
+        out.push(record.bytes.to_vec());
+        true
+    };
+    log.scan(starts.get(skip).copied().unwrap_or(log.end()), &mut each).await.unwrap();
     out
 }
 
@@ -80,13 +99,18 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
         tap.attach(recorder.clone());
         let cluster = [512, 4096, 65536][rng.random_range(0..3)];
         let stride = [0, 1, 3, 9][rng.random_range(0..4)];
-        let options = MountOptions { cluster, stride, rules, ..MountOptions::default() };
+        let keep = [0, 700, 1 << 20][life % 3];
+        let options = MountOptions { cluster, stride, keep, rules, ..MountOptions::default() };
         let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
         let mut acknowledged = 0;
         let lived = executor
             .block_on(async {
                 let log = Wafs::mount(&rt, tap, &options).await.map_err(|e| e.to_string())?;
                 let there = all(&log).await;
+                let skip = rng.random_range(0..=there.len());
+                if scanned(&log, skip).await != there[skip..] {
+                    return Err(format!("seed {seed}, life {life}: kept otherwise than it is"));
+                }
                 let start = expected.len().saturating_sub(there.len());
                 // Older records may have been given up; the rest is what was appended.
                 if there.len() < forced {
@@ -133,7 +157,7 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
 
 #[test]
 fn forced_records_survive_every_crash() {
-    let lost: usize = (0..40).map(|seed| lives(seed, 25, LogRules::all()).unwrap()).sum();
+    let lost: usize = (0..60).map(|seed| lives(seed, 25, LogRules::all()).unwrap()).sum();
     assert!(lost > 100, "the crashes lost next to nothing: {lost}");
 }
 
@@ -166,6 +190,51 @@ fn every_rule_of_the_log_is_missed() {
             .is_ok_and(|there| there.len() + 8 < records.len())
     });
     assert!(short.count() > 3, "without the word of later sectors what is lost is not missed");
+}
+
+/// Mounts what is on `disk`, appends records, forces them; the disk as mounting left it, and afterwards.
+fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
+    let executor = Executor::simulated(1);
+    let (rt, disk) = (executor.runtime(), Rc::new(disk.snapshot()));
+    executor
+        .block_on(async {
+            let options = MountOptions { cluster: 64 << 10, rules, ..MountOptions::default() };
+            let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
+            let mounted = disk.to_vec();
+            for bytes in records {
+                log.append(bytes).unwrap();
+            }
+            log.force(log.end()).await.unwrap();
+            (mounted, disk.to_vec())
+        })
+        .unwrap()
+}
+
+/// Two crashes. The first leaves the beginning of a record in the log's last sector. After it a longer record goes on
+/// from there; the second crash loses the new version of that sector and keeps those behind it. What the first one left
+/// must not be taken for the beginning of what the second one kept. `first` bytes of another record come before, and
+/// the lost one begins in `sector` of the device: behind the other one, or at the sector's beginning.
+#[test]
+fn a_record_that_was_lost_has_no_end_in_another() {
+    let story = |first: usize, sector: usize, rules: LogRules| {
+        let disk = RamDisk::new(64 << 10);
+        let executor = Executor::simulated(1);
+        executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+        let a = vec![0xaa; first];
+        let (mut crashed, whole) = appended(&disk, rules, &[&a, &[0xbb; 1100]]);
+        let behind = (sector + 1) * 512;
+        crashed[..behind].copy_from_slice(&whole[..behind]);
+        let crashed = RamDisk::from_image(&crashed);
+        assert_eq!(verdict(crashed.snapshot()).unwrap(), [a.clone()], "one was lost");
+        let (mut crashed, whole) = appended(&crashed, rules, &[&[0xcc; 1900]]);
+        crashed[behind..].copy_from_slice(&whole[behind..]);
+        verdict(RamDisk::from_image(&crashed)).is_ok_and(|there| there == [a])
+    };
+    for (first, sector) in [(600, 3), (942, 4)] {
+        assert!(story(first, sector, LogRules::all()), "after {first} bytes");
+        let off = LogRules::all() - LogRules::CUT;
+        assert!(!story(first, sector, off), "the rule is for nothing after {first} bytes");
+    }
 }
 
 /// A log with some records, all forced but the last, on a disk of its own.

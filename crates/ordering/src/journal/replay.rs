@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
-use ordo_log::Log;
-use ordo_log::record::{Entry, decode};
+use ordo_log::record::{self, Entry, decode};
+use ordo_log::{Log, RecordRef};
 use ordo_runtime::sync::abreast;
 
 use super::JournalRules;
@@ -49,7 +49,7 @@ pub(super) async fn recover<L: Log, D: BlockDevice>(
         return Err(RecoverError::StaleLog);
     }
     let found = survey(&state.log).await?;
-    let mut blocks = Blocks { device, image, changes: Vec::new(), bytes: 0 };
+    let mut blocks = Blocks { device, image, changes: Vec::new(), bytes: Vec::new() };
     let undone = match state.is_on(JournalRules::UNDO) {
         true => undo(state, &mut blocks, &found).await?,
         false => 0,
@@ -102,7 +102,7 @@ async fn survey<L: Log>(log: &L) -> Result<Found, BlockError> {
     let (mut records, mut operations) = (0, 0);
     log.scan(log.start(), &mut |record| {
         records += 1;
-        match decode(&record.bytes) {
+        match decode(record.bytes) {
             Some(Entry::Restart) => restart = Some(record.lsn),
             Some(Entry::Revoke { at, len }) => pending.push((record.lsn, Told::Freed(at, len))),
             Some(Entry::Orphan(ino)) => pending.push((record.lsn, Told::Orphan(ino))),
@@ -164,7 +164,7 @@ async fn undo<L: Log, D: BlockDevice>(
     state
         .log
         .scan(found.quiet, &mut |record| {
-            tail.push(record.bytes);
+            tail.push(record.bytes.to_vec());
             true
         })
         .await?;
@@ -184,11 +184,12 @@ async fn undo<L: Log, D: BlockDevice>(
                 continue;
             }
             match run.old {
-                Some(old) => blocks.put(run.at, old).await?,
-                None => blocks.put(run.at, &vec![0; run.new.len()]).await?,
+                Some(old) => blocks.put(run.at, old),
+                None => blocks.put_zeros(run.at, run.new.len()),
             }
             undone += 1;
         }
+        blocks.write_if_full().await?;
     }
     Ok(undone)
 }
@@ -206,43 +207,34 @@ async fn redo<L: Log, D: BlockDevice>(
     let mut redone = 0;
     let mut from = found.start;
     while from < found.quiet {
-        // A piece of the log at a time: blocks are read between two.
-        let mut piece = Vec::new();
-        let until = (from + (1 << 20)).min(found.quiet);
-        state
-            .log
-            .scan(from, &mut |record| {
-                from = record.end;
-                if record.end <= found.quiet {
-                    piece.push((record.lsn, record.bytes));
-                }
-                from < until
-            })
-            .await?;
-        if piece.is_empty() {
-            break;
-        }
-        for (lsn, bytes) in piece {
-            match decode(&bytes) {
+        let begun = from;
+        let mut repeat = |record: RecordRef<'_>| {
+            if record.end > found.quiet {
+                return false;
+            }
+            from = record.end;
+            match decode(record.bytes) {
                 Some(Entry::Patch { runs, .. }) => {
-                    for run in runs.filter(|run| !void(run.at, lsn)) {
-                        blocks.put(run.at, run.new).await?;
+                    for run in runs.filter(|run| !void(run.at, record.lsn)) {
+                        blocks.put(run.at, run.new);
                         redone += 1;
                     }
                 }
-                Some(Entry::Fresh { at, len, image }) if !void(at, lsn) && len <= 1 << 16 => {
-                    let mut whole = vec![0; len];
-                    image.runs(|offset, run| {
-                        if let Some(place) = whole.get_mut(offset..offset + run.len()) {
-                            place.copy_from_slice(run);
-                        }
-                    });
-                    blocks.put(at, &whole).await?;
+                Some(Entry::Fresh { at, len, image })
+                    if !void(at, record.lsn) && len <= 1 << 16 =>
+                {
+                    blocks.put_image(at, len, image);
                     redone += 1;
                 }
                 _ => {}
             }
+            !blocks.is_full()
+        };
+        state.log.scan(begun, &mut repeat).await?;
+        if from == begun {
+            break;
         }
+        blocks.write_if_full().await?;
     }
     Ok(redone)
 }
@@ -253,82 +245,165 @@ const HOLE: u64 = 16 << 10;
 /// Spans that are read or written at the same time.
 const ABREAST: usize = 32;
 
+/// A range of the device that is read and written at once.
+struct Span {
+    start: u64,
+    end: u64,
+    image: IoBuf,
+    /// It is not on the device as it is here.
+    is_changed: bool,
+}
+
+impl Span {
+    fn new(start: u64, end: u64) -> Span {
+        Span { start, end, image: IoBuf::zeroed(0), is_changed: false }
+    }
+
+    /// The one with this byte, of spans in order.
+    fn of(spans: &mut [Span], at: u64) -> &mut Span {
+        let after = spans.partition_point(|span| span.start <= at);
+        &mut spans[after.checked_sub(1).expect("all was read")]
+    }
+
+    /// Changes what of `bytes` at `at` is in it; how much that is.
+    fn put(&mut self, at: u64, bytes: &[u8]) -> usize {
+        let offset = (at - self.start) as usize;
+        let n = bytes.len().min(self.image.len() - offset);
+        let place = &mut self.image[offset..offset + n];
+        if *place != bytes[..n] {
+            place.copy_from_slice(&bytes[..n]);
+            self.is_changed = true;
+        }
+        n
+    }
+
+    fn seal(&mut self, image: &dyn Image, start: u64, end: u64) {
+        let (from, to) = ((start - self.start) as usize, (end - self.start) as usize);
+        let unit = &mut self.image[from..to];
+        // All of it may be as it should be but the seal.
+        let before = if self.is_changed { Vec::new() } else { unit.to_vec() };
+        image.seal(start, unit);
+        self.is_changed |= before != *unit;
+    }
+}
+
 /// Blocks that are being mended: what is to be put where, in order, until there is much of it.
 struct Blocks<'a, D> {
     device: &'a D,
     image: &'a dyn Image,
-    changes: Vec<(u64, Vec<u8>)>,
-    bytes: usize,
+    /// Where each change goes, and where its bytes end in `bytes`.
+    changes: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
 }
 
 impl<D: BlockDevice> Blocks<'_, D> {
     /// Changes bytes of the device.
-    async fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        let room = self.device.geometry().bytes.saturating_sub(at).min(bytes.len() as u64);
-        if room > 0 {
-            self.changes.push((at, bytes[..room as usize].to_vec()));
-            self.bytes += bytes.len() + 32;
-        }
-        if self.bytes > MEMORY { self.write().await } else { Ok(()) }
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.put_with(at, bytes.len(), |room| room.copy_from_slice(&bytes[..room.len()]));
     }
 
-    /// The units that changes are in, each with its end.
-    fn units(&self) -> BTreeMap<u64, u64> {
-        let mut units = BTreeMap::new();
-        for (at, bytes) in &self.changes {
-            let mut at = *at;
+    fn put_zeros(&mut self, at: u64, len: usize) {
+        self.put_with(at, len, |_| ());
+    }
+
+    fn put_image(&mut self, at: u64, len: usize, image: record::Image<'_>) {
+        self.put_with(at, len, |room| {
+            image.runs(|offset, run| {
+                if let Some(place) = room.get_mut(offset..offset.saturating_add(run.len())) {
+                    place.copy_from_slice(run);
+                }
+            });
+        });
+    }
+
+    /// Changes `len` bytes, those beyond the device's end left out, to zeros that `fill` changes.
+    fn put_with(&mut self, at: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let room = self.device.geometry().bytes.saturating_sub(at).min(len as u64) as usize;
+        if room > 0 {
+            let from = self.bytes.len();
+            self.bytes.resize(from + room, 0);
+            fill(&mut self.bytes[from..]);
+            self.changes.push((at, self.bytes.len()));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() + 32 * self.changes.len() > MEMORY
+    }
+
+    async fn write_if_full(&mut self) -> Result<(), BlockError> {
+        if self.is_full() { self.write().await } else { Ok(()) }
+    }
+
+    /// The changes in order: where, and what.
+    fn each(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut from = 0;
+        self.changes.iter().map(move |(at, until)| {
+            let bytes = &self.bytes[from..*until];
+            from = *until;
+            (*at, bytes)
+        })
+    }
+
+    /// The units that changes are in, each with its end, in order.
+    fn units(&self) -> Vec<(u64, u64)> {
+        let mut units = Vec::with_capacity(self.changes.len());
+        for (at, bytes) in self.each() {
+            let mut at = at;
             let end = at + bytes.len() as u64;
             while at < end {
+                let is_known = |(start, end): &(u64, u64)| (*start..*end).contains(&at);
+                if let Some((_, end)) = units.last().copied().filter(is_known) {
+                    at = end;
+                    continue;
+                }
                 let unit = self.image.unit(at);
-                units.insert(unit.start, unit.end.min(self.device.geometry().bytes));
+                units.push((unit.start, unit.end.min(self.device.geometry().bytes)));
                 at = unit.end.max(at + 1);
             }
         }
+        units.sort_unstable();
+        units.dedup();
         units
     }
 
-    /// Does what was put: reads what it is in, changes and seals that, and writes it. Neighbours go
-    /// together, and what lies in a hole between them is written as it is.
+    /// Does what was put: reads what it is in, changes and seals that, and writes it, unless it is on the device
+    /// as it is. Neighbours go together, and what lies in a hole between them is written as it is.
     async fn write(&mut self) -> Result<(), BlockError> {
         let units = self.units();
-        let mut spans: Vec<(u64, u64)> = Vec::new();
+        let mut spans: Vec<Span> = Vec::new();
         for (start, end) in &units {
             match spans.last_mut() {
-                Some((first, last)) if *start <= *last + HOLE && *end - *first <= SPAN => {
-                    *last = *end;
+                Some(span) if *start <= span.end + HOLE && *end - span.start <= SPAN => {
+                    span.end = *end;
                 }
-                _ => spans.push((*start, *end)),
+                _ => spans.push(Span::new(*start, *end)),
             }
         }
-        let mut images: BTreeMap<u64, IoBuf> = BTreeMap::new();
         let device = self.device;
-        let reads = spans.iter().map(|(start, end)| device.read(*start, (end - start) as usize));
+        let ranges: Vec<_> = spans.iter().map(|s| (s.start, (s.end - s.start) as usize)).collect();
+        let reads = ranges.into_iter().map(|(start, len)| device.read(start, len));
         abreast(ABREAST, reads, |n, read| {
-            images.insert(spans[n].0, read?);
+            spans[n].image = read?;
             Ok::<_, BlockError>(())
         })
         .await?;
-        for (at, bytes) in self.changes.drain(..) {
-            let (mut at, mut bytes) = (at, &bytes[..]);
+        for (mut at, mut bytes) in self.each() {
             while !bytes.is_empty() {
-                let (start, image) = images.range_mut(..=at).next_back().expect("all was read");
-                let within = (at - start) as usize;
-                let n = bytes.len().min(image.len() - within);
-                image[within..within + n].copy_from_slice(&bytes[..n]);
+                let n = Span::of(&mut spans, at).put(at, bytes);
                 at += n as u64;
                 bytes = &bytes[n..];
             }
         }
         for (start, end) in units {
-            let (first, image) = images.range_mut(..=start).next_back().expect("all was read");
-            let (from, to) = ((start - first) as usize, (end - first) as usize);
-            self.image.seal(start, &mut image[from..to]);
+            Span::of(&mut spans, start).seal(self.image, start, end);
         }
-        let writes = images.into_iter().map(|(start, image)| async move {
-            device.write(start, image, WriteFlags::META).await
+        let writes = spans.into_iter().filter(|span| span.is_changed).map(|span| async move {
+            device.write(span.start, span.image, WriteFlags::META).await
         });
         abreast(ABREAST, writes, |_, written| written).await?;
-        self.bytes = 0;
+        self.changes.clear();
+        self.bytes.clear();
         Ok(())
     }
 }
