@@ -67,7 +67,7 @@ pub enum Command {
     Man(Man),
 }
 
-fn disk(text: &str) -> Result<&'static Model, String> {
+pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
     Model::by_name(text).ok_or_else(|| {
         let all: Vec<_> = ordo_block::model::ALL.iter().map(|m| m.name).collect();
         format!("no disk model is called '{text}'; there are {}", all.join(", "))

@@ -84,11 +84,8 @@ fn watched(path: &Path, folder: &Path, work: fn(&Path), named: bool) -> f64 {
     let seen = Into::default();
     let observer = watching(Wanted::default(), Arc::clone(&seen));
     let setup = Setup {
-        place: Place::Path(path.to_owned()),
-        keep: Keep::Last(1),
-        keep_start: false,
         observer: named.then_some(observer),
-        io_uring: true,
+        ..Setup::new(Place::Path(path.to_owned()), Keep::Last(1))
     };
     let session = Session::with(setup).expect("a pseudo-device: root, FUSE, losetup");
     session.start().expect("a server");

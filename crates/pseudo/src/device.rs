@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ordo_block::file::{Access, FileDisk};
+use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
@@ -93,13 +94,19 @@ pub struct Setup {
     pub observer: Option<MakeObserver>,
     /// Requests over io_uring, where the kernel has it.
     pub io_uring: bool,
+    /// A disk whose time requests take at least, once recording has begun.
+    pub disk: Option<&'static Model>,
 }
 
 impl Setup {
     /// A device of `bytes` bytes in memory, of which everything is kept.
     pub fn in_memory(bytes: u64) -> Setup {
-        let (place, keep) = (Place::Memory(bytes), Keep::Contents);
-        Setup { place, keep, keep_start: true, observer: None, io_uring: true }
+        Setup { keep_start: true, ..Setup::new(Place::Memory(bytes), Keep::Contents) }
+    }
+
+    /// A device in a place, that takes no more time than it must, and of which `keep` is kept.
+    pub fn new(place: Place, keep: Keep) -> Setup {
+        Setup { place, keep, keep_start: false, observer: None, io_uring: true, disk: None }
     }
 }
 
@@ -129,34 +136,75 @@ enum Storage {
     Path(FileDisk, File),
 }
 
-/// Storage with the observer's verdict on each write.
-pub(crate) struct Ruled {
-    storage: Storage,
-    runtime: Runtime,
-    verdict: Rc<Cell<Verdict>>,
-}
-
-impl Ruled {
-    async fn put(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        match &self.storage {
-            Storage::Memory(ram) => ram.write(offset, data, flags).await,
-            Storage::Path(disk, _) => disk.write(offset, data, flags).await,
-        }
-    }
-}
-
-impl BlockDevice for Ruled {
+impl BlockDevice for Storage {
     fn geometry(&self) -> Geometry {
-        match &self.storage {
+        match self {
             Storage::Memory(ram) => ram.geometry(),
             Storage::Path(disk, _) => disk.geometry(),
         }
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
-        match &self.storage {
+        match self {
             Storage::Memory(ram) => ram.read(offset, len).await,
             Storage::Path(disk, _) => disk.read(offset, len).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        match self {
+            Storage::Memory(ram) => ram.write(offset, data, flags).await,
+            Storage::Path(disk, _) => disk.write(offset, data, flags).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        match self {
+            Storage::Memory(ram) => ram.flush().await,
+            Storage::Path(disk, _) => disk.flush().await,
+        }
+    }
+
+    /// What is discarded reads as zeros: the loop driver sends what must be zero as a discard too.
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        if let Storage::Path(disk, _) = self {
+            disk.discard(offset, len).await?;
+        }
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(ZEROS);
+            let zeros = IoBuf::zeroed(piece as usize);
+            self.write(offset + done, zeros, WriteFlags::empty()).await?;
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+/// Storage that takes a disk's time, with the observer's verdict on each write.
+pub(crate) struct Ruled {
+    disk: Modeled<Storage>,
+    /// Whether requests take the disk's time by now.
+    paced: Cell<bool>,
+    runtime: Runtime,
+    verdict: Rc<Cell<Verdict>>,
+}
+
+impl Ruled {
+    fn storage(&self) -> &Storage {
+        self.disk.inner()
+    }
+}
+
+impl BlockDevice for Ruled {
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        match self.paced.get() {
+            true => self.disk.read(offset, len).await,
+            false => self.storage().read(offset, len).await,
         }
     }
 
@@ -167,29 +215,24 @@ impl BlockDevice for Ruled {
             Verdict::Delay(time) => self.runtime.sleep(time).await,
             Verdict::Drop => return Ok(()),
         }
-        self.put(offset, data, flags).await
+        match self.paced.get() {
+            true => self.disk.write(offset, data, flags).await,
+            false => self.storage().write(offset, data, flags).await,
+        }
     }
 
     async fn flush(&self) -> Result<(), BlockError> {
-        match &self.storage {
-            Storage::Memory(ram) => ram.flush().await,
-            Storage::Path(disk, _) => disk.flush().await,
+        match self.paced.get() {
+            true => self.disk.flush().await,
+            false => self.storage().flush().await,
         }
     }
 
-    /// What is discarded reads as zeros: the loop driver sends what must be zero as a discard too.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        if let Storage::Path(disk, _) = &self.storage {
-            disk.discard(offset, len).await?;
+        match self.paced.get() {
+            true => self.disk.discard(offset, len).await,
+            false => self.storage().discard(offset, len).await,
         }
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(ZEROS);
-            let zeros = IoBuf::zeroed(piece as usize);
-            self.put(offset + done, zeros, WriteFlags::empty()).await?;
-            done += piece;
-        }
-        Ok(())
     }
 }
 
@@ -220,7 +263,12 @@ impl Core {
             }
         };
         let verdict = Rc::new(Cell::default());
-        let ruled = Ruled { storage, runtime: runtime.clone(), verdict: verdict.clone() };
+        let ruled = Ruled {
+            disk: Modeled::new(runtime, setup.disk.unwrap_or(&catalog::RAM), storage),
+            paced: Cell::new(false),
+            runtime: runtime.clone(),
+            verdict: verdict.clone(),
+        };
         let recorder = match setup.keep {
             Keep::Contents => Recorder::new(true),
             Keep::Requests => Recorder::new(false),
@@ -247,7 +295,7 @@ impl Core {
         self.marks.take();
         let bytes = self.tap.geometry().bytes;
         let make = self.make.take();
-        let whole = match &self.tap.inner().storage {
+        let whole = match self.tap.inner().storage() {
             Storage::Memory(ram) if make.is_some() || self.keep_start => ram.to_vec(),
             Storage::Path(_, file) if self.keep_start => {
                 let mut all = vec![0; bytes as usize];
@@ -257,7 +305,7 @@ impl Core {
             _ => Vec::new(),
         };
         if let Some(make) = make {
-            let read = |offset: u64, buf: &mut [u8]| match &self.tap.inner().storage {
+            let read = |offset: u64, buf: &mut [u8]| match self.tap.inner().storage() {
                 Storage::Memory(_) => {
                     let from = usize::try_from(offset).ok();
                     let found = from.and_then(|at| whole.get(at..at.checked_add(buf.len())?));
@@ -274,6 +322,7 @@ impl Core {
         }
         *self.start.borrow_mut() = Some(if self.keep_start { whole } else { Vec::new() });
         self.tap.attach(self.recorder.clone());
+        self.tap.inner().paced.set(true);
     }
 
     /// Puts a text into the trace. Where only the last requests are kept, it is not.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use ordo_block::model::Model;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_pseudo::nbd::{Address, Nbd};
 use ordo_pseudo::{Keep, Observer, Place, Setup, Verdict};
@@ -208,4 +209,34 @@ fn who_watches_decides_what_becomes_of_a_write() {
     let trace = nbd.finish().unwrap().trace;
     assert_eq!(trace.requests().iter().map(|r| r.op).collect::<Vec<_>>(), [Op::Write, Op::Read]);
     assert!(trace.requests().iter().all(|r| r.data.is_none()));
+}
+
+/// A device with a disk's model takes at least the time of that disk, for every request that its cache does not absorb: a
+/// write that must be durable waits for the arm and the platter, a flush for all that the cache holds. Catches a model that
+/// is asked and not waited for.
+#[test]
+fn a_modelled_disk_takes_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let disk = Model::by_name("hdd-4tb");
+    let setup = Setup { disk, ..Setup::in_memory(512 << 20) };
+    let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
+    let mut client = Client::connect(&socket);
+    let far = |n: u64| (n * 0x9e37_79b9 % (1 << 19)) << 10;
+    for n in 0..12 {
+        assert_eq!(client.ask(1, 1, far(n), 512, &[1; 512]), 0);
+    }
+    for n in 0..12 {
+        assert_eq!(client.ask(0, 1, far(n), 512, &[2; 512]), 0);
+    }
+    assert_eq!(client.ask(0, 3, 0, 0, &[]), 0);
+    assert_eq!(client.read(far(5), 512), [2; 512]);
+    let trace = nbd.finish().unwrap().trace;
+    let took = |r: &ordo_trace::Request| r.end.unwrap().at.as_nanos() - r.issued.as_nanos();
+    let mut durable: Vec<u64> = trace.requests()[..12].iter().map(took).collect();
+    durable.sort_unstable();
+    // A turn of this disk takes 8.3 ms, a seek a millisecond and more.
+    assert!(durable[6] > 2_000_000, "{durable:?}");
+    let flush = trace.requests().iter().find(|r| r.op == Op::Flush).unwrap();
+    assert!(took(flush) > 10_000_000, "{} ns for twelve writes", took(flush));
 }

@@ -60,8 +60,12 @@ pub static ALL: &[Model] = &[
         description: "a card of battery-backed memory: ten microseconds a request, never lost",
         kind: Kind::Ssd(NVRAM),
     },
-    Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram },
+    RAM,
 ];
+
+/// No disk at all.
+pub const RAM: Model =
+    Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram };
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use ordo_annotate::store;
+use ordo_block::model::Model;
 use ordo_live::kernel::{Mounted, System};
 use ordo_live::watching::{Into, take, watching};
 use ordo_live::{Rule, Seen, Wanted};
@@ -35,6 +36,10 @@ struct How {
     /// fits a write decides.
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<Rule>,
+    /// Let requests take the time of a disk, in real time: viking, hdd-4tb, sata-ssd and so on, as ordo compare has them. What
+    /// makes the file system is not slowed down.
+    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    disk: Option<&'static Model>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -48,7 +53,7 @@ impl How {
             (None, _, Some(_)) => Keep::Requests,
             (None, _, None) => Keep::Last(1),
         };
-        Setup { place, keep, keep_start: false, observer: None, io_uring: true }
+        Setup { disk: self.disk, ..Setup::new(place, keep) }
     }
 
     fn wanted(&self) -> Wanted {
@@ -97,7 +102,8 @@ Examples:
   ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync log; done'
   ordo trace show three.trace
   ordo trace export three.trace --to perfetto -o three.json
-  ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'")]
+  ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
+  ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'")]
 pub struct Run {
     /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, as far as this machine can mount it.
     #[arg(long, short, value_name = "NAME")]
