@@ -69,6 +69,17 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
+    /// An entry of a directory item. All of an item's come first; the names fill it from its end, in their order.
+    pub struct EntryHead: 16 {
+        0 => /** hash of the name, and a number among equal ones */ offset: u32,
+        4 => /** the directory that the named object's key is of */ dir_id: u32,
+        8 => /** the named object */ object_id: u32,
+        12 => /** where its name is in the item */ location: u16,
+        14 => /** bit 2: it is there */ state: u16,
+    }
+}
+
+crate::on_disk! {
     /// A child of an inner node. Keys of 16 bytes come before all children.
     pub struct Child: 8 {
         0 => /** its block */ block: u32,
@@ -232,6 +243,28 @@ impl ItemHead {
                 (self.offset_and_type >> 60 == 1).then_some(self.offset_and_type & (u64::MAX >> 4))
             }
         }
+    }
+
+    /// Whether it holds entries of a directory. Such items have keys as in 3.5, whatever the version.
+    pub fn is_directory(&self) -> bool {
+        const DIRECTORY: u64 = 500;
+        self.version == 0 && self.offset_and_type >> 32 == DIRECTORY
+    }
+
+    /// The names in a directory item, each with the object that has it.
+    pub fn names<'a>(&self, leaf: &'a [u8]) -> impl Iterator<Item = (&'a [u8], u32)> {
+        const VISIBLE: u16 = 1 << 2;
+        let body = self.body(leaf);
+        let mut end = body.len();
+        let heads = body.chunks_exact(EntryHead::SIZE).take(usize::from(self.count));
+        heads.filter_map(move |raw| {
+            let head = EntryHead::decode(raw, LE);
+            let from = usize::from(head.location);
+            // Filled up with zeros, where it is not as long as its place.
+            let name = body.get(from..end)?.split(|b| *b == 0).next()?;
+            end = from;
+            (head.state & VISIBLE != 0 && !name.is_empty()).then_some((name, head.object_id))
+        })
     }
 
     /// Its bytes.

@@ -52,10 +52,11 @@ const JBD2: [Structure; 4] = [
     ("Jbd2Commit", jbd2::Commit::SIZE, jbd2::Commit::FIELDS),
 ];
 
-const REISERFS: [Structure; 6] = [
+const REISERFS: [Structure; 7] = [
     ("ReiserSuperblock", reiserfs::Superblock::SIZE, reiserfs::Superblock::FIELDS),
     ("ReiserBlockHead", reiserfs::BlockHead::SIZE, reiserfs::BlockHead::FIELDS),
     ("ReiserChild", reiserfs::Child::SIZE, reiserfs::Child::FIELDS),
+    ("ReiserEntryHead", reiserfs::EntryHead::SIZE, reiserfs::EntryHead::FIELDS),
     ("ReiserItemHead", reiserfs::ItemHead::SIZE, reiserfs::ItemHead::FIELDS),
     ("ReiserTransactionHead", reiserfs::TransactionHead::SIZE, reiserfs::TransactionHead::FIELDS),
     ("ReiserJournalHeader", reiserfs::JournalHeader::SIZE, reiserfs::JournalHeader::FIELDS),

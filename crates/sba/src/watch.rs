@@ -137,6 +137,11 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or_else(Vec::new, |d| d.contents(ino))
     }
 
+    /// The path of a file as it was last seen, where names were seen.
+    pub fn path(&self, ino: u64) -> Option<Arc<str>> {
+        self.state.borrow().books.names.path(ino)
+    }
+
     /// Copies in the journal whose transaction nobody could tell.
     pub fn strays(&self) -> u64 {
         self.state.borrow().books.journal.strays()

@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
-use ordo_sba::Class;
+use ordo_sba::{Class, Watch};
 use ordo_sba::kind::What;
 
 const MODES: [&str; 3] = ["reiserfs-ordered", "reiserfs-journal", "reiserfs-writeback"];
@@ -79,6 +79,69 @@ fn what_a_kernel_did_under_reiserfs_has_names() {
             assert_eq!(owned, busy.contains(&(block as u64)), "{mode}, block {block}: {part:?}");
         }
     }
+}
+
+/// Paths of all objects that have a name, as debugreiserfs prints the tree's directories.
+fn named(image: &Path) -> Option<BTreeMap<u64, String>> {
+    let text = output("debugreiserfs", &["-d", image.to_str()?])?;
+    let mut parents = BTreeMap::new();
+    let mut dir = 0;
+    for line in text.lines() {
+        // |  1|1 2 0x1 DIR (3), len 48, ...
+        if let Some((key, _)) = line.split_once(" DIR (3)") {
+            dir = key.rsplit('|').next()?.split(' ').nth(1)?.parse().ok()?;
+        // 0: "name    "(  4)    [1 2]    0    1, loc 40, state 4 not set
+        } else if line.contains(", loc ")
+            && let Some((_, rest)) = line.split_once(": \"")
+        {
+            let (name, rest) = rest.split_once("\"(")?;
+            let key = rest.split_once('[')?.1.split_once(']')?.0;
+            let object: u64 = key.split(' ').nth(1)?.parse().ok()?;
+            if !matches!(name.trim_end(), "." | "..") {
+                parents.insert(object, (dir, name.trim_end().to_owned()));
+            }
+        }
+    }
+    let path = |mut at: u64| {
+        let mut path = String::new();
+        while let Some((dir, name)) = parents.get(&at) {
+            path = format!("/{name}{path}");
+            at = *dir;
+        }
+        path
+    };
+    Some(parents.keys().map(|object| (*object, path(*object))).collect())
+}
+
+/// After each quarter of a trace every object has the path that the tree gives it, for who watched as for who reads the
+/// device only then. Catches names cut at the wrong place, entries that are gone, objects taken for another's.
+#[test]
+fn paths_are_those_of_the_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let Some(recorded) = recorded("reiserfs", "reiserfs-ordered") else { return };
+    let all = recorded.trace.requests().len();
+    let mut seen = 0;
+    for quarter in 1..=4 {
+        // What is on its way home is in the journal: only the mounted file system would show it.
+        let until = quarter * all / 4;
+        let after = recorded.after(until);
+        std::fs::write(&image, &after).unwrap();
+        let Some(expected) = named(&image) else { return };
+        let fresh = Watch::over(&&after[..]).unwrap();
+        for (object, path) in &expected {
+            assert_eq!(fresh.path(*object).as_deref(), Some(path.as_str()), "{object}, {until}");
+        }
+        seen += expected.len();
+        if quarter == 4 {
+            let said = watched(&recorded.start, &recorded.trace).unwrap();
+            for (object, path) in &expected {
+                let found = said.watch.path(*object);
+                assert_eq!(found.as_deref(), Some(path.as_str()), "{object}");
+            }
+        }
+    }
+    assert!(seen > 20, "{seen} names");
 }
 
 /// Where the data goes is what the modes differ in.

@@ -22,6 +22,8 @@ use tree::{Tree, node_entry};
 
 /// The number of the tree's root among roots.
 const ROOT: u64 = 0;
+/// The object that is the root directory.
+const ROOT_OBJECT: u64 = 2;
 /// Inodes that are remembered at most.
 const INODES_MAX: usize = 1 << 20;
 
@@ -61,6 +63,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     let tree = Graph::new(Tree { g });
     let (ring, late, inodes) = (Ring::default(), Vec::new(), FxHashMap::default());
     let mut reiser = Reiser { g, tree, ring, late, inodes };
+    books.names.set_root(ROOT_OBJECT);
     reiser.set_root(&g, books);
     let mut block = vec![0; g.block_size()];
     for _ in 0..g.height {
@@ -145,10 +148,15 @@ impl Reiser {
         }
     }
 
-    /// Notes which inodes in a leaf are not as they were.
+    /// Notes which inodes in a leaf are not as they were, and the names in it.
     fn leaf_seen(&mut self, bytes: &[u8], books: &mut Books) {
         if reiserfs::node(bytes).is_none_or(|head| head.level != 1) {
             return;
+        }
+        for item in reiserfs::item_heads(bytes).filter(ItemHead::is_directory) {
+            for (name, object) in item.names(bytes) {
+                books.names.seen(item.object_id.into(), name, object.into());
+            }
         }
         for item in reiserfs::item_heads(bytes).filter(ItemHead::is_inode) {
             let mut hash = FxHasher::default();
