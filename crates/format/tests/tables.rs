@@ -62,11 +62,12 @@ const REISERFS: [Structure; 7] = [
     ("ReiserJournalHeader", reiserfs::JournalHeader::SIZE, reiserfs::JournalHeader::FIELDS),
 ];
 
-const XFS: [Structure; 8] = [
+const XFS: [Structure; 9] = [
     ("XfsSuperblock", xfs::Superblock::SIZE, xfs::Superblock::FIELDS),
     ("XfsAgf", xfs::Agf::SIZE, xfs::Agf::FIELDS),
     ("XfsAgi", xfs::Agi::SIZE, xfs::Agi::FIELDS),
     ("XfsDinode", xfs::Dinode::SIZE, xfs::Dinode::FIELDS),
+    ("XfsDirHead", xfs::dir::DirHead::SIZE, xfs::dir::DirHead::FIELDS),
     ("XfsRecordHead", xfs::log::RecordHead::SIZE, xfs::log::RecordHead::FIELDS),
     ("XfsOpHead", xfs::log::OpHead::SIZE, xfs::log::OpHead::FIELDS),
     ("XfsInodeItem", xfs::log::InodeItem::SIZE, xfs::log::InodeItem::FIELDS),

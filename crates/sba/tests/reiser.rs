@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
-use ordo_sba::{Class, Watch};
 use ordo_sba::kind::What;
+use ordo_sba::{Class, Watch};
 
 const MODES: [&str; 3] = ["reiserfs-ordered", "reiserfs-journal", "reiserfs-writeback"];
 

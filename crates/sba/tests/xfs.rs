@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{all_is_known, damaged, name_of, output, recorded, watched};
 use ordo_sba::kind::What;
@@ -56,6 +57,22 @@ fn owned(parts: &[Part]) -> bool {
     parts.iter().all(|part| part.what != What::Unclaimed && !spare(&part.what))
 }
 
+/// Paths of all inodes that have some, as xfs_db finds them: of at least `least` inodes.
+fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
+    let text = output("xfs_db", &["-r", "-c", "blockget -n", "-c", "ncheck", image])?;
+    let lines = text.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let mut named = BTreeMap::<u64, Vec<String>>::new();
+    for (ino, path) in lines {
+        // A directory's ends with "/.".
+        let path = format!("/{}", path.trim_start().trim_end_matches("/."));
+        if path != "/." {
+            named.entry(ino.parse().ok()?).or_default().push(path);
+        }
+    }
+    assert!(named.len() >= least, "{text}");
+    Some(named)
+}
+
 /// A kernel's XFS made, filled, overwrote, removed. Every block must have a name that is no guess; every
 /// transaction and every buffer and inode in the log must be those that xfs_logprint finds; each is then written
 /// where it belongs; and at the end a block has an owner exactly where the trees of free space do not have it.
@@ -85,6 +102,15 @@ fn what_a_kernel_did_under_xfs_has_names() {
         let parts = name_of(&said.watch, block as u64 * 4096, data);
         let owned = owned(&parts);
         assert_eq!(owned, !free.contains(&(block as u64)), "block {block}: {parts:?}");
+    }
+    let fresh = Watch::over(&&after[..]).unwrap();
+    for (ino, paths) in named(image.to_str().unwrap(), 3).unwrap() {
+        for watch in [&said.watch, &fresh] {
+            let found = watch.path(ino);
+            // A second name was given to one file and taken away again: who watched still shows it.
+            let is_one = |found: &str| paths.iter().any(|p| p == found) || found == "/d/h3";
+            assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
+        }
     }
 }
 
@@ -128,6 +154,15 @@ fn every_used_block_has_a_name_and_no_free_one() {
             assert_eq!(owned, expected, "{options}, block {block}: {parts:?}");
             kinds.extend(parts.iter().map(|part| part.class));
         }
+        // With larger blocks of directories the names in the first of each are known.
+        let named = named(path, 400).unwrap();
+        let known: Vec<_> =
+            named.iter().filter_map(|(ino, paths)| Some((paths, watch.path(*ino)?))).collect();
+        let is_one =
+            |(paths, found): &(&Vec<String>, Arc<str>)| paths.iter().any(|p| **p == **found);
+        assert!(known.iter().all(is_one), "{options}: {known:?}");
+        let all = if size == 4096 { named.len() } else { named.len() / 6 };
+        assert!(known.len() >= all, "{options}: {} of {}", known.len(), named.len());
         for kind in [
             Class::Directory,
             Class::FileData,

@@ -2,6 +2,7 @@
 //! On disk all integers are big-endian; inside log items they are as on the machine that wrote them, and
 //! little-endian ones are read.
 
+pub mod dir;
 pub mod log;
 
 use crate::Endian;
@@ -190,6 +191,10 @@ pub struct Geometry {
     pub quota_inodes: [u64; 3],
     /// Inodes of the real-time device's bitmap and summary.
     pub rt_inodes: [u64; 2],
+    /// The root directory.
+    pub root: u64,
+    /// Entries of directories have the type of what they name.
+    pub has_types: bool,
 }
 
 impl Superblock {
@@ -197,6 +202,8 @@ impl Superblock {
     /// is not known.
     pub fn read(bytes: &[u8]) -> Option<(Superblock, Geometry)> {
         const META_UUID: u32 = 4;
+        const TYPES: u32 = 1;
+        const TYPES_4: u32 = 0x200;
         if bytes.len() < Superblock::SIZE {
             return None;
         }
@@ -234,6 +241,11 @@ impl Superblock {
             uuid: if sb.feature_incompat & META_UUID != 0 { sb.meta_uuid } else { sb.uuid },
             quota_inodes: [sb.user_quota_ino, sb.group_quota_ino, sb.project_quota_ino],
             rt_inodes: [sb.rt_bitmap_ino, sb.rt_summary_ino],
+            root: sb.root_ino,
+            has_types: match version {
+                4 => sb.features2 & TYPES_4 != 0,
+                _ => sb.feature_incompat & TYPES != 0,
+            },
         };
         if sb.log_start != 0 {
             let start = g.linear(sb.log_start)?;
@@ -410,14 +422,24 @@ impl Dinode {
         }
     }
 
-    /// Its forks, data and attributes, from the bytes of the inode as it is on disk.
-    pub fn forks<'a>(&self, inode: &'a [u8]) -> [Fork<'a>; 2] {
+    /// Whether it is a directory whose entries are in it.
+    pub fn is_short_directory(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000 && self.format == 1
+    }
+
+    /// The bytes of its forks, data and attributes, from those of the inode as it is on disk.
+    pub fn raw_forks<'a>(&self, inode: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         let all = inode.get(self.core_size()..).unwrap_or_default();
         let split = match self.fork_offset {
             0 => all.len(),
             n => (usize::from(n) * 8).min(all.len()),
         };
-        let (data, attributes) = all.split_at(split);
+        all.split_at(split)
+    }
+
+    /// Its forks, data and attributes, from the bytes of the inode as it is on disk.
+    pub fn forks<'a>(&self, inode: &'a [u8]) -> [Fork<'a>; 2] {
+        let (data, attributes) = self.raw_forks(inode);
         let (data_count, attr_count) = self.counts();
         let has_attributes = self.fork_offset != 0;
         [

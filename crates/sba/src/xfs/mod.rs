@@ -10,7 +10,7 @@ mod prime;
 mod trees;
 
 use ordo_format::Endian;
-use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree};
+use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree, dir};
 
 use crate::decoder::{Books, Contents, Decoder, cover, unknown};
 use crate::graph::{Entry, Graph};
@@ -189,6 +189,12 @@ impl Xfs {
                 continue;
             }
             let class = self.class_of(ino, &inode);
+            if inode.is_short_directory() {
+                let names = &mut books.names;
+                dir::in_inode(&self.g, inode.raw_forks(raw).0, |name, of| {
+                    names.seen(ino, name, of)
+                });
+            }
             let [data, attributes] = match inode.mode {
                 0 => [Fork::None, Fork::None],
                 _ => inode.forks(raw),
@@ -212,6 +218,12 @@ impl Xfs {
         }
         if inode.mode == 0 {
             return self.set_forks(ino, Some(Vec::new()), Some(Vec::new()), books);
+        }
+        if inode.is_short_directory()
+            && let Some(fork) = &logged.data
+        {
+            let names = &mut books.names;
+            dir::in_inode(&self.g, fork, |name, of| names.seen(ino, name, of));
         }
         let reader = &self.graph.reader;
         let (data_count, attr_count) = inode.counts();
@@ -487,11 +499,25 @@ impl Xfs {
         to.min(end)
     }
 
+    /// Learns the names in a block of a directory. Of a directory whose blocks are larger than the file system's, the names
+    /// in the first of each.
+    fn names_seen(&self, linear: u64, bytes: &[u8], books: &mut Books) {
+        let run = self.graph.runs.at(linear).filter(|run| run.class == Class::Directory);
+        let sector = linear << (self.g.block_shift - 9);
+        let is_its_own = || xfs::describes_itself(&self.g, bytes, sector).is_some();
+        let says = dir::owner(&self.g, bytes).filter(|_| is_its_own());
+        if let Some(directory) = says.or(run.map(|run| run.ino)) {
+            let names = &mut books.names;
+            dir::in_block(&self.g, bytes, |name, of| names.seen(directory, name, of));
+        }
+    }
+
     /// Learns from a whole block that is no file's contents.
     fn learn(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
         if self.are_inodes(linear, bytes) {
             return self.inodes_written(linear, bytes, books);
         }
+        self.names_seen(linear, bytes, books);
         match self.graph.runs.at(linear) {
             Some(run) if matches!(run.role, Role::Map { .. }) => {
                 self.graph.node_written(linear, bytes, books);

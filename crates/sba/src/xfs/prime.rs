@@ -22,6 +22,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     let lists = vec![(0, 0, Vec::new()); groups as usize];
     let graph = Graph::new(Trees { g });
     let mut xfs = Xfs { g, graph, log: Log::default(), lists, said: Vec::new() };
+    books.names.set_root(g.root);
     let mut sector = vec![0; 1 << g.sector_shift];
     for group in 0..groups {
         let start = (u64::from(group) * g.ag_blocks) << g.block_shift;
@@ -43,6 +44,13 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
         books.claims.clear();
     }
     xfs.read_nodes(image, books);
+    let directories: Vec<_> =
+        xfs.graph.runs.iter().filter(|run| run.class == Class::Directory).copied().collect();
+    for linear in directories.iter().flat_map(|run| run.start..run.end()) {
+        if image.read_at(linear << g.block_shift, &mut block).is_ok() {
+            xfs.names_seen(linear, &block, books);
+        }
+    }
     // Free lists again, now that it is known which of their blocks are in use.
     (0..groups).for_each(|group| xfs.list_changed(group, books));
     books.claims.clear();

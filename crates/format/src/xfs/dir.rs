@@ -1,0 +1,121 @@
+//! Names in directories of XFS.
+
+use super::{BIG, Geometry};
+
+crate::on_disk! {
+    /// What begins a block of a directory in version 5. Three free places of 4 bytes and 4 bytes of padding follow; in
+    /// version 4 there are the magic number and the free places only.
+    pub struct DirHead: 48 {
+        0 => /** `XDB3` where the index is in the same block, `XDD3` where not; in version 4 `XD2B`, `XD2D` */ magic: u32,
+        4 => /** CRC-32C, little-endian */ crc: u32,
+        8 => /** its place in sectors of 512 bytes */ block: u64,
+        16 => /** where in the log it was changed last */ lsn: u64,
+        24 => /** identity */ uuid: [u8; 16],
+        40 => /** the directory's inode */ owner: u64,
+    }
+}
+
+/// What is at the place of an entry where there is none; its length follows.
+const UNUSED: u16 = 0xffff;
+
+/// Calls `each` with every name, and its inode, of a directory whose entries are in its inode: a count of names, a count
+/// of those with large numbers (then all are of 8 bytes, not 4), the parent; then of each name its length, two
+/// bytes, the name, where the file system has it a type, the inode.
+pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
+    let Some((&[count, large], rest)) = fork.split_first_chunk() else { return };
+    let wide = if large > 0 { 8 } else { 4 };
+    let Some(mut rest) = rest.get(wide..) else { return };
+    for _ in 0..count.max(large) {
+        let Some((&[len, ..], after)) = rest.split_first_chunk::<3>() else { return };
+        let Some((name, after)) = after.split_at_checked(len.into()) else { return };
+        let Some(raw) = after.get(g.has_types.into()..) else { return };
+        let Some((ino, after)) = raw.split_at_checked(wide) else { return };
+        let ino = if wide == 8 { BIG.get_u64(ino, 0) } else { BIG.get_u32(ino, 0).into() };
+        each(name, ino);
+        rest = after;
+    }
+}
+
+/// The directory that a block of entries says it is of; `None` where it says nothing, or is none.
+pub fn owner(g: &Geometry, bytes: &[u8]) -> Option<u64> {
+    let is_it = g.self_describing && bytes.len() >= DirHead::SIZE && has_entries(bytes);
+    is_it.then(|| DirHead::decode(bytes, BIG).owner)
+}
+
+fn has_entries(bytes: &[u8]) -> bool {
+    [b"XDB3", b"XDD3", b"XD2B", b"XD2D"].iter().any(|magic| bytes.starts_with(*magic))
+}
+
+/// Calls `each` with every name, and its inode, in a block of a directory: an inode, a length, the name, where the file
+/// system has it a type; up to a multiple of 8 bytes, of which the last two say where the entry began. `bytes` may be the
+/// beginning of the directory's block.
+pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
+    if !has_entries(bytes) {
+        return;
+    }
+    let mut at = if g.self_describing { 64 } else { 16 };
+    let end = bytes.len();
+    while at + 12 <= end {
+        if BIG.get_u16(bytes, at) == UNUSED {
+            let len = usize::from(BIG.get_u16(bytes, at + 2));
+            if len == 0 || !len.is_multiple_of(8) {
+                return;
+            }
+            at += len;
+            continue;
+        }
+        let (ino, len) = (BIG.get_u64(bytes, at), usize::from(bytes[at + 8]));
+        let Some(name) = bytes.get(at + 9..at + 9 + len).filter(|name| !name.is_empty()) else {
+            return;
+        };
+        let next = at + (9 + len + usize::from(g.has_types) + 2).next_multiple_of(8);
+        // Where the index is in the same block it follows, and says no such thing.
+        if next > end || usize::from(BIG.get_u16(bytes, next - 2)) != at {
+            return;
+        }
+        each(name, ino);
+        at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is on disk never panics, and ends.
+    #[test]
+    fn rubbish_has_an_end() {
+        let mut sb = [0u8; super::super::Superblock::SIZE];
+        for (at, bytes) in [
+            (0, &b"XFSB"[..]),
+            (4, &4096u32.to_be_bytes()),
+            (8, &1024u64.to_be_bytes()),
+            (84, &1024u32.to_be_bytes()),
+            (88, &1u32.to_be_bytes()),
+            (100, &[0, 5]),
+            (120, &[12, 9, 9, 3, 10]),
+        ] {
+            sb[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        let (_, g) = super::super::Superblock::read(&sb).expect("a superblock");
+        let mut state = 1u64;
+        let mut names = 0;
+        for _ in 0..2000 {
+            let mut bytes: Vec<u8> = (0..512)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    [0, 0xff, 1, 8, (state >> 40) as u8][(state >> 33) as usize % 5]
+                })
+                .collect();
+            in_inode(&g, &bytes, |_, _| names += 1);
+            for magic in [b"XDB3", b"XDD3", b"XD2B", b"XD2D"] {
+                bytes[..4].copy_from_slice(magic);
+                for len in [4, 9, 64, 500, 512] {
+                    in_block(&g, &bytes[..len], |_, _| names += 1);
+                }
+                owner(&g, &bytes);
+            }
+        }
+        assert!(names > 100, "{names}");
+    }
+}
