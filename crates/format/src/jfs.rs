@@ -137,6 +137,18 @@ crate::on_disk! {
 pub const MAP_EXTENTS: usize = 3072;
 
 crate::on_disk! {
+    /// A name in a leaf of names: the slot with its beginning. The rest of a long one is in further slots: the next one's
+    /// number (1 byte), a count (1), 15 units.
+    pub struct NameSlot: 32 {
+        0 => /** the inode */ inode: u32,
+        4 => /** the slot in which the name goes on; negative: none */ next: u8,
+        5 => /** units of UTF-16 in the name */ units: u8,
+        6 => /** the first 11 of these; without an index of the directory, 13 */ name: [u8; 22],
+        28 => /** its place in the directory's index */ index: u32,
+    }
+}
+
+crate::on_disk! {
     /// The log's superblock, in its second page.
     pub struct LogSuper: 68 {
         0 => /** `0x87654321` */ magic: u32,
@@ -190,6 +202,9 @@ impl Pxd {
     }
 }
 
+/// Bytes in a slot of a page of names.
+const SLOT: usize = 32;
+
 /// What follows from a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -201,6 +216,8 @@ pub struct Geometry {
     pub fsck: (u64, u64),
     /// The second copies of the aggregate's inodes, and of their map.
     pub second: [(u64, u64); 2],
+    /// Directories have an index, and names their place in it.
+    pub indexed: bool,
 }
 
 impl Superblock {
@@ -216,12 +233,14 @@ impl Superblock {
             && sb.block_size as usize == PAGE
             && sb.size >> 48 == 0
             && sb.size >= 1 << 10;
+        const INDEXED: u32 = 0x20_0000;
         let range = |p: &Pxd| (p.start(), u64::from(p.blocks()));
         sane.then(|| Geometry {
             blocks: sb.size / 8,
             log: range(&sb.log),
             fsck: range(&sb.fsck),
             second: [range(&sb.second_inodes), range(&sb.second_map)],
+            indexed: sb.flags & INDEXED != 0,
         })
     }
 }
@@ -247,28 +266,54 @@ impl Extent {
     }
 }
 
-/// The children of an inner page of names, or of the root in an inode; none of a leaf.
-pub fn name_children(page: &[u8], root: bool) -> Vec<Pxd> {
-    const SLOT: usize = 32;
-    if page.len() < 9 * SLOT {
-        return Vec::new();
-    }
-    let head = NamePage::decode(page, LE);
-    if head.flags & 4 == 0 {
-        return Vec::new();
-    }
+/// The slots of a page of names, or of the root in an inode, in the order of their entries: of a leaf or not.
+fn name_slots(page: &[u8], root: bool, leaf: bool) -> impl Iterator<Item = &[u8]> {
+    const LEAF: u8 = 2;
+    const INNER: u8 = 4;
+    let head = if page.len() < 9 * SLOT { &[0; SLOT][..] } else { page };
+    let head = NamePage::decode(head, LE);
     let (list, most) = match root {
         true => (24, 8),
         false => (usize::from(head.list) * SLOT, 128),
     };
-    let slots =
-        page.get(list..).unwrap_or_default().iter().take(usize::from(head.entries).min(most));
-    let child = |slot: &u8| {
-        let at = usize::from(*slot) * SLOT;
-        let raw = page.get(at..at + SLOT).filter(|_| *slot != 0)?;
-        Some(<Pxd as crate::OnDisk>::get(raw, 0, LE))
-    };
-    slots.filter_map(child).collect()
+    let is_it = head.flags & (LEAF | INNER) == if leaf { LEAF } else { INNER };
+    let count = if is_it { usize::from(head.entries).min(most) } else { 0 };
+    let slots = page.get(list..).unwrap_or_default().iter().take(count);
+    slots.filter(|slot| **slot != 0).filter_map(move |slot| slot_at(page, *slot))
+}
+
+fn slot_at(page: &[u8], slot: u8) -> Option<&[u8]> {
+    let at = usize::from(slot) * SLOT;
+    page.get(at..at + SLOT)
+}
+
+/// The children of an inner page of names, or of the root in an inode; none of a leaf.
+pub fn name_children(page: &[u8], root: bool) -> impl Iterator<Item = Pxd> {
+    name_slots(page, root, false).map(|raw| <Pxd as crate::OnDisk>::get(raw, 0, LE))
+}
+
+/// Calls `each` with every name, and its inode, in a leaf of names, or in the root in an inode where that is a leaf.
+/// `indexed`: as [`Geometry::indexed`].
+pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, u32)) {
+    let first = if indexed { 22 } else { 26 };
+    for raw in name_slots(page, root, true) {
+        let slot = NameSlot::decode(raw, LE);
+        let mut left = usize::from(slot.units);
+        let mut units = Vec::with_capacity(left);
+        let (mut bytes, mut next) = (&raw[6..6 + first], slot.next);
+        loop {
+            let here = bytes.chunks_exact(2).take(left).map(|unit| LE.get_u16(unit, 0));
+            units.extend(here);
+            left = usize::from(slot.units) - units.len();
+            // Each slot brings 15 more: this ends.
+            let more = (left > 0 && next < 128).then(|| slot_at(page, next)).flatten();
+            let Some(raw) = more else { break };
+            (bytes, next) = (&raw[2..], raw[0]);
+        }
+        if left == 0 && !units.is_empty() {
+            each(&String::from_utf16_lossy(&units), slot.inode);
+        }
+    }
 }
 
 /// The extents of inodes in a block of the map of inodes, with the number of the first inode of each.
@@ -292,5 +337,50 @@ impl Dinode {
     /// Whether the index of a directory has blocks of its own.
     pub fn index_has_blocks(&self) -> bool {
         self.next_index > 14
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root of 9 slots with names of 3, 11, and 30 units, the last over three slots; then the same with slots that lead
+    /// in a circle, beyond the end, or to names longer than all of them.
+    #[test]
+    fn long_names_go_on_in_other_slots() {
+        let mut root = [0u8; 9 * SLOT];
+        (root[16], root[17]) = (3, 3);
+        root[24..27].copy_from_slice(&[4, 1, 2]);
+        let long: String = ('a'..='z').chain('0'..='3').collect();
+        let put = |root: &mut [u8], at: usize, text: &str| {
+            for (i, c) in text.chars().enumerate() {
+                root[at + 2 * i] = c as u8;
+            }
+        };
+        for (slot, ino, text) in [(4, 7, "abc"), (1, 8, "elevenunits"), (2, 9, &long[..])] {
+            let at = slot * SLOT;
+            LE.put_u32(&mut root, at, ino);
+            (root[at + 4], root[at + 5]) = (0xff, text.len() as u8);
+            put(&mut root, at + 6, &text[..text.len().min(11)]);
+        }
+        (root[2 * SLOT + 4], root[7 * SLOT], root[5 * SLOT]) = (7, 5, 0xff);
+        put(&mut root, 7 * SLOT + 2, &long[11..26]);
+        put(&mut root, 5 * SLOT + 2, &long[26..]);
+        let read = |root: &[u8], indexed| {
+            let mut all = Vec::new();
+            names(root, true, indexed, |name, ino| all.push((name.to_owned(), ino)));
+            all
+        };
+        let short = [("abc".to_owned(), 7), ("elevenunits".to_owned(), 8)];
+        assert_eq!(read(&root, true), [&short[..], &[(long, 9)]].concat());
+        for next in [7, 100, 9, 0x80] {
+            root[7 * SLOT] = next;
+            root[2 * SLOT + 5] = 200;
+            let all = read(&root, true);
+            assert_eq!(all[..2], short, "going on in {next}");
+            assert!(all.len() == 2 || next == 7, "a name that is not all there is none: {all:?}");
+            read(&root, false);
+            read(&root[..100], true);
+        }
     }
 }

@@ -74,7 +74,7 @@ const XFS: [Structure; 9] = [
     ("XfsBufferItem", xfs::log::BufferItem::SIZE, xfs::log::BufferItem::FIELDS),
 ];
 
-const JFS: [Structure; 10] = [
+const JFS: [Structure; 11] = [
     ("JfsSuperblock", jfs::Superblock::SIZE, jfs::Superblock::FIELDS),
     ("JfsPxd", jfs::Pxd::SIZE, jfs::Pxd::FIELDS),
     ("JfsDinode", jfs::Dinode::SIZE, jfs::Dinode::FIELDS),
@@ -82,6 +82,7 @@ const JFS: [Structure; 10] = [
     ("JfsExtent", jfs::Extent::SIZE, jfs::Extent::FIELDS),
     ("JfsNamePage", jfs::NamePage::SIZE, jfs::NamePage::FIELDS),
     ("JfsMapPage", jfs::MapPage::SIZE, jfs::MapPage::FIELDS),
+    ("JfsNameSlot", jfs::NameSlot::SIZE, jfs::NameSlot::FIELDS),
     ("JfsLogSuper", jfs::LogSuper::SIZE, jfs::LogSuper::FIELDS),
     ("JfsLogPage", jfs::LogPage::SIZE, jfs::LogPage::FIELDS),
     ("JfsLogRecord", jfs::LogRecord::SIZE, jfs::LogRecord::FIELDS),

@@ -3,11 +3,12 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use common::{all_is_known, damaged, name_of, recorded, watched};
-use ordo_sba::Class;
 use ordo_sba::kind::What;
+use ordo_sba::{Class, Watch};
 
 /// Of each transaction, how many changes of pages there are and whether it is committed, as jfs_logdump finds
 /// them in an image.
@@ -74,6 +75,54 @@ fn what_a_kernel_did_under_jfs_has_names() {
     }
     for class in [Class::JournalRecords, Class::InodeMap, Class::BlockBitmap, Class::Directory] {
         assert!(said.stats.writes[class].blocks > 0, "no {class}");
+    }
+}
+
+/// Paths of all inodes that have some, as jfs_debugfs lists directories.
+fn named(image: &[u8]) -> Option<BTreeMap<u64, Vec<String>>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    std::fs::write(&path, image).unwrap();
+    let mut named = BTreeMap::<u64, Vec<String>>::new();
+    let mut todo = vec![(2, String::new())];
+    while let Some((dir, above)) = todo.pop() {
+        let mut command = Command::new("jfs_debugfs");
+        command.arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut run) = command.spawn() else {
+            ordo_testkit::skip("jfs_debugfs is not installed");
+            return None;
+        };
+        let mut stdin = run.stdin.take().unwrap();
+        writeln!(stdin, "directory {dir}\nx\nq").unwrap();
+        drop(stdin);
+        let text = String::from_utf8_lossy(&run.wait_with_output().unwrap().stdout).into_owned();
+        for (ino, name) in text.lines().filter_map(|line| line.split_once('\t')) {
+            let Ok(ino) = ino.trim_start_matches(['>', ' ']).parse() else { continue };
+            let path = format!("{above}/{name}");
+            named.entry(ino).or_default().push(path.clone());
+            todo.push((ino, path));
+        }
+    }
+    Some(named)
+}
+
+/// Every inode has a path that the directories give it, for who watched as for who reads the device at the end. Catches
+/// names cut at a slot's end, slots that are free, a page's names given to another directory.
+#[test]
+fn paths_are_those_of_the_directories() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    let after = recorded.after(recorded.trace.requests().len());
+    let fresh = Watch::over(&&after[..]).unwrap();
+    let Some(named) = named(&after) else { return };
+    assert!(named.len() > 30, "{named:?}");
+    for (ino, paths) in named {
+        let found = [said.watch.path(ino), fresh.path(ino)];
+        let is_one = |found: &str| paths.iter().any(|path| path == found);
+        assert!(
+            found.iter().all(|f| f.as_deref().is_some_and(is_one)),
+            "{ino}: {found:?} {paths:?}"
+        );
     }
 }
 

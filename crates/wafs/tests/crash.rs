@@ -30,21 +30,27 @@ async fn all<D: BlockDevice>(log: &Wafs<D>) -> Vec<Vec<u8>> {
     out
 }
 
-/// The durable records from the `skip`th on, as a scan gives them: some that mounting kept, the rest read.
-async fn scanned<D: BlockDevice>(log: &Wafs<D>, skip: usize) -> Vec<Vec<u8>> {
-    let mut starts = Vec::new();
-    let mut whole = |record: RecordRef<'_>| {
-        starts.push(record.lsn);
-        true
+/// All records; `None` where a scan from any one on gives others: some that mounting kept, the rest read.
+async fn all_and_scanned<D: BlockDevice>(
+    log: &Wafs<D>,
+    rng: &mut Pcg64Mcg,
+) -> Option<Vec<Vec<u8>>> {
+    let there = all(log).await;
+    let skip = rng.random_range(0..=there.len());
+    let (mut from, mut out) = (log.end(), Vec::new());
+    let mut number = 0;
+    let mut find = |record: RecordRef<'_>| {
+        from = if number == skip { record.lsn } else { from };
+        number += 1;
+        number <= skip
     };
-    log.scan(log.start(), &mut whole).await.unwrap();
-    let mut out = Vec::new();
+    log.scan(log.start(), &mut find).await.unwrap();
     let mut each = |record: RecordRef<'_>| {
         out.push(record.bytes.to_vec());
         true
     };
-    log.scan(starts.get(skip).copied().unwrap_or(log.end()), &mut each).await.unwrap();
-    out
+    log.scan(from, &mut each).await.unwrap();
+    (out == there[skip..]).then_some(there)
 }
 
 fn record(rng: &mut Pcg64Mcg, n: usize) -> Vec<u8> {
@@ -106,11 +112,8 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
         let lived = executor
             .block_on(async {
                 let log = Wafs::mount(&rt, tap, &options).await.map_err(|e| e.to_string())?;
-                let there = all(&log).await;
-                let skip = rng.random_range(0..=there.len());
-                if scanned(&log, skip).await != there[skip..] {
-                    return Err(format!("seed {seed}, life {life}: kept otherwise than it is"));
-                }
+                let there = all_and_scanned(&log, &mut rng).await;
+                let there = there.ok_or(format!("seed {seed}, life {life}: scanned otherwise"))?;
                 let start = expected.len().saturating_sub(there.len());
                 // Older records may have been given up; the rest is what was appended.
                 if there.len() < forced {

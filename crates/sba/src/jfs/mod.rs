@@ -27,6 +27,8 @@ const BLOCK_MAP: u64 = 2;
 const FILESET: u64 = 16;
 /// The number of the file set.
 const FILES: u32 = 16;
+/// The inode of the root directory.
+const ROOT: u64 = 2;
 /// Rounds in which nodes are read: the deepest tree, of inodes and then of a file.
 const ROUNDS: usize = 24;
 
@@ -45,6 +47,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     let g = Superblock::read(&bytes)?;
     let (graph, log, inodes) = (Graph::new(Trees { g }), Log::default(), FxHashMap::default());
     let mut jfs = Jfs { g, graph, log, inodes };
+    books.names.set_root(ROOT);
     let mut block = vec![0; PAGE];
     for at in jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK {
         if image.read_at(at << SHIFT, &mut block).is_ok() {
@@ -104,7 +107,7 @@ impl Jfs {
             let unseen = self.graph.unseen();
             for at in &unseen {
                 if image.read_at(at << SHIFT, &mut block).is_ok() {
-                    self.graph.node_written(*at, &block, books);
+                    self.learn(*at, &block, books);
                 }
             }
             books.claims.clear();
@@ -171,10 +174,19 @@ impl Jfs {
                 }
             }
             Some(run) if matches!(run.role, Role::Map { .. }) => {
+                self.names_seen(run, bytes, books);
                 self.graph.node_written(block, bytes, books);
             }
             Some(_) => {}
             None => self.graph.stray_written(block, bytes),
+        }
+    }
+
+    /// Learns the names in a page of a directory.
+    fn names_seen(&self, run: &Run, bytes: &[u8], books: &mut Books) {
+        if run.class == Class::Directory {
+            let seen = |name: &str, of: u32| books.names.seen(run.ino, name.as_bytes(), of.into());
+            jfs::names(bytes, false, self.g.indexed, seen);
         }
     }
 
@@ -187,6 +199,11 @@ impl Jfs {
             if of == fileset && u64::from(own) == number {
                 let inode = Dinode::decode(raw, Endian::Little);
                 let used = inode.links > 0 && inode.mode & 0o170_000 != 0;
+                if used && !aggregate && inode.mode & 0o170_000 == 0o040_000 {
+                    let seen =
+                        |name: &str, of: u32| books.names.seen(number, name.as_bytes(), of.into());
+                    jfs::names(&inode.root, true, self.g.indexed, seen);
+                }
                 if used || (aggregate && number > 0 && inode.blocks > 0) {
                     entries = self.of_inode(&inode, number, aggregate);
                 }

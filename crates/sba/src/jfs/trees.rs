@@ -73,8 +73,7 @@ impl Trees {
 
     /// Children of a page or root of names.
     pub(super) fn names(&self, page: &[u8], root: bool, ino: u64, height: u8) -> Vec<Entry<Tag>> {
-        let children =
-            jfs::name_children(page, root).into_iter().filter(|p| self.inside(p) && height > 0);
+        let children = jfs::name_children(page, root).filter(|p| self.inside(p) && height > 0);
         let entry = |place: Pxd| {
             let role = Role::Map { level: height, extents: false, lbn: 0 };
             let (start, len, class) = (place.start(), place.blocks(), Class::Directory);
