@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{all_is_known, damaged, name_of, output, recorded, watched};
+use ordo_sba::journal::Transaction;
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Part, Watch};
+use ordo_trace::{Request, Trace};
 
 /// Transactions with the inodes and the buffers' first sectors that were logged for each, as xfs_logprint
 /// finds them; those that are committed.
@@ -112,6 +114,39 @@ fn what_a_kernel_did_under_xfs_has_names() {
             assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
         }
     }
+}
+
+/// Records of the log are written at the same time: pairs of them, the other way round, must be read in their own order, and
+/// the same inodes and buffers be found for the same transactions. Catches operations that go on in the next record, lost.
+#[test]
+fn records_that_come_in_another_order_are_read_in_theirs() {
+    let Some(recorded) = recorded("xfs", "xfs") else { return };
+    let is_record = |r: &Request| {
+        recorded.trace.data(r).is_some_and(|d| d.starts_with(&[0xfe, 0xed, 0xba, 0xbe]))
+    };
+    let mut requests = recorded.trace.requests().to_vec();
+    let mut turned = 0;
+    let log: Vec<usize> = (0..requests.len()).filter(|i| is_record(&requests[*i])).collect();
+    for pair in log.chunks_exact(2) {
+        // The later one goes right before the other: what either announces comes after both.
+        requests[pair[0]..=pair[1]].rotate_right(1);
+        turned += 1;
+    }
+    assert!(turned > 3, "{turned} of {}", log.len());
+    let mut trace = Trace::new(recorded.trace.sector(), false);
+    for r in requests {
+        let data = recorded.trace.data(&r).map(|data| trace.keep(data));
+        trace.push(Request { data, ..r });
+    }
+    let (said, other) = (
+        watched(&recorded.start, &recorded.trace).unwrap(),
+        watched(&recorded.start, &trace).unwrap(),
+    );
+    let told = |t: &Transaction| (t.id, t.bytes, t.records, t.commit.is_some());
+    let [ours, theirs] =
+        [&said, &other].map(|s| s.transactions.iter().map(told).collect::<Vec<_>>());
+    assert_eq!(ours, theirs);
+    assert_eq!(other.stats.unclaimed, 0);
 }
 
 /// Images of the shapes that mkfs.xfs makes, with files that a prototype file gives: a block has an owner

@@ -46,6 +46,9 @@ pub(super) struct LoggedInode {
     pub(super) attributes: Option<Vec<u8>>,
 }
 
+/// Records that are on their way at once: the kernel has eight buffers for them.
+const EARLY_MAX: usize = 8;
+
 /// A transaction that is being read.
 #[derive(Debug, Default)]
 struct Open {
@@ -65,9 +68,15 @@ struct Pending {
     next: u64,
 }
 
+/// The log as it passes. Records are written at the same time, so they may come in another order than theirs: each says
+/// where the one before it is, and one that comes early is read when that has been.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    pending: Option<Pending>,
+    pending: Vec<Pending>,
+    /// The number of the last record that was read.
+    last: Option<u64>,
+    /// Records that wait for one before them.
+    early: Vec<(RecordHead, Vec<u8>)>,
     /// Reused from record to record.
     unpacked: Vec<u8>,
     /// Reused for records of which more is to come.
@@ -95,7 +104,8 @@ impl Log {
         data: &[u8],
         said: &mut Vec<Said>,
     ) -> (Piece, usize) {
-        if let Some(mut pending) = self.pending.take_if(|p| p.next == at) {
+        if let Some(i) = self.pending.iter().position(|p| p.next == at) {
+            let mut pending = self.pending.swap_remove(i);
             let want = pending.head.blocks() * BLOCK - pending.bytes.len();
             let take = want.min(data.len());
             pending.bytes.extend_from_slice(&data[..take]);
@@ -106,7 +116,7 @@ impl Log {
                 return (piece, take);
             }
             pending.next = (at + (take / BLOCK) as u64) % blocks;
-            self.pending = Some(pending);
+            self.pending.push(pending);
             return (Piece::Record(None), take);
         }
         // A log is cleared ahead of its end with heads of nothing, one a block.
@@ -127,11 +137,48 @@ impl Log {
         let next = (at + (data.len() / BLOCK) as u64) % blocks;
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.extend_from_slice(data);
-        self.pending = Some(Pending { head, bytes, next });
+        if self.pending.len() >= EARLY_MAX {
+            self.pending.remove(0);
+        }
+        self.pending.push(Pending { head, bytes, next });
         (Piece::Record(None), data.len())
     }
 
     fn record(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
+        if !self.is_next(head) {
+            self.early.push((head.clone(), record.to_vec()));
+            if self.early.len() < EARLY_MAX {
+                return Piece::Record(None);
+            }
+            // The one that is waited for is not on its way any more.
+            self.early.sort_by_key(|(head, _)| head.lsn);
+            self.last = None;
+            self.catch_up(said);
+            return Piece::Record(None);
+        }
+        let piece = self.read(head, record, said);
+        self.catch_up(said);
+        piece
+    }
+
+    /// Whether a record follows the last that was read; one that is older is late, or of a log that begins anew.
+    fn is_next(&self, head: &RecordHead) -> bool {
+        self.last.is_none_or(|last| head.lsn <= last || head.prev_block == last as u32)
+    }
+
+    /// Reads those that came early and are next now.
+    fn catch_up(&mut self, said: &mut Vec<Said>) {
+        while let Some(i) = self.early.iter().position(|(head, _)| self.is_next(head)) {
+            let (head, record) = self.early.remove(i);
+            let piece = self.read(&head, &record, said);
+            if matches!(piece, Piece::NotUnderstood) {
+                said.push(Said::NotUnderstood);
+            }
+        }
+    }
+
+    fn read(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
+        self.last = self.last.max(Some(head.lsn));
         let mut data = std::mem::take(&mut self.unpacked);
         let piece = match head.unpack(record, &mut data) {
             Some(()) => self.unpacked(head, &data, said),
