@@ -205,6 +205,9 @@ impl Pxd {
 /// Bytes in a slot of a page of names.
 const SLOT: usize = 32;
 
+/// What [`LogSuper::magic`] is.
+pub const LOG_MAGIC: u32 = 0x8765_4321;
+
 /// What follows from a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

@@ -5,6 +5,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
@@ -238,6 +240,49 @@ fn a_session_leaves_nothing_behind() {
     assert!(!listed.lines().any(|l| Path::new(l.trim()) == device), "{listed}");
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains("/ordo-pseudo-"), "{mounts}");
+}
+
+/// A log of XFS on a device of its own, used until it has begun again: every block of it has a name, and no
+/// transaction is without its commit but perhaps the last. Catches records that go on at the device's start, lost.
+#[test]
+fn a_log_of_xfs_elsewhere_is_read() {
+    const FILES: u32 = 4000;
+    const ROUNDS: u32 = 80;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(session) = session(64 << 20) else { return };
+    let log = session.device().to_str().unwrap().to_owned();
+    let place = Place::Memory(320 << 20);
+    let fs = Session::with(Setup { place, ..Setup::in_memory(0) }).unwrap();
+    let device = fs.device().to_str().unwrap().to_owned();
+    run("mkfs.xfs", &["-q", "-f", "-l", &format!("logdev={log}"), &device]);
+    run("sync", &[&log]);
+    session.start().unwrap();
+    let folder = tempfile_dir();
+    let dir = folder.path().to_str().unwrap();
+    let options = format!("logdev={log}");
+    let mounted = Command::new("mount").args(["-t", "xfs", "-o", &options, &device, dir]).output();
+    let mounted = mounted.unwrap();
+    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+    let worked = std::panic::catch_unwind(|| {
+        let path = |n: u32| folder.path().join(n.to_string());
+        (0..FILES).for_each(|n| std::fs::write(path(n), [7; 20]).unwrap());
+        for round in 0..ROUNDS {
+            let mode = <Permissions as PermissionsExt>::from_mode(0o600 + round % 8);
+            (0..FILES).for_each(|n| std::fs::set_permissions(path(n), mode.clone()).unwrap());
+            run("sync", &["-f", dir]);
+        }
+    });
+    run("umount", &[dir]);
+    worked.unwrap();
+    fs.start().unwrap();
+    fs.finish().unwrap();
+    let recording = session.finish().unwrap();
+    let (watch, analysis) = known(&recording, "xfs");
+    assert_eq!(watch.system(), "xfs log");
+    let t = &analysis.transactions;
+    assert!(t.committed > 20 && t.committed + 1 >= t.seen, "{t:?}");
+    let written = analysis.stats.writes.total().bytes;
+    assert!(written > 72 << 20, "the log has begun again: {written}");
 }
 
 /// A journal on a device of its own: transactions must be read as from a file, and every copy must have the checksum that

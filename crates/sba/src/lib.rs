@@ -12,6 +12,7 @@
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
 //! - [`names`]: paths of files, from the directories that were seen.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
+//! - `outside`: decoders of devices that hold nothing but a log.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
@@ -56,6 +57,7 @@ pub mod journal;
 pub mod kind;
 pub mod names;
 mod ntfs;
+mod outside;
 mod pending;
 mod reiser;
 mod ring;

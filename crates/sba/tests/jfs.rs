@@ -7,8 +7,11 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use common::{all_is_known, damaged, name_of, recorded, watched};
+use ordo_format::jfs;
+use ordo_sba::journal::Transaction;
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
+use ordo_trace::{Op, Request, Trace};
 
 /// Of each transaction, how many changes of pages there are and whether it is committed, as jfs_logdump finds
 /// them in an image.
@@ -124,6 +127,32 @@ fn paths_are_those_of_the_directories() {
             "{ino}: {found:?} {paths:?}"
         );
     }
+}
+
+/// The log alone, cut out of the trace as if it had a device of its own: the transactions must be as many and as long as
+/// with the rest of the file system. Catches pages counted from the wrong place, records kept from a reading before.
+#[test]
+fn a_log_elsewhere_is_read() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let place = jfs::Superblock::read(&recorded.start[jfs::SUPERBLOCK_AT as usize..]).unwrap().log;
+    let log = place.0 * 4096..(place.0 + place.1) * 4096;
+    let image = &recorded.start[log.start as usize..log.end as usize];
+    let mut trace = Trace::new(recorded.trace.sector(), false);
+    for r in recorded.trace.requests() {
+        if log.contains(&r.offset) || r.op == Op::Flush {
+            let data = recorded.trace.data(r).map(|data| trace.keep(data));
+            trace.push(Request { offset: r.offset.saturating_sub(log.start), data, ..*r });
+        }
+    }
+    let (alone, whole) =
+        (watched(image, &trace).unwrap(), watched(&recorded.start, &recorded.trace).unwrap());
+    assert_eq!(alone.system, "jfs log");
+    all_is_known(&alone, "the log alone");
+    let told = |t: &Transaction| (t.id, t.bytes, t.records, t.commit.is_some());
+    let [alone, whole] =
+        [&alone, &whole].map(|s| s.transactions.iter().map(told).collect::<Vec<_>>());
+    assert!(alone.len() > 100);
+    assert_eq!(alone, whole);
 }
 
 /// JFS sends no flush but at the unmount: nothing keeps a commit apart from what it commits but its own order.

@@ -5,10 +5,11 @@ use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;
 
 use super::log::{Log, Said};
-use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Books, Decoder, Image};
+use crate::kind::{Class, Reason, What};
+use crate::outside::{LogOnly, Outside};
 
-struct Outside {
+struct Journal {
     g: Geometry,
     /// The block of the journal's superblock. Its blocks are counted from the device's start.
     start: u64,
@@ -23,10 +24,10 @@ pub(super) fn over(image: &dyn Image, g: Geometry) -> Box<dyn Decoder> {
     if image.read_at(start << g.block_shift, &mut bytes).is_ok() {
         log.superblock(&bytes);
     }
-    Box::new(Outside { g, start, log })
+    Box::new(Outside(Journal { g, start, log }))
 }
 
-impl Outside {
+impl Journal {
     fn fixed(&self, block: u64) -> Option<(Class, What)> {
         match block {
             _ if block + 1 == self.start => {
@@ -78,7 +79,7 @@ impl Outside {
     }
 }
 
-impl Decoder for Outside {
+impl LogOnly for Journal {
     fn system(&self) -> &'static str {
         "ext journal"
     }
@@ -87,38 +88,23 @@ impl Decoder for Outside {
         self.g.block_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
-        let shift = self.g.block_shift;
-        cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
-            let block = at >> shift;
-            let to = ((block + 1) << shift).min(end);
-            let bytes = &data[(at - offset) as usize..(to - offset) as usize];
-            let (class, what) = match self.fixed(block) {
-                Some(named) => named,
-                None if bytes.len() != self.g.block_size() => {
-                    return unknown(at, to - at, Reason::NotUnderstood);
-                }
-                None => self.journal(block, bytes, books),
-            };
-            Part { class, offset: at, len: to - at, what }
-        });
+    fn bytes(&self) -> u64 {
+        self.g.blocks << self.g.block_shift
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
-        let shift = self.g.block_shift;
-        cover(out, offset, len, self.g.blocks << shift, |at, end| {
-            let block = at >> shift;
-            let to = ((block + 1) << shift).min(end);
-            let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
-            let (class, what) = self.fixed(block).unwrap_or_else(|| {
-                let (class, transaction) = self.log.name(bytes.unwrap_or_default());
-                (class, What::Journal { transaction, home: None })
-            });
-            Part { class, offset: at, len: to - at, what }
-        });
+    fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize) {
+        let size = self.g.block_size();
+        let (class, what) = match self.fixed(block) {
+            Some(named) => named,
+            None => self.journal(block, &bytes[..size], books),
+        };
+        (class, what, size)
     }
 
-    fn contents(&self, _ino: u64) -> Vec<Contents> {
-        Vec::new()
+    fn read(&self, block: u64, bytes: Option<&[u8]>) -> (Class, What) {
+        self.fixed(block).unwrap_or_else(|| {
+            let (class, transaction) = self.log.name(bytes.unwrap_or_default());
+            (class, What::Journal { transaction, home: None })
+        })
     }
 }

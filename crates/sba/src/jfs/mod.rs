@@ -5,6 +5,7 @@
 //! ([`trees`]). The log holds records of changes ([`log`]).
 
 mod log;
+pub(crate) mod outside;
 mod trees;
 
 use ordo_format::Endian;
@@ -98,6 +99,51 @@ fn whose(raw: &[u8]) -> (u32, u32, u32) {
 
 fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
     block.checked_sub(start).filter(|at| *at < len)
+}
+
+/// Notes a record of a transaction. Its number, and the page that it changes, if it does; `None` of one that is of none.
+fn noted(record: &Record, books: &mut Books) -> Option<(u64, Option<u64>)> {
+    const COMMIT: u16 = 0x8000;
+    const PAGE_CHANGED: u16 = 0x800;
+    let head = &record.head;
+    let id = u64::from(head.id);
+    if id == 0 {
+        return None;
+    }
+    let len = record.data.len() as u64 + jfs::LogRecord::SIZE as u64;
+    if head.kind == COMMIT {
+        books.journal.commit(id, len);
+        return Some((id, None));
+    }
+    let _ = books.journal.write(id, len);
+    Some((id, (head.kind == PAGE_CHANGED).then(|| head.place.start())))
+}
+
+/// A page of the log is written: the records in it that are new, and what it is.
+fn log_page(log: &mut Log, page: u64, bytes: &[u8]) -> (Vec<Record>, Class, What) {
+    let fixed = |what| (Vec::new(), Class::JournalSuperblock, What::Only(what));
+    match page {
+        0 => fixed("first page of the log, unused"),
+        1 => {
+            // A log that is formatted or redone begins anew.
+            log.reset();
+            fixed("log superblock")
+        }
+        _ => match log.page(bytes) {
+            Page::Records(records) => {
+                let last = records.iter().rev().find(|r| r.head.id != 0);
+                let transaction = last.map(|r| u64::from(r.head.id));
+                let what = match transaction {
+                    Some(_) => What::Journal { transaction, home: None },
+                    None => What::Only("log page: sync point, mount, or nothing new"),
+                };
+                (records, Class::JournalRecords, what)
+            }
+            Page::NotUnderstood => {
+                (Vec::new(), Class::Unknown, What::Unknown(Reason::NotUnderstood))
+            }
+        },
+    }
 }
 
 impl Jfs {
@@ -264,23 +310,8 @@ impl Jfs {
 
     /// What a record says, of transactions and of inodes.
     fn heed(&mut self, record: &Record, books: &mut Books) {
-        const COMMIT: u16 = 0x8000;
-        const PAGE_CHANGED: u16 = 0x800;
+        let Some((id, Some(home))) = noted(record, books) else { return };
         let head = &record.head;
-        let id = u64::from(head.id);
-        if id == 0 {
-            return;
-        }
-        let len = record.data.len() as u64 + jfs::LogRecord::SIZE as u64;
-        if head.kind == COMMIT {
-            books.journal.commit(id, len);
-            return;
-        }
-        let _ = books.journal.write(id, len);
-        if head.kind != PAGE_CHANGED {
-            return;
-        }
-        let home = head.place.start();
         let class = match self.place(home) {
             Place::Fixed(class, _) => class,
             Place::Owned(run) => run.class,
@@ -320,27 +351,9 @@ impl Jfs {
     }
 
     fn log_page(&mut self, page: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
-        match page {
-            0 => (Class::JournalSuperblock, What::Only("first page of the log, unused")),
-            1 => {
-                // A log that is formatted or redone begins anew.
-                self.log.reset();
-                (Class::JournalSuperblock, What::Only("log superblock"))
-            }
-            _ => match self.log.page(bytes) {
-                Page::Records(records) => {
-                    records.iter().for_each(|record| self.heed(record, books));
-                    let last = records.iter().rev().find(|r| r.head.id != 0);
-                    let transaction = last.map(|r| u64::from(r.head.id));
-                    let what = match transaction {
-                        Some(_) => What::Journal { transaction, home: None },
-                        None => What::Only("log page: sync point, mount, or nothing new"),
-                    };
-                    (Class::JournalRecords, what)
-                }
-                Page::NotUnderstood => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
-            },
-        }
+        let (records, class, what) = log_page(&mut self.log, page, bytes);
+        records.iter().for_each(|record| self.heed(record, books));
+        (class, what)
     }
 
     fn owned(&self, run: &Run, block: u64, to: u64) -> What {

@@ -2,9 +2,11 @@
 
 use ordo_format::Endian;
 use ordo_format::xfs::log::{
-    BLOCK, BufferItem, InodeItem, RecordHead, flags, item, item_head, operations,
+    BLOCK, BufferItem, InodeItem, MAGIC, RecordHead, flags, item, item_head, operations,
 };
 use rustc_hash::FxHashMap;
+
+use crate::decoder::Image;
 
 /// Transactions that are open at once at most, and bytes of a region that goes on.
 const OPEN_MAX: usize = 1024;
@@ -46,6 +48,9 @@ pub(super) struct LoggedInode {
     pub(super) attributes: Option<Vec<u8>>,
 }
 
+/// Blocks in a record at most, its headers included.
+const RECORD_MAX: u64 = (256 << 10) / BLOCK as u64 + 8;
+
 /// Records that are on their way at once: the kernel has eight buffers for them.
 const EARLY_MAX: usize = 8;
 
@@ -77,6 +82,8 @@ pub(super) struct Log {
     last: Option<u64>,
     /// Records that wait for one before them.
     early: Vec<(RecordHead, Vec<u8>)>,
+    /// What was written at the log's start before the beginning, at the log's end, of the record that it is of.
+    rest: Vec<u8>,
     /// Reused from record to record.
     unpacked: Vec<u8>,
     /// Reused for records of which more is to come.
@@ -95,16 +102,49 @@ pub(super) enum Piece {
     NotUnderstood,
 }
 
+/// The number of the newest record in a log of `blocks` blocks at most that begins at byte `start` of the device: where it
+/// goes on. The blocks up to its end have one cycle, those behind it another.
+fn newest(image: &dyn Image, start: u64, blocks: u64) -> Option<u64> {
+    let read = |at: u64| {
+        let mut block = [0; BLOCK];
+        image.read_at(start + at * BLOCK as u64, &mut block).ok().map(|()| block)
+    };
+    let cycle = |at: u64| {
+        let block = read(at)?;
+        let field = if Endian::Big.get_u32(&block, 0) == MAGIC { 4 } else { 0 };
+        Some(Endian::Big.get_u32(&block, field))
+    };
+    let first = cycle(0)?;
+    let (mut same, mut other) = (0, blocks);
+    while same + 1 < other {
+        let middle = same + (other - same) / 2;
+        match cycle(middle)? == first {
+            true => same = middle,
+            false => other = middle,
+        }
+    }
+    let back = (0..other.min(RECORD_MAX)).map(|n| other - 1 - n);
+    let around = (other..blocks).rev().take(RECORD_MAX as usize);
+    back.chain(around).find_map(|at| RecordHead::read(&read(at)?)).map(|head| head.lsn)
+}
+
 impl Log {
-    /// A piece of the log is written, from block `at` of `blocks` on. What it is, and its length.
+    /// A log that goes on from what is on the device.
+    pub(super) fn over(image: &dyn Image, start: u64, blocks: u64) -> Log {
+        Log { last: newest(image, start, blocks), ..Log::default() }
+    }
+
+    /// A piece of the log is written, from block `at` on. What it is, and its length. After block `blocks` the log begins
+    /// again; where that is not known, whatever goes on there goes on with block 0.
     pub(super) fn piece(
         &mut self,
         at: u64,
-        blocks: u64,
+        blocks: Option<u64>,
         data: &[u8],
         said: &mut Vec<Said>,
     ) -> (Piece, usize) {
-        if let Some(i) = self.pending.iter().position(|p| p.next == at) {
+        let goes_on = |p: &Pending| p.next == at || (blocks.is_none() && at == 0);
+        if let Some(i) = self.pending.iter().position(goes_on) {
             let mut pending = self.pending.swap_remove(i);
             let want = pending.head.blocks() * BLOCK - pending.bytes.len();
             let take = want.min(data.len());
@@ -115,7 +155,7 @@ impl Log {
                 self.spare = pending.bytes;
                 return (piece, take);
             }
-            pending.next = (at + (take / BLOCK) as u64) % blocks;
+            pending.next = (at + (take / BLOCK) as u64) % blocks.unwrap_or(u64::MAX);
             self.pending.push(pending);
             return (Piece::Record(None), take);
         }
@@ -124,6 +164,10 @@ impl Log {
             return (Piece::Empty, run * BLOCK);
         }
         let Some(head) = RecordHead::read(data) else {
+            if at == 0 && self.goes_around(data) {
+                self.rest = data[..self.cycles(data) * BLOCK].to_vec();
+                return (Piece::Record(None), self.rest.len());
+            }
             let zeros = data[..BLOCK].iter().all(|b| *b == 0);
             return (if zeros { Piece::Zeros } else { Piece::NotUnderstood }, BLOCK);
         };
@@ -134,7 +178,11 @@ impl Log {
         if want <= data.len() {
             return (self.record(&head, &data[..want], said), want);
         }
-        let next = (at + (data.len() / BLOCK) as u64) % blocks;
+        let next = (at + (data.len() / BLOCK) as u64) % blocks.unwrap_or(u64::MAX);
+        if (next == 0 || blocks.is_none()) && self.rest.len() == want - data.len() {
+            let record = [data, &std::mem::take(&mut self.rest)].concat();
+            return (self.record(&head, &record, said), data.len());
+        }
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.extend_from_slice(data);
         if self.pending.len() >= EARLY_MAX {
@@ -142,6 +190,17 @@ impl Log {
         }
         self.pending.push(Pending { head, bytes, next });
         (Piece::Record(None), data.len())
+    }
+
+    /// How many blocks begin with the same cycle.
+    fn cycles(&self, data: &[u8]) -> usize {
+        data.chunks_exact(BLOCK).take_while(|block| block[..4] == data[..4]).count()
+    }
+
+    /// Whether blocks at the log's start can be the rest of a record that begins at its end: they have its cycle, or the next.
+    fn goes_around(&self, data: &[u8]) -> bool {
+        let cycle = u64::from(Endian::Big.get_u32(data, 0));
+        self.last.is_some_and(|last| [last >> 32, (last >> 32) + 1].contains(&cycle))
     }
 
     fn record(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {

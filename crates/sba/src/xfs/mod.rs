@@ -6,6 +6,7 @@
 //! what says so is so. The log holds records of changes, not copies of blocks.
 
 mod log;
+pub(crate) mod outside;
 mod prime;
 mod trees;
 
@@ -289,20 +290,9 @@ impl Xfs {
         let g = &self.g;
         let start = g.log.unwrap_or(0) << g.block_shift;
         let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
-        let (piece, len) = self.log.piece(block, blocks, bytes, &mut self.said);
+        let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.said);
         let understood = self.heed(books);
-        let what = match piece {
-            Piece::Record(_) if !understood => What::Unknown(Reason::NotUnderstood),
-            Piece::Record(id) => What::Journal { transaction: id.map(u64::from), home: None },
-            Piece::Empty => What::Only("empty log records"),
-            Piece::Unmount => What::Only("log record of the unmount"),
-            Piece::Zeros => What::Only("zeros in the log"),
-            Piece::NotUnderstood => What::Unknown(Reason::NotUnderstood),
-        };
-        let class = match what {
-            What::Unknown(_) => Class::Unknown,
-            _ => Class::JournalRecords,
-        };
+        let (class, what) = named_piece(&piece, understood);
         Part { class, offset: at, len: len as u64, what }
     }
 
@@ -366,6 +356,23 @@ impl Xfs {
         };
         (run.class, what)
     }
+}
+
+/// The name of a piece of the log.
+fn named_piece(piece: &Piece, understood: bool) -> (Class, What) {
+    let what = match piece {
+        Piece::Record(_) if !understood => What::Unknown(Reason::NotUnderstood),
+        Piece::Record(id) => What::Journal { transaction: id.map(u64::from), home: None },
+        Piece::Empty => What::Only("empty log records"),
+        Piece::Unmount => What::Only("log record of the unmount"),
+        Piece::Zeros => What::Only("zeros in the log"),
+        Piece::NotUnderstood => What::Unknown(Reason::NotUnderstood),
+    };
+    let class = match what {
+        What::Unknown(_) => Class::Unknown,
+        _ => Class::JournalRecords,
+    };
+    (class, what)
 }
 
 fn tree_words(tree: Tree, group: u64) -> What {

@@ -21,7 +21,10 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     let groups = g.ag_count.min(GROUPS_MAX);
     let lists = vec![(0, 0, Vec::new()); groups as usize];
     let graph = Graph::new(Trees { g });
-    let mut xfs = Xfs { g, graph, log: Log::default(), lists, said: Vec::new() };
+    let log = g.log.map_or_else(Log::default, |start| {
+        Log::over(image, start << g.block_shift, (g.log_blocks << g.block_shift) / 512)
+    });
+    let mut xfs = Xfs { g, graph, log, lists, said: Vec::new() };
     books.names.set_root(g.root);
     let mut sector = vec![0; 1 << g.sector_shift];
     for group in 0..groups {

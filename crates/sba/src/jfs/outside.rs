@@ -1,0 +1,60 @@
+//! A log on a device of its own: its pages, from the device's first on.
+
+use ordo_format::Endian;
+use ordo_format::jfs::{LOG_MAGIC, LogSuper, PAGE};
+
+use super::log::{Log, Record};
+use super::{SHIFT, log_page};
+use crate::decoder::{Books, Decoder, Image};
+use crate::kind::{Class, What};
+use crate::outside::{LogOnly, Outside};
+
+struct LogDevice {
+    pages: u64,
+    log: Log,
+}
+
+/// A decoder, where the device's second page is a log's superblock.
+pub(crate) fn probe(image: &dyn Image, _books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; LogSuper::SIZE];
+    image.read_at(PAGE as u64, &mut bytes).ok()?;
+    let sb = LogSuper::decode(&bytes, Endian::Little);
+    let pages = u64::from(sb.size);
+    let sane = sb.magic == LOG_MAGIC && sb.block_size as usize == PAGE && pages > 2;
+    (sane && pages <= image.bytes() >> SHIFT)
+        .then(|| Box::new(Outside(LogDevice { pages, log: Log::default() })) as Box<dyn Decoder>)
+}
+
+/// What a record says of its transaction.
+fn heed(record: &Record, books: &mut Books) {
+    if let Some((id, Some(home))) = super::noted(record, books) {
+        books.journal.record(id, home, Class::Unknown);
+    }
+}
+
+impl LogOnly for LogDevice {
+    fn system(&self) -> &'static str {
+        "jfs log"
+    }
+
+    fn block_shift(&self) -> u32 {
+        SHIFT
+    }
+
+    fn bytes(&self) -> u64 {
+        self.pages << SHIFT
+    }
+
+    fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize) {
+        let (records, class, what) = log_page(&mut self.log, block, &bytes[..PAGE]);
+        records.iter().for_each(|record| heed(record, books));
+        (class, what, PAGE)
+    }
+
+    fn read(&self, block: u64, _bytes: Option<&[u8]>) -> (Class, What) {
+        match block {
+            0 | 1 => (Class::JournalSuperblock, What::Only("log superblock")),
+            _ => (Class::JournalRecords, What::Only("log page")),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A device that holds nothing but the log of a file system that is elsewhere. Where that belongs which the log holds is on
+//! another device, which nobody watches here: what is there is not known.
+
+use crate::decoder::{Books, Contents, Decoder, cover, unknown};
+use crate::kind::{Class, Part, Reason, What};
+
+/// A log that has a device to itself.
+pub(crate) trait LogOnly {
+    /// What it is called.
+    fn system(&self) -> &'static str;
+
+    /// Its blocks, as a shift.
+    fn block_shift(&self) -> u32;
+
+    /// The bytes of the device that are its own.
+    fn bytes(&self) -> u64;
+
+    /// Names what is written from block `block` on, whole blocks, and learns from it: what it is, and how many bytes of it.
+    fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize);
+
+    /// Names one block that is read.
+    fn read(&self, block: u64, bytes: Option<&[u8]>) -> (Class, What);
+}
+
+/// The decoder of such a device.
+pub(crate) struct Outside<L>(pub(crate) L);
+
+impl<L: LogOnly> Decoder for Outside<L> {
+    fn system(&self) -> &'static str {
+        self.0.system()
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.0.block_shift()
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let log = &mut self.0;
+        let (shift, bytes) = (log.block_shift(), log.bytes());
+        cover(out, offset, data.len() as u64, bytes, |at, end| {
+            let (block, size) = (at >> shift, 1u64 << shift);
+            let whole = (end - at) / size * size;
+            if !at.is_multiple_of(size) || whole == 0 {
+                let to = ((block + 1) << shift).min(end);
+                return unknown(at, to - at, Reason::NotUnderstood);
+            }
+            let from = (at - offset) as usize;
+            let (class, what, len) = log.write(block, &data[from..from + whole as usize], books);
+            Part { class, offset: at, len: len as u64, what }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let shift = self.0.block_shift();
+        cover(out, offset, len, self.0.bytes(), |at, end| {
+            let block = at >> shift;
+            let to = ((block + 1) << shift).min(end);
+            let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
+            let (class, what) = self.0.read(block, bytes);
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn contents(&self, _ino: u64) -> Vec<Contents> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,69 @@
+//! A log on a device of its own. Nothing on the device says so but the records themselves, and how much of it is log only the
+//! file system knows: all of it is taken for log.
+
+use ordo_format::xfs::log::{BLOCK, RecordHead};
+
+use super::log::{Log, Said};
+use super::named_piece;
+use crate::decoder::{Books, Decoder, Image};
+use crate::kind::{Class, What};
+use crate::outside::{LogOnly, Outside};
+
+/// The head of a record begins within so many bytes: a record is no longer.
+const SEARCHED: u64 = 512 << 10;
+
+struct LogDevice {
+    blocks: u64,
+    log: Log,
+    said: Vec<Said>,
+}
+
+/// A decoder, where the device begins with records of a log.
+pub(crate) fn probe(image: &dyn Image, _books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = vec![0; SEARCHED.min(image.bytes()) as usize / BLOCK * BLOCK];
+    image.read_at(0, &mut bytes).ok()?;
+    bytes.chunks_exact(BLOCK).find_map(RecordHead::read)?;
+    let blocks = image.bytes() / BLOCK as u64;
+    let log = Log::over(image, 0, blocks);
+    Some(Box::new(Outside(LogDevice { blocks, log, said: Vec::new() })))
+}
+
+impl LogOnly for LogDevice {
+    fn system(&self) -> &'static str {
+        "xfs log"
+    }
+
+    fn block_shift(&self) -> u32 {
+        BLOCK.ilog2()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.blocks * BLOCK as u64
+    }
+
+    fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize) {
+        let (piece, len) = self.log.piece(block, None, bytes, &mut self.said);
+        let mut understood = true;
+        for said in self.said.drain(..) {
+            match said {
+                Said::Bytes { id, len } => drop(books.journal.write(id.into(), len)),
+                Said::Commit { id } => drop(books.journal.commit(id.into(), 0)),
+                Said::Buffer { id, sector } => {
+                    books.journal.record(id.into(), sector, Class::Unknown);
+                }
+                Said::Inode { id, item } => {
+                    books.inodes.push(item.item.ino);
+                    books.journal.record(id.into(), item.item.sector, Class::InodeBlock);
+                }
+                Said::Unmount => {}
+                Said::NotUnderstood => understood = false,
+            }
+        }
+        let (class, what) = named_piece(&piece, understood);
+        (class, what, len)
+    }
+
+    fn read(&self, _block: u64, _bytes: Option<&[u8]>) -> (Class, What) {
+        (Class::JournalRecords, What::Only("log"))
+    }
+}
