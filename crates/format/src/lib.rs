@@ -12,6 +12,7 @@
 //! - [`xfs`]: XFS and its log, to be read only.
 //! - [`jfs`]: JFS and its log, to be read only.
 //! - [`ntfs`]: NTFS and its log, to be read only.
+//! - [`nilfs2`]: NILFS2, to be read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
@@ -39,6 +40,7 @@ pub mod ext4;
 pub mod jbd2;
 pub mod jfs;
 pub mod label;
+pub mod nilfs2;
 pub mod ntfs;
 pub mod reiserfs;
 pub mod ufs1;

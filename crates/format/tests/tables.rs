@@ -10,7 +10,7 @@ use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2, jfs, ntfs, reiserfs, xfs};
+use ordo_format::{ext4, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -102,8 +102,21 @@ const NTFS: [Structure; 11] = [
     ("NtfsAction", ntfs::Action::SIZE, ntfs::Action::FIELDS),
 ];
 
+const NILFS2: [Structure; 10] = [
+    ("NilfsSuperblock", nilfs2::Superblock::SIZE, nilfs2::Superblock::FIELDS),
+    ("NilfsSegmentSummary", nilfs2::SegmentSummary::SIZE, nilfs2::SegmentSummary::FIELDS),
+    ("NilfsFileInfo", nilfs2::FileInfo::SIZE, nilfs2::FileInfo::FIELDS),
+    ("NilfsBlockInfo", nilfs2::BlockInfo::SIZE, nilfs2::BlockInfo::FIELDS),
+    ("NilfsDatNodeInfo", nilfs2::DatNodeInfo::SIZE, nilfs2::DatNodeInfo::FIELDS),
+    ("NilfsSuperRoot", nilfs2::SuperRoot::SIZE, nilfs2::SuperRoot::FIELDS),
+    ("NilfsInode", nilfs2::Inode::SIZE, nilfs2::Inode::FIELDS),
+    ("NilfsTreeNode", nilfs2::TreeNode::SIZE, nilfs2::TreeNode::FIELDS),
+    ("NilfsDatEntry", nilfs2::DatEntry::SIZE, nilfs2::DatEntry::FIELDS),
+    ("NilfsDirEntry", nilfs2::DirEntry::SIZE, nilfs2::DirEntry::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 11] = [
+const PAGES: [(&str, &[Structure]); 12] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -115,6 +128,7 @@ const PAGES: [(&str, &[Structure]); 11] = [
     ("xfs", &XFS),
     ("jfs", &JFS),
     ("ntfs", &NTFS),
+    ("nilfs2", &NILFS2),
 ];
 
 fn table(fields: &[Field]) -> String {

@@ -52,6 +52,14 @@ pub enum Class {
     Quota,
     /// Files without names that are still there.
     Orphans,
+    /// What the blocks of a segment are, in a file system that is a log.
+    SegmentSummary,
+    /// How much of each segment is in use.
+    SegmentUsage,
+    /// Where what has a number of its own is: blocks with virtual numbers, nodes.
+    AddressMap,
+    /// States that a file system which is a log goes back to after a crash.
+    Checkpoint,
     /// Part of a log of Ordo's, its superblock included.
     Log,
     /// A journal's superblock, header or restart area.
@@ -72,7 +80,7 @@ pub enum Class {
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 30] = [
+    pub const ALL: [Class; 34] = [
         Class::BootArea,
         Class::Superblock,
         Class::SuperblockCopy,
@@ -95,6 +103,10 @@ impl Class {
         Class::ExtendedAttributes,
         Class::Quota,
         Class::Orphans,
+        Class::SegmentSummary,
+        Class::SegmentUsage,
+        Class::AddressMap,
+        Class::Checkpoint,
         Class::Log,
         Class::JournalSuperblock,
         Class::JournalDescriptor,
@@ -130,6 +142,10 @@ impl Class {
             Class::ExtendedAttributes => "extended_attributes",
             Class::Quota => "quota",
             Class::Orphans => "orphans",
+            Class::SegmentSummary => "segment_summary",
+            Class::SegmentUsage => "segment_usage",
+            Class::AddressMap => "address_map",
+            Class::Checkpoint => "checkpoint",
             Class::Log => "log",
             Class::JournalSuperblock => "journal_superblock",
             Class::JournalDescriptor => "journal_descriptor",
@@ -171,6 +187,10 @@ impl Class {
             Class::ExtendedAttributes => "extended attributes",
             Class::Quota => "quota",
             Class::Orphans => "list of orphans",
+            Class::SegmentSummary => "segment summary",
+            Class::SegmentUsage => "segment usage",
+            Class::AddressMap => "address map",
+            Class::Checkpoint => "checkpoint",
             Class::Log => "log",
             Class::JournalSuperblock => "journal superblock",
             Class::JournalDescriptor => "journal descriptor",

@@ -136,6 +136,14 @@ impl Journal {
         }
     }
 
+    /// `bytes` bytes of what a transaction consists of were written where they stay.
+    pub(crate) fn in_place(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
+        let now = self.now;
+        let transaction = self.write(id, bytes)?;
+        transaction.last = now;
+        Some(transaction)
+    }
+
     /// A change of what is at `home` was recorded for a transaction.
     pub(crate) fn record(&mut self, id: u64, home: u64, class: Class) {
         let now = self.now;

@@ -14,6 +14,7 @@
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
 //! - `outside`: decoders of devices that hold nothing but a log.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS.
+//! - `nilfs`: a decoder of a file system that is a log: NILFS2.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
 //! - [`analysis`]: a trace as a whole.
@@ -56,6 +57,7 @@ mod jfs;
 pub mod journal;
 pub mod kind;
 pub mod names;
+mod nilfs;
 mod ntfs;
 mod outside;
 mod pending;

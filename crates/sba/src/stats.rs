@@ -42,8 +42,14 @@ impl Counts {
 
 /// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`], those
 /// without traffic left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClass([Counts; Class::ALL.len()]);
+
+impl Default for ByClass {
+    fn default() -> ByClass {
+        ByClass([Counts::default(); Class::ALL.len()])
+    }
+}
 
 impl Index<Class> for ByClass {
     type Output = Counts;

@@ -61,12 +61,13 @@ pub struct Watch {
 
 /// Decoders that know a file system by what is on the device, tried in this order.
 type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
-const PROBES: [Probe; 8] = [
+const PROBES: &[Probe] = &[
     crate::ext::probe,
     crate::xfs::probe,
     crate::reiser::probe,
     crate::jfs::probe,
     crate::ntfs::probe,
+    crate::nilfs::probe,
     crate::ufs::probe,
     // What a log says of itself is little: after all others.
     crate::jfs::outside::probe,

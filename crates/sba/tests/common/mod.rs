@@ -196,3 +196,49 @@ pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
     }
     watched(&start, &trace);
 }
+
+/// The path of a file, as a listener is told it.
+pub fn path_of(watch: &Watch, ino: u64) -> Option<String> {
+    let said = Rc::new(RefCell::new(None));
+    let into = said.clone();
+    watch.listen(move |told| *into.borrow_mut() = told.path(ino).map(|path| path.to_string()));
+    let (op, flags, len) = (Operation::Read, WriteFlags::empty(), 512);
+    let (issued, at, data) = (Time::ZERO, Time::ZERO, None);
+    let (id, order, epoch, offset, result) = (0, 0, 0, 0, Ok(()));
+    watch.completed(&Completed {
+        id,
+        order,
+        op,
+        offset,
+        len,
+        flags,
+        data,
+        issued,
+        at,
+        epoch,
+        result,
+    });
+    said.take()
+}
+
+/// The same writes, each cut into blocks of `size` bytes that pass last to first.
+pub fn turned(trace: &Trace, size: usize) -> Trace {
+    let mut turned = Trace::new(trace.sector(), false);
+    for r in trace.requests() {
+        let data = trace.data(r).filter(|data| r.op == Op::Write && data.len() > size);
+        let Some(data) = data.map(<[u8]>::to_vec) else {
+            let mut same = *r;
+            same.data = trace.data(r).map(|data| turned.keep(data));
+            turned.push(same);
+            continue;
+        };
+        for (i, block) in data.chunks(size).enumerate().rev() {
+            let mut part = *r;
+            part.offset += (i * size) as u64;
+            part.len = block.len() as u64;
+            part.data = Some(turned.keep(block));
+            turned.push(part);
+        }
+    }
+    turned
+}

@@ -1,0 +1,485 @@
+//! NILFS2: `docs/formats/nilfs2.md`. What a classifier reads; nothing here writes one.
+
+use crate::Endian;
+
+const LE: Endian = Endian::Little;
+
+/// Where the first superblock is, in bytes.
+pub const SUPERBLOCK_AT: u64 = 1024;
+/// What marks a superblock.
+const MAGIC: u16 = 0x3434;
+/// What marks a segment summary.
+const SUMMARY_MAGIC: u32 = 0x1eaf_fa11;
+/// The revision of the format.
+const REVISION: u32 = 2;
+
+/// Inodes of the files that the file system itself is made of.
+pub mod ino {
+    /// The root directory.
+    pub const ROOT: u64 = 2;
+    /// Where blocks with virtual numbers are.
+    pub const DAT: u64 = 3;
+    /// Checkpoints.
+    pub const CPFILE: u64 = 4;
+    /// How segments are used.
+    pub const SUFILE: u64 = 5;
+    /// Inodes.
+    pub const IFILE: u64 = 6;
+}
+
+/// Flags of a segment summary.
+pub mod summary_flag {
+    /// A logical segment ends here.
+    pub const LOG_END: u16 = 2;
+    /// The last block is a super root.
+    pub const SUPER_ROOT: u16 = 4;
+    /// Written by the cleaner: blocks that are moved.
+    pub const CLEANER: u16 = 16;
+}
+
+crate::on_disk! {
+    /// The superblock.
+    pub struct Superblock: 1024 {
+        0 => /** revision, 2 */ rev_level: u32,
+        4 => /** minor revision */ minor_rev_level: u16,
+        6 => /** 0x3434 */ magic: u16,
+        8 => /** bytes that the checksum is of */ bytes: u16,
+        10 => /** flags */ flags: u16,
+        12 => /** what every checksum of the file system starts from */ crc_seed: u32,
+        16 => /** checksum, itself taken as zero */ sum: u32,
+        20 => /** bytes in a block, as a shift from 1024 */ log_block_size: u32,
+        24 => /** segments */ nsegments: u64,
+        32 => /** bytes of the device */ dev_size: u64,
+        40 => /** the first block of segment 0 */ first_data_block: u64,
+        48 => /** blocks in a segment */ blocks_per_segment: u32,
+        52 => /** segments kept free, in percent */ r_segments_percentage: u32,
+        56 => /** the newest checkpoint that it knows of */ last_cno: u64,
+        64 => /** the partial segment of that */ last_pseg: u64,
+        72 => /** sequence number of its segment */ last_seq: u64,
+        80 => /** free blocks */ free_blocks_count: u64,
+        88 => /** when it was made */ ctime: u64,
+        96 => /** when it was mounted */ mtime: u64,
+        104 => /** when this was written */ wtime: u64,
+        112 => /** mounts since a check */ mnt_count: u16,
+        114 => /** mounts after which to check */ max_mnt_count: u16,
+        116 => /** 1 clean, 2 with errors */ state: u16,
+        118 => /** what to do on errors */ errors: u16,
+        120 => /** when it was checked last */ lastcheck: u64,
+        128 => /** longest time between checks */ checkinterval: u32,
+        132 => /** who made it */ creator_os: u32,
+        136 => /** user of reserved blocks */ def_resuid: u16,
+        138 => /** group of reserved blocks */ def_resgid: u16,
+        140 => /** the first inode for files of users */ first_ino: u32,
+        144 => /** bytes in an inode */ inode_size: u16,
+        146 => /** bytes in an entry of the DAT */ dat_entry_size: u16,
+        148 => /** bytes in a checkpoint */ checkpoint_size: u16,
+        150 => /** bytes in an entry of the sufile */ segment_usage_size: u16,
+        152 => /** identity */ uuid: [u8; 16],
+        168 => /** label */ volume_name: [u8; 80],
+        248 => /** seconds between commits */ c_interval: u32,
+        252 => /** blocks after which to commit */ c_block_max: u32,
+        256 => /** features that matter to nobody */ feature_compat: u64,
+        264 => /** features that matter to writers */ feature_compat_ro: u64,
+        272 => /** features that matter to all */ feature_incompat: u64,
+        280 => /** zero */ reserved: [u8; 744],
+    }
+}
+
+crate::on_disk! {
+    /// What begins a partial segment.
+    pub struct SegmentSummary: 64 {
+        0 => /** checksum of the partial segment from byte 4 on */ datasum: u32,
+        4 => /** checksum of the summary from byte 8 on */ sumsum: u32,
+        8 => /** 0x1eaffa11 */ magic: u32,
+        12 => /** bytes of this head */ bytes: u16,
+        14 => /** 1 begins a logical segment, 2 ends one, 4 has a super root, 8 data alone, 16 cleaner */ flags: u16,
+        16 => /** number of this use of a segment */ seq: u64,
+        24 => /** seconds */ create: u64,
+        32 => /** the first block of the segment that comes next */ next: u64,
+        40 => /** blocks, the summary's own and the super root included */ nblocks: u32,
+        44 => /** files */ nfinfo: u32,
+        48 => /** bytes of the summary */ sumbytes: u32,
+        52 => /** zero */ pad: u32,
+        56 => /** the checkpoint that it is of */ cno: u64,
+    }
+}
+
+crate::on_disk! {
+    /// A file of which blocks are in a partial segment.
+    pub struct FileInfo: 24 {
+        0 => /** inode */ ino: u64,
+        8 => /** the checkpoint in which it was changed; 0 of files of the file system's own */ cno: u64,
+        16 => /** blocks */ nblocks: u32,
+        20 => /** of these, blocks of data; the rest are nodes */ ndatablk: u32,
+    }
+}
+
+crate::on_disk! {
+    /// A block of data, of any file but the DAT.
+    pub struct BlockInfo: 16 {
+        0 => /** virtual number */ vblocknr: u64,
+        8 => /** which block of the file */ blkoff: u64,
+    }
+}
+
+crate::on_disk! {
+    /// A node of the DAT's tree.
+    pub struct DatNodeInfo: 16 {
+        0 => /** the first block of the file that it is of */ blkoff: u64,
+        8 => /** 1 is nearest to the data */ level: u8,
+        9 => /** zero */ pad: [u8; 7],
+    }
+}
+
+crate::on_disk! {
+    /// What begins a super root; three inodes follow: of the DAT, the cpfile, the sufile.
+    pub struct SuperRoot: 16 {
+        0 => /** checksum from byte 4 on */ sum: u32,
+        4 => /** bytes that it is of */ bytes: u16,
+        6 => /** flags */ flags: u16,
+        8 => /** when the log was written last by others than the cleaner */ nongc_ctime: u64,
+    }
+}
+
+crate::on_disk! {
+    /// An inode.
+    pub struct Inode: 128 {
+        0 => /** blocks of 512 bytes */ blocks: u64,
+        8 => /** bytes */ size: u64,
+        16 => /** changed, seconds */ ctime: u64,
+        24 => /** written, seconds */ mtime: u64,
+        32 => /** changed, nanoseconds */ ctime_nsec: u32,
+        36 => /** written, nanoseconds */ mtime_nsec: u32,
+        40 => /** user */ uid: u32,
+        44 => /** group */ gid: u32,
+        48 => /** type and permissions */ mode: u16,
+        50 => /** names */ links_count: u16,
+        52 => /** flags */ flags: u32,
+        56 => /** direct addresses, or the root of a tree */ bmap: [u64; 7],
+        112 => /** unused */ xattr: u64,
+        120 => /** generation */ generation: u32,
+        124 => /** zero */ pad: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What begins a node of a tree.
+    pub struct TreeNode: 8 {
+        0 => /** 1 in an inode */ flags: u8,
+        1 => /** 1 is nearest to the data */ level: u8,
+        2 => /** children */ nchildren: u16,
+        4 => /** zero */ pad: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of the DAT: a block with a virtual number.
+    pub struct DatEntry: 32 {
+        0 => /** where it is */ blocknr: u64,
+        8 => /** the first checkpoint that has it */ start: u64,
+        16 => /** the first that has it no more; all ones: none yet */ end: u64,
+        24 => /** zero */ rsv: u64,
+    }
+}
+
+crate::on_disk! {
+    /// What begins an entry of a directory. The name follows; entries are padded to eight bytes.
+    pub struct DirEntry: 12 {
+        0 => /** inode; 0: not in use */ ino: u64,
+        8 => /** bytes to the next entry */ rec_len: u16,
+        10 => /** bytes of the name */ name_len: u8,
+        11 => /** type of the inode */ file_type: u8,
+    }
+}
+
+/// CRC-32 (IEEE) that goes on from `state`, without inversions.
+pub fn checksum(state: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!state);
+    hasher.update(bytes);
+    !hasher.finalize()
+}
+
+/// The shape of a file system: everything in it can be calculated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Block size as a shift.
+    pub block_shift: u32,
+    /// Bytes of the device.
+    pub bytes: u64,
+    /// Where the second superblock is, in bytes.
+    pub second: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Blocks in a segment.
+    pub segment_blocks: u64,
+    /// The first block of segment 0.
+    pub first_data_block: u64,
+    /// What every checksum starts from.
+    pub crc_seed: u32,
+    /// Bytes in an inode.
+    pub inode_size: usize,
+    /// Bytes in an entry of the DAT.
+    pub dat_entry_size: usize,
+}
+
+impl Superblock {
+    /// The shape that a superblock gives, where its checksum is right and all in it can be true.
+    pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
+        let sb = Superblock::decode(bytes, LE);
+        let counted = usize::from(sb.bytes);
+        if sb.magic != MAGIC || sb.rev_level != REVISION || !(280..=1024).contains(&counted) {
+            return None;
+        }
+        let sum = checksum(sb.crc_seed, &bytes[..16]);
+        let sum = checksum(checksum(sum, &[0; 4]), &bytes[20..counted]);
+        let (shift, each) = (sb.log_block_size.checked_add(10)?, u64::from(sb.blocks_per_segment));
+        if sum != sb.sum || shift > 16 {
+            return None;
+        }
+        let second = second_superblock_at(sb.dev_size)?;
+        let sane = each >= 16
+            && (1..each).contains(&sb.first_data_block)
+            && sb.nsegments > 0
+            && sb.nsegments.checked_mul(each)? <= sb.dev_size >> shift
+            && sb.dev_size >= 8192
+            && (128..=1024).contains(&sb.inode_size)
+            && (32..=1024).contains(&sb.dat_entry_size);
+        sane.then(|| Geometry {
+            block_shift: shift,
+            bytes: sb.dev_size,
+            second,
+            segments: sb.nsegments,
+            segment_blocks: each,
+            first_data_block: sb.first_data_block,
+            crc_seed: sb.crc_seed,
+            inode_size: sb.inode_size.into(),
+            dat_entry_size: sb.dat_entry_size.into(),
+        })
+    }
+}
+
+/// Where the second superblock is on a device of `bytes` bytes.
+pub fn second_superblock_at(bytes: u64) -> Option<u64> {
+    Some(((bytes >> 12).checked_sub(1)?) << 12)
+}
+
+/// What stands at a block of a file of entries in groups, as the DAT and the ifile are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouped {
+    /// How much is free in groups.
+    Descriptors,
+    /// Which entries of this group are in use.
+    Bitmap(u64),
+    /// Entries, from this one on.
+    Entries(u64),
+}
+
+impl Geometry {
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        1 << self.block_shift
+    }
+
+    /// The segment that a block is in.
+    pub fn segment(&self, block: u64) -> Option<u64> {
+        let inside = block >= self.first_data_block && block < self.segments * self.segment_blocks;
+        inside.then(|| block / self.segment_blocks)
+    }
+
+    /// The first block of a segment.
+    pub fn segment_start(&self, segment: u64) -> u64 {
+        match segment {
+            0 => self.first_data_block,
+            n => n * self.segment_blocks,
+        }
+    }
+
+    /// What stands at block `lbn` of a file of entries of `size` bytes, in groups of as many as a block has bits.
+    pub fn grouped(&self, lbn: u64, size: usize) -> Grouped {
+        let (bytes, each) = (self.block_size() as u64, (self.block_size() / size) as u64);
+        let entries = bytes * 8;
+        let blocks = entries.div_ceil(each) + 1;
+        let groups = bytes / 4;
+        let with_descriptors = groups * blocks + 1;
+        let Some(rest) = (lbn % with_descriptors).checked_sub(1) else {
+            return Grouped::Descriptors;
+        };
+        let group = (lbn / with_descriptors).saturating_mul(groups) + rest / blocks;
+        match rest % blocks {
+            0 => Grouped::Bitmap(group),
+            n => Grouped::Entries(group.saturating_mul(entries).saturating_add((n - 1) * each)),
+        }
+    }
+}
+
+/// Blocks of one file that follow each other in a partial segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first, in blocks from the start of the partial segment.
+    pub at: u32,
+    /// How many.
+    pub len: u32,
+    /// The file.
+    pub ino: u64,
+    /// What they are.
+    pub holds: Holds,
+}
+
+/// What blocks of a file in a partial segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Data, from this block of the file on.
+    Data(u64),
+    /// A node of the file's tree: its level, 0 where the node alone says it.
+    Node(u8),
+}
+
+impl SegmentSummary {
+    /// The head, where this begins a summary whose counts can be true: for the blocks that it needs.
+    pub fn head(g: &Geometry, bytes: &[u8]) -> Option<SegmentSummary> {
+        let head = SegmentSummary::decode(bytes.get(..SegmentSummary::SIZE)?, LE);
+        let (own, all) = (u32::from(head.bytes), u64::from(head.nblocks));
+        let sane = head.magic == SUMMARY_MAGIC
+            && own >= SegmentSummary::SIZE as u32
+            && own as usize <= g.block_size()
+            && head.sumbytes >= own
+            && (2..=g.segment_blocks).contains(&all)
+            && u64::from(head.sumbytes.div_ceil(1 << g.block_shift)) <= all
+            && u64::from(head.nfinfo) <= all;
+        sane.then_some(head)
+    }
+
+    /// Blocks of the summary.
+    pub fn blocks(&self, g: &Geometry) -> u32 {
+        self.sumbytes.div_ceil(1 << g.block_shift)
+    }
+
+    /// Whether its last block is a super root.
+    pub fn has_super_root(&self) -> bool {
+        self.flags & summary_flag::SUPER_ROOT != 0
+    }
+
+    /// What the partial segment holds after its summary, of which these are the blocks; `None` where the checksum is
+    /// wrong, or it says of more or fewer blocks than there are what they are.
+    pub fn extents(&self, g: &Geometry, summary: &[u8]) -> Option<Vec<Extent>> {
+        let bytes = summary.get(..self.sumbytes as usize)?;
+        if checksum(g.crc_seed, &bytes[8..]) != self.sumsum {
+            return None;
+        }
+        let mut entries = Reader { bytes, block: g.block_size(), at: self.bytes.into() };
+        let end = self.nblocks.checked_sub(self.has_super_root().into())?;
+        let (mut at, mut all) = (self.blocks(g), Vec::new());
+        for _ in 0..self.nfinfo {
+            let file = FileInfo::decode(entries.next(FileInfo::SIZE)?, LE);
+            if file.ndatablk > file.nblocks || file.nblocks > end.checked_sub(at)? {
+                return None;
+            }
+            for i in 0..file.nblocks {
+                add(
+                    &mut all,
+                    Extent { at, len: 1, ino: file.ino, holds: entries.holds(&file, i)? },
+                );
+                at += 1;
+            }
+        }
+        (at == end).then_some(all)
+    }
+}
+
+fn add(all: &mut Vec<Extent>, new: Extent) {
+    if let (Some(last), Holds::Data(lbn)) = (all.last_mut(), new.holds)
+        && let Holds::Data(first) = last.holds
+        && (last.ino, first.checked_add(last.len.into())) == (new.ino, Some(lbn))
+    {
+        last.len += 1;
+        return;
+    }
+    all.push(new);
+}
+
+/// Entries of a summary: none goes over the end of a block.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    block: usize,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self, size: usize) -> Option<&'a [u8]> {
+        if self.at % self.block + size > self.block {
+            self.at = self.at.next_multiple_of(self.block);
+        }
+        let entry = self.bytes.get(self.at..self.at + size)?;
+        self.at += size;
+        Some(entry)
+    }
+
+    fn holds(&mut self, file: &FileInfo, index: u32) -> Option<Holds> {
+        Some(match (file.ino == ino::DAT, index < file.ndatablk) {
+            (true, true) => Holds::Data(LE.get_u64(self.next(8)?, 0)),
+            (true, false) => {
+                Holds::Node(DatNodeInfo::decode(self.next(DatNodeInfo::SIZE)?, LE).level)
+            }
+            (false, true) => Holds::Data(BlockInfo::decode(self.next(BlockInfo::SIZE)?, LE).blkoff),
+            (false, false) => {
+                self.next(8)?;
+                Holds::Node(0)
+            }
+        })
+    }
+}
+
+impl SuperRoot {
+    /// Whether a block is a super root with the right checksum.
+    pub fn is_sound(g: &Geometry, block: &[u8]) -> bool {
+        let Some(raw) = block.get(..SuperRoot::SIZE) else { return false };
+        let root = SuperRoot::decode(raw, LE);
+        let counted = block.get(4..usize::from(root.bytes));
+        let least = SuperRoot::SIZE + 3 * g.inode_size;
+        counted.is_some_and(|counted| {
+            counted.len() + 4 >= least && checksum(g.crc_seed, counted) == root.sum
+        })
+    }
+}
+
+/// The level of a node of a tree, where there can be one.
+pub fn node_level(block: &[u8]) -> Option<u8> {
+    let node = TreeNode::decode(block.get(..TreeNode::SIZE)?, LE);
+    let sane = (1..14).contains(&node.level)
+        && TreeNode::SIZE + usize::from(node.nchildren) * 16 <= block.len();
+    sane.then_some(node.level)
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'a> {
+    /// The inode.
+    pub ino: u64,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// The names in a block of a directory, up to what makes no sense. The second value says whether entries fill the
+/// block exactly, each with a name that can be one.
+pub fn names(block: &[u8]) -> (Vec<Name<'_>>, bool) {
+    let (mut at, mut all, mut sound) = (0, Vec::new(), true);
+    while at + DirEntry::SIZE <= block.len() {
+        let entry = DirEntry::decode(&block[at..], LE);
+        let len = match usize::from(entry.rec_len) {
+            // 16 bits cannot hold 65536.
+            65535 => 65536,
+            len => len,
+        };
+        let name_len = usize::from(entry.name_len);
+        if len < 16 || len % 8 != 0 || len > block.len() - at || name_len + DirEntry::SIZE > len {
+            return (all, false);
+        }
+        if entry.ino != 0 {
+            let name = &block[at + DirEntry::SIZE..][..name_len];
+            sound &= !name.is_empty() && !name.contains(&0) && !name.contains(&b'/');
+            all.push(Name { ino: entry.ino, name });
+        }
+        at += len;
+    }
+    (all, sound && at == block.len())
+}

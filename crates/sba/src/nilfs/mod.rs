@@ -1,0 +1,506 @@
+//! NILFS2.
+//!
+//! But for two superblocks the device is one log ([`log`]), in segments. A partial segment begins with a summary that
+//! says of each of its blocks which file's it is, and the files that the file system is made of are files too. The last
+//! block of a checkpoint is a super root. So the summary names everything, and whether a block is still the newest of its
+//! file is the DAT's to say ([`places`]).
+//!
+//! A checkpoint is a transaction whose commit is its super root. None of it is a journal: all stays where it is written.
+
+mod log;
+mod places;
+mod prime;
+
+use std::hash::Hasher;
+
+use ordo_format::Endian;
+use ordo_format::nilfs2::{
+    self, DatEntry, Geometry, Grouped, Holds, Inode, SUPERBLOCK_AT, SegmentSummary, SuperRoot,
+    Superblock, ino,
+};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::decoder::{Books, Claim, Contents, Decoder, cover, unknown};
+use crate::kind::{Class, Part, Reason, What};
+
+use log::{Log, Partial, Piece, Sum};
+use places::Places;
+pub(crate) use prime::probe;
+
+/// Inodes that are remembered at most.
+const INODES_MAX: usize = 1 << 20;
+/// Blocks without a summary, or of files of an unknown type, that are remembered at most.
+const WAITING_MAX: usize = 1 << 20;
+/// Bytes of such blocks that are kept at most, as a shift.
+const EARLY_SHIFT: u32 = 24;
+/// Summaries kept that cannot be read yet, or whose place cannot be judged yet.
+const HEADS_MAX: usize = 64;
+
+struct Nilfs {
+    g: Geometry,
+    log: Log,
+    places: Places,
+    /// By inode: a hash of it, as it was seen last, and what its file's blocks are.
+    inodes: FxHashMap<u64, (u64, Class)>,
+    /// Contents of blocks that came before what says what they are.
+    early: FxHashMap<u64, Box<[u8]>>,
+    /// Of these, what begins like a summary.
+    heads: Vec<u64>,
+    /// Blocks of files whose inode was not seen yet, and how many these are.
+    untyped: FxHashMap<u64, Vec<u64>>,
+    waiting: usize,
+}
+
+/// What stands at a block.
+enum Place {
+    Boot,
+    Superblock,
+    Copy,
+    /// A block of the log and how many from it on are alike.
+    Log(Piece, u64),
+    /// Of the log, and nothing was seen to be written there.
+    Free,
+    /// Behind the last segment.
+    Outside,
+}
+
+impl Nilfs {
+    fn new(g: Geometry) -> Nilfs {
+        Nilfs {
+            g,
+            log: Log::default(),
+            places: Places::default(),
+            inodes: FxHashMap::default(),
+            early: FxHashMap::default(),
+            heads: Vec::new(),
+            untyped: FxHashMap::default(),
+            waiting: 0,
+        }
+    }
+
+    fn place(&self, block: u64) -> Place {
+        match block {
+            _ if block == SUPERBLOCK_AT >> self.g.block_shift => Place::Superblock,
+            _ if block < self.g.first_data_block => Place::Boot,
+            _ if self.g.segment(block).is_some() => match self.log.at(block) {
+                Some((piece, alike)) => Place::Log(piece, alike),
+                None => Place::Free,
+            },
+            _ if block == self.g.second >> self.g.block_shift => Place::Copy,
+            _ => Place::Outside,
+        }
+    }
+
+    /// What the blocks of a file are, where that is known.
+    fn class_of(&self, file: u64, holds: Holds) -> Option<Class> {
+        Some(match (file, holds) {
+            (_, Holds::Node(_)) => Class::Indirect,
+            (ino::ROOT, _) => Class::Directory,
+            (ino::DAT, _) => Class::AddressMap,
+            (ino::CPFILE, _) => Class::Checkpoint,
+            (ino::SUFILE, _) => Class::SegmentUsage,
+            (ino::IFILE, Holds::Data(lbn)) => match self.g.grouped(lbn, self.g.inode_size) {
+                Grouped::Descriptors => Class::GroupDescriptors,
+                Grouped::Bitmap(_) => Class::InodeBitmap,
+                Grouped::Entries(_) => Class::InodeBlock,
+            },
+            (file, _) => self.inodes.get(&file)?.1,
+        })
+    }
+
+    /// Learns the partial segments that begin in a write, or that it makes whole. Blocks at which a damaged one begins.
+    fn announced(&mut self, first: u64, data: &[u8], books: &mut Books) -> Vec<u64> {
+        let (size, mut damaged) = (self.g.block_size(), Vec::new());
+        for (i, bytes) in data.chunks_exact(size).enumerate() {
+            let block = first + i as u64;
+            if self.log.has_passed(block) {
+                // What was here is over: the segment is used again.
+                self.give_up(block);
+            }
+            if SegmentSummary::head(&self.g, bytes).is_none() {
+                continue;
+            }
+            match self.begin(block, Some((first, data)), books) {
+                Begun::Yes => {}
+                Begun::Damaged => damaged.push(block),
+                Begun::NotYet if self.heads.len() < HEADS_MAX && !self.heads.contains(&block) => {
+                    self.heads.push(block);
+                    self.keep(block, bytes);
+                }
+                Begun::NotYet => {}
+            }
+        }
+        // One that is found gives its place to the next.
+        while !self.heads.is_empty() {
+            let heads = std::mem::take(&mut self.heads);
+            let before = heads.len();
+            for block in heads {
+                if matches!(self.begin(block, Some((first, data)), books), Begun::NotYet) {
+                    self.heads.push(block);
+                }
+            }
+            if self.heads.len() == before {
+                break;
+            }
+        }
+        damaged
+    }
+
+    fn give_up(&mut self, block: u64) {
+        for old in self.log.give_up(&self.g, block) {
+            for extent in &old.extents {
+                let Holds::Data(lbn) = extent.holds else { continue };
+                for i in 0..u64::from(extent.len) {
+                    let at = old.start + u64::from(extent.at) + i;
+                    self.places.gone(extent.ino, lbn.saturating_add(i), at);
+                }
+            }
+        }
+    }
+
+    /// A block from what passes now, or has passed early.
+    fn bytes<'a>(&'a self, block: u64, now: Option<(u64, &'a [u8])>) -> Option<&'a [u8]> {
+        let size = self.g.block_size();
+        let here = now.and_then(|(first, data)| {
+            let at = usize::try_from(block.checked_sub(first)?).ok()?.checked_mul(size)?;
+            data.get(at..at + size)
+        });
+        here.or_else(|| self.early.get(&block).map(|bytes| &bytes[..]))
+    }
+
+    /// Begins a partial segment at a block, where all of its summary is there and its place can be true.
+    fn begin(&mut self, block: u64, now: Option<(u64, &[u8])>, books: &mut Books) -> Begun {
+        let Some(first) = self.bytes(block, now) else { return Begun::Damaged };
+        let Some(head) = SegmentSummary::head(&self.g, first) else { return Begun::Damaged };
+        if self.log.at(block).is_some_and(|(piece, _)| !matches!(piece, Piece::Summary { .. })) {
+            // A file's own block, whatever it looks like.
+            return Begun::Yes;
+        }
+        if !self.log.may_begin(&self.g, block, &head) {
+            return Begun::NotYet;
+        }
+        let mut summary = Vec::new();
+        for i in 0..u64::from(head.blocks(&self.g)) {
+            let Some(bytes) = self.bytes(block + i, now) else { return Begun::NotYet };
+            summary.extend_from_slice(bytes);
+        }
+        let Some(extents) = head.extents(&self.g, &summary) else { return Begun::Damaged };
+        let partial = Partial::new(&self.g, block, head, extents);
+        self.register(partial, books);
+        Begun::Yes
+    }
+
+    fn register(&mut self, partial: Partial, books: &mut Books) {
+        self.give_up(partial.start);
+        let (start, end) = (partial.start, partial.end());
+        let written = u64::from(partial.head.nblocks) << self.g.block_shift;
+        if let Some(transaction) = books.journal.in_place(partial.head.cno, written) {
+            transaction.descriptors += u64::from(partial.head.blocks(&self.g));
+        }
+        for extent in &partial.extents {
+            // The cleaner moves what is old as well: the DAT says what is not.
+            if let (Holds::Data(lbn), true) =
+                (extent.holds, extent.ino == ino::DAT || !partial.by_cleaner())
+            {
+                self.places.set(extent.ino, lbn, extent.len.into(), start + u64::from(extent.at));
+            }
+        }
+        self.log.add(partial);
+        if self.early.is_empty() {
+            return;
+        }
+        let came: Vec<_> = (start..end).filter_map(|b| Some((b, self.early.remove(&b)?))).collect();
+        for round in [true, false] {
+            for (block, bytes) in &came {
+                self.passed(*block, bytes, round, books);
+            }
+        }
+        for (block, _) in came {
+            let (class, what, _) = self.named(&self.place(block));
+            if what != What::Unclaimed {
+                books.claims.push(Claim { block, blocks: 1, class });
+            }
+        }
+    }
+
+    /// A block passes whose summary is known: in the first round it is learned what metadata says, and in the second
+    /// what only has a meaning once that is known.
+    fn passed(&mut self, block: u64, bytes: &[u8], first: bool, books: &mut Books) {
+        let Some((piece, _)) = self.log.at(block) else { return };
+        if first {
+            let Some((cno, sum)) = self.log.pass(block, bytes) else { return };
+            if piece == (Piece::SuperRoot { cno })
+                && let Some(transaction) = books.journal.commit(cno, 0)
+            {
+                transaction.bad_checksums += u64::from(!SuperRoot::is_sound(&self.g, bytes));
+            }
+            if sum == Sum::Wrong
+                && let Some(transaction) = books.journal.write(cno, 0)
+            {
+                transaction.bad_checksums += 1;
+            }
+        }
+        let Piece::File { ino, holds } = piece else { return };
+        match (first, ino, holds) {
+            (true, ino::DAT, Holds::Data(lbn)) => self.addresses(lbn, bytes),
+            (true, ino::IFILE, Holds::Data(lbn)) => self.inodes(lbn, bytes, books),
+            (true, _, Holds::Node(_)) => {
+                if let Some(level) = nilfs2::node_level(bytes) {
+                    self.log.node_is(block, level);
+                }
+            }
+            (false, ..) => match self.class_of(ino, holds) {
+                None => self.wait(ino, block, bytes),
+                Some(Class::Directory) => names_in(ino, bytes, books),
+                Some(_) => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Entries of the DAT: what they say is live is the newest of its file.
+    fn addresses(&mut self, lbn: u64, bytes: &[u8]) {
+        for (block, live) in live_in(&self.g, lbn, bytes) {
+            let Some((Piece::File { ino, holds: Holds::Data(lbn) }, _)) = self.log.at(block) else {
+                continue;
+            };
+            match live {
+                true if self.places.at(ino, lbn) != Some(block) => {
+                    self.places.set(ino, lbn, 1, block);
+                }
+                true => {}
+                false => self.places.gone(ino, lbn, block),
+            }
+        }
+    }
+
+    /// Inodes: their types, and which are not as they were.
+    fn inodes(&mut self, lbn: u64, bytes: &[u8], books: &mut Books) {
+        let Grouped::Entries(first) = self.g.grouped(lbn, self.g.inode_size) else { return };
+        for (i, raw) in bytes.chunks_exact(self.g.inode_size).enumerate() {
+            let file = first.saturating_add(i as u64);
+            let class = match Inode::decode(raw, Endian::Little).mode & 0o170_000 {
+                0o040_000 => Class::Directory,
+                0o100_000 => Class::FileData,
+                0o120_000 => Class::Symlink,
+                // Never used, or of a kind without blocks.
+                _ => continue,
+            };
+            let mut hash = FxHasher::default();
+            hash.write(raw);
+            let new = (hash.finish(), class);
+            let room = self.inodes.len() < INODES_MAX || self.inodes.contains_key(&file);
+            if !room || self.inodes.insert(file, new) == Some(new) {
+                continue;
+            }
+            books.inodes.push(file);
+            let waited = self.untyped.remove(&file).unwrap_or_default();
+            self.waiting -= waited.len();
+            for block in waited {
+                let bytes = self.early.remove(&block);
+                if !matches!(self.log.at(block), Some((Piece::File { ino, .. }, _)) if ino == file)
+                {
+                    continue;
+                }
+                books.claims.push(Claim { block, blocks: 1, class });
+                if let (Class::Directory, Some(bytes)) = (class, bytes) {
+                    names_in(file, &bytes, books);
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, ino: u64, block: u64, bytes: &[u8]) {
+        if self.waiting >= WAITING_MAX {
+            self.untyped.clear();
+            self.waiting = 0;
+        }
+        self.untyped.entry(ino).or_default().push(block);
+        self.waiting += 1;
+        if nilfs2::names(bytes).1 {
+            self.keep(block, bytes);
+        }
+    }
+
+    fn keep(&mut self, block: u64, bytes: &[u8]) {
+        if self.early.len() >= 1 << (EARLY_SHIFT - self.g.block_shift) {
+            self.early.clear();
+            self.heads.clear();
+        }
+        self.early.insert(block, bytes.into());
+    }
+
+    /// A superblock passes: the file system may have another size now.
+    fn superblock(&mut self, bytes: &[u8]) {
+        let Some(new) = bytes.try_into().ok().and_then(Superblock::read) else { return };
+        let same = |g: &Geometry| Geometry { bytes: 0, second: 0, segments: 0, ..*g };
+        // One of another shape would be another file system.
+        if same(&new) == same(&self.g) {
+            self.g = new;
+        }
+    }
+
+    /// The name of what stands at a block and how many from it on have it, where it follows from what was seen.
+    fn named(&self, place: &Place) -> (Class, What, u64) {
+        let (piece, alike) = match *place {
+            Place::Boot => return (Class::BootArea, What::BootArea, 1),
+            Place::Superblock => return (Class::Superblock, What::Superblock, 1),
+            Place::Copy => {
+                return (Class::SuperblockCopy, What::Only("copy of the superblock"), 1);
+            }
+            Place::Free => return (Class::FileData, What::Unclaimed, 1),
+            Place::Outside => {
+                return (Class::Unknown, What::Unknown(Reason::NotUnderstood), 1);
+            }
+            Place::Log(piece, alike) => (piece, alike),
+        };
+        let (file, holds) = match piece {
+            Piece::Summary { cno } => {
+                let what = What::Piece("segment summary of checkpoint", cno);
+                return (Class::SegmentSummary, what, alike);
+            }
+            Piece::SuperRoot { cno } => {
+                return (Class::Checkpoint, What::Piece("super root of checkpoint", cno), 1);
+            }
+            Piece::File { ino, holds } => (ino, holds),
+        };
+        let Some(class) = self.class_of(file, holds) else {
+            return (Class::FileData, What::Unclaimed, 1);
+        };
+        match (file, holds) {
+            (_, Holds::Node(level)) => {
+                (class, What::Indirect { ino: file, level: level.max(1), changed: None }, 1)
+            }
+            (ino::IFILE, Holds::Data(lbn)) => {
+                let what = match self.g.grouped(lbn, self.g.inode_size) {
+                    Grouped::Descriptors => What::Only("descriptors of groups of inodes"),
+                    Grouped::Bitmap(group) => What::Piece("inode bitmap of group", group),
+                    Grouped::Entries(first) => {
+                        let count = (self.g.block_size() / self.g.inode_size) as u64;
+                        What::Inodes { first, count, changed: Vec::new() }
+                    }
+                };
+                (class, what, 1)
+            }
+            (_, Holds::Data(lbn)) => {
+                (class, What::Blocks { ino: file, first: lbn, count: alike }, alike)
+            }
+        }
+    }
+
+    /// The part from `at` on.
+    fn part(&self, at: u64, end: u64, place: &Place) -> Part {
+        let shift = self.g.block_shift;
+        let (class, what, alike) = self.named(place);
+        let block = at >> shift;
+        let to = block.saturating_add(alike).saturating_mul(1 << shift).min(end);
+        let what = match what {
+            What::Blocks { ino, first, .. } => {
+                What::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
+            }
+            other => other,
+        };
+        Part { class, offset: at, len: to - at, what }
+    }
+
+    /// What a block of the log looks like that no summary speaks of yet.
+    fn looks(&self, bytes: &[u8]) -> Class {
+        match SegmentSummary::head(&self.g, bytes) {
+            Some(_) => Class::SegmentSummary,
+            None if nilfs2::names(bytes).1 => Class::Directory,
+            None => Class::FileData,
+        }
+    }
+}
+
+/// What became of a block that may begin a partial segment.
+enum Begun {
+    Yes,
+    NotYet,
+    Damaged,
+}
+
+/// Entries of a block of the DAT: blocks, and whether they are live.
+fn live_in<'a>(
+    g: &Geometry,
+    lbn: u64,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (u64, bool)> + use<'a> {
+    let size = g.dat_entry_size;
+    let entries = matches!(g.grouped(lbn, size), Grouped::Entries(_));
+    let raw = bytes.chunks_exact(size).take(if entries { usize::MAX } else { 0 });
+    let all = raw.map(|raw| DatEntry::decode(raw, Endian::Little));
+    all.filter(|entry| entry.blocknr != 0).map(|entry| (entry.blocknr, entry.end == u64::MAX))
+}
+
+fn names_in(dir: u64, bytes: &[u8], books: &mut Books) {
+    for entry in nilfs2::names(bytes).0 {
+        books.names.seen(dir, entry.name, entry.ino);
+    }
+}
+
+impl Decoder for Nilfs {
+    fn system(&self) -> &'static str {
+        "nilfs2"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.g.block_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let (shift, size) = (self.g.block_shift, self.g.block_size());
+        if let Some(at) = SUPERBLOCK_AT.checked_sub(offset)
+            && let Some(bytes) = data.get(at as usize..).and_then(|b| b.get(..Superblock::SIZE))
+        {
+            self.superblock(bytes);
+        }
+        // Whole blocks of it.
+        let skip = (offset.next_multiple_of(size as u64) - offset).min(data.len() as u64);
+        let (first, whole) = ((offset + skip) >> shift, &data[skip as usize..]);
+        let damaged = self.announced(first, whole, books);
+        for round in [true, false] {
+            for (i, bytes) in whole.chunks_exact(size).enumerate() {
+                self.passed(first + i as u64, bytes, round, books);
+            }
+        }
+        cover(out, offset, data.len() as u64, self.g.bytes, |at, end| {
+            let block = at >> shift;
+            let place = self.place(block);
+            let mut part = self.part(at, end, &place);
+            if damaged.contains(&block) && !matches!(place, Place::Log(..)) {
+                return unknown(at, part.len, Reason::NotUnderstood);
+            }
+            if let (What::Unclaimed, Some(bytes)) =
+                (&part.what, self.bytes(block, Some((first, whole))))
+            {
+                part.class = self.looks(bytes);
+            }
+            part
+        });
+        for (i, bytes) in whole.chunks_exact(size).enumerate() {
+            let block = first + i as u64;
+            if matches!(self.place(block), Place::Free) {
+                self.keep(block, bytes);
+            }
+        }
+    }
+
+    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+        cover(out, offset, len, self.g.bytes, |at, end| {
+            self.part(at, end, &self.place(at >> self.g.block_shift))
+        });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        let shift = self.g.block_shift;
+        let all = self.places.of(ino).map(|(first, len, block)| Contents {
+            at: first.saturating_mul(1 << shift),
+            offset: block << shift,
+            len: len << shift,
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|c| c.offset);
+        all
+    }
+}
