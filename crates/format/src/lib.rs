@@ -13,6 +13,7 @@
 //! - [`jfs`]: JFS and its log, to be read only.
 //! - [`ntfs`]: NTFS and its log, to be read only.
 //! - [`nilfs2`]: NILFS2, to be read only.
+//! - [`f2fs`]: F2FS, to be read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
@@ -37,6 +38,7 @@ pub mod blktrace;
 mod codec;
 pub mod dm_log_writes;
 pub mod ext4;
+pub mod f2fs;
 pub mod jbd2;
 pub mod jfs;
 pub mod label;

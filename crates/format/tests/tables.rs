@@ -10,7 +10,7 @@ use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -115,8 +115,22 @@ const NILFS2: [Structure; 10] = [
     ("NilfsDirEntry", nilfs2::DirEntry::SIZE, nilfs2::DirEntry::FIELDS),
 ];
 
+const F2FS: [Structure; 11] = [
+    ("F2fsSuperblock", f2fs::Superblock::SIZE, f2fs::Superblock::FIELDS),
+    ("F2fsCheckpoint", f2fs::Checkpoint::SIZE, f2fs::Checkpoint::FIELDS),
+    ("F2fsOrphansEnd", f2fs::checkpoint::OrphansEnd::SIZE, f2fs::checkpoint::OrphansEnd::FIELDS),
+    ("F2fsSitEntry", f2fs::maps::SitEntry::SIZE, f2fs::maps::SitEntry::FIELDS),
+    ("F2fsNatEntry", f2fs::maps::NatEntry::SIZE, f2fs::maps::NatEntry::FIELDS),
+    ("F2fsSummary", f2fs::maps::Summary::SIZE, f2fs::maps::Summary::FIELDS),
+    ("F2fsSummaryEnd", f2fs::maps::SummaryEnd::SIZE, f2fs::maps::SummaryEnd::FIELDS),
+    ("F2fsInode", f2fs::node::Inode::SIZE, f2fs::node::Inode::FIELDS),
+    ("F2fsInodeExtra", f2fs::node::InodeExtra::SIZE, f2fs::node::InodeExtra::FIELDS),
+    ("F2fsFooter", f2fs::node::Footer::SIZE, f2fs::node::Footer::FIELDS),
+    ("F2fsDirEntry", f2fs::node::DirEntry::SIZE, f2fs::node::DirEntry::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 12] = [
+const PAGES: [(&str, &[Structure]); 13] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -129,6 +143,7 @@ const PAGES: [(&str, &[Structure]); 12] = [
     ("jfs", &JFS),
     ("ntfs", &NTFS),
     ("nilfs2", &NILFS2),
+    ("f2fs", &F2FS),
 ];
 
 fn table(fields: &[Field]) -> String {

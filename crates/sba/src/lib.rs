@@ -14,7 +14,7 @@
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
 //! - `outside`: decoders of devices that hold nothing but a log.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS.
-//! - `nilfs`: a decoder of a file system that is a log: NILFS2.
+//! - `nilfs`, `f2fs`: decoders of file systems that are logs: NILFS2, F2FS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
 //! - [`analysis`]: a trace as a whole.
@@ -52,6 +52,7 @@ pub mod analysis;
 mod class;
 pub mod decoder;
 mod ext;
+mod f2fs;
 mod graph;
 mod jfs;
 pub mod journal;

@@ -68,6 +68,7 @@ const PROBES: &[Probe] = &[
     crate::jfs::probe,
     crate::ntfs::probe,
     crate::nilfs::probe,
+    crate::f2fs::probe,
     crate::ufs::probe,
     // What a log says of itself is little: after all others.
     crate::jfs::outside::probe,

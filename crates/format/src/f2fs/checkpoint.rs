@@ -1,0 +1,205 @@
+//! Checkpoint packs, and what they keep of segment summaries.
+
+use super::{BLOCK, Geometry, LE, MAGIC, SEGMENT, checksum, maps};
+
+/// Flags of a checkpoint.
+pub mod flag {
+    /// It was made by an unmount: the summaries of nodes are there too.
+    pub const UMOUNT: u32 = 1;
+    /// The summaries of data are packed.
+    pub const COMPACT: u32 = 4;
+    /// As with an unmount.
+    pub const FASTBOOT: u32 = 32;
+    /// The bitmaps are in another order, after a checksum.
+    pub const LARGE_NAT_BITMAP: u32 = 1024;
+}
+
+crate::on_disk! {
+    /// What begins the first and the last block of a checkpoint pack. Bitmaps follow that say in which of its two places
+    /// each block of the SIT and of the NAT is.
+    pub struct Checkpoint: 192 {
+        0 => /** version, one more with each checkpoint */ checkpoint_ver: u64,
+        8 => /** blocks for users */ user_block_count: u64,
+        16 => /** blocks of the main area in use */ valid_block_count: u64,
+        24 => /** segments kept for cleaning */ rsvd_segment_count: u32,
+        28 => /** segments kept beyond that */ overprov_segment_count: u32,
+        32 => /** free segments */ free_segment_count: u32,
+        36 => /** where nodes are written: hot, warm, cold */ cur_node_segno: [u32; 8],
+        68 => /** the next block in each */ cur_node_blkoff: [u16; 8],
+        84 => /** where data are written: hot, warm, cold */ cur_data_segno: [u32; 8],
+        116 => /** the next block in each */ cur_data_blkoff: [u16; 8],
+        132 => /** flags */ ckpt_flags: u32,
+        136 => /** blocks of the pack */ cp_pack_total_block_count: u32,
+        140 => /** its first block of summaries */ cp_pack_start_sum: u32,
+        144 => /** nodes in use */ valid_node_count: u32,
+        148 => /** inodes in use */ valid_inode_count: u32,
+        152 => /** where to look for a free node number */ next_free_nid: u32,
+        156 => /** bytes of the SIT's bitmap */ sit_ver_bitmap_bytesize: u32,
+        160 => /** bytes of the NAT's bitmap */ nat_ver_bitmap_bytesize: u32,
+        164 => /** where the checksum is */ checksum_offset: u32,
+        168 => /** seconds mounted */ elapsed_time: u64,
+        176 => /** how space is found in each current segment */ alloc_type: [u8; 16],
+    }
+}
+
+crate::on_disk! {
+    /// What ends a block of orphans, after 1020 inodes.
+    pub struct OrphansEnd: 16 {
+        0 => /** zero */ reserved: u32,
+        4 => /** which block of these */ blk_addr: u16,
+        6 => /** of how many */ blk_count: u16,
+        8 => /** inodes in it */ entry_count: u32,
+        12 => /** checksum of all before it */ check_sum: u32,
+    }
+}
+
+/// What a block of a checkpoint pack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackPart {
+    /// The first block.
+    First,
+    /// The bitmaps, where they have no room in the first.
+    Bitmaps,
+    /// Files without names that are still there.
+    Orphans,
+    /// Summaries of the segments that data are written to.
+    DataSummary,
+    /// Summaries of the segments that nodes are written to.
+    NodeSummary,
+    /// The last block: the checkpoint is valid.
+    Last,
+    /// Which blocks of the NAT are full or empty.
+    NatBits,
+    /// Not in use.
+    Unused,
+}
+
+impl Checkpoint {
+    /// A first or last block, where its checksum is right and its counts can be true.
+    pub fn read(g: &Geometry, block: &[u8]) -> Option<Checkpoint> {
+        let block: &[u8; BLOCK] = block.try_into().ok()?;
+        let cp = Checkpoint::decode(block, LE);
+        let at = usize::try_from(cp.checksum_offset).ok()?;
+        if !(Checkpoint::SIZE..=BLOCK - 4).contains(&at) {
+            return None;
+        }
+        let mut sum = checksum(MAGIC, &block[..at]);
+        if at < BLOCK - 4 {
+            sum = checksum(sum, &block[at + 4..]);
+        }
+        let (total, start) = (u64::from(cp.cp_pack_total_block_count), cp.cp_pack_start_sum);
+        let tail = if cp.has_node_summaries() { 4 } else { 1 };
+        let sane = sum == LE.get_u32(block, at)
+            && u64::from(start) > g.payload
+            && u64::from(start) + tail < total
+            && total + g.nat_bits_blocks() <= SEGMENT;
+        sane.then_some(cp)
+    }
+
+    /// Whether summaries of nodes are in the pack.
+    pub fn has_node_summaries(&self) -> bool {
+        self.ckpt_flags & (flag::UMOUNT | flag::FASTBOOT) != 0
+    }
+
+    /// Where the summaries of data are in the pack: the first, and the one after them.
+    pub fn data_summaries(&self) -> (u64, u64) {
+        let end = u64::from(self.cp_pack_total_block_count) - 1;
+        let nodes = if self.has_node_summaries() { 3 } else { 0 };
+        (self.cp_pack_start_sum.into(), end - nodes)
+    }
+
+    /// What a block of its pack is.
+    pub fn part(&self, g: &Geometry, index: u64) -> PackPart {
+        let total = u64::from(self.cp_pack_total_block_count);
+        let (first, end) = self.data_summaries();
+        match index {
+            0 => PackPart::First,
+            _ if index <= g.payload => PackPart::Bitmaps,
+            _ if index < first => PackPart::Orphans,
+            _ if index < end => PackPart::DataSummary,
+            _ if index + 1 < total => PackPart::NodeSummary,
+            _ if index + 1 == total => PackPart::Last,
+            _ if index >= SEGMENT - g.nat_bits_blocks() => PackPart::NatBits,
+            _ => PackPart::Unused,
+        }
+    }
+
+    /// The segments that are written to and their types: 0 to 2 hot, warm and cold data, 3 to 5 nodes.
+    pub fn current(&self) -> impl Iterator<Item = (u64, u8)> {
+        let data = self.cur_data_segno.into_iter().take(3);
+        data.chain(self.cur_node_segno.into_iter().take(3)).zip(0..).map(|(s, t)| (s.into(), t))
+    }
+
+    /// Whether a block of the SIT, or else of the NAT, is in its second place. `pack` begins with this.
+    pub fn is_second(&self, g: &Geometry, pack: &[u8], nat: bool, n: u64) -> bool {
+        let sit_bytes = self.sit_ver_bitmap_bytesize as usize;
+        let nat_bytes = self.nat_ver_bitmap_bytesize as usize;
+        let from = match (self.ckpt_flags & flag::LARGE_NAT_BITMAP != 0, nat) {
+            (true, true) => Checkpoint::SIZE + 4,
+            (true, false) => Checkpoint::SIZE + 4 + nat_bytes,
+            (false, true) if g.payload > 0 => Checkpoint::SIZE,
+            (false, false) if g.payload > 0 => BLOCK,
+            (false, true) => Checkpoint::SIZE + sit_bytes,
+            (false, false) => Checkpoint::SIZE,
+        };
+        let within = (n / 8) as usize;
+        let inside = within < if nat { nat_bytes } else { sit_bytes };
+        // The first bit is the highest of its byte.
+        let byte = pack.get(from + within).filter(|_| inside);
+        byte.is_some_and(|byte| byte >> (7 - n % 8) & 1 != 0)
+    }
+
+    /// What the summaries of data in a pack say; they follow each other in `blocks`.
+    pub fn summaries(&self, g: &Geometry, blocks: &[u8]) -> Summaries {
+        let mut all = Summaries::default();
+        let compact = self.ckpt_flags & flag::COMPACT != 0;
+        let journal = |at: usize| blocks.get(at..at + maps::JOURNAL).unwrap_or_default();
+        let cold = 2 * BLOCK + maps::ENTRIES_END;
+        let (nat, sit) = match compact {
+            true => (0, maps::JOURNAL),
+            false => (maps::ENTRIES_END, cold),
+        };
+        all.nat = maps::nat_journal(journal(nat));
+        all.sit = maps::sit_journal(journal(sit));
+        let (mut block, mut at) = (0, 2 * maps::JOURNAL);
+        for (i, segment) in self.cur_data_segno.into_iter().take(3).enumerate() {
+            // One that is not written to in order has all its entries there.
+            let count = match self.alloc_type[i] {
+                0 => SEGMENT.min(self.cur_data_blkoff[i].into()),
+                _ => SEGMENT,
+            };
+            for k in 0..if compact { count } else { SEGMENT } {
+                let from = match compact {
+                    true => block * BLOCK + at,
+                    false => i * BLOCK + k as usize * maps::Summary::SIZE,
+                };
+                let Some(raw) = blocks.get(from..from + maps::Summary::SIZE) else { return all };
+                let start = g.main + u64::from(segment) * SEGMENT;
+                all.entries.push((start + k, maps::Summary::decode(raw, LE)));
+                at += maps::Summary::SIZE;
+                if at + maps::Summary::SIZE > BLOCK - maps::SummaryEnd::SIZE {
+                    (block, at) = (block + 1, 0);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// What the summaries of data in a checkpoint pack say.
+#[derive(Clone, Debug, Default)]
+pub struct Summaries {
+    /// Nodes of which the NAT is out of date.
+    pub nat: Vec<(u32, maps::NatEntry)>,
+    /// Segments of which the SIT is out of date.
+    pub sit: Vec<(u32, maps::SitEntry)>,
+    /// Blocks of segments that data are written to, with the pointers to them.
+    pub entries: Vec<(u64, maps::Summary)>,
+}
+
+/// Whether a block of orphans has the right checksum.
+pub fn orphans_are_sound(block: &[u8]) -> bool {
+    let Some(end) = block.len().checked_sub(OrphansEnd::SIZE) else { return false };
+    let sum = OrphansEnd::decode(&block[end..], LE).check_sum;
+    checksum(MAGIC, &block[..block.len() - 4]) == sum
+}

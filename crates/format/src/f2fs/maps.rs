@@ -1,0 +1,97 @@
+//! What is in use (SIT), where nodes are (NAT), whose blocks are (SSA).
+
+use super::LE;
+
+/// Entries in a block of the SIT.
+pub const SIT_ENTRIES: usize = 55;
+/// Entries in a block of the NAT.
+pub const NAT_ENTRIES: usize = 455;
+/// Where a summary's entries end and its journal begins.
+pub(super) const ENTRIES_END: usize = 3584;
+/// Bytes of a journal in a summary.
+pub(super) const JOURNAL: usize = 507;
+
+crate::on_disk! {
+    /// An entry of the SIT: a segment of the main area.
+    pub struct SitEntry: 74 {
+        0 => /** blocks in use (10 bits), type (6 bits): 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
+        2 => /** which blocks are in use, the first in the highest bit */ valid_map: [u8; 64],
+        66 => /** when it was changed */ mtime: u64,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of the NAT: a node.
+    pub struct NatEntry: 9 {
+        0 => /** version */ version: u8,
+        1 => /** the inode that it is of; 0: not in use */ ino: u32,
+        5 => /** where it is; 0: nowhere */ block_addr: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of a summary: who points to a block.
+    pub struct Summary: 7 {
+        0 => /** of data the node that points to it, of a node itself; 0: none */ nid: u32,
+        4 => /** the node's version */ version: u8,
+        5 => /** which of the node's addresses */ ofs_in_node: u16,
+    }
+}
+
+crate::on_disk! {
+    /// What ends a summary: 512 entries and a journal of 507 bytes come before.
+    pub struct SummaryEnd: 5 {
+        0 => /** 1 of nodes, 0 of data */ entry_type: u8,
+        1 => /** not kept up to date */ check_sum: u32,
+    }
+}
+
+impl SitEntry {
+    /// Blocks in use.
+    pub fn used(&self) -> u16 {
+        self.vblocks & 0x3ff
+    }
+
+    /// Its type, where it has blocks in use.
+    pub fn kind(&self) -> Option<u8> {
+        let kind = (self.vblocks >> 10) as u8;
+        (self.used() > 0 && kind < 6).then_some(kind)
+    }
+}
+
+/// The entries of a block of the SIT.
+pub fn sit_entries(block: &[u8]) -> impl Iterator<Item = SitEntry> {
+    block.chunks_exact(SitEntry::SIZE).take(SIT_ENTRIES).map(|raw| SitEntry::decode(raw, LE))
+}
+
+/// The entries of a block of the NAT.
+pub fn nat_entries(block: &[u8]) -> impl Iterator<Item = NatEntry> {
+    block.chunks_exact(NatEntry::SIZE).take(NAT_ENTRIES).map(|raw| NatEntry::decode(raw, LE))
+}
+
+/// The entries of a segment's summary.
+pub fn summary_entries(block: &[u8]) -> impl Iterator<Item = Summary> {
+    let entries = block.get(..ENTRIES_END).unwrap_or_default();
+    entries.chunks_exact(Summary::SIZE).map(|raw| Summary::decode(raw, LE))
+}
+
+/// Whether a segment's summary is one of nodes.
+pub fn is_of_nodes(block: &[u8]) -> bool {
+    block.len().checked_sub(SummaryEnd::SIZE).is_some_and(|end| block[end] == 1)
+}
+
+fn journal<T>(bytes: &[u8], size: usize, decode: impl Fn(&[u8]) -> T) -> Vec<(u32, T)> {
+    let Some((count, rest)) = bytes.split_at_checked(2) else { return Vec::new() };
+    let all = rest.chunks_exact(4 + size).take(LE.get_u16(count, 0).into());
+    all.map(|raw| (LE.get_u32(raw, 0), decode(&raw[4..]))).collect()
+}
+
+/// A journal of the NAT, as far as it has room.
+pub(super) fn nat_journal(bytes: &[u8]) -> Vec<(u32, NatEntry)> {
+    journal(bytes, NatEntry::SIZE, |raw| NatEntry::decode(raw, LE))
+}
+
+/// A journal of the SIT, as far as it has room.
+pub(super) fn sit_journal(bytes: &[u8]) -> Vec<(u32, SitEntry)> {
+    journal(bytes, SitEntry::SIZE, |raw| SitEntry::decode(raw, LE))
+}

@@ -1,0 +1,255 @@
+//! Nodes: inodes, and what leads from them to data. Names.
+
+use super::{BLOCK, Geometry, LE, checksum, feature, maps};
+
+/// Addresses in an inode without more fields and attributes.
+const INODE_ADDRESSES: usize = 923;
+/// Addresses in a direct node, and nodes in an indirect one.
+const NODE_ENTRIES: usize = 1018;
+/// Where the addresses begin in an inode.
+const ADDRESSES_AT: usize = 360;
+/// Which node a node of attributes is.
+const ATTRIBUTES_NODE: u32 = u32::MAX >> 3;
+/// Addresses that give way to attributes, where the inode does not say how many.
+const ATTRIBUTES_DEFAULT: usize = 50;
+
+/// Flags of an inode about what is in it.
+pub mod inline {
+    /// Attributes.
+    pub const ATTRIBUTES: u8 = 1;
+    /// The file's contents.
+    pub const DATA: u8 = 2;
+    /// The directory's entries.
+    pub const ENTRIES: u8 = 4;
+    /// More fields.
+    pub const EXTRA: u8 = 32;
+}
+
+crate::on_disk! {
+    /// An inode, up to its addresses.
+    pub struct Inode: 360 {
+        0 => /** type and permissions */ mode: u16,
+        2 => /** hints */ advise: u8,
+        3 => /** what is in the inode: 1 attributes, 2 data, 4 entries, 32 more fields */ inline: u8,
+        4 => /** user */ uid: u32,
+        8 => /** group */ gid: u32,
+        12 => /** names */ links: u32,
+        16 => /** bytes */ size: u64,
+        24 => /** blocks, nodes included */ blocks: u64,
+        32 => /** read, seconds */ atime: u64,
+        40 => /** changed, seconds */ ctime: u64,
+        48 => /** written, seconds */ mtime: u64,
+        56 => /** read, nanoseconds */ atime_nsec: u32,
+        60 => /** changed, nanoseconds */ ctime_nsec: u32,
+        64 => /** written, nanoseconds */ mtime_nsec: u32,
+        68 => /** generation */ generation: u32,
+        72 => /** levels of a directory's hash */ current_depth: u32,
+        76 => /** node of attributes */ xattr_nid: u32,
+        80 => /** flags */ flags: u32,
+        84 => /** a directory that has it */ pino: u32,
+        88 => /** bytes of its name there */ namelen: u32,
+        92 => /** that name */ name: [u8; 255],
+        347 => /** level from which a directory is hashed */ dir_level: u8,
+        348 => /** the largest extent: file's block, device's block, length */ extent: [u32; 3],
+    }
+}
+
+crate::on_disk! {
+    /// More fields, in place of the first addresses.
+    pub struct InodeExtra: 12 {
+        0 => /** bytes of all these */ extra_isize: u16,
+        2 => /** addresses that give way to attributes */ inline_xattr_size: u16,
+        4 => /** project */ projid: u32,
+        8 => /** checksum of the node, itself taken as zero */ inode_checksum: u32,
+    }
+}
+
+crate::on_disk! {
+    /// What ends every node.
+    pub struct Footer: 24 {
+        0 => /** its number */ nid: u32,
+        4 => /** the inode that it is of */ ino: u32,
+        8 => /** 1 cold, 2 made durable by an fsync, 4 its name too; above: which node of the file it is */ flag: u32,
+        12 => /** the checkpoint before it, and that one's checksum above */ cp_ver: u64,
+        20 => /** where the next node goes */ next_blkaddr: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of a directory; names are apart, in slots of eight bytes.
+    pub struct DirEntry: 11 {
+        0 => /** hash of the name */ hash_code: u32,
+        4 => /** inode */ ino: u32,
+        8 => /** bytes of the name */ name_len: u16,
+        10 => /** type of the inode */ file_type: u8,
+    }
+}
+
+/// What a node is to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The inode.
+    Inode,
+    /// Addresses of data: how many direct nodes come before it.
+    Direct(u64),
+    /// Numbers of direct nodes (2), or of such indirect nodes (3).
+    Indirect(u8),
+    /// Attributes.
+    Attributes,
+}
+
+impl Footer {
+    /// The footer of a node, where it can be one.
+    pub fn read(g: &Geometry, block: &[u8]) -> Option<Footer> {
+        let footer = Footer::decode(block.get(BLOCK - Footer::SIZE..BLOCK)?, LE);
+        let most = g.nat_blocks() * maps::NAT_ENTRIES as u64;
+        let number = |n: u32| n > 0 && u64::from(n) < most;
+        let sane = number(footer.nid)
+            && number(footer.ino)
+            && (footer.nid == footer.ino) == (footer.flag >> 3 == 0);
+        sane.then_some(footer)
+    }
+
+    /// Whether an fsync has made it durable: a mount after a crash goes on from the checkpoint to it.
+    pub fn is_fsynced(&self) -> bool {
+        self.flag & 2 != 0
+    }
+
+    /// What the node is to its file.
+    pub fn role(&self) -> Role {
+        const N: u32 = NODE_ENTRIES as u32;
+        const DOUBLE: u32 = 5 + 2 * N;
+        let n = self.flag >> 3;
+        let direct = |n: u32| Role::Direct(n.into());
+        match n {
+            0 => Role::Inode,
+            ATTRIBUTES_NODE => Role::Attributes,
+            1 | 2 => direct(n - 1),
+            3 => Role::Indirect(2),
+            DOUBLE => Role::Indirect(3),
+            _ if n < DOUBLE => match (n - 3) % (N + 1) {
+                0 => Role::Indirect(2),
+                _ => direct(n - 2 - (n - 4) / (N + 1)),
+            },
+            _ => match (n - DOUBLE - 1) % (N + 1) {
+                0 => Role::Indirect(2),
+                _ => direct(n - 5 - (n - DOUBLE - 2) / (N + 1)),
+            },
+        }
+    }
+}
+
+/// What an inode says of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Type and permissions.
+    pub mode: u16,
+    /// What is in the inode.
+    pub inline: u8,
+    /// Where the addresses begin, in bytes.
+    from: usize,
+    /// Addresses in the inode.
+    pub addresses: usize,
+}
+
+impl File {
+    /// What a node says that is an inode; `None` where its fields take more room than there is.
+    pub fn read(g: &Geometry, block: &[u8]) -> Option<File> {
+        let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
+        let more = InodeExtra::decode(block.get(ADDRESSES_AT..)?.get(..InodeExtra::SIZE)?, LE);
+        let extra = match inode.inline & inline::EXTRA {
+            0 => 0,
+            _ => usize::from(more.extra_isize),
+        };
+        let flexible = g.features & feature::FLEXIBLE_INLINE_XATTR != 0;
+        let attributes = match inode.inline & (inline::ATTRIBUTES | inline::ENTRIES) {
+            _ if flexible && extra > 0 => more.inline_xattr_size.into(),
+            0 => 0,
+            _ => ATTRIBUTES_DEFAULT,
+        };
+        let addresses = INODE_ADDRESSES.checked_sub(extra.div_ceil(4))?.checked_sub(attributes)?;
+        let from = ADDRESSES_AT + extra.next_multiple_of(4);
+        Some(File { mode: inode.mode, inline: inode.inline, from, addresses })
+    }
+
+    /// The part of the inode that data or entries may be in.
+    fn inside<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        let from = self.from + 4;
+        let end = self.from + self.addresses * 4;
+        block.get(from..end.max(from)).unwrap_or_default()
+    }
+
+    /// The names in an inode that has its directory's entries.
+    pub fn names<'a>(&self, block: &'a [u8]) -> Vec<(u32, &'a [u8])> {
+        match self.inline & inline::ENTRIES {
+            0 => Vec::new(),
+            _ => names(self.inside(block)).0,
+        }
+    }
+
+    /// The addresses of data in an inode.
+    pub fn data<'a>(&self, block: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
+        // Types with contents alone have addresses, and only where these are not in the inode.
+        let kind = matches!(self.mode & 0o170_000, 0o040_000 | 0o100_000 | 0o120_000);
+        let some = kind && self.inline & (inline::DATA | inline::ENTRIES) == 0;
+        let end = if some { self.from + self.addresses * 4 } else { self.from };
+        let list = block.get(self.from..end).unwrap_or_default();
+        list.chunks_exact(4).map(|raw| LE.get_u32(raw, 0))
+    }
+
+    /// The file's first block that the direct node with so many before it leads to.
+    pub fn first_of(&self, direct: u64) -> u64 {
+        direct * NODE_ENTRIES as u64 + self.addresses as u64
+    }
+}
+
+/// The addresses of data in a direct node.
+pub fn direct(block: &[u8]) -> impl Iterator<Item = u32> {
+    let list = block.get(..NODE_ENTRIES * 4).unwrap_or_default();
+    list.chunks_exact(4).map(|raw| LE.get_u32(raw, 0))
+}
+
+/// Whether an inode's checksum is wrong. Not all have one.
+pub fn is_damaged(g: &Geometry, footer: &Footer, block: &[u8]) -> bool {
+    const AT: usize = ADDRESSES_AT + 8;
+    let inode = Inode::decode(block, LE);
+    let has = g.features & feature::INODE_CHECKSUM != 0 && inode.inline & inline::EXTRA != 0;
+    if !has || block.len() != BLOCK || LE.get_u16(block, ADDRESSES_AT) < InodeExtra::SIZE as u16 {
+        return false;
+    }
+    let sum = checksum(g.inode_seed, &footer.ino.to_le_bytes());
+    let sum = checksum(sum, &inode.generation.to_le_bytes());
+    let sum = checksum(checksum(sum, &block[..AT]), &[0; 4]);
+    checksum(sum, &block[AT + 4..]) != LE.get_u32(block, AT)
+}
+
+/// The inodes and names among entries: a bitmap, the entries, and the names at the end, in as many slots as there is
+/// room for. The second value says whether all entries in use have names that can be ones.
+pub fn names(bytes: &[u8]) -> (Vec<(u32, &[u8])>, bool) {
+    let slots = bytes.len() * 8 / ((DirEntry::SIZE + 8) * 8 + 1);
+    let Some(names_at) = bytes.len().checked_sub(slots * 8) else { return (Vec::new(), false) };
+    let Some(entries_at) = names_at.checked_sub(slots * DirEntry::SIZE) else {
+        return (Vec::new(), false);
+    };
+    let (mut all, mut sound, mut slot) = (Vec::new(), true, 0);
+    while slot < slots {
+        if bytes[slot / 8] >> (slot % 8) & 1 == 0 {
+            slot += 1;
+            continue;
+        }
+        let entry = DirEntry::decode(&bytes[entries_at + slot * DirEntry::SIZE..], LE);
+        let len = usize::from(entry.name_len);
+        let name = bytes.get(names_at + slot * 8..).and_then(|names| names.get(..len));
+        match name.filter(|name| !name.is_empty() && name.len() <= 255 && entry.ino > 0) {
+            Some(name) if !name.contains(&0) && !name.contains(&b'/') => {
+                all.push((entry.ino, name));
+                slot += len.div_ceil(8);
+            }
+            _ => {
+                sound = false;
+                slot += 1;
+            }
+        }
+    }
+    (all, sound)
+}

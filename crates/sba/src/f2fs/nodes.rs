@@ -1,0 +1,226 @@
+//! Nodes: whose they are, and which data they lead to.
+
+use std::hash::Hasher;
+
+use ordo_format::f2fs::node::{self, File, Footer, Role as Of};
+use ordo_format::f2fs::{BLOCK, Geometry};
+use rustc_hash::FxHasher;
+
+use super::{F2fs, NODES};
+use crate::decoder::Books;
+use crate::graph::{Entries, Entry, Reader};
+use crate::kind::Class;
+use crate::runs::Role;
+
+/// Inodes that are remembered at most.
+const INODES_MAX: usize = 1 << 20;
+/// Nodes kept whose inode was not seen.
+const WAITING_MAX: usize = 4096;
+
+/// No block is found by another's address but data: nodes go by numbers.
+#[derive(Debug)]
+pub(super) struct NoNodes;
+
+impl Reader for NoNodes {
+    type Tag = ();
+    fn node(&self, (): (), _: &[u8]) -> Vec<Entry<()>> {
+        Vec::new()
+    }
+    fn could_be_node(&self, _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Where a node is, and its contents.
+pub(super) type Waiting = (u64, Box<[u8]>);
+
+/// An inode as it was seen last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    file: File,
+    pub(super) class: Class,
+    hash: u64,
+}
+
+pub(super) fn class_of(of: Of) -> Class {
+    match of {
+        Of::Inode => Class::InodeBlock,
+        Of::Direct(_) | Of::Indirect(_) => Class::Indirect,
+        Of::Attributes => Class::ExtendedAttributes,
+    }
+}
+
+/// Addresses as entries, `first` the file's block of the first one.
+fn lead(
+    g: &Geometry,
+    ino: u32,
+    class: Class,
+    first: u64,
+    addresses: impl Iterator<Item = u32>,
+    entries: &mut Entries<()>,
+) {
+    for (lbn, start) in (first..).zip(addresses.map(u64::from)) {
+        // None, one that is still to be chosen, or the mark of compressed blocks.
+        if g.segment(start).is_some() {
+            let (height, node, role) = (0, None, Role::Data { lbn });
+            entries.add(Entry { start, len: 1, height, class, ino: ino.into(), role, node });
+        }
+    }
+}
+
+impl F2fs {
+    /// A node passes in a segment of nodes.
+    pub(super) fn node_written(
+        &mut self,
+        block: u64,
+        footer: &Footer,
+        bytes: &[u8],
+        books: &mut Books,
+    ) {
+        self.node_seen(block, footer, bytes, books);
+        self.follow(block, footer.next_blkaddr.into(), books);
+    }
+
+    /// A node is here: where it was before is given up.
+    pub(super) fn node_seen(
+        &mut self,
+        block: u64,
+        footer: &Footer,
+        bytes: &[u8],
+        books: &mut Books,
+    ) {
+        let (nid, ino, of) = (footer.nid, footer.ino, footer.role());
+        let next = self.version.wrapping_add(1);
+        let damaged = of == Of::Inode && node::is_damaged(&self.g, footer, bytes);
+        if let Some(transaction) = books.journal.write(next, 0) {
+            // Made durable alone, before the checkpoint: as a record of a log is.
+            transaction.records += u64::from(footer.is_fsynced());
+            transaction.bad_checksums += u64::from(damaged);
+        }
+        if of != Of::Inode && self.files.remove(&nid).is_some() {
+            self.take_waiting(nid);
+        }
+        self.nodes.insert(nid, ino);
+        let level = match of {
+            Of::Inode | Of::Attributes => 0,
+            Of::Direct(_) => 1,
+            Of::Indirect(level) => level,
+        };
+        let role = match of {
+            Of::Attributes => Role::Attributes,
+            _ => Role::Map { level, extents: false, lbn: 0 },
+        };
+        let (class, owner) = (class_of(of), u64::from(ino));
+        let mut entries = Entries::new();
+        entries.add(Entry { start: block, len: 1, height: 1, class, ino: owner, role, node: None });
+        match of {
+            Of::Inode => {
+                if let Some(file) = File::read(&self.g, bytes).filter(|_| !damaged) {
+                    let class = self.inode(ino, file, bytes, books);
+                    lead(&self.g, ino, class, 0, file.data(bytes), &mut entries);
+                }
+            }
+            Of::Direct(before) => match self.files.get(&ino) {
+                Some(known) => {
+                    let first = known.file.first_of(before);
+                    lead(&self.g, ino, known.class, first, node::direct(bytes), &mut entries);
+                }
+                None => self.wait(ino, block, bytes),
+            },
+            Of::Indirect(_) | Of::Attributes => {}
+        }
+        self.graph.set_root(nid.into(), entries.into_vec(), books);
+        if of == Of::Inode && self.files.contains_key(&ino) {
+            self.waited(ino, books);
+        }
+    }
+
+    /// An inode passes: what its blocks are.
+    fn inode(&mut self, ino: u32, file: File, bytes: &[u8], books: &mut Books) -> Class {
+        let class = match file.mode & 0o170_000 {
+            _ if self.g.quotas.contains(&ino) => Class::Quota,
+            0o040_000 => Class::Directory,
+            0o120_000 => Class::Symlink,
+            _ => Class::FileData,
+        };
+        let mut hash = FxHasher::default();
+        hash.write(&bytes[..BLOCK - Footer::SIZE]);
+        let hash = hash.finish();
+        if self.files.get(&ino).is_none_or(|known| known.hash != hash) {
+            books.inodes.push(ino.into());
+        }
+        if self.files.len() < INODES_MAX || self.files.contains_key(&ino) {
+            self.files.insert(ino, Known { file, class, hash });
+        }
+        if class == Class::Directory {
+            for (of, name) in file.names(bytes) {
+                books.names.seen(ino.into(), name, of.into());
+            }
+        }
+        class
+    }
+
+    fn wait(&mut self, ino: u32, block: u64, bytes: &[u8]) {
+        if self.waits >= WAITING_MAX {
+            self.waiting.clear();
+            self.waits = 0;
+        }
+        self.waits += 1;
+        self.waiting.entry(ino).or_default().push((block, bytes.into()));
+    }
+
+    fn take_waiting(&mut self, ino: u32) -> Vec<Waiting> {
+        let all = self.waiting.remove(&ino).unwrap_or_default();
+        self.waits -= all.len();
+        all
+    }
+
+    /// Nodes that passed before their inode, as far as they are still where they were.
+    fn waited(&mut self, ino: u32, books: &mut Books) {
+        for (block, bytes) in self.take_waiting(ino) {
+            let there = self.graph.runs.at(block).is_some_and(|run| run.ino == u64::from(ino));
+            if let (true, Some(footer)) = (there, Footer::read(&self.g, &bytes)) {
+                let Of::Direct(before) = footer.role() else { continue };
+                let Some(known) = self.files.get(&ino) else { continue };
+                let (first, class) = (known.file.first_of(before), known.class);
+                let mut entries = Entries::new();
+                let own = self.graph.root(footer.nid.into());
+                own.iter().filter(|e| e.height > 0).for_each(|own| entries.add(*own));
+                lead(&self.g, ino, class, first, node::direct(&bytes), &mut entries);
+                self.graph.set_root(footer.nid.into(), entries.into_vec(), books);
+            }
+        }
+    }
+
+    /// A node says where the next one goes: a segment of which nothing was in use is one of nodes from now on.
+    fn follow(&mut self, block: u64, next: u64, books: &mut Books) {
+        let (Some(from), Some(to)) = (self.g.segment(block), self.g.segment(next)) else { return };
+        if self.types[to as usize].is_none() {
+            self.types[to as usize] = self.types[from as usize];
+            self.typed(to, books);
+        }
+    }
+
+    /// The type of a segment is known: nodes in it that passed before are nodes.
+    pub(super) fn typed(&mut self, segment: u64, books: &mut Books) {
+        let first = self.g.main + segment * ordo_format::f2fs::SEGMENT;
+        if self.types[segment as usize].is_none_or(|kind| kind < NODES) {
+            return;
+        }
+        let all = self.early.range(first..first + ordo_format::f2fs::SEGMENT);
+        let all: Vec<u64> = all.map(|(block, _)| *block).collect();
+        for block in all {
+            let Some(bytes) = self.early.remove(&block) else { continue };
+            if let Some(footer) = Footer::read(&self.g, &bytes) {
+                self.node_written(block, &footer, &bytes, books);
+            }
+        }
+    }
+
+    /// A node is nowhere any more.
+    pub(super) fn node_freed(&mut self, nid: u32, books: &mut Books) {
+        self.nodes.remove(&nid);
+        self.files.remove(&nid);
+        self.graph.set_root(nid.into(), Vec::new(), books);
+    }
+}
