@@ -12,13 +12,15 @@ use ordo_trace::{End, Flags, Op, Request, Trace};
 use proptest::prelude::*;
 
 /// Traces with the image that each starts from.
-const RECORDED: [(&str, &str); 6] = [
+const RECORDED: [(&str, &str); 8] = [
     ("ext3", "ext3"),
     ("xfs", "xfs"),
     ("jfs", "jfs"),
     ("reiserfs", "reiserfs-ordered"),
     ("reiserfs", "reiserfs-journal"),
     ("reiserfs", "reiserfs-writeback"),
+    ("nilfs2", "nilfs2"),
+    ("f2fs", "f2fs"),
 ];
 
 fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {

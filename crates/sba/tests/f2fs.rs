@@ -215,8 +215,14 @@ fn who_comes_late_knows_as_much() {
     let Some((recorded, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     same(&late, &said.watch, &after);
-    // Half way a checkpoint has just ended, and the NAT is out of date but for its journal.
-    let half = 23;
+    // Half way: a checkpoint has just ended, and the NAT is out of date but for its journal; fsyncs have made a file
+    // durable since, which no checkpoint knows of.
+    for half in [23, 42] {
+        half_way(&recorded, half);
+    }
+}
+
+fn half_way(recorded: &Recorded, half: usize) {
     let image = recorded.after(half);
     let mut trace = Trace::new(recorded.trace.sector(), false);
     for r in &recorded.trace.requests()[..half] {
@@ -229,6 +235,9 @@ fn who_comes_late_knows_as_much() {
     for at in 4096..(image.len() / BLOCK) as u64 {
         assert_eq!(part(&late, &image, at), part(&watching.watch, &image, at), "block {at}");
     }
+    let path = path_of(&watching.watch, 57);
+    assert_eq!(path.as_deref(), Some("/log").filter(|_| half > 23));
+    assert_eq!(path_of(&late, 57), path);
 }
 
 /// Blocks that pass one at a time, the last of each request first: a pack's first block comes after the others. In
@@ -380,6 +389,51 @@ fn a_copy_of_a_node_in_a_file_is_data() {
     // In a segment that nodes are written to it is the node.
     write(&said.watch, 1001, FREE_NODE * BLOCK as u64, &copy);
     assert_ne!(said.watch.contents(56), data);
+}
+
+/// Nodes go on in a segment of which nothing was in use: the last node in the old one says so, before any checkpoint does.
+/// One that passes before that word waits for it. Catches a node that is data until the next checkpoint.
+#[test]
+fn nodes_go_on_in_a_new_segment() {
+    let Some((_, said, after)) = played() else { return };
+    let watch = &said.watch;
+    let inode = (4096..6000)
+        .find(|at| matches!(part(watch, &after, *at).what, What::Inodes { first: 56, .. }))
+        .map(|at| block(&after, at).to_vec())
+        .unwrap();
+    let empty = 4096 + 20 * 512;
+    let made = |nid: u32, next: u64| {
+        let mut node = inode.clone();
+        node[360..372].fill(0);
+        for (at, word) in [(NID, nid), (INO, nid), (NEXT, next as u32)] {
+            node[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        node
+    };
+    write(watch, 1000, (empty + 1) * BLOCK as u64, &made(101, empty + 2));
+    assert_eq!(part(watch, &after, empty + 1).what, What::Unclaimed);
+    write(watch, 1001, FREE_NODE * BLOCK as u64, &made(100, empty));
+    for (at, ino) in [(FREE_NODE, 100), (empty + 1, 101)] {
+        let What::Inodes { first, .. } = part(watch, &after, at).what else { panic!("block {at}") };
+        assert_eq!(first, ino);
+    }
+    assert_eq!(watch.finish().unclaimed, 0);
+}
+
+/// Data of a file that was cut before any node pointed to them: when the segment's summary passes, they are settled.
+#[test]
+fn a_summary_settles_what_no_node_points_to() {
+    let Some((_, said, after)) = played() else { return };
+    let watch = &said.watch;
+    let (segment, at) = (19, 4096 + 19 * 512 + 7);
+    write(watch, 1000, at * BLOCK as u64, &[3; BLOCK]);
+    assert_eq!(watch.finish().unclaimed, 1);
+    let settled = watch.finish().settled;
+    let mut summary = vec![0; BLOCK];
+    summary[7 * 7] = 56;
+    write(watch, 1001, (3584 + segment) * BLOCK as u64, &summary);
+    assert_eq!((watch.finish().unclaimed, watch.finish().settled), (0, settled + 1));
+    assert_eq!(part(watch, &after, at).what, What::Unclaimed, "nobody has it");
 }
 
 /// Things that cannot be, each in a block that is otherwise right: they lead nowhere, and what there was stays.

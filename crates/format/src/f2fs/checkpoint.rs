@@ -10,6 +10,10 @@ pub mod flag {
     pub const COMPACT: u32 = 4;
     /// As with an unmount.
     pub const FASTBOOT: u32 = 32;
+    /// Nodes have this checkpoint's checksum besides its version.
+    pub const CRC_RECOVERY: u32 = 64;
+    /// Of what nodes have, the version alone is to be believed.
+    pub const NO_CRC_RECOVERY: u32 = 512;
     /// The bitmaps are in another order, after a checksum.
     pub const LARGE_NAT_BITMAP: u32 = 1024;
 }
@@ -128,6 +132,24 @@ impl Checkpoint {
     pub fn current(&self) -> impl Iterator<Item = (u64, u8)> {
         let data = self.cur_data_segno.into_iter().take(3);
         data.chain(self.cur_node_segno.into_iter().take(3)).zip(0..).map(|(s, t)| (s.into(), t))
+    }
+
+    /// Whether a node with this in its footer was written after this checkpoint, and before the next. `pack` begins with it.
+    pub fn is_before(&self, pack: &[u8], cp_ver: u64) -> bool {
+        let at = self.checksum_offset as usize;
+        let sum = pack.get(at..at + 4).map_or(0, |raw| LE.get_u32(raw, 0));
+        let has = |flag| self.ckpt_flags & flag != 0;
+        match (has(flag::NO_CRC_RECOVERY), has(flag::CRC_RECOVERY)) {
+            (true, _) => cp_ver as u32 == self.checkpoint_ver as u32,
+            (_, true) => cp_ver == self.checkpoint_ver | u64::from(sum) << 32,
+            _ => cp_ver == self.checkpoint_ver,
+        }
+    }
+
+    /// Where the next node of a file goes.
+    pub fn next_node(&self, g: &Geometry) -> u64 {
+        let (segment, within) = (self.cur_node_segno[1], self.cur_node_blkoff[1]);
+        g.main + u64::from(segment) * SEGMENT + u64::from(within)
     }
 
     /// Whether a block of the SIT, or else of the NAT, is in its second place. `pack` begins with this.

@@ -6,6 +6,8 @@ use super::{BLOCK, Geometry, LE, checksum, feature, maps};
 const INODE_ADDRESSES: usize = 923;
 /// Addresses in a direct node, and nodes in an indirect one.
 const NODE_ENTRIES: usize = 1018;
+/// Where the name begins in an inode.
+const NAME_AT: usize = 92;
 /// Where the addresses begin in an inode.
 const ADDRESSES_AT: usize = 360;
 /// Which node a node of attributes is.
@@ -115,6 +117,11 @@ impl Footer {
         self.flag & 2 != 0
     }
 
+    /// Whether its name is durable with it.
+    pub fn is_named(&self) -> bool {
+        self.flag & 4 != 0
+    }
+
     /// What the node is to its file.
     pub fn role(&self) -> Role {
         const N: u32 = NODE_ENTRIES as u32;
@@ -177,6 +184,13 @@ impl File {
         let from = self.from + 4;
         let end = self.from + self.addresses * 4;
         block.get(from..end.max(from)).unwrap_or_default()
+    }
+
+    /// A directory that has the file, and its name there.
+    pub fn own_name<'a>(&self, block: &'a [u8]) -> Option<(u32, &'a [u8])> {
+        let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
+        let len = usize::try_from(inode.namelen).ok().filter(|len| (1..=255).contains(len))?;
+        Some((inode.pino, &block[NAME_AT..NAME_AT + len]))
     }
 
     /// The names in an inode that has its directory's entries.

@@ -117,6 +117,9 @@ impl F2fs {
             Of::Inode => {
                 if let Some(file) = File::read(&self.g, bytes).filter(|_| !damaged) {
                     let class = self.inode(ino, file, bytes, books);
+                    if let (true, Some((dir, name))) = (footer.is_named(), file.own_name(bytes)) {
+                        books.names.seen(dir.into(), name, owner);
+                    }
                     lead(&self.g, ino, class, 0, file.data(bytes), &mut entries);
                 }
             }

@@ -6,6 +6,7 @@ use ordo_format::f2fs::maps::{self, NAT_ENTRIES};
 use ordo_format::f2fs::{
     BLOCK, BLOCK_SHIFT, Checkpoint, Geometry, SEGMENT, SUPERBLOCK_AT, Superblock, node,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packs::Pack;
 use super::{F2fs, names_in};
@@ -62,6 +63,7 @@ impl F2fs {
         if let Some((head, pack)) = newest {
             self.version = head.checkpoint_ver;
             self.prime_nodes(image, &head, &pack, books);
+            self.prime_fsynced(image, &head, &pack, books);
             self.prime_names(image, books);
         }
         books.claims.clear();
@@ -105,6 +107,39 @@ impl F2fs {
                     self.node_seen(at, &footer, &bytes, books);
                     books.claims.clear();
                 }
+            }
+        }
+    }
+
+    /// Nodes that fsyncs made durable after the checkpoint: from where the next node of a file was to go each says where the
+    /// one after it is. A mount goes on to them, as far as there is a mark for their file.
+    fn prime_fsynced(
+        &mut self,
+        image: &dyn Image,
+        head: &Checkpoint,
+        pack: &[u8],
+        books: &mut Books,
+    ) {
+        let g = self.g;
+        let (mut at, mut chain) = (head.next_node(&g), Vec::new());
+        let (mut marked, mut seen) = (FxHashMap::default(), FxHashSet::default());
+        // Damaged ones may lead back.
+        while g.segment(at).is_some() && seen.insert(at) {
+            let footer = blocks(image, at, 1).and_then(|bytes| node::Footer::read(&g, &bytes));
+            let Some(footer) = footer.filter(|f| head.is_before(pack, f.cp_ver)) else { break };
+            if footer.is_fsynced() {
+                marked.insert(footer.ino, chain.len());
+            }
+            let next = footer.next_blkaddr.into();
+            chain.push((at, footer));
+            at = next;
+        }
+        for (i, (at, footer)) in chain.into_iter().enumerate() {
+            if marked.get(&footer.ino).is_some_and(|last| i <= *last)
+                && let Some(bytes) = blocks(image, at, 1)
+            {
+                self.node_written(at, &footer, &bytes, books);
+                books.claims.clear();
             }
         }
     }
