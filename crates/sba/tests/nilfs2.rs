@@ -46,6 +46,10 @@ fn judged(image: &Path) -> Option<Judged> {
     let tuned = output("nilfs-tune", &["-l", &device]);
     Command::new("losetup").args(["-d", &device]).output().unwrap();
     let (said, tuned) = (said?.concat(), tuned?);
+    Some(parsed(&said, &tuned).expect("what the tools print has another form"))
+}
+
+fn parsed(said: &str, tuned: &str) -> Option<Judged> {
     let (mut files, mut partials) = (BTreeMap::new(), Vec::new());
     let (mut ino, mut left) = (0, 0);
     for line in said.lines().map(str::trim) {
@@ -62,8 +66,8 @@ fn judged(image: &Path) -> Option<Judged> {
     Some(Judged {
         files,
         partials,
-        last_checkpoint: number(&tuned, "Last checkpoint #")?,
-        last_partial: number(&tuned, "Last block address")?,
+        last_checkpoint: number(tuned, "Last checkpoint #")?,
+        last_partial: number(tuned, "Last block address")?,
     })
 }
 
