@@ -16,7 +16,7 @@ help:
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
-	@echo 'make bench-analysis SHARED=...  how fast traces are named, what a pseudo-device costs, written to docs/results/analysis.md'
+	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -103,18 +103,22 @@ fuzz:
 # As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.
 SHARED ?= ../shared
 PAIRS ?= 15
+# Millions of requests of each trace that is counted from its tables.
+MILLIONS ?= 2
 bench-analysis:
 	$(CARGO) build --release --quiet --package ordo-sba --example naming
+	$(CARGO) build --release --quiet --package ordo-annotate --example counting
 	$(CARGO) build --release --quiet --package ordo-live --example overhead
 	mkdir -p target/analysis
-	{ echo '# Traces named, pseudo-devices'; echo; \
+	{ echo '# Traces named and counted, pseudo-devices'; echo; \
 	  echo "Written by \`make bench-analysis\` on $$(nproc) cores of" \
 	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
 	  echo; echo '```'; \
-	  for pair in ext3:ext3 reiserfs:reiserfs-ordered jfs:jfs xfs:xfs; do \
+	  for pair in ext3:ext3 reiserfs:reiserfs-ordered reiserfs:reiserfs-journal reiserfs:reiserfs-writeback jfs:jfs xfs:xfs; do \
 	    zstd -dcqf $(SHARED)/traces/$${pair%%:*}-start.img.zst > target/analysis/start.img; \
 	    zstd -dcqf $(SHARED)/traces/$${pair##*:}.dmlogwrites.zst > target/analysis/log; \
 	    echo "$${pair##*:}"; target/release/examples/naming target/analysis/start.img target/analysis/log; \
+	    target/release/examples/counting target/analysis/start.img target/analysis/log $(MILLIONS) target/analysis; \
 	  done; \
 	  target/release/examples/overhead $(PAIRS) target/analysis; echo '```'; \
 	} > docs/results/analysis.md

@@ -1,59 +1,24 @@
-// Draws what the page holds. A picture shows the range [from, to] of its x axis.
-const colours = ["#c2410c", "#1d4ed8", "#15803d", "#7e22ce"];
+// Draws what the page holds. A view is what pictures with the same x axis show of it: zooming in one zooms all of them.
+const colours = ["#c2410c", "#1d4ed8"];
+const font = "12px system-ui, sans-serif", ink = "#222", faint = "#e4e4e0";
+const above = 24, bottom = 40, right = 14;
+const views = new Map();
 
 function nice(span) {
   const unit = Math.pow(10, Math.floor(Math.log10(span || 1)));
   return [1, 2, 5, 10].map(n => n * unit).find(n => span / n <= 8) || 10 * unit;
 }
 
-function text(n) { return Math.abs(n) >= 1e4 ? n.toExponential(1) : String(+n.toPrecision(4)); }
-
-function figure(title, height, left, range, draw) {
-  const box = document.createElement("figure");
-  const caption = document.createElement("figcaption");
-  caption.textContent = title;
-  const canvas = document.createElement("canvas");
-  box.append(caption, canvas);
-  document.getElementById("pictures").append(box);
-  let [from, to] = range, start = null, now = null;
-  const bottom = 34;
-  function paint() {
-    const scale = window.devicePixelRatio || 1, width = canvas.clientWidth;
-    canvas.style.height = height + "px";
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    const g = canvas.getContext("2d");
-    g.scale(scale, scale);
-    g.font = "12px system-ui, sans-serif";
-    const x = v => left + (v - from) / (to - from || 1) * (width - left - 10);
-    g.save();
-    draw(g, { x, from, to, left, width, top: 8, bottom: height - bottom });
-    g.restore();
-    g.fillStyle = "#222";
-    g.strokeStyle = "#999";
-    const step = nice(to - from);
-    for (let v = Math.ceil(from / step) * step; v <= to; v += step) {
-      g.fillText(text(v), x(v) - 8, height - bottom + 15);
-      g.strokeRect(x(v), height - bottom, 0, 4);
-    }
-    if (start !== null && now !== null) {
-      g.fillStyle = "rgba(0, 0, 0, .12)";
-      g.fillRect(Math.min(start, now), 0, Math.abs(now - start), height - bottom);
-    }
+// Ticks from one number to another, each with as many digits as tell it from the next.
+function ticks(from, to) {
+  const step = nice(to - from), digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const all = [];
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i++) {
+    const v = i * step;
+    const name = v >= 1e6 ? v / 1e6 + " M" : v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    all.push([v, name]);
   }
-  const value = px => from + (px - left) / (canvas.clientWidth - left - 10) * (to - from);
-  canvas.onpointerdown = e => { start = e.offsetX; canvas.setPointerCapture(e.pointerId); };
-  canvas.onpointermove = e => { if (start !== null) { now = e.offsetX; paint(); } };
-  canvas.onpointerup = e => {
-    const ends = [value(start), value(e.offsetX)].sort((a, b) => a - b);
-    if (Math.abs(e.offsetX - start) > 5) [from, to] = [Math.max(ends[0], range[0]), Math.min(ends[1], range[1])];
-    start = now = null;
-    paint();
-  };
-  canvas.ondblclick = () => { [from, to] = range; paint(); };
-  window.addEventListener("resize", paint);
-  paint();
-  return box;
+  return all;
 }
 
 function extent(all) {
@@ -62,48 +27,143 @@ function extent(all) {
   return low > high ? [0, 1] : [low, low === high ? low + 1 : high];
 }
 
+function view(name, range) {
+  const all = views.get(name) || { whole: range, figures: [] };
+  all.whole = [Math.min(all.whole[0], range[0]), Math.max(all.whole[1], range[1])];
+  all.now = all.whole;
+  views.set(name, all);
+  return all;
+}
+
+function element(kind, text, parent) {
+  const one = document.createElement(kind);
+  one.textContent = text;
+  parent.append(one);
+  return one;
+}
+
+function figure(title, axis, height, left, shown, draw) {
+  const box = element("figure", "", document.getElementById("pictures"));
+  element("figcaption", title, box);
+  const canvas = element("canvas", "", box);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", title);
+  let start = null, now = null;
+  const width = () => Math.max(canvas.clientWidth, left + right + 10);
+  function paint() {
+    const scale = window.devicePixelRatio || 1, [from, to] = shown.now;
+    canvas.style.height = height + "px";
+    canvas.width = width() * scale;
+    canvas.height = height * scale;
+    const g = canvas.getContext("2d"), low = height - bottom;
+    g.scale(scale, scale);
+    g.font = font;
+    const x = v => left + (v - from) / (to - from || 1) * (width() - left - right);
+    g.textAlign = "center";
+    for (const [v, name] of ticks(from, to)) {
+      g.fillStyle = faint;
+      g.fillRect(x(v) - .5, above, 1, low - above);
+      g.fillStyle = ink;
+      g.fillText(name, x(v), low + 16);
+    }
+    g.fillText(axis, left + (width() - left - right) / 2, low + 34);
+    draw(g, { x, from, to, left, right: width() - right, top: above, bottom: low });
+    g.strokeStyle = "#999";
+    g.lineWidth = 1;
+    g.strokeRect(left - .5, above - .5, width() - left - right + 1, low - above + 1);
+    if (start !== null && now !== null) {
+      g.fillStyle = "rgba(0, 0, 0, .12)";
+      g.fillRect(Math.min(start, now), above, Math.abs(now - start), low - above);
+    }
+  }
+  const inside = e => Math.min(Math.max(e.offsetX, left), width() - right);
+  const value = px => shown.now[0] + (px - left) / (width() - left - right) * (shown.now[1] - shown.now[0]);
+  const show = range => { shown.now = range; shown.figures.forEach(paint => paint()); };
+  canvas.onpointerdown = e => { start = inside(e); now = null; canvas.setPointerCapture(e.pointerId); };
+  canvas.onpointermove = e => { if (start !== null) { now = inside(e); paint(); } };
+  canvas.onpointercancel = () => { start = now = null; paint(); };
+  canvas.onpointerup = e => {
+    if (start === null) return;
+    const ends = [start, inside(e)].sort((a, b) => a - b), range = ends.map(value);
+    start = now = null;
+    show(ends[1] - ends[0] > 5 ? range : shown.now);
+  };
+  canvas.ondblclick = () => show(shown.whole);
+  window.addEventListener("resize", paint);
+  shown.figures.push(paint);
+  return box;
+}
+
+// The first point at or behind x.
+function behind(points, x) {
+  let low = 0, high = points.length;
+  while (low < high) { const mid = (low + high) >> 1; if (points[mid][0] < x) low = mid + 1; else high = mid; }
+  return low;
+}
+
 for (const p of pictures) {
-  const range = extent(p.lines.flatMap(l => l.points.map(q => q[0])));
-  const box = figure(p.title, 260, 60, range, (g, at) => {
-    const seen = p.lines.map(l => l.points.filter(q => q[0] >= at.from && q[0] <= at.to));
-    const high = Math.max(1e-9, ...seen.map(s => s.reduce((m, q) => Math.max(m, q[1]), 0)));
+  const shown = view(p.x, extent(p.lines.flatMap(l => l.points.map(q => q[0]))));
+  const box = figure(p.title, p.x, 270, 64, shown, (g, at) => {
+    // With one point to each side, so that lines go on at the edges.
+    const seen = p.lines.map(l => l.points.slice(Math.max(0, behind(l.points, at.from) - 1), behind(l.points, at.to) + 1));
+    const high = seen.flat().reduce((m, q) => Math.max(m, q[1]), 0) * 1.05 || 1;
     const y = v => at.bottom - v / high * (at.bottom - at.top);
-    g.fillStyle = "#222";
-    const step = nice(high);
-    for (let v = 0; v <= high; v += step) g.fillText(text(v), 4, y(v) + 4);
-    g.fillText(p.x, at.width / 2 - 40, at.bottom + 31);
-    g.fillText(p.y, at.left + 4, at.top + 8);
+    g.textAlign = "right";
+    for (const [v, name] of ticks(0, high)) {
+      g.fillStyle = faint;
+      g.fillRect(at.left, y(v) - .5, at.right - at.left, 1);
+      g.fillStyle = ink;
+      g.fillText(name, at.left - 7, y(v) + 4);
+    }
+    g.textAlign = "left";
+    g.fillText(p.y, 4, 14);
+    g.save();
+    g.beginPath();
+    g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
+    g.clip();
     seen.forEach((points, i) => {
       g.strokeStyle = colours[i];
       g.lineWidth = 1.5;
       g.beginPath();
-      points.forEach((q, n) => n ? g.lineTo(at.x(q[0]), y(q[1])) : g.moveTo(at.x(q[0]), y(q[1])));
+      let last = 0;
+      points.forEach(([px, py], n) => {
+        if (n === 0) g.moveTo(at.x(px), y(py));
+        else { if (p.steps) g.lineTo(at.x(px), y(last)); g.lineTo(at.x(px), y(py)); }
+        last = py;
+      });
       g.stroke();
     });
+    g.restore();
   });
-  const key = document.createElement("div");
+  const key = element("div", "", box);
   key.className = "key";
   p.lines.forEach((l, i) => {
-    const one = document.createElement("span"), mark = document.createElement("i");
-    mark.style.background = colours[i];
-    one.append(mark, l.name);
-    key.append(one);
+    const one = element("span", "", key);
+    element("i", "", one).style.background = colours[i];
+    one.append(l.name);
   });
-  box.append(key);
 }
 
-const note = timeline.left_out ? " (" + timeline.left_out + " left out)" : "";
-figure(timeline.title + note, 60 + 18 * timeline.rows.length, 150,
-  extent(timeline.marks.flatMap(m => [m[1], m[2]])), (g, at) => {
-    const high = (at.bottom - at.top) / (timeline.rows.length || 1);
-    timeline.rows.forEach((name, i) => { g.fillStyle = "#222"; g.fillText(name, 4, at.top + i * high + high * .7); });
-    g.fillText(timeline.x, at.width / 2, at.bottom + 31);
-    g.beginPath();
-    g.rect(at.left, at.top, at.width, at.bottom);
-    g.clip();
-    for (const [row, from, to] of timeline.marks) {
-      if (to < at.from || from > at.to) continue;
-      g.fillStyle = timeline.rows[row].startsWith("journal") || timeline.rows[row] === "log" ? colours[0] : colours[1];
-      g.fillRect(at.x(from), at.top + row * high + 2, Math.max(1, at.x(to) - at.x(from)), high - 4);
-    }
+const note = timeline.left_out ? " (" + timeline.left_out.toLocaleString("en") + " of them left out)" : "";
+const shown = view(timeline.x, extent(timeline.marks.flatMap(m => [m[1], m[2]])));
+figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.length || 1), 170, shown, (g, at) => {
+  const high = (at.bottom - at.top) / (timeline.rows.length || 1);
+  g.textAlign = "right";
+  timeline.rows.forEach((name, i) => {
+    g.fillStyle = ink;
+    g.fillText(name, at.left - 8, at.top + i * high + high * .7);
+    g.fillStyle = faint;
+    if (i) g.fillRect(at.left, at.top + i * high - .5, at.right - at.left, 1);
   });
+  g.save();
+  g.beginPath();
+  g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
+  g.clip();
+  for (const [row, from, to] of timeline.marks) {
+    if (to < at.from || from > at.to) continue;
+    g.fillStyle = colours[timeline.journal[row] ? 0 : 1];
+    g.fillRect(at.x(from), at.top + row * high + 3, Math.max(1.5, at.x(to) - at.x(from)), high - 6);
+  }
+  g.restore();
+});
+views.forEach(shown => shown.figures.forEach(paint => paint()));

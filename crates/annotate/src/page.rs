@@ -8,8 +8,8 @@ use ordo_trace::{Op, Trace};
 
 use crate::rows::Block;
 
-/// Points in a picture at most, for each line.
-const POINTS: usize = 2000;
+/// Points in a picture at most, for each line: several for each of a screen's, since one can zoom.
+const POINTS: usize = 8000;
 /// Writes in the timeline at most; of more, the page says how many are left out.
 const MARKS: usize = 40_000;
 
@@ -30,15 +30,20 @@ struct Picture {
     title: &'static str,
     x: &'static str,
     y: &'static str,
+    /// A line keeps its height until the next point.
+    steps: bool,
     lines: Vec<Line>,
 }
 
-/// A write in the timeline: the row that it is in, where it begins and ends.
+/// Writes by kind.
 #[derive(serde::Serialize)]
 struct Timeline {
     title: &'static str,
     x: &'static str,
     rows: Vec<&'static str>,
+    /// Of each row whether it is the journal's.
+    journal: Vec<bool>,
+    /// Of each write the row that it is in, where it begins and ends.
     marks: Vec<(usize, f64, f64)>,
     left_out: usize,
 }
@@ -68,16 +73,21 @@ impl Clock<'_> {
 /// The page. `tables` is what the command prints.
 pub fn page(trace: &Trace, blocks: &[Block], analysis: &Analysis, tables: &str) -> String {
     let clock = Clock { trace };
-    let pictures = [traffic(trace, blocks), bandwidth(&clock, blocks), outstanding(&clock, blocks)];
+    let mut pictures = vec![traffic(trace, blocks), bandwidth(&clock, blocks)];
+    if trace.timed() {
+        pictures.push(outstanding(&clock, blocks));
+    }
     let timeline = timeline(&clock, blocks);
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
-    let system = escape(analysis.system);
+    let system = escape(&analysis.system);
     let _ = write!(out, "<title>{system}: what was written</title>\n<style>{STYLE}</style>\n");
     let _ = write!(out, "<h1>{system}</h1>\n<p>{} requests", trace.requests().len());
     if !trace.timed() {
-        out.push_str(" without times: where a picture needs them, a request counts as a moment");
+        out.push_str(
+            " without times: a request counts as a moment, and how many writes were outstanding is not known",
+        );
     }
-    out.push_str(". Drag to zoom, double-click to go back.</p>\n<div id=\"pictures\"></div>\n");
+    out.push_str(". Drag to zoom, double-click to go back; pictures over the same axis go together.</p>\n<div id=\"pictures\"></div>\n");
     let _ = write!(out, "<h2>Numbers</h2>\n<pre>{}</pre>\n", escape(tables));
     let _ = writeln!(out, "<script>\nconst pictures = {};", script_json(&pictures));
     let _ =
@@ -95,16 +105,20 @@ fn script_json(value: &impl serde::Serialize) -> String {
     text.replace('<', "\\u003c")
 }
 
-/// Every so many points of a line that has more than a picture needs; the last one always.
+/// Of a line with more points than a picture needs: of every so many the first, the least, the greatest and the last.
 fn thin(points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
-    let step = points.len().div_ceil(POINTS).max(1);
-    let last = points.len().saturating_sub(1);
-    points
-        .into_iter()
-        .enumerate()
-        .filter(|(i, _)| i % step == 0 || *i == last)
-        .map(|(_, p)| p)
-        .collect()
+    if points.len() <= POINTS {
+        return points;
+    }
+    let mut kept = Vec::with_capacity(POINTS);
+    for some in points.chunks(points.len().div_ceil(POINTS / 4)) {
+        let height = |i: &usize, j: &usize| some[*i][1].total_cmp(&some[*j][1]);
+        let (least, most) = ((0..some.len()).min_by(height), (0..some.len()).max_by(height));
+        let mut these = [0, least.unwrap_or(0), most.unwrap_or(0), some.len() - 1];
+        these.sort_unstable();
+        kept.extend(these.map(|i| some[i]));
+    }
+    kept
 }
 
 fn line(name: &str, points: Vec<[f64; 2]>) -> Line {
@@ -144,28 +158,33 @@ fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
         title: "Traffic to the journal and to fixed locations",
         x: "file data written, MB",
         y: "MB",
+        steps: false,
         lines: vec![line("journal", journals), line("fixed locations", fixeds)],
     }
 }
 
-/// Bandwidth over time.
+/// Bandwidth over time, or by so many requests, never by less than one.
 fn bandwidth(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
     const SLICES: usize = 200;
     let trace = clock.trace;
-    let last = trace.requests().len().saturating_sub(1);
-    let end = if trace.requests().is_empty() { 0.0 } else { clock.span(last).1 };
-    let width = (end / SLICES as f64).max(f64::MIN_POSITIVE);
+    let ends = (0..trace.requests().len()).map(|number| clock.span(number).1);
+    let width = ends.fold(0.0, f64::max) / SLICES as f64;
+    let width = if trace.timed() { width.max(1e-9) } else { width.ceil().max(1.0) };
     let mut sums = [vec![0.0; SLICES + 1], vec![0.0; SLICES + 1]];
+    let mut last = 0;
     for block in written(trace, blocks) {
         let slice = ((clock.span(block.request as usize).0 / width) as usize).min(SLICES);
         sums[usize::from(!block.kind.is_journal())][slice] += block.len as f64 / MB / width;
+        last = last.max(slice);
     }
-    let lines = ["journal", "fixed locations"].into_iter().zip(sums).map(|(name, sums)| {
+    let lines = ["journal", "fixed locations"].into_iter().zip(sums).map(|(name, mut sums)| {
+        sums.truncate(last + 1);
+        sums.push(0.0);
         let points = sums.iter().enumerate().map(|(i, mb)| [i as f64 * width, *mb]).collect();
         line(name, points)
     });
     let y = if trace.timed() { "MB a second" } else { "MB a request" };
-    Picture { title: "Bandwidth", x: clock.unit(), y, lines: lines.collect() }
+    Picture { title: "Bandwidth", x: clock.unit(), y, steps: true, lines: lines.collect() }
 }
 
 /// Writes outstanding over time (Figure 9).
@@ -192,7 +211,8 @@ fn outstanding(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
             };
             line(name, changes.into_iter().map(step).collect())
         });
-    Picture { title: "Writes outstanding", x: clock.unit(), y: "writes", lines: lines.collect() }
+    let (title, x, y) = ("Writes outstanding", clock.unit(), "writes");
+    Picture { title, x, y, steps: true, lines: lines.collect() }
 }
 
 /// Every write, in the row of its first block's kind.
@@ -212,9 +232,10 @@ fn timeline(clock: &Clock<'_>, blocks: &[Block]) -> Timeline {
         let (from, to) = clock.span(block.request as usize);
         marks.push((row, from, to));
     }
-    let left_out = marks.len().saturating_sub(MARKS);
-    let step = marks.len().div_ceil(MARKS).max(1);
-    let marks = marks.into_iter().step_by(step).collect();
+    let (all, step) = (marks.len(), marks.len().div_ceil(MARKS).max(1));
+    let marks: Vec<_> = marks.into_iter().step_by(step).collect();
+    let left_out = all - marks.len();
+    let journal = rows.iter().map(|class| class.is_journal()).collect();
     let rows = rows.into_iter().map(Class::words).collect();
-    Timeline { title: "Writes by kind", x: clock.unit(), rows, marks, left_out }
+    Timeline { title: "Writes by kind", x: clock.unit(), rows, journal, marks, left_out }
 }

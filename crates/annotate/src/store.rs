@@ -3,16 +3,22 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 
 use ordo_runtime::Time;
+use ordo_sba::analysis::Findings;
 use ordo_trace::{End, Flags, Op, Request, Span, Trace};
-use parquet::errors::ParquetError;
 use rustc_hash::FxHashMap;
 
+use crate::counting;
+use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
+use crate::reading::Reading;
 use crate::rows::Block;
-use crate::table::{self, Column, Fault, Table};
+use crate::table::{self, Column, Seal};
+
+pub use crate::reading::StoreError;
 
 /// The version of the schema. Readers refuse a newer one; columns are added without a new version.
 pub const VERSION: u32 = 1;
@@ -22,10 +28,10 @@ pub const VERSION: u32 = 1;
 const CONTENTS_MAX: u64 = 64 << 30;
 
 /// A device's size that is believed.
-const DEVICE_MAX: u64 = 1 << 60;
+pub(crate) const DEVICE_MAX: u64 = 1 << 60;
 
-const REQUESTS: &str = "requests.parquet";
-const BLOCKS: &str = "blocks.parquet";
+pub(crate) const REQUESTS: &str = "requests.parquet";
+pub(crate) const BLOCKS: &str = "blocks.parquet";
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
 
@@ -40,6 +46,8 @@ pub struct Parts<'a> {
     pub start: &'a Pieces,
     /// The file system's name.
     pub system: &'a str,
+    /// What the watcher that named the blocks has found out at the end; `None` where there was none.
+    pub found: Option<&'a Findings>,
 }
 
 /// What was written.
@@ -51,6 +59,8 @@ pub struct Written {
     pub blocks: u64,
     /// Different contents.
     pub contents: u64,
+    /// Transactions.
+    pub transactions: u64,
     /// Bytes of all files.
     pub bytes: u64,
     /// Of that, those of the files of requests and blocks.
@@ -68,101 +78,7 @@ pub struct Stored {
     pub system: String,
 }
 
-/// Why a trace was not written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The system's answer.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// What it was.
-        error: io::Error,
-    },
-    /// No Parquet file, or one whose beginning or end is damaged.
-    #[error("{}: not a Parquet file that can be read: {error}; it is cut off, or was never one", path.display())]
-    Parquet {
-        /// Which.
-        path: PathBuf,
-        /// What the library says.
-        error: ParquetError,
-    },
-    /// A page of a column that cannot be read.
-    #[error(
-        "{}: a page of column '{column}' is damaged, behind row {rows}: {error}; copy the trace again, or record it \
-         again: the other columns can still be read by programs that read Parquet", path.display()
-    )]
-    Page {
-        /// Which file.
-        path: PathBuf,
-        /// Which column.
-        column: &'static str,
-        /// How many of its rows are before the group of rows that the page is in.
-        rows: u64,
-        /// What the library says.
-        error: ParquetError,
-    },
-    /// It was not written.
-    #[error("{}: not written: {error}", path.display())]
-    NotWritten {
-        /// Which.
-        path: PathBuf,
-        /// What the library says.
-        error: ParquetError,
-    },
-    /// A Parquet file, but none of a trace.
-    #[error("{}: no trace of Ordo's: it does not say 'ordo.version'", path.display())]
-    NoTrace {
-        /// Which.
-        path: PathBuf,
-    },
-    /// A version that nobody knew when this was written.
-    #[error("{}: a trace of version {found}; versions up to {VERSION} are known", path.display())]
-    Version {
-        /// Which.
-        path: PathBuf,
-        /// What it says.
-        found: String,
-    },
-    /// Something that it says about itself makes no sense.
-    #[error("{}: '{key}' is '{found}'", path.display())]
-    Says {
-        /// Which.
-        path: PathBuf,
-        /// What.
-        key: &'static str,
-        /// What it says.
-        found: String,
-    },
-    /// A column that is not there.
-    #[error("{}: no column '{column}'", path.display())]
-    NoColumn {
-        /// Which.
-        path: PathBuf,
-        /// Its name.
-        column: &'static str,
-    },
-    /// A column of another type, or values where there must be none, or the other way round.
-    #[error("{}: column '{column}' is not as docs/formats/trace.md has it", path.display())]
-    Column {
-        /// Which.
-        path: PathBuf,
-        /// Its name.
-        column: &'static str,
-    },
-    /// A row that makes no sense.
-    #[error("{}: row {row}: {why}", path.display())]
-    Row {
-        /// Which.
-        path: PathBuf,
-        /// Its number, from 0.
-        row: usize,
-        /// What is wrong.
-        why: &'static str,
-    },
-}
-
-fn op_of(key: &[u8]) -> Option<Op> {
+pub(crate) fn op_of(key: &[u8]) -> Option<Op> {
     [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes, Op::Mark]
         .into_iter()
         .find(|op| op.words().as_bytes() == key)
@@ -189,49 +105,131 @@ impl<'a> Dedup<'a> {
 /// # Errors
 /// A file cannot be written.
 pub fn write(dir: &Path, parts: &Parts<'_>) -> Result<Written, StoreError> {
-    fs::create_dir_all(dir).map_err(|error| StoreError::Io { path: dir.into(), error })?;
+    write_in_groups(dir, parts, table::GROUP)
+}
+
+/// The same with groups of about so many rows; readers have a group at a time in memory, for each processor.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Written, StoreError> {
+    let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
+    fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
+    // It says how the others are known, so it goes first and comes last.
+    for file in [RECOUNTED, TRANSACTIONS] {
+        match fs::remove_file(dir.join(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(dir, error)),
+            _ => {}
+        }
+    }
     let mut dedup = Dedup::default();
     let of_blocks = numbers(parts, &mut dedup);
     let start: Vec<_> = parts.start.known.iter().map(|(at, p)| (*at, dedup.number(p))).collect();
-    let says = [
+    let mut out = Files {
+        dir,
+        says: says(parts),
+        most: rows.max(1),
+        sizes: BTreeMap::new(),
+        seals: BTreeMap::new(),
+    };
+    let trace = parts.trace;
+    out.put(REQUESTS, trace.requests().len(), |_| false, |rows| requests(trace, rows))?;
+    // A request's blocks are in one group: groups are counted apart.
+    let all = parts.blocks;
+    let same = |row: usize| all[row].request == all[row - 1].request;
+    out.put(BLOCKS, all.len(), same, |r| blocks(&all[r.clone()], &of_blocks[r]))?;
+    out.put(
+        CONTENTS,
+        dedup.list.len(),
+        |_| false,
+        |rows| {
+            let bytes = dedup.list[rows.clone()].iter().copied();
+            let numbers = rows.start as u64..rows.end as u64;
+            vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
+        },
+    )?;
+    out.put(
+        START,
+        start.len(),
+        |_| false,
+        |rows| {
+            let at = start[rows.clone()].iter().map(|(at, _)| *at);
+            vec![
+                Column::int("offset", at),
+                Column::int("content", start[rows].iter().map(|(_, n)| *n)),
+            ]
+        },
+    )?;
+    if let Some(found) = parts.found {
+        out.put_found(found, trace.timed())?;
+    }
+    let size = |file: &str| out.sizes.get(file).copied().unwrap_or(0);
+    Ok(Written {
+        requests: trace.requests().len() as u64,
+        blocks: all.len() as u64,
+        contents: dedup.list.len() as u64,
+        transactions: parts.found.map_or(0, |found| found.transactions.len() as u64),
+        bytes: out.sizes.values().sum(),
+        rows_bytes: size(REQUESTS) + size(BLOCKS) + size(TRANSACTIONS) + size(RECOUNTED),
+    })
+}
+
+/// What every file says.
+fn says(parts: &Parts<'_>) -> Vec<(&'static str, String)> {
+    vec![
         ("ordo.version", VERSION.to_string()),
         ("ordo.sector", parts.trace.sector().to_string()),
         ("ordo.timed", parts.trace.timed().to_string()),
         ("ordo.device_bytes", parts.start.bytes.to_string()),
         ("ordo.system", parts.system.to_string()),
-    ];
-    let put = |file: &str, columns: &[Column]| {
-        let path = dir.join(file);
-        let name = file.strip_suffix(".parquet").unwrap_or(file);
-        table::write(&path, name, columns, &says)
+    ]
+}
+
+/// The files of a trace that is written.
+struct Files<'a> {
+    dir: &'a Path,
+    says: Vec<(&'static str, String)>,
+    /// Rows of a group.
+    most: usize,
+    sizes: BTreeMap<&'static str, u64>,
+    seals: BTreeMap<String, Seal>,
+}
+
+impl Files<'_> {
+    /// Writes one; `whole` says whether a row belongs in the group of the one before it.
+    fn put(
+        &mut self,
+        file: &'static str,
+        rows: usize,
+        whole: impl Fn(usize) -> bool,
+        columns: impl Fn(Range<usize>) -> Vec<Column>,
+    ) -> Result<(), StoreError> {
+        let path = self.dir.join(file);
+        let ends = table::ends(rows, self.most, whole);
+        let seal = table::write(&path, &self.says, &ends, columns)
             .map_err(|error| StoreError::NotWritten { path: path.clone(), error })?;
         let size = fs::metadata(&path).map(|m| m.len());
-        size.map_err(|error| StoreError::Io { path, error })
-    };
-    let mut rows_bytes = put(REQUESTS, &requests(parts.trace))?;
-    rows_bytes += put(BLOCKS, &blocks(parts.blocks, &of_blocks))?;
-    let mut bytes = rows_bytes;
-    bytes += put(
-        CONTENTS,
-        &[
-            Column::int("content", 0..dedup.list.len() as u64),
-            Column::bytes("bytes", dedup.list.iter().copied()),
-        ],
-    )?;
-    bytes += put(
-        START,
-        &[
-            Column::int("offset", start.iter().map(|(at, _)| *at)),
-            Column::int("content", start.iter().map(|(_, n)| *n)),
-        ],
-    )?;
-    Ok(Written {
-        requests: parts.trace.requests().len() as u64,
-        blocks: parts.blocks.len() as u64,
-        contents: dedup.list.len() as u64,
-        bytes,
-        rows_bytes,
-    })
+        self.sizes.insert(file, size.map_err(|error| StoreError::Io { path, error })?);
+        self.seals.insert(file.to_owned(), seal);
+        Ok(())
+    }
+
+    /// Writes what was found, with what the files so far are known by.
+    fn put_found(&mut self, found: &Findings, timed: bool) -> Result<(), StoreError> {
+        let all = &found.transactions;
+        let alone = |_| false;
+        self.put(TRANSACTIONS, all.len(), alone, |r| findings::transactions(&all[r], timed))?;
+        let closing = Closing::new(found, std::mem::take(&mut self.seals));
+        self.says.extend(closing.says());
+        self.put(RECOUNTED, closing.recounted.len(), alone, |rows| closing.columns(rows))?;
+        // What cannot be counted just so is to be named again by whoever wants to know.
+        if !counting::count(self.dir).is_ok_and(|counted| counted == Some(found.into())) {
+            let path = self.dir.join(RECOUNTED);
+            fs::remove_file(&path).map_err(|error| StoreError::Io { path, error })?;
+            self.sizes.remove(RECOUNTED);
+        }
+        Ok(())
+    }
 }
 
 /// The contents of each block by number, where they were kept.
@@ -246,8 +244,8 @@ fn numbers<'a>(parts: &Parts<'a>, dedup: &mut Dedup<'a>) -> Vec<Option<u64>> {
     parts.blocks.iter().map(number).collect()
 }
 
-fn requests(trace: &Trace) -> Vec<Column> {
-    let all = || trace.requests().iter();
+fn requests(trace: &Trace, rows: Range<usize>) -> Vec<Column> {
+    let all = || trace.requests()[rows.clone()].iter();
     let ends = || all().map(|r| r.end);
     let flag = |name, flag| Column::bool(name, all().map(move |r| r.flags.contains(flag)));
     let time = |at: Time| trace.timed().then_some(at.as_nanos());
@@ -257,8 +255,8 @@ fn requests(trace: &Trace) -> Vec<Column> {
     };
     let texts: Vec<Option<String>> = all().map(text).collect();
     vec![
-        Column::int("request", 0..trace.requests().len() as u64),
-        Column::text("op", all().map(|r| Some(r.op.words().as_bytes()))),
+        Column::rising("request", rows.start as u64..rows.end as u64),
+        Column::words("op", all().map(|r| r.op.words())),
         Column::int("offset", all().map(|r| r.offset)),
         Column::int("length", all().map(|r| r.len)),
         flag("fua", Flags::FUA),
@@ -279,10 +277,10 @@ fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
     let all = || rows.iter();
     let words = |s: &'static str| s.as_bytes();
     vec![
-        Column::int("request", all().map(|b| b.request)),
+        Column::rising("request", all().map(|b| b.request)),
         Column::int("offset", all().map(|b| b.offset)),
         Column::int("length", all().map(|b| b.len)),
-        Column::text("kind", all().map(|b| Some(words(b.kind.key())))),
+        Column::words("kind", all().map(|b| b.kind.key())),
         Column::maybe_int("inode", all().map(|b| b.ino)),
         Column::maybe_int("file_block", all().map(|b| b.file_block)),
         Column::text("path", all().map(|b| b.path.as_deref().map(str::as_bytes))),
@@ -300,64 +298,6 @@ fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
     ]
 }
 
-/// A file of a trace, and its name for what is wrong with it.
-struct Reading {
-    path: PathBuf,
-    table: Table,
-}
-
-impl Reading {
-    fn open(dir: &Path, file: &str) -> Result<Reading, StoreError> {
-        let path = dir.join(file);
-        fs::metadata(&path).map_err(|error| StoreError::Io { path: path.clone(), error })?;
-        let table = Table::open(&path);
-        let table = table.map_err(|error| StoreError::Parquet { path: path.clone(), error })?;
-        Ok(Reading { path, table })
-    }
-
-    fn fault(&self, column: &'static str) -> impl Fn(Fault) -> StoreError {
-        let path = self.path.clone();
-        move |fault| match fault {
-            Fault::Missing => StoreError::NoColumn { path: path.clone(), column },
-            Fault::Kind => StoreError::Column { path: path.clone(), column },
-            Fault::Page(rows, error) => {
-                StoreError::Page { path: path.clone(), column, rows, error }
-            }
-        }
-    }
-
-    fn maybe_ints(&self, column: &'static str) -> Result<Vec<Option<u64>>, StoreError> {
-        self.table.ints(column).map_err(self.fault(column))
-    }
-
-    fn ints(&self, column: &'static str) -> Result<Vec<u64>, StoreError> {
-        let all: Option<Vec<u64>> = self.maybe_ints(column)?.into_iter().collect();
-        all.ok_or_else(|| StoreError::Column { path: self.path.clone(), column })
-    }
-
-    fn maybe_bools(&self, column: &'static str) -> Result<Vec<Option<bool>>, StoreError> {
-        self.table.bools(column).map_err(self.fault(column))
-    }
-
-    fn texts(&self, column: &'static str) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let all = self.table.bytes(column).map_err(self.fault(column))?;
-        Ok(all.into_iter().map(|v| v.map(|v| v.data().to_vec())).collect())
-    }
-
-    fn number(&self, key: &'static str) -> Result<u64, StoreError> {
-        let found = self.table.says(key).unwrap_or_default();
-        found.parse().map_err(|_| self.says(key, found))
-    }
-
-    fn says(&self, key: &'static str, found: &str) -> StoreError {
-        StoreError::Says { path: self.path.clone(), key, found: found.to_owned() }
-    }
-
-    fn row(&self, row: usize, why: &'static str) -> StoreError {
-        StoreError::Row { path: self.path.clone(), row, why }
-    }
-}
-
 /// Whether a directory is a trace, by its names.
 pub fn is_trace(dir: &Path) -> bool {
     dir.join(REQUESTS).is_file()
@@ -368,13 +308,13 @@ pub fn is_trace(dir: &Path) -> bool {
 /// # Errors
 /// A file is missing or damaged, or a row makes no sense.
 pub fn read(dir: &Path) -> Result<Stored, StoreError> {
-    let file = Reading::open(dir, REQUESTS)?;
-    let Some(version) = file.table.says("ordo.version") else {
-        return Err(StoreError::NoTrace { path: file.path });
+    let closing = Closing::read(dir)?;
+    let open = |file: &str| match &closing {
+        Some(closing) => closing.open(dir, file),
+        None => Reading::open(dir, file),
     };
-    if version.parse::<u32>().ok().is_none_or(|v| v > VERSION) {
-        return Err(StoreError::Version { path: file.path.clone(), found: version.to_owned() });
-    }
+    let file = open(REQUESTS)?;
+    file.version()?;
     let sector = file.number("ordo.sector")?;
     let good = u32::try_from(sector).is_ok_and(|s| s.is_power_of_two() && s >= 512);
     if !good {
@@ -387,11 +327,11 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     let timed = file.table.says("ordo.timed") == Some("true");
     let system = file.table.says("ordo.system").unwrap_or("none").to_owned();
     let mut rows = read_requests(&file)?;
-    let contents = Reading::open(dir, CONTENTS)?;
+    let contents = open(CONTENTS)?;
     let pieces = contents.texts("bytes")?;
     let content = |n: u64| pieces.get(usize::try_from(n).ok()?)?.as_deref();
     let mut trace = Trace::new(sector as u32, timed);
-    let spans = keep(&mut trace, &rows, &Reading::open(dir, BLOCKS)?, content)?;
+    let spans = keep(&mut trace, &rows, &open(BLOCKS)?, content)?;
     for (number, (request, text)) in rows.iter_mut().enumerate() {
         request.data = match text {
             Some(text) => Some(trace.keep(text)),
@@ -399,7 +339,7 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
         };
         trace.push(*request);
     }
-    let file = Reading::open(dir, START)?;
+    let file = open(START)?;
     let mut known = BTreeMap::new();
     for (row, (at, n)) in file.ints("offset")?.into_iter().zip(file.ints("content")?).enumerate() {
         let piece = content(n).ok_or_else(|| file.row(row, "contents that are not there"))?;

@@ -7,7 +7,7 @@ use ordo_annotate::store::{self, Parts, StoreError};
 use ordo_annotate::{perfetto, rows, text};
 use ordo_runtime::Time;
 use ordo_sba::Watch;
-use ordo_sba::analysis::Analysis;
+use ordo_sba::analysis::{Analysis, Findings};
 use ordo_trace::{End, Flags, Op, Request, Trace};
 use proptest::prelude::*;
 
@@ -34,7 +34,9 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     let watch = Watch::over(&learning).unwrap();
     let start = learning.learned();
     let blocks = rows::of_trace(trace, &watch);
-    let parts = Parts { trace, blocks: &blocks, start: &start, system: watch.system() };
+    let found = Findings::of(&watch);
+    let system = watch.system();
+    let parts = Parts { trace, blocks: &blocks, start: &start, system, found: Some(&found) };
     (store::write(dir, &parts).unwrap(), blocks)
 }
 
@@ -158,7 +160,8 @@ fn keep_mixed(dir: &Path) -> Trace {
     let trace = mixed();
     let blocks = rows::unnamed(&trace);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
-    store::write(dir, &Parts { trace: &trace, blocks: &blocks, start: &start, system: "none" })
+    let (system, found) = ("none", None);
+    store::write(dir, &Parts { trace: &trace, blocks: &blocks, start: &start, system, found })
         .unwrap();
     trace
 }
@@ -286,11 +289,51 @@ fn the_page_stands_alone() {
     };
     assert!((last(0, 0) - analysis.journal.bytes as f64 / 1e6).abs() < 1e-6);
     assert!((last(0, 1) - analysis.fixed.bytes as f64 / 1e6).abs() < 1e-6);
-    assert_eq!((last(2, 0), last(2, 1)), (0.0, 0.0), "at the end nothing is outstanding");
+    assert_eq!(
+        pictures.as_array().unwrap().len(),
+        2,
+        "without times nothing is known to be outstanding"
+    );
     let json = page.split("const timeline = ").nth(1).unwrap().split(";\n").next().unwrap();
     let timeline: serde_json::Value = serde_json::from_str(json).unwrap();
     assert!(timeline["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
     let empty = Trace::new(512, true);
     let page = ordo_annotate::page::page(&empty, &[], &analysis, "");
     assert!(page.contains("0 requests"));
+}
+
+/// Writes that overlap, many more than a picture has points: the most that were outstanding is in the picture, and at the end
+/// nothing is. Catches a peak that is lost where points are left out.
+#[test]
+fn a_picture_keeps_its_peaks() {
+    let mut trace = Trace::new(512, true);
+    for i in 0..30_000u64 {
+        // One write is under way at a time, but for seven around the middle.
+        let late = if (15_000..15_006).contains(&i) { 1000 } else { 5 };
+        let end = End { order: i, at: Time::from_nanos(i * 10 + late), epoch: 0, ok: true };
+        trace.push(Request {
+            op: Op::Write,
+            flags: Flags::empty(),
+            offset: i * 4096,
+            len: 4096,
+            issued: Time::from_nanos(i * 10),
+            epoch: 0,
+            end: Some(end),
+            data: None,
+        });
+    }
+    let page = ordo_annotate::page::page(
+        &trace,
+        &rows::unnamed(&trace),
+        &(&Findings::default()).into(),
+        "",
+    );
+    let json = page.split("const pictures = ").nth(1).unwrap().split(";\n").next().unwrap();
+    let pictures: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(pictures[2]["title"], "Writes outstanding");
+    let points = pictures[2]["lines"][1]["points"].as_array().unwrap();
+    assert!(points.len() <= 8000, "{}", points.len());
+    let heights = points.iter().map(|point| point[1].as_f64().unwrap());
+    assert_eq!(heights.clone().fold(0.0, f64::max), 7.0);
+    assert_eq!(heights.last(), Some(0.0));
 }

@@ -11,7 +11,7 @@ use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_pseudo::{Before, MakeObserver, Observer, Recording, Verdict};
 use ordo_sba::Watch;
-use ordo_sba::analysis::Analysis;
+use ordo_sba::analysis::{Analysis, Findings};
 use ordo_sba::decoder::Image;
 
 use crate::rules::{Rule, Rules};
@@ -32,6 +32,8 @@ pub struct Wanted {
 pub struct Seen {
     /// As a whole.
     pub analysis: Analysis,
+    /// The same with every transaction.
+    pub found: Findings,
     /// Blocks, in order of requests, where they were wanted.
     pub rows: Vec<Block>,
     /// What was learned of the device before.
@@ -112,8 +114,10 @@ impl Observer for Watching {
         // Reads are told when they have completed.
         rows.sort_by_key(|row| row.request);
         let rules = self.rules.borrow();
+        let found = Findings::of(&self.sink.watch);
         let seen = Seen {
-            analysis: Analysis::of(&self.sink.watch),
+            analysis: Analysis::from(&found),
+            found,
             rows,
             start: self.start,
             delayed: rules.delayed,

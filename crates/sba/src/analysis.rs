@@ -17,13 +17,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(numbers: impl Iterator<Item = u64>) -> Spread {
-        let mut all: Vec<u64> = numbers.collect();
-        all.sort_unstable();
-        let (Some(least), Some(greatest)) = (all.first(), all.last()) else {
+    fn of(mut all: Vec<u64>) -> Spread {
+        let (Some(least), Some(greatest)) = (all.iter().min(), all.iter().max()) else {
             return Spread::default();
         };
-        Spread { least: *least, median: all[all.len() / 2], greatest: *greatest }
+        let (least, greatest, middle) = (*least, *greatest, all.len() / 2);
+        Spread { least, median: *all.select_nth_unstable(middle).1, greatest }
     }
 }
 
@@ -63,46 +62,121 @@ pub struct Transactions {
     pub nanos_to_checkpoint: Spread,
 }
 
+/// Transactions as far as [`Transactions`] needs them. Those of a trace may be gathered in several parts, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// All but the spreads.
+    sums: Transactions,
+    copies: Vec<u64>,
+    records: Vec<u64>,
+    bytes: Vec<u64>,
+    requests_to_commit: Vec<u64>,
+    nanos_to_commit: Vec<u64>,
+    requests_to_checkpoint: Vec<u64>,
+    nanos_to_checkpoint: Vec<u64>,
+}
+
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+impl Gathered {
+    /// Adds one. What a file says of transactions may be any number: sums stop at the greatest there is.
+    pub fn add(&mut self, t: &Transaction) {
+        let sums = &mut self.sums;
+        sums.seen += 1;
+        add(&mut sums.data_copies, t.data_copies);
+        add(&mut sums.revoked, t.revoked);
+        add(&mut sums.bad_checksums, t.bad_checksums);
+        add(&mut sums.checkpointed_blocks, t.checkpointed);
+        let Some(commit) = t.commit else { return };
+        sums.committed += 1;
+        // What is in one request with its commit cannot come apart from it by a flush.
+        sums.unordered_commits += u64::from(t.copies > 0 && commit.epoch == t.last.epoch);
+        self.copies.push(t.copies);
+        self.records.push(t.records);
+        self.bytes.push(t.bytes);
+        self.requests_to_commit.push(commit.request.saturating_sub(t.first.request));
+        self.nanos_to_commit.push(commit.nanos.saturating_sub(t.first.nanos));
+        let Some(end) = t.checkpoint else { return };
+        sums.checkpointed += 1;
+        self.requests_to_checkpoint.push(end.request.saturating_sub(commit.request));
+        self.nanos_to_checkpoint.push(end.nanos.saturating_sub(commit.nanos));
+    }
+
+    /// Adds those of another part.
+    pub fn join(&mut self, other: Gathered) {
+        let (sums, more) = (&mut self.sums, &other.sums);
+        sums.seen += more.seen;
+        sums.committed += more.committed;
+        sums.unordered_commits += more.unordered_commits;
+        sums.checkpointed += more.checkpointed;
+        add(&mut sums.data_copies, more.data_copies);
+        add(&mut sums.revoked, more.revoked);
+        add(&mut sums.bad_checksums, more.bad_checksums);
+        add(&mut sums.checkpointed_blocks, more.checkpointed_blocks);
+        self.copies.extend(other.copies);
+        self.records.extend(other.records);
+        self.bytes.extend(other.bytes);
+        self.requests_to_commit.extend(other.requests_to_commit);
+        self.nanos_to_commit.extend(other.nanos_to_commit);
+        self.requests_to_checkpoint.extend(other.requests_to_checkpoint);
+        self.nanos_to_checkpoint.extend(other.nanos_to_checkpoint);
+    }
+
+    /// What they did.
+    pub fn finish(self) -> Transactions {
+        Transactions {
+            copies: Spread::of(self.copies),
+            records: Spread::of(self.records),
+            bytes: Spread::of(self.bytes),
+            requests_to_commit: Spread::of(self.requests_to_commit),
+            nanos_to_commit: Spread::of(self.nanos_to_commit),
+            requests_to_checkpoint: Spread::of(self.requests_to_checkpoint),
+            nanos_to_checkpoint: Spread::of(self.nanos_to_checkpoint),
+            ..self.sums
+        }
+    }
+}
+
 impl Transactions {
     fn of(all: &[Transaction]) -> Transactions {
-        let done = || all.iter().filter_map(|t| Some((t, t.commit?)));
-        let home = || done().filter_map(|(t, commit)| Some((t, commit, t.checkpoint?)));
-        Transactions {
-            seen: all.len() as u64,
-            committed: done().count() as u64,
-            copies: Spread::of(done().map(|(t, _)| t.copies)),
-            records: Spread::of(done().map(|(t, _)| t.records)),
-            bytes: Spread::of(done().map(|(t, _)| t.bytes)),
-            data_copies: all.iter().map(|t| t.data_copies).sum(),
-            revoked: all.iter().map(|t| t.revoked).sum(),
-            bad_checksums: all.iter().map(|t| t.bad_checksums).sum(),
-            // What is in one request with its commit cannot come apart from it by a flush.
-            unordered_commits: done()
-                .filter(|(t, commit)| t.copies > 0 && commit.epoch == t.last.epoch)
-                .count() as u64,
-            requests_to_commit: Spread::of(
-                done().map(|(t, commit)| commit.request.saturating_sub(t.first.request)),
-            ),
-            checkpointed: home().count() as u64,
-            checkpointed_blocks: all.iter().map(|t| t.checkpointed).sum(),
-            requests_to_checkpoint: Spread::of(
-                home().map(|(_, commit, end)| end.request.saturating_sub(commit.request)),
-            ),
-            nanos_to_commit: Spread::of(
-                done().map(|(t, commit)| commit.nanos.saturating_sub(t.first.nanos)),
-            ),
-            nanos_to_checkpoint: Spread::of(
-                home().map(|(_, commit, end)| end.nanos.saturating_sub(commit.nanos)),
-            ),
+        let mut gathered = Gathered::default();
+        all.iter().for_each(|t| gathered.add(t));
+        gathered.finish()
+    }
+}
+
+/// What a watcher has found out at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The file system's name, as `mount` has it.
+    pub system: String,
+    /// Traffic by kind.
+    pub stats: Stats,
+    /// Copies in the journal whose transaction nobody could tell.
+    pub strays: u64,
+    /// Transactions, in the order in which they were first seen.
+    pub transactions: Vec<Transaction>,
+}
+
+impl Findings {
+    /// What a watcher has seen so far.
+    pub fn of(watch: &Watch) -> Findings {
+        Findings {
+            system: watch.system().to_owned(),
+            stats: watch.finish(),
+            strays: watch.strays(),
+            transactions: watch.transactions(<[Transaction]>::to_vec),
         }
     }
 }
 
 /// A trace as a whole.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Analysis {
     /// The file system.
-    pub system: &'static str,
+    pub system: String,
     /// Traffic by kind.
     #[serde(flatten)]
     pub stats: Stats,
@@ -123,7 +197,12 @@ pub struct Analysis {
 impl Analysis {
     /// What a watcher has seen so far.
     pub fn of(watch: &Watch) -> Analysis {
-        let stats = watch.finish();
+        let transactions = watch.transactions(Transactions::of);
+        Analysis::with(watch.system().to_owned(), watch.finish(), watch.strays(), transactions)
+    }
+
+    /// What follows from all that was counted.
+    pub fn with(system: String, stats: Stats, strays: u64, transactions: Transactions) -> Analysis {
         let (mut journal, mut fixed, mut fixed_metadata) =
             (Counts::default(), Counts::default(), Counts::default());
         for (class, counts) in stats.writes.iter() {
@@ -138,14 +217,21 @@ impl Analysis {
         }
         let (all, data) = (stats.writes.total().bytes, stats.writes[Class::FileData].bytes);
         Analysis {
-            system: watch.system(),
+            system,
             journal,
             fixed,
             fixed_metadata,
             bytes_per_data_byte: (data > 0).then(|| all as f64 / data as f64),
-            strays: watch.strays(),
-            transactions: watch.transactions(Transactions::of),
+            strays,
+            transactions,
             stats,
         }
+    }
+}
+
+impl From<&Findings> for Analysis {
+    fn from(found: &Findings) -> Analysis {
+        let transactions = Transactions::of(&found.transactions);
+        Analysis::with(found.system.clone(), found.stats.clone(), found.strays, transactions)
     }
 }

@@ -21,7 +21,7 @@ pub struct Moment {
 }
 
 /// One transaction.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transaction {
     /// Its number in the journal; with records, where they start.
     pub id: u64,
@@ -99,21 +99,7 @@ impl Journal {
                 return None;
             }
             _ => {
-                self.list.push(Transaction {
-                    id,
-                    first: now,
-                    last: now,
-                    commit: None,
-                    descriptors: 0,
-                    copies: 0,
-                    data_copies: 0,
-                    records: 0,
-                    revoked: 0,
-                    bytes: 0,
-                    bad_checksums: 0,
-                    checkpointed: 0,
-                    checkpoint: None,
-                });
+                self.list.push(Transaction { id, first: now, last: now, ..Transaction::default() });
                 self.newest.insert(id, self.list.len() - 1);
                 self.list.len() - 1
             }

@@ -22,6 +22,15 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 4] =
+        [Reason::NoSuperblock, Reason::BeyondFileSystem, Reason::NotUnderstood, Reason::NotLearned];
+
+    /// The reason with these words.
+    pub fn from_words(words: &str) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.words() == words)
+    }
+
     /// In a sentence.
     pub const fn words(self) -> &'static str {
         match self {

@@ -67,7 +67,8 @@ impl Pending {
 
 fn settle_one((class, counts): (Class, Counts), is: Class, stats: &mut Stats) {
     if class != is {
-        stats.writes.move_over(&counts, class, is);
+        let moved = stats.recount(&counts, class, is);
+        debug_assert!(moved, "what was noted was counted");
     }
     stats.settled += 1;
 }

@@ -23,7 +23,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn add(&mut self, other: &Counts) {
+    /// Adds others.
+    pub fn add(&mut self, other: &Counts) {
         self.requests += other.requests;
         self.blocks += other.blocks;
         self.bytes += other.bytes;
@@ -31,12 +32,15 @@ impl Counts {
         self.sequential += other.sequential;
     }
 
-    fn take(&mut self, other: &Counts) {
-        self.requests -= other.requests;
-        self.blocks -= other.blocks;
-        self.bytes -= other.bytes;
-        self.sync -= other.sync;
-        self.sequential -= other.sequential;
+    /// What is left without `other`; `None` where that is more than there is.
+    fn without(&self, other: &Counts) -> Option<Counts> {
+        Some(Counts {
+            requests: self.requests.checked_sub(other.requests)?,
+            blocks: self.blocks.checked_sub(other.blocks)?,
+            bytes: self.bytes.checked_sub(other.bytes)?,
+            sync: self.sync.checked_sub(other.sync)?,
+            sequential: self.sequential.checked_sub(other.sequential)?,
+        })
     }
 }
 
@@ -76,12 +80,6 @@ impl ByClass {
         self.0.iter().for_each(|c| total.add(c));
         total
     }
-
-    /// Counts something under another kind.
-    pub(crate) fn move_over(&mut self, what: &Counts, from: Class, to: Class) {
-        self[from].take(what);
-        self[to].add(what);
-    }
 }
 
 impl Serialize for ByClass {
@@ -113,21 +111,45 @@ pub struct Stats {
     pub unclaimed: u64,
     /// Writes whose contents were not recorded: named by their place alone.
     pub without_contents: u64,
+    /// Of the writes, what was counted as the first kind and is now counted as the second.
+    #[serde(skip)]
+    pub recounted: Recounted,
+}
+
+/// What was counted as one kind, and turned out to be of another.
+pub type Recounted = BTreeMap<(Class, Class), Counts>;
+
+impl Stats {
+    /// Counts writes that were counted as one kind under another. False, and nothing is changed, where there are
+    /// fewer of that kind.
+    pub fn recount(&mut self, what: &Counts, from: Class, to: Class) -> bool {
+        let Some(left) = self.writes[from].without(what) else { return false };
+        self.writes[from] = left;
+        self.writes[to].add(what);
+        self.recounted.entry((from, to)).or_default().add(what);
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Moving counts between kinds must keep the total, and the JSON must list kinds in order.
+    /// Moving counts between kinds must keep the total, never take more than is there, and be noted; the JSON must list
+    /// kinds in order.
     #[test]
     fn moving_keeps_the_total() {
-        let mut by = ByClass::default();
+        let mut stats = Stats::default();
         let counts = Counts { requests: 1, blocks: 2, bytes: 1024, sync: 1, sequential: 0 };
-        by[Class::FileData].add(&counts);
-        by[Class::InodeBlock].add(&counts);
-        let total = by.total();
-        by.move_over(&counts, Class::FileData, Class::Directory);
+        stats.writes[Class::FileData].add(&counts);
+        stats.writes[Class::InodeBlock].add(&counts);
+        let total = stats.writes.total();
+        assert!(stats.recount(&counts, Class::FileData, Class::Directory));
+        let moved = stats.clone();
+        assert!(!stats.recount(&counts, Class::FileData, Class::Directory), "no more is there");
+        assert_eq!(stats, moved);
+        assert_eq!(stats.recounted[&(Class::FileData, Class::Directory)], counts);
+        let by = stats.writes;
         assert_eq!(by.total(), total);
         assert_eq!(by[Class::FileData], Counts::default());
         let json = serde_json::to_string(&by).unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
+use rustc_hash::FxHashSet;
 
 use crate::decoder::{Books, Contents, Decoder, Image};
 use crate::journal::Transaction;
@@ -38,6 +39,9 @@ impl Told<'_> {
     }
 }
 
+/// Reads remembered at most until they complete; no device has so many under way.
+const UNDER_WAY_MAX: usize = 1 << 16;
+
 type Listener = Box<dyn FnMut(&Told<'_>)>;
 
 struct State {
@@ -47,6 +51,8 @@ struct State {
     stats: Stats,
     read_end: Option<u64>,
     write_end: Option<u64>,
+    /// Reads under way that begin where the one before ended.
+    following: FxHashSet<u64>,
     /// Reused from request to request.
     named: Named,
     shares: Vec<Counts>,
@@ -98,6 +104,7 @@ impl Watch {
             stats: Stats::default(),
             read_end: None,
             write_end: None,
+            following: FxHashSet::default(),
             named: Named { id: 0, op, offset, len, flags, at, parts },
             shares: Vec::new(),
             checkpoints: Vec::new(),
@@ -122,8 +129,8 @@ impl Watch {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
         match state.decoder.as_ref().and_then(|decoder| decoder.counted()) {
-            Some(Stats { writes, reads, settled, unclaimed, .. }) => {
-                Stats { writes, reads, settled, unclaimed, ..stats }
+            Some(Stats { writes, reads, settled, unclaimed, recounted, .. }) => {
+                Stats { writes, reads, settled, unclaimed, recounted, ..stats }
             }
             None => {
                 stats.unclaimed += state.pending.unclaimed();
@@ -225,6 +232,16 @@ impl State {
         self.stats.without_contents += 1;
     }
 
+    /// Reads complete in any order: which follows which is seen when they are issued.
+    fn read_issued(&mut self, r: &Issued<'_>) {
+        if self.read_end.replace(r.offset.saturating_add(r.len)) == Some(r.offset) {
+            if self.following.len() >= UNDER_WAY_MAX {
+                self.following.clear();
+            }
+            self.following.insert(r.id);
+        }
+    }
+
     fn read(&mut self, r: &Completed<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
         let Some(decoder) = &mut self.decoder else { return };
@@ -238,9 +255,13 @@ impl State {
         let named = &self.named;
         debug_assert_eq!(named.parts.iter().map(|p| p.len).sum::<u64>(), named.len);
         let write = named.op == Operation::Write;
-        let end = if write { &mut self.write_end } else { &mut self.read_end };
-        let sequential = *end == Some(named.offset);
-        *end = Some(named.offset + named.len);
+        let sequential = match write {
+            true => {
+                let end = named.offset + named.len;
+                self.write_end.replace(end) == Some(named.offset)
+            }
+            false => self.following.remove(&named.id),
+        };
         let by = if write { &mut self.stats.writes } else { &mut self.stats.reads };
         self.shares.clear();
         for (i, part) in named.parts.iter().enumerate() {
@@ -275,6 +296,7 @@ impl TapSink for Watch {
                 self.state.borrow_mut().write_unseen(r);
                 self.tell();
             }
+            (Operation::Read, _) if r.len != 0 => self.state.borrow_mut().read_issued(r),
             _ => {}
         }
     }

@@ -36,6 +36,6 @@ mod replay;
 pub mod request;
 pub mod trace;
 
-pub use replay::{replay, replay_marked, replay_numbered};
+pub use replay::{ZEROS, replay, replay_marked, replay_numbered};
 pub use request::{End, Flags, Op, Request, Span};
 pub use trace::Trace;

@@ -8,8 +8,8 @@ use ordo_block::{BlockError, Fault, Operation, WriteFlags};
 use crate::request::{End, Flags, Op, Request};
 use crate::trace::Trace;
 
-/// Zeros are shown in pieces of this size at most.
-const ZEROS: usize = 1 << 20;
+/// A write-zeroes is shown in pieces of this size at most, in bytes: each counts as a write.
+pub const ZEROS: usize = 1 << 20;
 
 /// What a failed request is said to have failed with: traces do not say why.
 const EIO: i32 = 5;

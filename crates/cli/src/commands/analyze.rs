@@ -6,10 +6,12 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::input::{Opened, open};
 use ordo_annotate::page::page;
 use ordo_annotate::rows;
+use ordo_annotate::store::is_trace;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
@@ -30,6 +32,14 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// What Ordo's own trace says of itself, where that is asked for and can be counted from its tables.
+    fn counted(&self) -> Result<Option<Analysis>> {
+        match (&self.trace[..], &self.start) {
+            ([dir], None) if is_trace(dir) => Ok(count(dir)?),
+            _ => Ok(None),
+        }
+    }
+
     /// Opens the trace, and says what should be known of it.
     pub(super) fn open(&self) -> Result<Opened> {
         let opened = open(&self.trace, self.start.as_deref())?;
@@ -55,7 +65,8 @@ impl Input {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, NILFS2, F2FS and UFS2 from their formats alone, not from their code. What
-nothing pointed to when it was written is counted as what it turns out to be.
+nothing pointed to when it was written is counted as what it turns out to be. A trace that ordo trace made says what each block was
+when it passed: that is counted, and nothing is named anew, but with --again, --start, --html and --expect.
 
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
@@ -79,6 +90,10 @@ pub struct Analyze {
     /// of write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed as they were.
     #[arg(long)]
     expect: bool,
+    /// Name every block anew from the contents, as far as these were recorded, where a trace that ordo trace made could be
+    /// counted from its tables.
+    #[arg(long)]
+    again: bool,
     /// Write to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -89,6 +104,13 @@ pub struct Analyze {
 /// # Errors
 /// The trace or the image cannot be read.
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
+    if !(args.again || args.html || args.expect)
+        && let Some(analysis) = args.input.counted()?
+    {
+        let text = if args.json { json(&analysis)? } else { tables(&analysis) };
+        put(args.output.as_deref(), &text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (opened, watch) = args.input.known()?;
     let trace = &opened.trace;
     let blocks = match (args.html, args.expect) {

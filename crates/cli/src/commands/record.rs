@@ -83,8 +83,9 @@ impl How {
     ) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         let none = ordo_annotate::Pieces::default();
-        let (start, system) = seen.map_or((&none, "none"), |s| (&s.start, s.analysis.system));
-        let parts = store::Parts { trace: &recording.trace, blocks, start, system };
+        let (start, system) = seen.map_or((&none, "none"), |s| (&s.start, &*s.found.system));
+        let found = seen.map(|s| &s.found);
+        let parts = store::Parts { trace: &recording.trace, blocks, start, system, found };
         wrote(dir, &store::write(dir, &parts)?);
         Ok(())
     }

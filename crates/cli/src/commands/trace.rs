@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use ordo_annotate::{perfetto, rows, store, text};
 use ordo_report::number;
+use ordo_sba::analysis::Findings;
 use ordo_trace::dm_log_writes;
 
 use super::analyze::Input;
@@ -138,7 +139,14 @@ fn import(args: &Import) -> Result<()> {
             (rows::unnamed(trace), "none")
         }
     };
-    let parts = store::Parts { trace, blocks: &blocks, start: &opened.start, system };
+    let found = opened.watch.as_deref().map(Findings::of);
+    let parts = store::Parts {
+        trace,
+        blocks: &blocks,
+        start: &opened.start,
+        system,
+        found: found.as_ref(),
+    };
     wrote(&args.output, &store::write(&args.output, &parts)?);
     Ok(())
 }

@@ -90,7 +90,8 @@ impl Ledger {
                         Looks::Other => &note.newest,
                         _ => &note.counts,
                     };
-                    stats.writes.move_over(whose, note.class, class);
+                    let moved = stats.recount(whose, note.class, class);
+                    debug_assert!(moved, "what was noted was counted");
                 }
                 stats.settled += 1;
             }

@@ -1,0 +1,80 @@
+//! How fast a stored trace is counted from its tables: `counting START-IMAGE TRACE [MILLIONS] [FOLDER]`. The log of
+//! dm-log-writes is repeated to so many millions of requests, named and stored in the folder; counting it, from opening
+//! the files to the last number, is timed nine times, and naming what was stored again once, where it is not too long.
+//! `cargo run --release -p ordo-annotate --example counting`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ordo_annotate::image::Learning;
+use ordo_annotate::store::{self, Parts};
+use ordo_annotate::{counting, rows};
+use ordo_sba::Watch;
+use ordo_sba::analysis::{Analysis, Findings};
+use ordo_trace::{Request, Trace};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [image, log, rest @ ..] = &args[..] else {
+        eprintln!("usage: counting START-IMAGE TRACE [MILLIONS] [FOLDER]");
+        return;
+    };
+    let millions: f64 = rest.first().and_then(|n| n.parse().ok()).unwrap_or(2.0);
+    let folder = rest.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = folder.join(format!("counting-{}.trace", std::process::id()));
+    let image = std::fs::read(image).expect("a start image that can be read");
+    let log = std::fs::read(log).expect("a trace that can be read");
+    let once = ordo_trace::dm_log_writes::import(log).expect("a log of dm-log-writes").trace;
+    let trace = repeated(&once, (millions * 1e6) as u64);
+    let (written, found) = keep(&dir, &&image[..], &trace);
+    measure(&dir, &written, &found);
+    std::fs::remove_dir_all(&dir).expect("our own folder");
+}
+
+/// The trace again and again, each time later; contents are there once.
+fn repeated(trace: &Trace, requests: u64) -> Trace {
+    let mut all = trace.clone();
+    let mut epoch = 0;
+    while (all.requests().len() as u64) < requests {
+        epoch = all.requests().last().map_or(epoch, |r| r.epoch) + 1;
+        trace.requests().iter().for_each(|r| all.push(Request { epoch: r.epoch + epoch, ..*r }));
+    }
+    all
+}
+
+fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, Findings) {
+    let learning = Learning::new(image);
+    let watch = Watch::over(&learning).expect("a file system that is known");
+    let blocks = rows::of_trace(trace, &watch);
+    let (start, system, found) = (learning.learned(), watch.system(), Findings::of(&watch));
+    let parts = Parts { trace, blocks: &blocks, start: &start, system, found: Some(&found) };
+    (store::write(dir, &parts).expect("room for the trace"), found)
+}
+
+fn measure(dir: &Path, written: &store::Written, found: &Findings) {
+    let requests = written.requests as f64;
+    println!(
+        "{:.2} million requests, {:.1} blocks each, {} transactions, {:.1} bytes a request in the tables that are counted",
+        requests / 1e6,
+        written.blocks as f64 / requests,
+        written.transactions,
+        written.rows_bytes as f64 / requests
+    );
+    let should = Analysis::from(found);
+    let mut speeds: Vec<f64> = (0..9)
+        .map(|_| {
+            let start = Instant::now();
+            let counted = counting::count(dir).expect("a trace").expect("with all that it needs");
+            let seconds = start.elapsed().as_secs_f64();
+            assert!(counted == should, "counted otherwise than named");
+            requests / seconds
+        })
+        .collect();
+    speeds.sort_by(f64::total_cmp);
+    println!(
+        "counted: {:.0} requests a second ({:.0} to {:.0})",
+        speeds[speeds.len() / 2],
+        speeds[0],
+        speeds[speeds.len() - 1]
+    );
+}

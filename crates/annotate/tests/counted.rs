@@ -1,0 +1,444 @@
+//! What is counted from a trace's tables is what naming the trace again gives, to the last number; files that do not
+//! belong together, or are no longer as they were written, are refused.
+//!
+//! Fault model: any file of a trace cut off anywhere, missing, with any byte changed, or replaced by the same file of a
+//! trace that differs in one value. Then the answer may be an error, or the right one, and no other.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use ordo_annotate::image::{Learning, Pieces};
+use ordo_annotate::store::{self, Parts, StoreError};
+use ordo_annotate::{counting, rows};
+use ordo_runtime::Time;
+use ordo_sba::analysis::{Analysis, Findings};
+use ordo_sba::decoder::{Books, Claim, Contents, Decoder};
+use ordo_sba::journal::{Moment, Transaction};
+use ordo_sba::kind::Reason;
+use ordo_sba::{Class, Part, Watch, What};
+use ordo_trace::{End, Flags, Op, Request, Trace};
+
+/// Traces with the image that each starts from.
+const RECORDED: [(&str, &str); 6] = [
+    ("ext3", "ext3"),
+    ("xfs", "xfs"),
+    ("jfs", "jfs"),
+    ("reiserfs", "reiserfs-ordered"),
+    ("reiserfs", "reiserfs-journal"),
+    ("reiserfs", "reiserfs-writeback"),
+];
+const FILES: [&str; 4] = ["requests", "blocks", "transactions", "recounted"];
+
+/// The trace, so often in a row.
+fn repeated(trace: &Trace, rounds: u64) -> Trace {
+    let mut all = trace.clone();
+    let epochs = trace.requests().last().map_or(0, |r| r.epoch) + 1;
+    let orders = trace.requests().len() as u64;
+    for round in 1..rounds {
+        for r in trace.requests() {
+            let end = r.end.map(|end| End {
+                order: end.order + round * orders,
+                epoch: end.epoch + round * epochs,
+                ..end
+            });
+            all.push(Request { epoch: r.epoch + round * epochs, end, ..*r });
+        }
+    }
+    all
+}
+
+fn json(analysis: &Analysis) -> String {
+    serde_json::to_string_pretty(analysis).unwrap()
+}
+
+/// Every trace that a kernel made, alone and several times in a row, in one group of rows and in many: the counts and every
+/// transaction must be those of naming what was stored again. Catches a request that is counted in two groups or in
+/// none, a guess that is not counted anew, a moment of a transaction in the wrong column.
+#[test]
+fn recorded_traces_are_counted_as_they_are_named() {
+    for (start, name) in RECORDED {
+        let Some(image) = ordo_testkit::real_input(&format!("traces/{start}-start.img")) else {
+            return;
+        };
+        let Some(log) = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites")) else {
+            return;
+        };
+        let once = ordo_trace::dm_log_writes::import(log).unwrap().trace;
+        for (rounds, most) in [(1, 1 << 17), (1, 10), (5, 100)] {
+            let trace = repeated(&once, rounds);
+            let image = &&image[..];
+            let learning = Learning::new(image);
+            let watch = Watch::over(&learning).unwrap();
+            let start = learning.learned();
+            let blocks = rows::of_trace(&trace, &watch);
+            let found = Findings::of(&watch);
+            let system = watch.system();
+            let dir = tempfile::tempdir().unwrap();
+            let parts = Parts {
+                trace: &trace,
+                blocks: &blocks,
+                start: &start,
+                system,
+                found: Some(&found),
+            };
+            store::write_in_groups(dir.path(), &parts, most).unwrap();
+            let counted =
+                counting::count(dir.path()).unwrap().expect("all that it needs was stored");
+            let back = store::read(dir.path()).unwrap();
+            let again = Watch::over(&back.start).unwrap();
+            ordo_trace::replay(&back.trace, &again);
+            let again = Analysis::of(&again);
+            assert_eq!(json(&counted), json(&again), "{name} {rounds} {most}");
+            assert_eq!(counted, again, "{name} {rounds} {most}");
+            let seen = &counted.stats;
+            assert!(seen.flushes > 0 && counted.transactions.committed > 0, "{name}");
+        }
+    }
+}
+
+/// Blocks of 1 KiB, of which the number says what they are: of five, one is file data, one a directory, one a guess until
+/// a block of the third kind is written, one unknown.
+struct Numbers;
+
+const SHIFT: u32 = 10;
+
+impl Numbers {
+    fn name(offset: u64, len: u64, out: &mut Vec<Part>) {
+        let mut at = offset;
+        while at < offset + len {
+            let next = ((at >> SHIFT) + 1 << SHIFT).min(offset + len);
+            let block = at >> SHIFT;
+            let (class, what) = match block % 5 {
+                0 => (Class::FileData, What::Blocks { ino: 7, first: block, count: 1 }),
+                1 => (Class::Directory, What::Only("directory")),
+                2 => (Class::InodeBlock, What::Inodes { first: block, count: 8, changed: vec![] }),
+                3 => (Class::FileData, What::Unclaimed),
+                _ => (Class::Unknown, What::Unknown(Reason::ALL[(block / 5 % 4) as usize])),
+            };
+            out.push(Part { class, offset: at, len: next - at, what });
+            at = next;
+        }
+    }
+}
+
+impl Decoder for Numbers {
+    fn system(&self) -> &'static str {
+        "numbers"
+    }
+    fn block_shift(&self) -> u32 {
+        SHIFT
+    }
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        Self::name(offset, data.len() as u64, out);
+        for part in out.iter().filter(|part| part.class == Class::InodeBlock) {
+            // The next guess is of a kind that its number says.
+            let block = (part.offset >> SHIFT) + 1;
+            let class = [Class::FileData, Class::Indirect, Class::Quota][(block / 5 % 3) as usize];
+            books.claims.push(Claim { block, blocks: 1, class });
+        }
+    }
+    fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<Part>) {
+        Self::name(offset, len, out);
+    }
+    fn contents(&self, _: u64) -> Vec<Contents> {
+        Vec::new()
+    }
+}
+
+/// Requests of every kind, from a generator without chance: with flags, failures, marks, zeros of several pieces, parts of
+/// blocks, reads that overlap, writes without contents, ends that never come.
+fn made(requests: u64, seed: u64) -> Trace {
+    let mut trace = Trace::new(512, true);
+    let data = trace.keep(&[9; 16 << 10]);
+    let mut state = seed;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let (mut at, mut epoch) = (0, 0);
+    for i in 0..requests {
+        let op = [
+            Op::Write,
+            Op::Write,
+            Op::Write,
+            Op::Read,
+            Op::Flush,
+            Op::Discard,
+            Op::WriteZeroes,
+            Op::Mark,
+        ][next(8) as usize];
+        let offset = if next(3) == 0 { at } else { next(400) * 512 };
+        let len = match op {
+            Op::Write | Op::Read => next(32) * 512,
+            Op::WriteZeroes => next(6) << 19,
+            Op::Discard => 4096,
+            Op::Flush | Op::Mark => 0,
+        };
+        at = offset + len;
+        epoch += u64::from(op == Op::Flush);
+        let kept = matches!(op, Op::Write | Op::Read) && len > 0 && next(5) > 0;
+        let mut flags = Flags::empty();
+        flags.set(Flags::SYNC, next(3) == 0);
+        flags.set(Flags::PREFLUSH, op == Op::Write && next(6) == 0);
+        let end = End { order: i, at: Time::from_nanos(i * 10 + 5), epoch, ok: next(9) > 0 };
+        trace.push(Request {
+            op,
+            flags,
+            offset,
+            len,
+            issued: Time::from_nanos(i * 10),
+            epoch,
+            end: (next(10) > 0).then_some(end),
+            data: kept.then_some(ordo_trace::Span { start: data.start, len: len as usize }),
+        });
+    }
+    trace
+}
+
+/// What a journal would have shown.
+fn transactions(many: u64) -> Vec<Transaction> {
+    let moment = |request: u64| Moment { request, nanos: request * 10, epoch: request / 3 };
+    let one = |i: u64| Transaction {
+        id: i + 1,
+        first: moment(i),
+        last: moment(i + 2),
+        commit: (i % 4 > 0).then(|| moment(i + 3)),
+        descriptors: i % 2,
+        copies: i % 7,
+        data_copies: i % 3,
+        records: i * i,
+        revoked: i % 5,
+        bytes: i << 12,
+        bad_checksums: u64::from(i == 3),
+        checkpointed: i % 6,
+        checkpoint: (i % 3 == 1).then(|| moment(i + 9)),
+    };
+    (0..many).map(one).collect()
+}
+
+/// A trace with its findings, in groups of so many rows; the analysis that follows.
+fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
+    let watch = Watch::with(Box::new(Numbers));
+    let blocks = rows::of_trace(trace, &watch);
+    let found = Findings { transactions: transactions(many), ..Findings::of(&watch) };
+    let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
+    let parts =
+        Parts { trace, blocks: &blocks, start: &start, system: "numbers", found: Some(&found) };
+    store::write_in_groups(dir, &parts, most).unwrap();
+    Analysis::from(&found)
+}
+
+/// Made traces of several lengths in groups of several sizes: counted as the watcher did. Catches all that the recorded
+/// traces have none of: reads, zeros, failures, parts of blocks, reasons.
+#[test]
+fn made_traces_are_counted_as_they_are_named() {
+    for (requests, most) in [(0, 8), (1, 8), (7, 1), (500, 1 << 17), (500, 3), (3000, 64)] {
+        let dir = tempfile::tempdir().unwrap();
+        let found = keep(dir.path(), &made(requests, requests), requests / 10, most);
+        let counted = counting::count(dir.path()).unwrap().expect("all that it needs was stored");
+        assert_eq!(json(&counted), json(&found), "{requests} in groups of {most}");
+        assert_eq!(counted, found, "{requests} in groups of {most}");
+        if requests >= 500 {
+            let stats = &found.stats;
+            assert!(stats.recounted.len() == 2 && stats.settled > 0 && stats.unclaimed > 0);
+            assert!(stats.unknown.len() == 4 && stats.without_contents > 0);
+            assert!(stats.writes.total().sequential > 0 && stats.reads.total().sequential > 0);
+        }
+    }
+}
+
+/// Reads that complete in another order than they were issued in, as a device of a kernel's has them: which follows which
+/// is a matter of issue, so that the trace is counted as it was seen.
+#[test]
+fn reads_may_overtake_each_other() {
+    use ordo_block::tap::{Completed, Issued, TapSink};
+    use ordo_block::{Operation, WriteFlags};
+    let watch = Watch::with(Box::new(Numbers));
+    let read = |id: u64| (id, id * 4096, WriteFlags::empty(), Time::ZERO);
+    for (id, offset, flags, at) in (0..3).map(read) {
+        let (op, len, data, epoch) = (Operation::Read, 4096, None, 0);
+        watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
+    }
+    for (order, (id, offset, flags, at)) in [2, 0, 1].map(read).into_iter().enumerate() {
+        let (op, len, data, epoch, issued) = (Operation::Read, 4096, None, 0, at);
+        let (order, result) = (order as u64, Ok(()));
+        watch.completed(&Completed {
+            id,
+            order,
+            op,
+            offset,
+            len,
+            flags,
+            data,
+            issued,
+            at,
+            epoch,
+            result,
+        });
+    }
+    assert_eq!(Findings::of(&watch).stats.reads.total().sequential, 2);
+}
+
+/// A trace of which nobody knows what it means, and one that was written over it: nothing of the other is left to count.
+#[test]
+fn without_findings_there_is_nothing_to_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = made(50, 1);
+    keep(dir.path(), &trace, 5, 8);
+    assert!(counting::count(dir.path()).unwrap().is_some());
+    let (blocks, start) = (rows::unnamed(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
+    let parts =
+        Parts { trace: &trace, blocks: &blocks, start: &start, system: "none", found: None };
+    store::write(dir.path(), &parts).unwrap();
+    assert_eq!(counting::count(dir.path()).unwrap(), None);
+    assert!(!dir.path().join("transactions.parquet").exists());
+}
+
+/// Blocks that do not add up to what the watcher found: the trace is stored, but not to be counted.
+#[test]
+fn what_cannot_be_counted_just_so_is_named_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = made(50, 1);
+    let watch = Watch::with(Box::new(Numbers));
+    let mut blocks = rows::of_trace(&trace, &watch);
+    blocks.pop();
+    let found = Findings::of(&watch);
+    let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
+    let (system, found) = ("numbers", Some(&found));
+    store::write(
+        dir.path(),
+        &Parts { trace: &trace, blocks: &blocks, start: &start, system, found },
+    )
+    .unwrap();
+    assert_eq!(counting::count(dir.path()).unwrap(), None);
+    assert_eq!(store::read(dir.path()).unwrap().trace.requests().len(), 50);
+}
+
+/// Looks at a trace in which something is wrong: an error or the right answer, of counting and of reading.
+fn judge(dir: &Path, right: &Analysis, trace: &Trace, what: &str) -> Option<StoreError> {
+    let counted = counting::count(dir);
+    if let Ok(Some(found)) = &counted {
+        assert!(found == right, "another answer: {what}");
+    }
+    if let Ok(back) = store::read(dir) {
+        assert!(back.trace == *trace, "another trace: {what}");
+    }
+    counted.err()
+}
+
+/// Every file cut off at many places, and missing: named, with the file.
+#[test]
+fn files_that_are_cut_off_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = keep(dir.path(), &made(60, 3), 9, 20);
+    let trace = store::read(dir.path()).unwrap().trace;
+    for file in FILES {
+        let path = dir.path().join(format!("{file}.parquet"));
+        let good = fs::read(&path).unwrap();
+        for len in (0..good.len()).step_by(good.len() / 50) {
+            fs::write(&path, &good[..len]).unwrap();
+            let error = judge(dir.path(), &found, &trace, &format!("{file} cut to {len}"));
+            let said = error.expect("a part of a file is no file").to_string();
+            assert!(said.contains(&format!("{file}.parquet")), "{said}");
+        }
+        fs::remove_file(&path).unwrap();
+        let missing = judge(dir.path(), &found, &trace, &format!("{file} missing"));
+        assert_eq!(missing.is_none(), file == "recounted", "without it, it is an older trace");
+        fs::write(&path, &good).unwrap();
+    }
+    assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
+}
+
+/// Every file taken from a trace that differs in one request, or one transaction, or in what was counted anew.
+#[test]
+fn files_of_another_trace_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = made(60, 3);
+    let found = keep(dir.path(), &trace, 9, 20);
+    let stored = store::read(dir.path()).unwrap().trace;
+    let other = tempfile::tempdir().unwrap();
+    let mut nearly = Trace::new(512, true);
+    let data = nearly.keep(&[9; 16 << 10]);
+    for (i, r) in trace.requests().iter().enumerate() {
+        let span = r.data.map(|span| ordo_trace::Span { start: data.start, ..span });
+        let offset = r.offset + if i == 1 { 512 } else { 0 };
+        nearly.push(Request { offset, data: span, ..*r });
+    }
+    keep(other.path(), &nearly, 10, 20);
+    for file in FILES {
+        let name = format!("{file}.parquet");
+        let path = dir.path().join(&name);
+        let good = fs::read(&path).unwrap();
+        fs::copy(other.path().join(&name), &path).unwrap();
+        let error = judge(dir.path(), &found, &stored, file).expect("it is another trace's");
+        match error {
+            StoreError::Another { path, .. } if file == "recounted" => {
+                assert!(path.ends_with("requests.parquet"))
+            }
+            StoreError::Another { path, .. } => assert!(path.ends_with(&name), "{path:?}"),
+            error => panic!("{file}: {error}"),
+        }
+        fs::write(&path, good).unwrap();
+    }
+}
+
+/// Any byte changed: an error or the same answer. Catches a page, a head of a page, or a number in a footer that no check
+/// sum covers.
+#[test]
+fn a_changed_byte_never_changes_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = keep(dir.path(), &made(60, 3), 9, 20);
+    let trace = store::read(dir.path()).unwrap().trace;
+    let refused = Cell::new(0);
+    for file in ["requests", "blocks", "transactions", "recounted", "contents", "start"] {
+        let path = dir.path().join(format!("{file}.parquet"));
+        let good = fs::read(&path).unwrap();
+        for at in (0..good.len()).step_by(good.len() / 300 + 1) {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&path, bytes).unwrap();
+            let error = judge(dir.path(), &found, &trace, &format!("{file}, byte {at}"));
+            refused.set(refused.get() + usize::from(error.is_some()));
+        }
+        fs::write(&path, &good).unwrap();
+    }
+    assert!(refused.get() > 500, "only {} were refused", refused.get());
+    assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
+}
+
+/// A damaged page is named with its column and the rows before its group, by counting as by reading.
+#[test]
+fn a_damaged_page_is_named_with_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    keep(dir.path(), &made(60, 3), 9, 20);
+    let path = dir.path().join("blocks.parquet");
+    let good = fs::read(&path).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for at in (good.len() / 8..good.len() / 2).step_by(61) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x10;
+        fs::write(&path, bytes).unwrap();
+        if let Err(StoreError::Page { column, rows, .. }) = counting::count(dir.path()) {
+            seen.insert((column, rows));
+        }
+    }
+    let columns: std::collections::BTreeSet<_> = seen.iter().map(|(column, _)| *column).collect();
+    assert_eq!(columns.into_iter().collect::<Vec<_>>(), ["kind", "length", "request"]);
+    assert!(seen.iter().any(|(_, rows)| *rows > 20), "{seen:?}");
+}
+
+/// What is stored twice is the same twice, with the new files.
+#[test]
+fn the_same_trace_gives_the_same_files() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let trace = Rc::new(made(300, 5));
+    for dir in [&one, &two] {
+        keep(dir.path(), &trace, 30, 50);
+    }
+    for file in FILES {
+        let read = |dir: &Path| fs::read(dir.join(format!("{file}.parquet"))).unwrap();
+        assert!(read(one.path()) == read(two.path()), "{file}");
+    }
+}
