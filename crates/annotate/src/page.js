@@ -2,18 +2,22 @@
 const colours = ["#c2410c", "#1d4ed8"];
 const font = "12px system-ui, sans-serif", ink = "#222", faint = "#e4e4e0";
 const above = 24, bottom = 40, right = 14;
+// The same for all pictures, so that moments are below one another.
+const left = 160;
 const views = new Map();
 
 function nice(span) {
-  const unit = Math.pow(10, Math.floor(Math.log10(span || 1)));
-  return [1, 2, 5, 10].map(n => n * unit).find(n => span / n <= 8) || 10 * unit;
+  const unit = Math.pow(10, Math.floor(Math.log10(span || 1)) - 1);
+  return [1, 2, 5, 10, 20].map(n => n * unit).find(n => span / n <= 8) || 20 * unit;
 }
 
-// Ticks from one number to another, each with as many digits as tell it from the next.
-function ticks(from, to) {
-  const step = nice(to - from), digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+// Ticks from one number to another, each with as many digits as tell it from the next; there are no halves of writes and requests.
+function ticks(from, to, axis) {
+  const whole = axis === "writes" || axis === "requests";
+  const step = Math.max(nice(to - from), whole ? 1 : 0), digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const all = [];
-  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i++) {
+  // Adding 0 makes 0 of -0.
+  for (let i = Math.ceil(from / step - 1e-9) + 0; i * step <= to + step * 1e-9; i++) {
     const v = i * step;
     const name = v >= 1e6 ? v / 1e6 + " M" : v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
     all.push([v, name]);
@@ -42,7 +46,7 @@ function element(kind, text, parent) {
   return one;
 }
 
-function figure(title, axis, height, left, shown, draw) {
+function figure(title, axis, height, shown, draw) {
   const box = element("figure", "", document.getElementById("pictures"));
   element("figcaption", title, box);
   const canvas = element("canvas", "", box);
@@ -60,7 +64,7 @@ function figure(title, axis, height, left, shown, draw) {
     g.font = font;
     const x = v => left + (v - from) / (to - from || 1) * (width() - left - right);
     g.textAlign = "center";
-    for (const [v, name] of ticks(from, to)) {
+    for (const [v, name] of ticks(from, to, axis)) {
       g.fillStyle = faint;
       g.fillRect(x(v) - .5, above, 1, low - above);
       g.fillStyle = ink;
@@ -103,20 +107,19 @@ function behind(points, x) {
 
 for (const p of pictures) {
   const shown = view(p.x, extent(p.lines.flatMap(l => l.points.map(q => q[0]))));
-  const box = figure(p.title, p.x, 270, 64, shown, (g, at) => {
+  const box = figure(p.title, p.x, 270, shown, (g, at) => {
     // With one point to each side, so that lines go on at the edges.
     const seen = p.lines.map(l => l.points.slice(Math.max(0, behind(l.points, at.from) - 1), behind(l.points, at.to) + 1));
     const high = seen.flat().reduce((m, q) => Math.max(m, q[1]), 0) * 1.05 || 1;
     const y = v => at.bottom - v / high * (at.bottom - at.top);
     g.textAlign = "right";
-    for (const [v, name] of ticks(0, high)) {
+    for (const [v, name] of ticks(0, high, p.y)) {
       g.fillStyle = faint;
       g.fillRect(at.left, y(v) - .5, at.right - at.left, 1);
       g.fillStyle = ink;
       g.fillText(name, at.left - 7, y(v) + 4);
     }
-    g.textAlign = "left";
-    g.fillText(p.y, 4, 14);
+    g.fillText(p.y, at.left - 7, 14);
     g.save();
     g.beginPath();
     g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
@@ -146,7 +149,7 @@ for (const p of pictures) {
 
 const note = timeline.left_out ? " (" + timeline.left_out.toLocaleString("en") + " of them left out)" : "";
 const shown = view(timeline.x, extent(timeline.marks.flatMap(m => [m[1], m[2]])));
-figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.length || 1), 170, shown, (g, at) => {
+figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.length || 1), shown, (g, at) => {
   const high = (at.bottom - at.top) / (timeline.rows.length || 1);
   g.textAlign = "right";
   timeline.rows.forEach((name, i) => {
