@@ -32,13 +32,13 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     let first = requests.table.groups();
     let pieces = on_all(first + transactions.table.groups(), |i| match i.checked_sub(first) {
         None => Ok(Piece::Requests(Requests::read(&requests, i)?)),
-        Some(group) => Ok(Piece::Transactions(gather(&transactions, group)?)),
+        Some(group) => Ok(Piece::Transactions(gather(&transactions, group)?.into())),
     })?;
     let (mut all, mut gathered) = (Vec::with_capacity(first), Gathered::default());
     for piece in pieces {
         match piece {
             Piece::Requests(group) => all.push(group),
-            Piece::Transactions(some) => gathered.join(some),
+            Piece::Transactions(some) => gathered.join(*some),
         }
     }
     if all.iter().map(|group| group.bytes).sum::<u128>() > u128::from(u64::MAX) {
@@ -65,7 +65,7 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
 
 enum Piece {
     Requests(Requests),
-    Transactions(Gathered),
+    Transactions(Box<Gathered>),
 }
 
 /// Does so many pieces of work on all processors. What they give, in order; of failures the first one.

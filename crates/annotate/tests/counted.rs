@@ -108,7 +108,7 @@ impl Numbers {
     fn name(offset: u64, len: u64, out: &mut Vec<Part>) {
         let mut at = offset;
         while at < offset + len {
-            let next = ((at >> SHIFT) + 1 << SHIFT).min(offset + len);
+            let next = (((at >> SHIFT) + 1) << SHIFT).min(offset + len);
             let block = at >> SHIFT;
             let (class, what) = match block % 5 {
                 0 => (Class::FileData, What::Blocks { ino: 7, first: block, count: 1 }),
@@ -204,7 +204,7 @@ fn transactions(many: u64) -> Vec<Transaction> {
         id: i + 1,
         first: moment(i),
         last: moment(i + 2),
-        commit: (i % 4 > 0).then(|| moment(i + 3)),
+        commit: (!i.is_multiple_of(4)).then(|| moment(i + 3)),
         descriptors: i % 2,
         copies: i % 7,
         data_copies: i % 3,
