@@ -83,6 +83,13 @@ impl Block {
             What::Blocks { ino, first, .. } => {
                 (row.ino, row.file_block) = (Some(ino), Some(first + nth));
             }
+            What::Packed { ino, first, .. } => {
+                (row.ino, row.file_block) = (Some(ino), Some(first));
+            }
+            What::TreeBlock { tree, number, generation, .. } => {
+                (row.piece, row.number) = (Some(tree), Some(number));
+                row.transaction = Some(generation);
+            }
             What::Indirect { ino, .. } | What::Attributes { ino } | What::Extents { ino, .. } => {
                 row.ino = Some(ino);
             }

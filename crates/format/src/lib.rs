@@ -14,6 +14,7 @@
 //! - [`ntfs`]: NTFS and its log, to be read only.
 //! - [`nilfs2`]: NILFS2, to be read only.
 //! - [`f2fs`]: F2FS, to be read only.
+//! - [`btrfs`]: btrfs, to be read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
@@ -35,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blktrace;
+pub mod btrfs;
 mod codec;
 pub mod dm_log_writes;
 pub mod ext4;

@@ -12,7 +12,7 @@ use ordo_pseudo::{PseudoError, Recording, Session, Setup};
 use crate::watching::{Into, Seen, Wanted, take, watching};
 
 /// File systems that can be made, with what makes them.
-const MAKERS: [(&str, &[&str]); 7] = [
+const MAKERS: [(&str, &[&str]); 8] = [
     ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
     ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
     ("ext4", &["mke2fs", "-q", "-F", "-t", "ext4"]),
@@ -20,6 +20,7 @@ const MAKERS: [(&str, &[&str]); 7] = [
     ("jfs", &["mkfs.jfs", "-q"]),
     ("reiserfs", &["mkfs.reiserfs", "-q", "-q"]),
     ("ntfs", &["mkntfs", "-q", "-F", "-Q"]),
+    ("btrfs", &["mkfs.btrfs", "-q", "-f"]),
 ];
 
 /// Why there is no file system to be watched.

@@ -42,6 +42,12 @@ pub enum Class {
     TreeNode,
     /// A leaf of the tree that holds all files: their inodes, names, pointers, ends.
     TreeLeaf,
+    /// Says where the trees of a file system begin.
+    RootTree,
+    /// Says where addresses of a file system are on its devices.
+    ChunkTree,
+    /// Checksums of file data.
+    Checksums,
     /// Part of a regular file.
     FileData,
     /// The target of a symbolic link that is too long for its inode.
@@ -80,7 +86,7 @@ pub enum Class {
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 34] = [
+    pub const ALL: [Class; 37] = [
         Class::BootArea,
         Class::Superblock,
         Class::SuperblockCopy,
@@ -98,6 +104,9 @@ impl Class {
         Class::ExtentNode,
         Class::TreeNode,
         Class::TreeLeaf,
+        Class::RootTree,
+        Class::ChunkTree,
+        Class::Checksums,
         Class::FileData,
         Class::Symlink,
         Class::ExtendedAttributes,
@@ -137,6 +146,9 @@ impl Class {
             Class::ExtentNode => "extent_node",
             Class::TreeNode => "tree_node",
             Class::TreeLeaf => "tree_leaf",
+            Class::RootTree => "root_tree",
+            Class::ChunkTree => "chunk_tree",
+            Class::Checksums => "checksums",
             Class::FileData => "file_data",
             Class::Symlink => "symlink",
             Class::ExtendedAttributes => "extended_attributes",
@@ -182,6 +194,9 @@ impl Class {
             Class::ExtentNode => "extent tree node",
             Class::TreeNode => "tree node",
             Class::TreeLeaf => "tree leaf",
+            Class::RootTree => "tree of roots",
+            Class::ChunkTree => "chunk tree",
+            Class::Checksums => "checksums",
             Class::FileData => "file data",
             Class::Symlink => "symbolic link",
             Class::ExtendedAttributes => "extended attributes",

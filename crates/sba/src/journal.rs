@@ -143,6 +143,19 @@ impl Journal {
         }
     }
 
+    /// A block that has no other place was written for a transaction, with so many records in it; `again` where it is one
+    /// more copy of the same.
+    pub(crate) fn block(&mut self, id: u64, bytes: u64, records: u64, again: bool) {
+        let now = self.now;
+        if let Some(transaction) = self.write(id, bytes) {
+            transaction.last = now;
+            if !again {
+                transaction.copies += 1;
+                transaction.records += records;
+            }
+        }
+    }
+
     /// Whether any block is logged and not yet written where it belongs.
     pub(crate) fn waits(&self) -> bool {
         !self.homes.is_empty()

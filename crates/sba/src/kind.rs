@@ -19,6 +19,8 @@ pub enum Reason {
     NotUnderstood,
     /// What would say what it is has not been seen.
     NotLearned,
+    /// Striped with parity.
+    Parity,
 }
 
 impl Reason {
@@ -38,6 +40,7 @@ impl Reason {
             Reason::BeyondFileSystem => "behind the file system's end",
             Reason::NotUnderstood => "damaged, or a newer format",
             Reason::NotLearned => "what it is was not seen",
+            Reason::Parity => "striped with parity, which is not read here",
         }
     }
 }
@@ -154,12 +157,32 @@ pub enum What {
         /// How many.
         count: u64,
     },
+    /// Part of blocks of a file that are packed: they have no places of their own.
+    Packed {
+        /// The inode.
+        ino: u64,
+        /// The first, in the file.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
     /// A node of a file's tree of extents.
     Extents {
         /// The inode.
         ino: u64,
         /// 0: its entries are extents; else how many levels are below it.
         depth: u8,
+    },
+    /// A block of one of many trees.
+    TreeBlock {
+        /// The tree in words: "the extent tree".
+        tree: &'static str,
+        /// Its number.
+        number: u64,
+        /// 0 a leaf, more above.
+        level: u8,
+        /// The transaction that wrote it.
+        generation: u64,
     },
     /// Something with a name of its own in this format, and its number: "block bitmap of group" 3.
     Piece(&'static str, u64),
@@ -291,6 +314,23 @@ fn plural(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
+/// What is said of a piece of a journal behind its kind.
+fn in_journal(
+    f: &mut fmt::Formatter<'_>,
+    transaction: Option<u64>,
+    home: Option<(u64, Class)>,
+) -> fmt::Result {
+    match transaction {
+        Some(id) => write!(f, " of transaction {id}")?,
+        None => write!(f, ", not announced yet")?,
+    }
+    match home {
+        Some((byte, Class::Unknown)) => write!(f, ": a block for byte {byte}"),
+        Some((byte, class)) => write!(f, ": {class} for byte {byte}"),
+        None => Ok(()),
+    }
+}
+
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
@@ -332,6 +372,16 @@ impl fmt::Display for Part {
                 let last = first + count.saturating_sub(1);
                 write!(f, "{} blocks {first} to {last} of inode {ino}", self.class)
             }
+            What::Packed { ino, first, count } => {
+                let last = first + count.saturating_sub(1);
+                write!(f, "{} blocks {first} to {last} of inode {ino}, packed", self.class)
+            }
+            What::TreeBlock { tree, number, level: 0, generation } => {
+                write!(f, "leaf of {tree} {number}, generation {generation}")
+            }
+            What::TreeBlock { tree, number, level, generation } => {
+                write!(f, "node of level {level} of {tree} {number}, generation {generation}")
+            }
             What::Extents { ino, depth } => {
                 write!(f, "{} of inode {ino}, {depth} levels above extents", self.class)
             }
@@ -339,15 +389,7 @@ impl fmt::Display for Part {
             What::Only(name) => f.write_str(name),
             What::Journal { transaction, home } => {
                 self.class.fmt(f)?;
-                match transaction {
-                    Some(id) => write!(f, " of transaction {id}")?,
-                    None => write!(f, ", not announced yet")?,
-                }
-                match home {
-                    Some((byte, Class::Unknown)) => write!(f, ": a block for byte {byte}"),
-                    Some((byte, class)) => write!(f, ": {class} for byte {byte}"),
-                    None => Ok(()),
-                }
+                in_journal(f, *transaction, *home)
             }
             What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
             What::Unknown(Reason::BeyondFileSystem) => {

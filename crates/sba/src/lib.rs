@@ -13,7 +13,8 @@
 //! - [`names`]: paths of files, from the directories that were seen.
 //! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
 //! - `outside`: decoders of devices that hold nothing but a log.
-//! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS.
+//! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS,
+//!   btrfs.
 //! - `nilfs`, `f2fs`: decoders of file systems that are logs: NILFS2, F2FS.
 //! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
 //!   blocks from the journal to where they belong.
@@ -49,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod btrfs;
 mod class;
 pub mod decoder;
 mod ext;

@@ -75,6 +75,7 @@ const PROBES: &[Probe] = &[
     crate::ntfs::probe,
     crate::nilfs::probe,
     crate::f2fs::probe,
+    crate::btrfs::probe,
     crate::ufs::probe,
     // What a log says of itself is little: after all others.
     crate::jfs::outside::probe,

@@ -1,0 +1,243 @@
+//! Chunks: where addresses of the file system are on its devices.
+
+use super::LE;
+
+/// Bits of a chunk's kind: what it is for.
+const DATA: u64 = 1;
+const SYSTEM: u64 = 1 << 1;
+const METADATA: u64 = 1 << 2;
+/// How it is laid out; none of these: in one piece.
+const RAID0: u64 = 1 << 3;
+const RAID1: u64 = 1 << 4;
+const DUP: u64 = 1 << 5;
+const RAID10: u64 = 1 << 6;
+const RAID5: u64 = 1 << 7;
+const RAID6: u64 = 1 << 8;
+const RAID1C3: u64 = 1 << 9;
+const RAID1C4: u64 = 1 << 10;
+const PROFILES: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
+
+crate::on_disk! {
+    /// What begins a chunk's item; its stripes follow. Its address is the key's offset.
+    pub struct ChunkHead: 48 {
+        0 => /** bytes of the file system that it holds */ length: u64,
+        8 => /** the tree that has block groups: 2 */ owner: u64,
+        16 => /** bytes that go to one stripe before the next */ stripe_len: u64,
+        24 => /** bits: 0 data, 1 system, 2 metadata, 3 RAID0, 4 RAID1, 5 DUP, 6 RAID10, 7 RAID5, 8 RAID6, 9 and 10 RAID1 of 3 and 4 */ kind: u64,
+        32 => /** best alignment */ io_align: u32,
+        36 => /** best width */ io_width: u32,
+        40 => /** bytes in a sector */ sector_size: u32,
+        44 => /** stripes */ num_stripes: u16,
+        46 => /** of RAID10: copies */ sub_stripes: u16,
+    }
+}
+
+crate::on_disk! {
+    /// A piece of a device that a chunk has.
+    pub struct Stripe: 32 {
+        0 => /** the device's number */ devid: u64,
+        8 => /** its first byte on the device */ offset: u64,
+        16 => /** the device's identity */ dev_uuid: [u8; 16],
+    }
+}
+
+/// How a chunk lies on its stripes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layout {
+    /// Each stripe holds all of it.
+    Copies,
+    /// Pieces go to the columns in turn; each column has so many stripes that are alike.
+    Striped {
+        /// Bytes that go to one column before the next.
+        piece: u64,
+        /// Stripes that are alike.
+        alike: u64,
+    },
+    /// Striped with parity: it is not read here.
+    Parity,
+}
+
+/// A chunk that makes sense: its arithmetic does not overflow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chunk {
+    /// Its first address.
+    pub start: u64,
+    /// Bytes of the file system that it holds.
+    pub length: u64,
+    /// How it lies on its stripes.
+    pub layout: Layout,
+    /// The device and the first byte of each stripe.
+    pub stripes: Vec<(u64, u64)>,
+    /// Whether data of files may be in it.
+    pub data: bool,
+    /// Whether blocks of trees may be in it.
+    pub trees: bool,
+}
+
+impl Chunk {
+    /// The chunk at address `start`, and the bytes that it took; `None` where it makes no sense.
+    pub fn read(start: u64, bytes: &[u8]) -> Option<(Chunk, usize)> {
+        if bytes.len() < ChunkHead::SIZE {
+            return None;
+        }
+        let head = ChunkHead::decode(bytes, LE);
+        let count = usize::from(head.num_stripes);
+        let end = ChunkHead::SIZE + count * Stripe::SIZE;
+        let list = bytes.get(ChunkHead::SIZE..end)?;
+        let stripes = list.chunks_exact(Stripe::SIZE).map(|raw| Stripe::decode(raw, LE));
+        let stripes: Vec<_> = stripes.map(|stripe| (stripe.devid, stripe.offset)).collect();
+        let profile = head.kind & PROFILES;
+        let piece = head.stripe_len;
+        let alike = if profile == RAID10 { u64::from(head.sub_stripes) } else { 1 };
+        let layout = match profile {
+            0 | DUP | RAID1 | RAID1C3 | RAID1C4 => Layout::Copies,
+            RAID0 | RAID10 => Layout::Striped { piece, alike },
+            RAID5 | RAID6 => Layout::Parity,
+            _ => return None,
+        };
+        let sane = count > 0
+            && head.length > 0
+            && (1 << 12..=1 << 30).contains(&piece)
+            && piece.is_power_of_two()
+            && alike > 0
+            && (count as u64).is_multiple_of(alike)
+            && start.checked_add(head.length).is_some()
+            && stripes.iter().all(|(_, at)| at.checked_add(head.length).is_some());
+        let data = head.kind & DATA != 0;
+        let trees = head.kind & (METADATA | SYSTEM) != 0;
+        let chunk = Chunk { start, length: head.length, layout, stripes, data, trees };
+        sane.then_some((chunk, end))
+    }
+
+    /// The address behind its last.
+    pub fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// Bytes that each stripe has on its device.
+    pub fn stripe_bytes(&self) -> u64 {
+        let columns = match self.layout {
+            Layout::Copies => 1,
+            Layout::Striped { alike, .. } => self.stripes.len() as u64 / alike,
+            Layout::Parity => self.stripes.len() as u64 - 1,
+        };
+        self.length / columns.max(1)
+    }
+
+    /// The address of what is `within` bytes behind the begin of the stripe with this number, and for how many bytes
+    /// that goes on; `None` beyond it, and with parity.
+    pub fn address(&self, stripe: usize, within: u64) -> Option<(u64, u64)> {
+        let (at, left) = match self.layout {
+            Layout::Copies => (within, self.length.checked_sub(within)?),
+            Layout::Striped { piece, alike } => {
+                let (columns, column) = (self.stripes.len() as u64 / alike, stripe as u64 / alike);
+                let row = (within / piece).checked_mul(columns)?.checked_add(column)?;
+                let left = piece - within % piece;
+                (row.checked_mul(piece)?.checked_add(within % piece)?, left)
+            }
+            Layout::Parity => return None,
+        };
+        let left = left.min(self.length.checked_sub(at)?);
+        (left > 0).then_some((self.start + at, left))
+    }
+
+    /// Calls `each` with an address, its place on a device, and for how many bytes that goes on, for all places of up to
+    /// `len` bytes from `address` on, which is in this chunk.
+    pub fn places(&self, devid: u64, address: u64, len: u64, mut each: impl FnMut(u64, u64, u64)) {
+        let (mut at, end) = (address - self.start, (address - self.start).saturating_add(len));
+        let end = end.min(self.length);
+        while at < end {
+            let (column, within, left) = match self.layout {
+                Layout::Copies => (None, at, end - at),
+                Layout::Striped { piece, alike } => {
+                    let columns = self.stripes.len() as u64 / alike;
+                    let row = at / piece;
+                    let within = row / columns * piece + at % piece;
+                    (Some((row % columns, alike)), within, (piece - at % piece).min(end - at))
+                }
+                Layout::Parity => return,
+            };
+            for (i, (of, start)) in self.stripes.iter().enumerate() {
+                let mine = column.is_none_or(|(column, alike)| i as u64 / alike == column);
+                if *of == devid && mine {
+                    each(self.start + at, start + within, left);
+                }
+            }
+            at += left;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(kind: u64, stripes: u16, sub: u16, length: u64) -> Chunk {
+        let head = ChunkHead {
+            length,
+            stripe_len: 65536,
+            kind,
+            num_stripes: stripes,
+            sub_stripes: sub,
+            ..ChunkHead::zeroed()
+        };
+        let mut bytes = vec![0; ChunkHead::SIZE + usize::from(stripes) * Stripe::SIZE];
+        head.encode(&mut bytes, LE);
+        for (i, raw) in bytes[ChunkHead::SIZE..].chunks_exact_mut(Stripe::SIZE).enumerate() {
+            let (devid, offset) = (1 + i as u64 % 2, (i as u64 + 1) << 24);
+            Stripe { devid, offset, dev_uuid: [0; 16] }.encode(raw, LE);
+        }
+        Chunk::read(1 << 30, &bytes).unwrap().0
+    }
+
+    /// Every address is on the device at the places from which it is found again; a mirror has two, and the pieces of
+    /// stripes on other devices none. Catches columns and copies that are mixed up.
+    #[test]
+    fn an_address_is_found_at_all_its_places() {
+        // Kind, stripes, copies of RAID10, and how many of the two devices' bytes each address has.
+        for (kind, stripes, sub, copies) in
+            [(0, 1, 1, 1), (DUP, 2, 1, 2), (RAID1, 2, 1, 2), (RAID0, 4, 1, 1), (RAID10, 4, 2, 2)]
+        {
+            let chunk = chunk(kind, stripes, sub, 1 << 20);
+            let mut seen = 0;
+            for at in (0..chunk.length).step_by(4096) {
+                for devid in [1, 2] {
+                    chunk.places(devid, chunk.start + at, 4096, |_, place, len| {
+                        let mut stripes = chunk.stripes.iter().enumerate();
+                        let bytes = chunk.stripe_bytes();
+                        let of = stripes.find(|(_, (d, start))| {
+                            *d == devid && (*start..start + bytes).contains(&place)
+                        });
+                        let (i, (_, start)) = of.unwrap();
+                        let (address, left) = chunk.address(i, place - start).unwrap();
+                        assert_eq!((address, len), (chunk.start + at, 4096), "{kind}");
+                        assert!(left >= 4096);
+                        seen += 1;
+                    });
+                }
+            }
+            assert_eq!(seen, copies * (chunk.length / 4096), "{kind}");
+        }
+    }
+
+    /// Sizes that would overflow, no stripes, more stripes than there is room for, two layouts at once.
+    #[test]
+    fn chunks_that_make_no_sense() {
+        let head =
+            ChunkHead { length: 1 << 20, stripe_len: 65536, num_stripes: 1, ..ChunkHead::zeroed() };
+        let read = |head: ChunkHead, start| {
+            let mut bytes = [0; ChunkHead::SIZE + Stripe::SIZE];
+            head.encode(&mut bytes, LE);
+            Chunk::read(start, &bytes).is_some()
+        };
+        assert!(read(head.clone(), 0));
+        assert!(!read(ChunkHead { length: 0, ..head.clone() }, 0));
+        assert!(!read(ChunkHead { length: u64::MAX, ..head.clone() }, 1));
+        assert!(!read(head.clone(), u64::MAX - 5));
+        assert!(!read(ChunkHead { num_stripes: 0, ..head.clone() }, 0));
+        assert!(!read(ChunkHead { num_stripes: 2, ..head.clone() }, 0));
+        assert!(!read(ChunkHead { kind: RAID0 | DUP, ..head.clone() }, 0));
+        assert!(!read(ChunkHead { kind: RAID0, stripe_len: 3, ..head.clone() }, 0));
+        assert!(!read(ChunkHead { kind: RAID10, ..head }, 0), "RAID10 of no copies");
+    }
+}

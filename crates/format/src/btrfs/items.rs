@@ -1,0 +1,184 @@
+//! What leaves hold.
+
+use super::superblock::Pointer;
+use super::{Key, LE, LEVELS};
+
+crate::on_disk! {
+    /// An inode.
+    pub struct InodeItem: 160 {
+        0 => /** the transaction that made it */ generation: u64,
+        8 => /** the transaction that changed it last */ transid: u64,
+        16 => /** size in bytes */ size: u64,
+        24 => /** bytes in use */ nbytes: u64,
+        32 => /** unused */ block_group: u64,
+        40 => /** names */ nlink: u32,
+        44 => /** owner */ uid: u32,
+        48 => /** group */ gid: u32,
+        52 => /** type and permissions */ mode: u32,
+        56 => /** device number */ rdev: u64,
+        64 => /** flags */ flags: u64,
+        72 => /** counts changes */ sequence: u64,
+        80 => /** zero */ reserved: [u64; 4],
+        112 => /** seconds, nanoseconds: read */ atime: [u8; 12],
+        124 => /** the inode changed */ ctime: [u8; 12],
+        136 => /** contents changed */ mtime: [u8; 12],
+        148 => /** made */ otime: [u8; 12],
+    }
+}
+
+crate::on_disk! {
+    /// A name of an inode; the name follows, and then the next one.
+    pub struct InodeRef: 10 {
+        0 => /** its number in the directory */ index: u64,
+        8 => /** bytes of the name */ name_len: u16,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of a directory, or an attribute; the name follows, then the attribute's contents.
+    pub struct DirItem: 30 {
+        0 => /** the inode, or the root of a subvolume */ location: Key,
+        17 => /** the transaction that made it */ transid: u64,
+        25 => /** bytes of the contents */ data_len: u16,
+        27 => /** bytes of the name */ name_len: u16,
+        29 => /** type of the inode */ kind: u8,
+    }
+}
+
+crate::on_disk! {
+    /// Contents of a file. Where they are inline they follow the type.
+    pub struct FileExtent: 53 {
+        0 => /** the transaction that made it */ generation: u64,
+        8 => /** bytes of the extent, unpacked */ ram_bytes: u64,
+        16 => /** 0 none, 1 zlib, 2 LZO, 3 zstd */ compression: u8,
+        17 => /** zero */ encryption: u8,
+        18 => /** zero */ other_encoding: u16,
+        20 => /** 0 inline, 1 an extent, 2 one that is not written yet */ kind: u8,
+        21 => /** the extent's address; 0: a hole */ disk_bytenr: u64,
+        29 => /** bytes of the extent */ disk_num_bytes: u64,
+        37 => /** where in the extent, unpacked, this part begins */ offset: u64,
+        45 => /** bytes of this part */ num_bytes: u64,
+    }
+}
+
+crate::on_disk! {
+    /// Where a tree begins.
+    pub struct RootItem: 239 {
+        0 => /** unused */ inode: InodeItem,
+        160 => /** the transaction that wrote its root */ generation: u64,
+        168 => /** its root directory */ root_dirid: u64,
+        176 => /** address of its root */ bytenr: u64,
+        184 => /** unused */ byte_limit: u64,
+        192 => /** bytes in use */ bytes_used: u64,
+        200 => /** the newest snapshot of it */ last_snapshot: u64,
+        208 => /** flags */ flags: u64,
+        216 => /** 0: it is being removed */ refs: u32,
+        220 => /** how far it is removed */ drop_progress: Key,
+        237 => /** at which level */ drop_level: u8,
+        238 => /** level of its root */ level: u8,
+    }
+}
+
+crate::on_disk! {
+    /// An extent that is in use, or a block of a tree; who uses it follows.
+    pub struct ExtentItem: 24 {
+        0 => /** users */ refs: u64,
+        8 => /** the transaction that made it */ generation: u64,
+        16 => /** bits: 0 data, 1 a block of a tree */ flags: u64,
+    }
+}
+
+crate::on_disk! {
+    /// A block group: a chunk, seen by those who look for space.
+    pub struct BlockGroupItem: 24 {
+        0 => /** bytes in use */ used: u64,
+        8 => /** the tree of chunks: 256 */ chunk_objectid: u64,
+        16 => /** as the chunk's kind */ flags: u64,
+    }
+}
+
+crate::on_disk! {
+    /// How the free space tree shows a block group.
+    pub struct FreeSpaceInfo: 8 {
+        0 => /** free extents */ extent_count: u32,
+        4 => /** bit 0: bitmaps, not extents */ flags: u32,
+    }
+}
+
+crate::on_disk! {
+    /// Of a free space cache in a file: which file.
+    pub struct FreeSpaceHeader: 41 {
+        0 => /** its inode in the root tree */ location: Key,
+        17 => /** the transaction that wrote it */ generation: u64,
+        25 => /** entries */ num_entries: u64,
+        33 => /** bitmaps */ num_bitmaps: u64,
+    }
+}
+
+crate::on_disk! {
+    /// What is free, in a free space cache in a file.
+    pub struct FreeSpaceEntry: 17 {
+        0 => /** address */ offset: u64,
+        8 => /** bytes */ bytes: u64,
+        16 => /** 1 an extent, 2 a bitmap */ kind: u8,
+    }
+}
+
+impl RootItem {
+    /// The tree's root; `None` where it makes no sense.
+    pub fn root(&self) -> Option<Pointer> {
+        let RootItem { bytenr: address, generation, level, .. } = *self;
+        (address != 0 && level < LEVELS).then_some(Pointer { address, generation, level })
+    }
+
+    /// What is here; `None` where that is too short.
+    pub fn read(bytes: &[u8]) -> Option<RootItem> {
+        (bytes.len() >= RootItem::SIZE).then(|| RootItem::decode(bytes, LE))
+    }
+}
+
+impl InodeItem {
+    /// What is here; `None` where that is too short.
+    pub fn read(bytes: &[u8]) -> Option<InodeItem> {
+        (bytes.len() >= InodeItem::SIZE).then(|| InodeItem::decode(bytes, LE))
+    }
+}
+
+impl FileExtent {
+    /// What it says, where the contents have an extent of their own.
+    pub fn read(bytes: &[u8]) -> Option<FileExtent> {
+        if bytes.len() < FileExtent::SIZE {
+            return None;
+        }
+        let extent = FileExtent::decode(bytes, LE);
+        ([1, 2].contains(&extent.kind) && extent.disk_bytenr != 0).then_some(extent)
+    }
+}
+
+impl DirItem {
+    /// The first entry, and its name.
+    pub fn read(bytes: &[u8]) -> Option<(DirItem, &[u8])> {
+        if bytes.len() < DirItem::SIZE {
+            return None;
+        }
+        let entry = DirItem::decode(bytes, LE);
+        let end = DirItem::SIZE + usize::from(entry.name_len);
+        let name = bytes.get(DirItem::SIZE..end)?;
+        Some((entry, name))
+    }
+}
+
+/// The names in an inode's item of names, each with its directory, which the key has (`dir`) or with `extended` each
+/// name.
+pub fn names(bytes: &[u8], dir: u64, extended: bool) -> impl Iterator<Item = (u64, &[u8])> {
+    let before = if extended { 8 } else { 0 };
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let head = rest.get(..before + InodeRef::SIZE)?;
+        let dir = if extended { LE.get_u64(head, 0) } else { dir };
+        let len = usize::from(InodeRef::decode(&head[before..], LE).name_len);
+        let name = rest.get(head.len()..head.len() + len)?;
+        rest = &rest[head.len() + len..];
+        Some((dir, name))
+    })
+}

@@ -1,0 +1,95 @@
+//! The blocks of all trees.
+
+use super::superblock::{Geometry, Pointer, crc_is_right};
+use super::{Key, LE, LEVELS};
+
+crate::on_disk! {
+    /// What begins each block of a tree.
+    pub struct Header: 101 {
+        0 => /** checksum of what follows it */ csum: [u8; 32],
+        32 => /** the file system's identity */ fsid: [u8; 16],
+        48 => /** its own address in the file system */ bytenr: u64,
+        56 => /** bits: 0 written, 1 moved; from 56 on the version of references */ flags: u64,
+        64 => /** the chunk tree's identity */ chunk_tree_uuid: [u8; 16],
+        80 => /** the transaction that wrote it */ generation: u64,
+        88 => /** the tree for which it was made */ owner: u64,
+        96 => /** items, or pointers */ nritems: u32,
+        100 => /** 0 a leaf, more above */ level: u8,
+    }
+}
+
+crate::on_disk! {
+    /// A pointer in a node: to the block that begins with its key.
+    pub struct KeyPointer: 33 {
+        0 => /** the first key there */ key: Key,
+        17 => /** its address */ blockptr: u64,
+        25 => /** the transaction that wrote it */ generation: u64,
+    }
+}
+
+crate::on_disk! {
+    /// An item of a leaf: where its contents are.
+    pub struct Item: 25 {
+        0 => /** what it is found with */ key: Key,
+        17 => /** where it is, from the header's end on */ offset: u32,
+        21 => /** its length in bytes */ size: u32,
+    }
+}
+
+/// A block of a tree that says that it is one, of this file system, and unharmed.
+#[derive(Debug)]
+pub struct Node<'a> {
+    /// What it says of itself.
+    pub header: Header,
+    bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// The block in the first bytes of `bytes`; `None` where there is none, its checksum is wrong, or its counts cannot
+    /// be true. Checksums other than CRC-32C are not verified.
+    pub fn read(g: &Geometry, bytes: &'a [u8]) -> Option<Node<'a>> {
+        let bytes = bytes.get(..g.node_size)?;
+        if bytes[32..48] != g.fsid {
+            return None;
+        }
+        let header = Header::decode(bytes, LE);
+        let each = if header.level == 0 { Item::SIZE } else { KeyPointer::SIZE };
+        let room = (g.node_size - Header::SIZE) / each;
+        let sane = header.level < LEVELS && header.nritems as usize <= room;
+        let right = sane && (!g.crc32c || crc_is_right(bytes));
+        right.then_some(Node { header, bytes })
+    }
+
+    /// What points to it.
+    pub fn pointer(&self) -> Pointer {
+        let Header { bytenr: address, generation, level, .. } = self.header;
+        Pointer { address, generation, level }
+    }
+
+    fn list(&self, each: usize) -> impl Iterator<Item = &'a [u8]> {
+        self.bytes[Header::SIZE..].chunks_exact(each).take(self.header.nritems as usize)
+    }
+
+    /// What it points to; nothing of a leaf.
+    pub fn children(&self) -> impl Iterator<Item = Pointer> {
+        let below = self.header.level.checked_sub(1);
+        below.into_iter().flat_map(|level| {
+            self.list(KeyPointer::SIZE).map(move |raw| {
+                let to = KeyPointer::decode(raw, LE);
+                Pointer { address: to.blockptr, generation: to.generation, level }
+            })
+        })
+    }
+
+    /// The items of a leaf with their contents, those left out that are not inside it.
+    pub fn items(&self) -> impl Iterator<Item = (Key, &'a [u8])> {
+        let leaf = (self.header.level == 0).then_some(());
+        leaf.into_iter().flat_map(|()| {
+            self.list(Item::SIZE).filter_map(|raw| {
+                let item = Item::decode(raw, LE);
+                let at = Header::SIZE.checked_add(item.offset as usize)?;
+                Some((item.key, self.bytes.get(at..at.checked_add(item.size as usize)?)?))
+            })
+        })
+    }
+}

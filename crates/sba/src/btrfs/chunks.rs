@@ -1,0 +1,126 @@
+//! The chunks that are known, and which address is where on this device.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ordo_format::btrfs::Chunk;
+use ordo_format::btrfs::chunk::Layout;
+
+/// A stripe of a chunk on this device.
+#[derive(Clone, Debug)]
+struct Piece {
+    end: u64,
+    chunk: Rc<Chunk>,
+    stripe: usize,
+}
+
+/// What is at a place of the device.
+pub(super) enum There {
+    /// An address, and for how many bytes that goes on.
+    Address { chunk: Rc<Chunk>, address: u64, left: u64 },
+    /// A chunk that is not read, and for how many bytes.
+    Parity { left: u64 },
+    /// No chunk, up to this place.
+    Nothing { to: u64 },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    devid: u64,
+    /// Bytes of the device.
+    bytes: u64,
+    /// Every chunk, and how many say so.
+    said: BTreeMap<Chunk, u32>,
+    /// What is said, without what overlaps something that is said before.
+    by_address: BTreeMap<u64, Rc<Chunk>>,
+    by_place: BTreeMap<u64, Piece>,
+    changed: bool,
+}
+
+impl Chunks {
+    /// Those on one device, which has so many bytes.
+    pub(super) fn new(devid: u64, bytes: u64) -> Chunks {
+        Chunks { devid, bytes, ..Chunks::default() }
+    }
+
+    pub(super) fn add(&mut self, chunk: &Chunk) {
+        match self.said.get_mut(chunk) {
+            Some(count) => *count += 1,
+            None => {
+                self.said.insert(chunk.clone(), 1);
+                self.changed = true;
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, chunk: &Chunk) {
+        let Some(count) = self.said.get_mut(chunk) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.said.remove(chunk);
+            self.changed = true;
+        }
+    }
+
+    /// Makes the maps anew where something changed, and returns chunks that were not known before.
+    pub(super) fn renewed(&mut self) -> Vec<Rc<Chunk>> {
+        if !std::mem::take(&mut self.changed) {
+            return Vec::new();
+        }
+        let before = std::mem::take(&mut self.by_address);
+        self.by_place.clear();
+        let mut end = 0;
+        for chunk in self.said.keys() {
+            if chunk.start < end {
+                continue;
+            }
+            end = chunk.end();
+            let chunk = Rc::new(chunk.clone());
+            for (stripe, (devid, start)) in chunk.stripes.iter().enumerate() {
+                let end = start + chunk.stripe_bytes();
+                let beside = |other: (&u64, &Piece)| other.1.end <= *start;
+                let free = self.by_place.range(..end).next_back().is_none_or(beside);
+                if *devid == self.devid && end <= self.bytes && free && *start < end {
+                    self.by_place.insert(*start, Piece { end, chunk: chunk.clone(), stripe });
+                }
+            }
+            self.by_address.insert(chunk.start, chunk);
+        }
+        let new = self.by_address.values().filter(|chunk| before.get(&chunk.start) != Some(chunk));
+        new.cloned().collect()
+    }
+
+    pub(super) fn at(&self, place: u64) -> There {
+        let near = self.by_place.range(..=place).next_back();
+        let Some((start, piece)) = near.filter(|(_, piece)| place < piece.end) else {
+            let next = self.by_place.range(place..).next();
+            return There::Nothing { to: next.map_or(u64::MAX, |(start, _)| *start) };
+        };
+        let left = piece.end - place;
+        match piece.chunk.address(piece.stripe, place - start) {
+            Some((address, goes_on)) => {
+                There::Address { chunk: piece.chunk.clone(), address, left: left.min(goes_on) }
+            }
+            None if piece.chunk.layout == Layout::Parity => There::Parity { left },
+            // The rest of a stripe that is longer than its share.
+            None => There::Nothing { to: piece.end },
+        }
+    }
+
+    /// Calls `each` with an address, its place on this device, and for how many bytes that goes on.
+    pub(super) fn places(&self, address: u64, len: u64, each: impl FnMut(u64, u64, u64)) {
+        if let Some((_, chunk)) = self.by_address.range(..=address).next_back()
+            && address < chunk.end()
+        {
+            let inside = |start: u64| {
+                self.by_place.range(..=start).next_back().is_some_and(|(_, p)| p.chunk == *chunk)
+            };
+            let mut each = each;
+            chunk.places(self.devid, address, len, |address, place, len| {
+                if inside(place) {
+                    each(address, place, len);
+                }
+            });
+        }
+    }
+}

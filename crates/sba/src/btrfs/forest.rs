@@ -1,0 +1,172 @@
+//! Which blocks of trees are known, and how many others point to each.
+//!
+//! A block is one of the forest as long as the current roots lead to it, and from when it passes to the superblock
+//! that makes its transaction current. Snapshots share blocks, so what points is counted. A pointer names the
+//! transaction that wrote the block: what was written later at that address is another block.
+
+use std::collections::BTreeSet;
+
+use ordo_format::btrfs::Pointer;
+use rustc_hash::FxHashMap;
+
+use super::leaves::Body;
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Those that point to it, and one more until its transaction is current.
+    by: u32,
+    /// `None` until it is seen.
+    body: Option<Body>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Forest {
+    nodes: FxHashMap<Pointer, Node>,
+    /// The block that was seen last at an address.
+    at: FxHashMap<u64, Pointer>,
+    /// Those whose transaction is not current.
+    new: BTreeSet<Pointer>,
+}
+
+impl Forest {
+    /// What was seen at an address.
+    pub(super) fn at(&self, address: u64) -> Option<(Pointer, &Body)> {
+        let pointer = *self.at.get(&address)?;
+        Some((pointer, self.body(&pointer)?))
+    }
+
+    pub(super) fn body(&self, at: &Pointer) -> Option<&Body> {
+        self.nodes.get(at)?.body.as_ref()
+    }
+
+    pub(super) fn body_mut(&mut self, at: &Pointer) -> Option<&mut Body> {
+        self.nodes.get_mut(at)?.body.as_mut()
+    }
+
+    /// Those that are pointed to and were not seen, in order.
+    pub(super) fn unseen(&self) -> Vec<Pointer> {
+        let unseen = self.nodes.iter().filter(|(_, node)| node.body.is_none());
+        let mut all: Vec<Pointer> = unseen.map(|(at, _)| *at).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// A block is seen. What is known no more goes to `gone`.
+    pub(super) fn put(&mut self, at: Pointer, body: Body, new: bool, gone: &mut Vec<Body>) {
+        if let Some(was) = self.at.insert(at.address, at)
+            && was != at
+        {
+            self.overwritten(was, gone);
+        }
+        body.below.iter().for_each(|below| self.hold(*below));
+        let node = self.nodes.entry(at).or_default();
+        let old = node.body.replace(body);
+        if new && self.new.insert(at) {
+            node.by += 1;
+        }
+        if let Some(old) = old {
+            old.below.iter().for_each(|below| self.let_go(*below, gone));
+            gone.push(old);
+        }
+    }
+
+    fn overwritten(&mut self, at: Pointer, gone: &mut Vec<Body>) {
+        let body = self.nodes.get_mut(&at).and_then(|node| node.body.take());
+        if let Some(body) = body {
+            body.below.iter().for_each(|below| self.let_go(*below, gone));
+            gone.push(body);
+        }
+        if self.new.remove(&at) {
+            self.let_go(at, gone);
+        }
+    }
+
+    /// One more points to a block.
+    pub(super) fn hold(&mut self, at: Pointer) {
+        self.nodes.entry(at).or_default().by += 1;
+    }
+
+    /// One less points to a block: with none it is free, and points to nothing.
+    pub(super) fn let_go(&mut self, at: Pointer, gone: &mut Vec<Body>) {
+        // Not a recursion: damage may make a chain of any length.
+        let mut rest = vec![at];
+        while let Some(at) = rest.pop() {
+            let Some(node) = self.nodes.get_mut(&at) else { continue };
+            node.by = node.by.saturating_sub(1);
+            if node.by > 0 {
+                continue;
+            }
+            let Some(Node { body: Some(body), .. }) = self.nodes.remove(&at) else { continue };
+            if self.at.get(&at.address) == Some(&at) {
+                self.at.remove(&at.address);
+            }
+            rest.extend(body.below.iter());
+            gone.push(body);
+        }
+    }
+
+    /// Everything up to this transaction is current: what no root leads to is free.
+    pub(super) fn current(&mut self, generation: u64, gone: &mut Vec<Body>) {
+        let (now, later) =
+            std::mem::take(&mut self.new).into_iter().partition(|at| at.generation <= generation);
+        self.new = later;
+        let now: BTreeSet<Pointer> = now;
+        now.into_iter().for_each(|at| self.let_go(at, gone));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: u64, generation: u64, level: u8) -> Pointer {
+        Pointer { address, generation, level }
+    }
+
+    fn body(below: &[Pointer]) -> Body {
+        Body { below: below.into(), ..Body::default() }
+    }
+
+    /// Two roots share a leaf; one goes, then the other: the leaf must stay for as long as one is there. What is written
+    /// for a transaction stays until that is current, and no longer where no root leads to it.
+    #[test]
+    fn what_is_shared_stays() {
+        let mut forest = Forest::default();
+        let mut gone = Vec::new();
+        let (one, two, leaf, lost) = (at(10, 5, 1), at(20, 6, 1), at(30, 5, 0), at(40, 6, 0));
+        forest.hold(one);
+        forest.put(one, body(&[leaf]), false, &mut gone);
+        forest.put(leaf, body(&[]), false, &mut gone);
+        forest.put(two, body(&[leaf]), true, &mut gone);
+        forest.put(lost, body(&[]), true, &mut gone);
+        assert!(forest.at(40).is_some());
+        forest.hold(two);
+        forest.current(6, &mut gone);
+        assert!(forest.at(40).is_none() && forest.at(20).is_some());
+        forest.let_go(one, &mut gone);
+        assert!(forest.at(10).is_none() && forest.at(30).is_some());
+        forest.let_go(two, &mut gone);
+        assert!(forest.nodes.is_empty() && forest.at.is_empty() && gone.len() == 4);
+    }
+
+    /// A block that leads to itself, a long chain, an address that is used again while something points to what was
+    /// there: this ends, and what is overwritten is forgotten.
+    #[test]
+    fn damage_makes_no_circles() {
+        let mut forest = Forest::default();
+        let mut gone = Vec::new();
+        let circle = at(10, 5, 0);
+        forest.hold(circle);
+        forest.put(circle, body(&[circle, at(10, 5, 1)]), true, &mut gone);
+        forest.put(at(10, 9, 0), body(&[]), true, &mut gone);
+        forest.let_go(circle, &mut gone);
+        forest.current(9, &mut gone);
+        assert!(forest.nodes.is_empty() && forest.at.is_empty());
+        for i in 0..200_000 {
+            forest.put(at(i, 1, 0), body(&[at(i + 1, 1, 0)]), true, &mut gone);
+        }
+        forest.current(1, &mut gone);
+        assert!(forest.at.is_empty());
+        assert!(forest.nodes.is_empty());
+    }
+}

@@ -1,0 +1,429 @@
+//! btrfs.
+//!
+//! Everything but data is in trees, and no block of a tree is changed where it is: what a transaction changes it writes
+//! elsewhere, up to the root, and then the superblock, which makes the new roots current and the old ones free.
+//! A tree's block says what it is, at which address, and carries a checksum: where these agree it is known without
+//! anything that points to it. Data are known when a leaf passes that has them ([`owners`]). Addresses are of the file
+//! system; chunks say where on the device they are ([`chunks`]). Which blocks are in use is counted ([`forest`]).
+//!
+//! An fsync writes a tree of its own, the log, and a superblock that leads to it. Its blocks are journal traffic. To
+//! whose subvolume they belong is said by the tree of log roots, so it is known when that superblock passes.
+
+mod chunks;
+mod forest;
+mod leaves;
+mod owners;
+mod prime;
+
+use std::collections::BTreeMap;
+
+use ordo_format::btrfs::{Chunk, Geometry, Node, PLACES, Pointer, Superblock, tree};
+
+use crate::decoder::{Books, Claim, Contents, Decoder, cover, unknown};
+use crate::kind::{Class, Part, Reason, What};
+
+use chunks::{Chunks, There};
+use forest::Forest;
+use leaves::{Body, named};
+use owners::{Owners, file};
+
+pub(crate) use prime::probe;
+
+/// Nothing of the file system's is below, but the superblock.
+const RESERVED: u64 = 1 << 20;
+/// Blocks of trees that are kept where no chunk is known yet.
+const EARLY_MAX: usize = 1024;
+
+pub(crate) struct Btrfs {
+    g: Geometry,
+    /// Bytes of the device that the file system has.
+    bytes: u64,
+    /// Bytes that it could grow to.
+    device: u64,
+    chunks: Chunks,
+    forest: Forest,
+    owners: Owners,
+    /// By place: what looks like a tree's block, and is where no chunk is known yet.
+    early: BTreeMap<u64, Box<[u8]>>,
+    /// What the superblock says.
+    roots: Vec<Pointer>,
+    system: Vec<Chunk>,
+    generation: u64,
+    log_root: u64,
+}
+
+/// What stands at a place.
+enum Place {
+    /// The superblock, or a copy of it, by number.
+    Superblock(usize),
+    Boot,
+    Parity,
+    /// An address, with data or trees in its chunk.
+    Address {
+        address: u64,
+        data: bool,
+        trees: bool,
+    },
+    /// In no chunk that is known.
+    Nothing,
+}
+
+impl Btrfs {
+    /// What stands at a place, and where that ends.
+    fn place(&self, at: u64) -> (Place, u64) {
+        let size = Superblock::SIZE as u64;
+        let (mut inside, mut next) = (None, u64::MAX);
+        for (number, start) in PLACES.into_iter().enumerate() {
+            if at >= start && at < start + size {
+                inside = Some((number, start + size));
+            } else if at < start {
+                next = next.min(start);
+            }
+        }
+        if let Some((number, end)) = inside {
+            return (Place::Superblock(number), end);
+        }
+        let (place, end) = match self.chunks.at(at) {
+            There::Address { chunk, address, left } => {
+                (Place::Address { address, data: chunk.data, trees: chunk.trees }, at + left)
+            }
+            There::Parity { left } => (Place::Parity, at + left),
+            There::Nothing { to } if at < RESERVED => (Place::Boot, to.min(RESERVED)),
+            There::Nothing { to } => (Place::Nothing, to),
+        };
+        (place, end.min(next))
+    }
+
+    /// Where the block of data ends that a place is in.
+    fn sector_end(&self, at: u64) -> u64 {
+        ((at >> self.g.sector_shift) + 1) << self.g.sector_shift
+    }
+
+    fn claim(&self, address: u64, len: u64, class: Class, books: &mut Books) {
+        let shift = self.g.sector_shift;
+        self.chunks.places(address, len, |_, place, len| {
+            let block = place >> shift;
+            books.claims.push(Claim {
+                block,
+                blocks: (place + len).div_ceil(1 << shift) - block,
+                class,
+            });
+        });
+    }
+
+    /// Who says what is changed: what an owner says first settles what was a guess.
+    fn change(&mut self, new: Option<&Body>, gone: Vec<Body>, books: &mut Books) {
+        if let Some(body) = new {
+            for extent in &body.extents {
+                if self.owners.add(extent) {
+                    self.claim(extent.start, extent.disk_len, extent.class(), books);
+                }
+            }
+            body.chunks.iter().for_each(|chunk| self.chunks.add(chunk));
+        }
+        for body in gone {
+            body.extents.iter().for_each(|extent| self.owners.remove(extent));
+            body.chunks.iter().for_each(|chunk| self.chunks.remove(chunk));
+        }
+    }
+
+    /// A block of a tree is seen, at its address; `new` where it is written.
+    fn learn(&mut self, node: &Node<'_>, bytes: &[u8], new: bool, books: &mut Books) {
+        let (at, owner) = (node.pointer(), node.header.owner);
+        let mut body = leaves::read(&self.g, node, owner, books);
+        let again = self.forest.body(&at).is_some_and(|was| was.sum == body.sum);
+        if new {
+            let logged = owner == tree::LOG;
+            let records = if logged { node.items().count() as u64 } else { 0 };
+            let len = if logged { self.g.node_size as u64 } else { 0 };
+            books.journal.block(at.generation, len, records, again);
+        }
+        if again {
+            return;
+        }
+        if let Some(log) = body.log.as_mut().filter(|log| log.roots.is_empty()) {
+            let leaf = if at.level == 0 { &bytes[..self.g.node_size] } else { &[] };
+            log.leaf = leaf.into();
+        }
+        // What is said twice is counted twice: the new before the old.
+        self.change(Some(&body), Vec::new(), books);
+        let mut gone = Vec::new();
+        self.forest.put(at, body, new, &mut gone);
+        self.change(None, gone, books);
+    }
+
+    /// Chunks that are known now: what was written to them before is settled.
+    fn map_again(&mut self, books: &mut Books) {
+        loop {
+            let new = self.chunks.renewed();
+            if new.is_empty() {
+                return;
+            }
+            for chunk in &new {
+                let within: Vec<_> =
+                    self.owners.between(chunk.start, chunk.end()).copied().collect();
+                for extent in within {
+                    self.claim(extent.start, extent.disk_len, extent.class(), books);
+                }
+            }
+            for (place, bytes) in std::mem::take(&mut self.early) {
+                match self.chunks.at(place) {
+                    There::Nothing { .. } => drop(self.early.insert(place, bytes)),
+                    There::Parity { .. } => {}
+                    There::Address { chunk, address, .. } => {
+                        let node = Node::read(&self.g, &bytes).filter(|_| chunk.trees);
+                        if let Some(node) = node.filter(|node| node.header.bytenr == address) {
+                            let class = named(node.header.owner, &node.pointer()).0;
+                            self.learn(&node, &bytes, true, books);
+                            let (block, blocks) =
+                                (place >> self.g.sector_shift, bytes.len() as u64);
+                            let blocks = blocks >> self.g.sector_shift;
+                            books.claims.push(Claim { block, blocks, class });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A superblock makes its roots current.
+    fn adopt(&mut self, sb: &Superblock, books: &mut Books) {
+        self.bytes = sb.dev_item.total_bytes.min(self.device);
+        let (roots, system) = (sb.roots(), sb.system_chunks());
+        roots.iter().for_each(|root| self.forest.hold(*root));
+        system.iter().for_each(|chunk| self.chunks.add(chunk));
+        let mut gone = Vec::new();
+        self.forest.current(sb.generation, &mut gone);
+        for root in std::mem::replace(&mut self.roots, roots) {
+            self.forest.let_go(root, &mut gone);
+        }
+        for chunk in std::mem::replace(&mut self.system, system) {
+            self.chunks.remove(&chunk);
+        }
+        self.change(None, gone, books);
+        (self.generation, self.log_root) = (sb.generation, sb.log_root);
+        self.find_logs(books);
+    }
+
+    fn superblock_written(&mut self, bytes: &[u8], books: &mut Books) {
+        let sb = Superblock::read(bytes, PLACES[0]);
+        // One of another shape would be another file system.
+        let Some(sb) = sb.filter(|sb| sb.geometry() == self.g) else { return };
+        if sb.generation != self.generation {
+            books.journal.commit(sb.generation, 0);
+        } else if sb.log_root != 0 && sb.log_root != self.log_root {
+            books.journal.commit(sb.generation.saturating_add(1), 0);
+        }
+        self.adopt(&sb, books);
+        self.map_again(books);
+    }
+
+    /// Finds whose the logs are that the superblock leads to.
+    fn find_logs(&mut self, books: &mut Books) {
+        let mut rest: Vec<_> = match self.log_root {
+            0 => Vec::new(),
+            address => self.roots.iter().filter(|r| r.address == address).copied().collect(),
+        };
+        let mut found = Vec::new();
+        while let Some(at) = rest.pop() {
+            let Some(body) = self.forest.body(&at).filter(|body| body.owner == tree::LOG) else {
+                continue;
+            };
+            match at.level {
+                0 => found.extend(body.log.iter().flat_map(|log| log.roots.iter().copied())),
+                _ => rest.extend(body.below.iter()),
+            }
+        }
+        while let Some((at, of)) = found.pop() {
+            let Some(body) = self.forest.body_mut(&at) else { continue };
+            let Some(log) = body.log.as_mut().filter(|log| log.of != Some(of)) else { continue };
+            log.of = Some(of);
+            let leaf = std::mem::take(&mut log.leaf);
+            // Levels fall: this ends.
+            found.extend(body.below.iter().filter(|b| b.level < at.level).map(|b| (*b, of)));
+            let Some(node) = Node::read(&self.g, &leaf) else { continue };
+            let Body { extents, .. } = leaves::read(&self.g, &node, of, books);
+            let new = Body { extents: extents.clone(), ..Body::default() };
+            let old = std::mem::replace(&mut body.extents, extents);
+            let old = Body { extents: old, ..Body::default() };
+            self.change(Some(&new), vec![old], books);
+        }
+    }
+
+    /// A write where no chunk is known: what looks like a tree's block is kept until one is.
+    fn early_written(&mut self, at: u64, bytes: &[u8]) -> Part {
+        let end = at + bytes.len() as u64;
+        let size = self.g.node_size as u64;
+        let (class, to) = match Node::read(&self.g, bytes) {
+            Some(node) => (named(node.header.owner, &node.pointer()).0, at + size),
+            None => (Class::FileData, self.sector_end(at).min(end)),
+        };
+        let over: Vec<u64> =
+            self.early.range(at.saturating_sub(size - 1)..to).map(|e| *e.0).collect();
+        over.iter().for_each(|place| drop(self.early.remove(place)));
+        if class != Class::FileData {
+            if self.early.len() >= EARLY_MAX {
+                self.early.clear();
+            }
+            self.early.insert(at, bytes[..size as usize].into());
+        }
+        Part { class, offset: at, len: to - at, what: What::Unclaimed }
+    }
+
+    /// The name of data at an address, and for how many bytes at most.
+    fn data(&self, address: u64, at: u64, to: u64) -> Option<Part> {
+        let owned = self.owners.at(address)?;
+        let len = owned.left.min(to - at);
+        let shift = self.g.sector_shift;
+        let what = match owned.by {
+            None => What::Only("part of an extent that no file shows"),
+            Some(e) => match file(e.tree, e.ino) {
+                Some(ino) if e.packed => {
+                    What::Packed { ino, first: e.at >> shift, count: e.len >> shift }
+                }
+                Some(ino) => {
+                    let first = (e.at + (address - e.start - e.offset)) >> shift;
+                    let count = (((at + len - 1) >> shift) - (at >> shift)) + 1;
+                    What::Blocks { ino, first, count }
+                }
+                None if e.tree == tree::ROOT => {
+                    What::Piece("free space cache, inode of the root tree", e.ino)
+                }
+                None if e.tree == tree::LOG => What::Only("file data, in a log"),
+                None => What::Only("file data that are moved"),
+            },
+        };
+        Some(Part { class: owned.class, offset: at, len, what })
+    }
+
+    fn written(&mut self, place: &Place, at: u64, bytes: &[u8], books: &mut Books) -> Part {
+        let Place::Address { address, data, trees } = *place else {
+            return self.early_written(at, bytes);
+        };
+        let to = at + bytes.len() as u64;
+        if data && let Some(part) = self.data(address, at, to) {
+            return part;
+        }
+        let node = if trees { Node::read(&self.g, bytes) } else { None };
+        if let Some(node) = node.filter(|node| node.header.bytenr == address) {
+            self.learn(&node, bytes, true, books);
+            self.map_again(books);
+            let (class, what) = named(node.header.owner, &node.pointer());
+            return Part { class, offset: at, len: self.g.node_size as u64, what };
+        }
+        match (data, trees) {
+            (true, false) => self.guess(Class::FileData, address, at, to),
+            (true, true) => self.guess(Class::FileData, address, at, to.min(self.sector_end(at))),
+            _ => unknown(at, to.min(self.sector_end(at)) - at, Reason::NotUnderstood),
+        }
+    }
+
+    /// Up to the next extent nobody can say more.
+    fn guess(&self, class: Class, address: u64, at: u64, to: u64) -> Part {
+        let free = self.owners.next(address).map_or(u64::MAX, |next| next - address);
+        Part { class, offset: at, len: free.min(to - at).max(1), what: What::Unclaimed }
+    }
+
+    /// What is known of an address, whatever is read there.
+    fn stands(&self, place: &Place, at: u64, to: u64, bytes: Option<&[u8]>) -> Part {
+        let Place::Address { address, data, trees } = *place else {
+            return Part {
+                class: Class::FileData,
+                offset: at,
+                len: to - at,
+                what: What::Unclaimed,
+            };
+        };
+        if data && let Some(part) = self.data(address, at, to) {
+            return part;
+        }
+        let sector = to.min(self.sector_end(at));
+        if !trees {
+            return self.guess(Class::FileData, address, at, to);
+        }
+        let size = self.g.node_size as u64;
+        for back in (0..size).step_by(1 << self.g.sector_shift) {
+            let first = address >> self.g.sector_shift << self.g.sector_shift;
+            let Some((p, body)) = first.checked_sub(back).and_then(|a| self.forest.at(a)) else {
+                continue;
+            };
+            let (class, what) = named(body.owner, &p);
+            let len = (p.address + size - address).min(to - at);
+            return Part { class, offset: at, len, what };
+        }
+        // It may be left from a time when it was in use.
+        let node = bytes.and_then(|bytes| Node::read(&self.g, bytes));
+        match node.filter(|node| node.header.bytenr == address) {
+            Some(node) => {
+                let class = named(node.header.owner, &node.pointer()).0;
+                Part { class, offset: at, len: size, what: What::Unclaimed }
+            }
+            None => {
+                let class = if data { Class::FileData } else { Class::TreeLeaf };
+                self.guess(class, address, at, sector)
+            }
+        }
+    }
+
+    /// The name of what stands at a place by itself.
+    fn fixed(&self, place: &Place) -> Option<(Class, What)> {
+        Some(match place {
+            Place::Boot => (Class::BootArea, What::BootArea),
+            Place::Superblock(0) => (Class::Superblock, What::Superblock),
+            Place::Superblock(n) => {
+                (Class::SuperblockCopy, What::Piece("copy of the superblock, number", *n as u64))
+            }
+            Place::Parity => (Class::Unknown, What::Unknown(Reason::Parity)),
+            Place::Address { .. } | Place::Nothing => return None,
+        })
+    }
+}
+
+impl Decoder for Btrfs {
+    fn system(&self) -> &'static str {
+        "btrfs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.g.sector_shift
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        cover(out, offset, data.len() as u64, self.bytes, |at, end| {
+            let (place, stop) = self.place(at);
+            let to = stop.min(end);
+            let bytes = &data[(at - offset) as usize..(to - offset) as usize];
+            let Some((class, what)) = self.fixed(&place) else {
+                return self.written(&place, at, bytes, books);
+            };
+            if matches!(place, Place::Superblock(0)) && bytes.len() == Superblock::SIZE {
+                self.superblock_written(bytes, books);
+            }
+            Part { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+        cover(out, offset, len, self.bytes, |at, end| {
+            let (place, stop) = self.place(at);
+            let to = stop.min(end);
+            let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
+            match self.fixed(&place) {
+                Some((class, what)) => Part { class, offset: at, len: to - at, what },
+                None => self.stands(&place, at, to, bytes),
+            }
+        });
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        let mut all = Vec::new();
+        for e in self.owners.iter().filter(|e| !e.packed && file(e.tree, e.ino) == Some(ino)) {
+            let first = e.start + e.offset;
+            self.chunks.places(first, e.len, |address, offset, len| {
+                all.push(Contents { at: e.at + (address - first), offset, len });
+            });
+        }
+        all.sort_by_key(|c| c.offset);
+        all
+    }
+}

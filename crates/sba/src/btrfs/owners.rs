@@ -1,0 +1,128 @@
+//! Whose the extents of data are. One extent may be of many files, and of many leaves that say the same.
+
+use std::collections::BTreeMap;
+
+use ordo_format::btrfs::tree;
+
+use crate::kind::Class;
+
+/// Users of one extent that are looked at: by all others it is owned as well.
+const USERS_MAX: usize = 64;
+/// Bits of an inode's number; the subvolume's is above.
+const INODE_BITS: u32 = 40;
+
+/// The number by which a file is known outside: its inode's in the first subvolume, elsewhere the subvolume's above that.
+/// `None` where it does not fit, or nobody can tell the subvolume.
+pub(super) fn file(of: u64, ino: u64) -> Option<u64> {
+    let fits = tree::is_subvolume(of) && ino >> INODE_BITS == 0 && of >> (64 - INODE_BITS) == 0;
+    let above = if of == tree::FS { 0 } else { of };
+    fits.then_some(above << INODE_BITS | ino)
+}
+
+/// Part of an extent as part of a file. In the order of addresses; of those that share an extent the first has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Extent {
+    /// Where the extent begins.
+    pub(super) start: u64,
+    /// The tree and the inode.
+    pub(super) tree: u64,
+    pub(super) ino: u64,
+    /// Where this part is in the file.
+    pub(super) at: u64,
+    /// Where it begins in the extent; of a packed one, unpacked.
+    pub(super) offset: u64,
+    /// Its bytes, unpacked.
+    pub(super) len: u64,
+    /// Bytes of the whole extent.
+    pub(super) disk_len: u64,
+    pub(super) packed: bool,
+}
+
+impl Extent {
+    pub(super) fn class(&self) -> Class {
+        // Files of the root tree hold what is free.
+        if self.tree == tree::ROOT { Class::BlockBitmap } else { Class::FileData }
+    }
+
+    /// Whether it shows the byte `within` of its extent.
+    fn shows(&self, within: u64) -> bool {
+        self.packed || within.checked_sub(self.offset).is_some_and(|n| n < self.len)
+    }
+
+    /// The least one that begins there.
+    fn least(start: u64) -> Extent {
+        let (tree, ino, at, offset, len, disk_len, packed) = (0, 0, 0, 0, 0, 0, false);
+        Extent { start, tree, ino, at, offset, len, disk_len, packed }
+    }
+}
+
+/// What is at an address.
+pub(super) struct Owned {
+    /// Who has it; `None` where no file shows that part of the extent.
+    pub(super) by: Option<Extent>,
+    /// Some owner of the extent.
+    pub(super) class: Class,
+    /// For how many bytes that goes on.
+    pub(super) left: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    all: BTreeMap<Extent, u32>,
+}
+
+impl Owners {
+    /// Whether nobody had said so.
+    pub(super) fn add(&mut self, extent: &Extent) -> bool {
+        let count = self.all.entry(*extent).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    pub(super) fn remove(&mut self, extent: &Extent) {
+        let Some(count) = self.all.get_mut(extent) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.all.remove(extent);
+        }
+    }
+
+    pub(super) fn at(&self, address: u64) -> Option<Owned> {
+        let (last, _) = match address.checked_add(1) {
+            Some(next) => self.all.range(..Extent::least(next)).next_back()?,
+            None => self.all.last_key_value()?,
+        };
+        let within = address - last.start;
+        let mut left = last.disk_len.checked_sub(within).filter(|left| *left > 0)?;
+        if let Some(next) = self.next(address + 1) {
+            left = left.min(next - address);
+        }
+        let mut by = None;
+        let users = self.all.range(Extent::least(last.start)..).take(USERS_MAX);
+        for (user, _) in users.take_while(|(e, _)| e.start == last.start) {
+            if user.shows(within) && by.is_none() {
+                by = Some(*user);
+            }
+            if !user.packed {
+                let bounds = [user.offset, user.offset + user.len];
+                let later = bounds.into_iter().filter(|bound| *bound > within);
+                left = later.map(|bound| bound - within).fold(left, u64::min);
+            }
+        }
+        Some(Owned { by, class: by.as_ref().unwrap_or(last).class(), left })
+    }
+
+    /// Where the next extent begins, from an address on.
+    pub(super) fn next(&self, address: u64) -> Option<u64> {
+        Some(self.all.range(Extent::least(address)..).next()?.0.start)
+    }
+
+    /// All that begin between two addresses.
+    pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
+        self.all.range(Extent::least(from)..Extent::least(to.max(from))).map(|(e, _)| e)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Extent> {
+        self.all.keys()
+    }
+}

@@ -1,0 +1,79 @@
+//! Learns what is on a device before requests pass.
+
+use std::collections::BTreeMap;
+
+use ordo_format::btrfs::{Node, PLACES, Pointer, ROOT_DIR, Superblock, tree};
+use rustc_hash::FxHashSet;
+
+use super::chunks::Chunks;
+use super::owners::file;
+use super::{Btrfs, Forest, Owners};
+use crate::decoder::{Books, Decoder, Image};
+
+/// A decoder, where the device holds btrfs.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let mut bytes = [0; Superblock::SIZE];
+    image.read_at(PLACES[0], &mut bytes).ok()?;
+    let sb = Superblock::read(&bytes, PLACES[0])?;
+    let (g, device) = (sb.geometry(), image.bytes());
+    let chunks = Chunks::new(g.devid, device);
+    let mut btrfs = Btrfs {
+        g,
+        bytes: 0,
+        device,
+        chunks,
+        forest: Forest::default(),
+        owners: Owners::default(),
+        early: BTreeMap::new(),
+        roots: Vec::new(),
+        system: Vec::new(),
+        generation: 0,
+        log_root: 0,
+    };
+    books.names.set_root(file(tree::FS, ROOT_DIR)?);
+    btrfs.adopt(&sb, books);
+    btrfs.map_again(books);
+    btrfs.read_trees(image, books);
+    btrfs.find_logs(books);
+    books.claims.clear();
+    Some(Box::new(btrfs))
+}
+
+impl Btrfs {
+    /// Reads all that the roots lead to, level by level. What is in a chunk that is not known yet is tried again when
+    /// more of these are known.
+    fn read_trees(&mut self, image: &dyn Image, books: &mut Books) {
+        let mut tried = FxHashSet::default();
+        let mut block = vec![0; self.g.node_size];
+        loop {
+            let unseen = self.forest.unseen();
+            let mut any = false;
+            for at in unseen {
+                if tried.insert(at) && self.fetch(image, at, &mut block) {
+                    any = true;
+                    if let Some(node) = Node::read(&self.g, &block) {
+                        self.learn(&node, &block, false, books);
+                    }
+                    books.claims.clear();
+                }
+            }
+            let chunks = self.chunks.renewed();
+            if !chunks.is_empty() {
+                tried.clear();
+            } else if !any {
+                return;
+            }
+        }
+    }
+
+    /// Reads a block of a tree from the first of its places where it is whole.
+    fn fetch(&self, image: &dyn Image, at: Pointer, block: &mut [u8]) -> bool {
+        let mut found = false;
+        self.chunks.places(at.address, self.g.node_size as u64, |_, place, len| {
+            let whole = !found && len == block.len() as u64 && image.read_at(place, block).is_ok();
+            let node = if whole { Node::read(&self.g, block) } else { None };
+            found |= node.is_some_and(|n| n.header.bytenr == at.address && n.pointer() == at);
+        });
+        found
+    }
+}
