@@ -15,9 +15,13 @@ use ordo_trace::Op;
 /// rows must count requests as the trace does. Catches marks that are put beside their place.
 #[test]
 fn an_fsync_that_never_was_is_found() {
-    for (name, options) in [("ext4", "data=ordered"), ("ext3", "data=journal"), ("xfs", "defaults")]
-    {
-        let bytes = if name == "xfs" { 320 << 20 } else { 64 << 20 };
+    for (name, options) in [
+        ("ext4", "data=ordered"),
+        ("ext3", "data=journal"),
+        ("xfs", "defaults"),
+        ("btrfs", "defaults"),
+    ] {
+        let bytes = if ["xfs", "btrfs"].contains(&name) { 320 << 20 } else { 64 << 20 };
         let (mkfs, options) = (Vec::new(), options.to_owned());
         let system = System { name: name.into(), mkfs, options, bytes };
         let wanted = Wanted { rows: true, ..Wanted::default() };

@@ -72,8 +72,8 @@ crate::on_disk! {
         192 => /** bytes in use */ bytes_used: u64,
         200 => /** the newest snapshot of it */ last_snapshot: u64,
         208 => /** flags */ flags: u64,
-        216 => /** 0: it is being removed */ refs: u32,
-        220 => /** how far it is removed */ drop_progress: Key,
+        216 => /** users; 0: it is to be removed, or is no subvolume */ refs: u32,
+        220 => /** how far it is removed, or merged; 0: not at all */ drop_progress: Key,
         237 => /** at which level */ drop_level: u8,
         238 => /** level of its root */ level: u8,
     }
@@ -129,6 +129,12 @@ impl RootItem {
     pub fn root(&self) -> Option<Pointer> {
         let RootItem { bytenr: address, generation, level, .. } = *self;
         (address != 0 && level < LEVELS).then_some(Pointer { address, generation, level })
+    }
+
+    /// Whether part of the tree is free already. A tree of moved blocks says in the same place how far it was merged, and
+    /// has no user only when that is done.
+    pub fn is_partly_gone(&self) -> bool {
+        self.refs == 0 && self.drop_progress.objectid != 0
     }
 
     /// What is here; `None` where that is too short.

@@ -29,9 +29,11 @@ pub(super) struct Chunks {
     devid: u64,
     /// Bytes of the device.
     bytes: u64,
-    /// Every chunk, and how many say so.
-    said: BTreeMap<Chunk, u32>,
-    /// What is said, without what overlaps something that is said before.
+    /// Every chunk: how many say so, and when the first did.
+    said: BTreeMap<Chunk, (u32, u64)>,
+    now: u64,
+    /// What is said, without what overlaps something that is said later: in one transaction a chunk may go and another
+    /// get its addresses.
     by_address: BTreeMap<u64, Rc<Chunk>>,
     by_place: BTreeMap<u64, Piece>,
     changed: bool,
@@ -45,16 +47,17 @@ impl Chunks {
 
     pub(super) fn add(&mut self, chunk: &Chunk) {
         match self.said.get_mut(chunk) {
-            Some(count) => *count += 1,
+            Some((count, _)) => *count += 1,
             None => {
-                self.said.insert(chunk.clone(), 1);
+                self.now += 1;
+                self.said.insert(chunk.clone(), (1, self.now));
                 self.changed = true;
             }
         }
     }
 
     pub(super) fn remove(&mut self, chunk: &Chunk) {
-        let Some(count) = self.said.get_mut(chunk) else { return };
+        let Some((count, _)) = self.said.get_mut(chunk) else { return };
         *count -= 1;
         if *count == 0 {
             self.said.remove(chunk);
@@ -69,17 +72,18 @@ impl Chunks {
         }
         let before = std::mem::take(&mut self.by_address);
         self.by_place.clear();
-        let mut end = 0;
-        for chunk in self.said.keys() {
-            if chunk.start < end {
+        let mut all: Vec<_> = self.said.iter().map(|(chunk, (_, when))| (*when, chunk)).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, chunk) in all {
+            let below = self.by_address.range(..chunk.end()).next_back();
+            if below.is_some_and(|(_, other)| other.end() > chunk.start) {
                 continue;
             }
-            end = chunk.end();
             let chunk = Rc::new(chunk.clone());
             for (stripe, (devid, start)) in chunk.stripes.iter().enumerate() {
                 let end = start + chunk.stripe_bytes();
-                let beside = |other: (&u64, &Piece)| other.1.end <= *start;
-                let free = self.by_place.range(..end).next_back().is_none_or(beside);
+                let below = self.by_place.range(..end).next_back();
+                let free = below.is_none_or(|(_, other)| other.end <= *start);
                 if *devid == self.devid && end <= self.bytes && free && *start < end {
                     self.by_place.insert(*start, Piece { end, chunk: chunk.clone(), stripe });
                 }

@@ -76,9 +76,7 @@ impl Forest {
             body.below.iter().for_each(|below| self.let_go(*below, gone));
             gone.push(body);
         }
-        if self.new.remove(&at) {
-            self.let_go(at, gone);
-        }
+        self.reached(at, gone);
     }
 
     /// One more points to a block.
@@ -102,6 +100,13 @@ impl Forest {
             }
             rest.extend(body.below.iter());
             gone.push(body);
+        }
+    }
+
+    /// A root leads to this block already: it need not wait for its transaction.
+    pub(super) fn reached(&mut self, at: Pointer, gone: &mut Vec<Body>) {
+        if self.new.remove(&at) {
+            self.let_go(at, gone);
         }
     }
 

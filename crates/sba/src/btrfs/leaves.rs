@@ -47,8 +47,8 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) ->
     for (key, bytes) in node.items() {
         match key.kind {
             kind::ROOT if owner == tree::ROOT => {
-                // What is being removed is partly gone, and does not say which part.
-                let item = RootItem::read(bytes).filter(|item| item.refs > 0);
+                // Of what is being removed a part is free, which nobody says.
+                let item = RootItem::read(bytes).filter(|item| !item.is_partly_gone());
                 below.extend(item.and_then(|item| item.root()));
             }
             kind::ROOT if owner == tree::LOG => {

@@ -224,15 +224,16 @@ impl Btrfs {
             0 => Vec::new(),
             address => self.roots.iter().filter(|r| r.address == address).copied().collect(),
         };
-        let mut found = Vec::new();
+        let (mut found, mut reached, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(at) = rest.pop() {
             let Some(body) = self.forest.body(&at).filter(|body| body.owner == tree::LOG) else {
                 continue;
             };
             match at.level {
                 0 => found.extend(body.log.iter().flat_map(|log| log.roots.iter().copied())),
-                _ => rest.extend(body.below.iter()),
+                _ => rest.extend(body.below.iter().filter(|b| b.level < at.level)),
             }
+            reached.push(at);
         }
         while let Some((at, of)) = found.pop() {
             let Some(body) = self.forest.body_mut(&at) else { continue };
@@ -241,13 +242,19 @@ impl Btrfs {
             let leaf = std::mem::take(&mut log.leaf);
             // Levels fall: this ends.
             found.extend(body.below.iter().filter(|b| b.level < at.level).map(|b| (*b, of)));
+            reached.push(at);
             let Some(node) = Node::read(&self.g, &leaf) else { continue };
             let Body { extents, .. } = leaves::read(&self.g, &node, of, books);
             let new = Body { extents: extents.clone(), ..Body::default() };
             let old = std::mem::replace(&mut body.extents, extents);
-            let old = Body { extents: old, ..Body::default() };
-            self.change(Some(&new), vec![old], books);
+            gone.push(Body { extents: old, ..Body::default() });
+            self.change(Some(&new), Vec::new(), books);
         }
+        // A log goes with the superblock that leads to the next one.
+        for at in reached {
+            self.forest.reached(at, &mut gone);
+        }
+        self.change(None, gone, books);
     }
 
     /// A write where no chunk is known: what looks like a tree's block is kept until one is.
