@@ -11,6 +11,7 @@ use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
 use ordo_format::{ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{btrfs, ext4, jbd2, jfs, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -131,6 +132,29 @@ const F2FS: [Structure; 11] = [
 
 /// Every page with its structures.
 const PAGES: [(&str, &[Structure]); 13] = [
+const BTRFS: [Structure; 18] = [
+    ("BtrfsSuperblock", btrfs::Superblock::SIZE, btrfs::Superblock::FIELDS),
+    ("BtrfsDevItem", btrfs::DevItem::SIZE, btrfs::DevItem::FIELDS),
+    ("BtrfsHeader", btrfs::Header::SIZE, btrfs::Header::FIELDS),
+    ("BtrfsKey", btrfs::Key::SIZE, btrfs::Key::FIELDS),
+    ("BtrfsKeyPointer", btrfs::KeyPointer::SIZE, btrfs::KeyPointer::FIELDS),
+    ("BtrfsItem", btrfs::Item::SIZE, btrfs::Item::FIELDS),
+    ("BtrfsChunkHead", btrfs::ChunkHead::SIZE, btrfs::ChunkHead::FIELDS),
+    ("BtrfsStripe", btrfs::Stripe::SIZE, btrfs::Stripe::FIELDS),
+    ("BtrfsRootItem", btrfs::RootItem::SIZE, btrfs::RootItem::FIELDS),
+    ("BtrfsInodeItem", btrfs::InodeItem::SIZE, btrfs::InodeItem::FIELDS),
+    ("BtrfsInodeRef", btrfs::InodeRef::SIZE, btrfs::InodeRef::FIELDS),
+    ("BtrfsDirItem", btrfs::DirItem::SIZE, btrfs::DirItem::FIELDS),
+    ("BtrfsFileExtent", btrfs::FileExtent::SIZE, btrfs::FileExtent::FIELDS),
+    ("BtrfsExtentItem", btrfs::ExtentItem::SIZE, btrfs::ExtentItem::FIELDS),
+    ("BtrfsBlockGroupItem", btrfs::BlockGroupItem::SIZE, btrfs::BlockGroupItem::FIELDS),
+    ("BtrfsFreeSpaceInfo", btrfs::FreeSpaceInfo::SIZE, btrfs::FreeSpaceInfo::FIELDS),
+    ("BtrfsFreeSpaceHeader", btrfs::FreeSpaceHeader::SIZE, btrfs::FreeSpaceHeader::FIELDS),
+    ("BtrfsFreeSpaceEntry", btrfs::FreeSpaceEntry::SIZE, btrfs::FreeSpaceEntry::FIELDS),
+];
+
+/// Every page with its structures.
+const PAGES: [(&str, &[Structure]); 12] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -144,6 +168,7 @@ const PAGES: [(&str, &[Structure]); 13] = [
     ("ntfs", &NTFS),
     ("nilfs2", &NILFS2),
     ("f2fs", &F2FS),
+    ("btrfs", &BTRFS),
 ];
 
 fn table(fields: &[Field]) -> String {

@@ -106,7 +106,7 @@ Examples:
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
   ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'")]
 pub struct Run {
-    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, as far as this machine can mount it.
+    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, as far as this machine can mount it.
     #[arg(long, short, value_name = "NAME")]
     fs: String,
     /// More arguments for what makes it.
