@@ -39,8 +39,11 @@ fn made(folder: &Path, args: &[&str], files: Option<&Path>) -> Option<Vec<u8>> {
     Some(image)
 }
 
+/// Files by their paths.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// Files of many sizes, in two directories.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+fn files(folder: &Path) -> Files {
     let mut all = BTreeMap::new();
     for i in 0..120usize {
         let name = format!("/{}/a file with number {i}", ["one", "two"][i % 2]);
@@ -72,7 +75,7 @@ fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
 }
 
 /// An empty file system and one with files, and the writes that make the second of the first.
-fn filled(args: &[&str]) -> Option<(Recorded, Vec<u8>, BTreeMap<String, Vec<u8>>)> {
+fn filled(args: &[&str]) -> Option<(Recorded, Vec<u8>, Files)> {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
     let contents = files(&root);
