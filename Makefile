@@ -4,7 +4,6 @@ CARGO ?= cargo
 # Judges that others wrote: packages on Debian, and a Python package in a folder of its own.
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g btrfs-progs nilfs-tools \
   f2fs-tools libnbd-bin qemu-utils blktrace
-JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g btrfs-progs
 VENV = target/judges
 
 .PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests bench-mount bench-analysis

@@ -10,8 +10,7 @@ use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
-use ordo_format::{btrfs, ext4, jbd2, jfs, ntfs, reiserfs, xfs};
+use ordo_format::{btrfs, ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -130,8 +129,6 @@ const F2FS: [Structure; 11] = [
     ("F2fsDirEntry", f2fs::node::DirEntry::SIZE, f2fs::node::DirEntry::FIELDS),
 ];
 
-/// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 13] = [
 const BTRFS: [Structure; 18] = [
     ("BtrfsSuperblock", btrfs::Superblock::SIZE, btrfs::Superblock::FIELDS),
     ("BtrfsDevItem", btrfs::DevItem::SIZE, btrfs::DevItem::FIELDS),
@@ -154,7 +151,7 @@ const BTRFS: [Structure; 18] = [
 ];
 
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 12] = [
+const PAGES: [(&str, &[Structure]); 14] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),

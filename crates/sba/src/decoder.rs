@@ -102,6 +102,11 @@ pub trait Decoder {
     /// Names a read.
     fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>);
 
+    /// Names a write whose contents nobody kept, by its place.
+    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<Part>) {
+        self.read(offset, len, None, out);
+    }
+
     /// Where a file's contents are now, as far as they have blocks of their own, in the order of the device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
 

@@ -227,7 +227,7 @@ impl State {
     fn write_unseen(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         let Some(decoder) = &mut self.decoder else { return };
-        decoder.read(r.offset, r.len, None, &mut self.named.parts);
+        decoder.write_unseen(r.offset, r.len, &mut self.named.parts);
         let shift = decoder.block_shift();
         self.count(shift);
         self.stats.without_contents += 1;

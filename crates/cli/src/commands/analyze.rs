@@ -53,10 +53,8 @@ impl Input {
         let Some(watch) = opened.watch.clone() else {
             let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
             bail!(
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, NILFS2, F2FS, UFS2); --start takes \
+                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
                  the device as it was before the trace"
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, UFS2); --start takes the device \
-                 as it was before the trace"
             );
         };
         Ok((opened, watch))
@@ -66,11 +64,9 @@ impl Input {
 /// `ordo analyze`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, NILFS2, F2FS and UFS2 from their formats alone, not from their code. What
+Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS and UFS2 from their formats alone, not from their code. What
 nothing pointed to when it was written is counted as what it turns out to be. A trace that ordo trace made says what each block was
 when it passed: that is counted, and nothing is named anew, but with --again, --start, --html and --expect.
-Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs and UFS2 from their formats alone, not from their code. What nothing pointed to
-when it was written is counted as what it turns out to be.
 
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace

@@ -116,6 +116,15 @@ impl Decoder for Ufs {
         out.extend(request.parts);
     }
 
+    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<Part>) {
+        let (op, flags) = (Operation::Write, WriteFlags::empty());
+        let mut state = self.classifier.state.borrow_mut();
+        let parts = state.name(Ask::Read, offset, len, None);
+        let request = named(0, op, offset, len, flags, Time::ZERO, parts);
+        state.count(&request);
+        out.extend(request.parts);
+    }
+
     fn contents(&self, ino: u64) -> Vec<Contents> {
         let of = |view: &mut View| {
             let sb = &view.sb;

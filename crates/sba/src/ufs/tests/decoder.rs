@@ -1,7 +1,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use ordo_block::tap::{Issued, TapSink};
+use ordo_block::{Operation, WriteFlags};
 use ordo_ordering::{NoOrder, SyncOrder};
+use ordo_runtime::Time;
 
 use super::real::workload;
 use super::*;
@@ -85,4 +88,19 @@ fn a_freebsd_image_is_known() {
     assert_eq!(watch.system(), "ufs");
     let files = (3..200).filter(|ino| !watch.contents(*ino).is_empty()).count();
     assert!(files > 0);
+}
+
+/// A write whose contents nobody kept is named by its place, and counted as a write.
+#[test]
+fn writes_without_contents_are_writes() {
+    let watched = Watched::small(64 << 20);
+    let image = watched.ram.to_vec();
+    let watch = Watch::over(&&image[..]).expect("a superblock");
+    let offset = watched.sb.byte_of(watched.sb.cg_header(1));
+    let (len, flags, at) = (watched.sb.bsize as u64, WriteFlags::empty(), Time::ZERO);
+    let op = Operation::Write;
+    watch.issued(&Issued { id: 0, op, offset, len, flags, data: None, at, epoch: 0 });
+    let stats = watch.finish();
+    assert_eq!(stats.writes[Class::CylinderGroup].bytes, len);
+    assert_eq!((stats.reads.total().bytes, stats.without_contents), (0, 1));
 }
