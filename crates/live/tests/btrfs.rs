@@ -6,8 +6,9 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Recorded, all_is_known, name_of, output, watched, write};
 use ordo_live::Wanted;
@@ -18,6 +19,13 @@ use ordo_sba::{Class, Watch};
 use ordo_trace::Op;
 
 const BYTES: u64 = 512 << 20;
+
+/// One test at a time: loop devices and mounts are the machine's, and mkfs.btrfs looks at all of them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 const SECTOR: usize = 4096;
 const SUPERBLOCK: u64 = 64 << 10;
 
@@ -359,6 +367,7 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
 /// found at another's place, roots that are taken over too late.
 #[test]
 fn what_a_kernel_did_under_btrfs_has_names() {
+    let _alone = alone();
     for case in &CASES {
         let what = format!("mkfs.btrfs {} -o {}", case.mkfs, case.options);
         let Some(recorded) = recorded(case) else { return };
@@ -385,6 +394,7 @@ fn what_a_kernel_did_under_btrfs_has_names() {
 /// what is right in the end only, and a log that a later fsync has overtaken.
 #[test]
 fn who_reads_at_a_superblock_says_the_same() {
+    let _alone = alone();
     for case in [&CASES[0], &CASES[2]] {
         let Some(recorded) = recorded(case) else { return };
         let watch = Watch::over(&&recorded.start[..]).unwrap();
@@ -409,11 +419,13 @@ fn who_reads_at_a_superblock_says_the_same() {
     }
 }
 
-/// Images as loop devices, which go away with it.
-struct Loops(Vec<String>);
+/// Images as loop devices, and where they are mounted, which go away with it.
+struct Loops(Vec<String>, PathBuf);
 
 impl Drop for Loops {
     fn drop(&mut self) {
+        // Lazily, and in vain where all went well.
+        let _ = Command::new("umount").arg("-l").arg(&self.1).output();
         for device in &self.0 {
             let _ = Command::new("losetup").args(["-d", device]).output();
         }
@@ -422,7 +434,8 @@ impl Drop for Loops {
 
 /// Files that a kernel wrote to several devices, and then each device.
 fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>> {
-    let mut loops = Loops(Vec::new());
+    let dir = folder.join("mounted");
+    let mut loops = Loops(Vec::new(), dir.clone());
     let images: Vec<_> = (0..count).map(|i| folder.join(format!("image-{i}"))).collect();
     for image in &images {
         std::fs::File::create(image).unwrap().set_len(BYTES / 2).unwrap();
@@ -439,7 +452,6 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
     }
     let devices: Vec<&str> = loops.0.iter().map(String::as_str).collect();
     run("mkfs.btrfs", &[&["-q", "-f"], layout, &devices].concat());
-    let dir = folder.join("mounted");
     std::fs::create_dir(&dir).unwrap();
     let all: Vec<_> = devices.iter().map(|device| format!("device={device}")).collect();
     run("mount", &["-t", "btrfs", "-o", &all.join(","), devices[0], dir.to_str().unwrap()]);
@@ -455,6 +467,7 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
 /// must hold each as often as their layout says. With parity nothing is said. Catches columns that are counted wrong.
 #[test]
 fn several_devices_hold_what_is_said() {
+    let _alone = alone();
     let cases: [(&[&str], usize, u64); 5] = [
         (&["-d", "raid0", "-m", "raid1"], 2, 1),
         (&["-d", "raid1", "-m", "raid1"], 2, 2),
