@@ -5,8 +5,11 @@ CARGO ?= cargo
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g btrfs-progs nilfs-tools \
   f2fs-tools libnbd-bin qemu-utils blktrace
 VENV = target/judges
+# What `test-qemu` needs, besides a kernel: that is unpacked there and not installed.
+QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs libeatmydata1 xz-utils zstd
+KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests bench-mount bench-analysis
+.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -16,6 +19,7 @@ help:
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
+	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
 	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
@@ -91,6 +95,24 @@ test-posix:
 test-xfstests:
 	$(CARGO) build --release --quiet --package ordo-cli
 	XFSTESTS=$(XFSTESTS) $(CARGO) xtask xfstests target/release/ordo
+
+# JFS and ReiserFS, which few kernels have, in an emulated machine whose disk Ordo serves. As root on Debian what is
+# missing is installed; elsewhere it says what that is. The kernel of Debian 12 is taken from its package, without
+# installing it, or from the folder KERNEL. Writes docs/results/qemu.md.
+test-qemu:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  for p in $(QEMU); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends $$missing >/dev/null || echo "could not install$$missing"; fi; \
+	fi
+	@if [ ! -d $(KERNEL) ] && command -v apt-get >/dev/null; then \
+	  package=$$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-6\.1\.[^ ]*\)$$/\1/p'); \
+	  mkdir -p target/qemu && cd target/qemu && test -n "$$package" && apt-get download -qq -o APT::Sandbox::User=root $$package \
+	    && dpkg -x $${package}_*.deb unpacked && mv unpacked $(abspath $(KERNEL)) \
+	    || echo 'no package linux-image-6.1.*-amd64 could be had'; rm -f linux-image-*.deb; \
+	fi
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu target/release/ordo
 
 # As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
 bench-mount:

@@ -1,7 +1,9 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask mounts ORDO`
-//! measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them.
+//! measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
+//! watches file systems of a kernel in QEMU.
 
 mod mounts;
+mod qemu;
 mod tidy;
 mod xfstests;
 
@@ -27,9 +29,10 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Some("xfstests") => {
+        Some(suite @ ("xfstests" | "qemu")) => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
-            match xfstests::run(ordo.as_ref()) {
+            let run = if suite == "qemu" { qemu::run } else { xfstests::run };
+            match run(ordo.as_ref()) {
                 Ok(sound) => ExitCode::from(u8::from(!sound)),
                 Err(error) => {
                     eprintln!("{error}");
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
             }
         }
         _ => {
-            println!("usage: cargo xtask tidy | mounts ORDO | xfstests ORDO");
+            println!("usage: cargo xtask tidy | mounts ORDO | xfstests ORDO | qemu ORDO");
             ExitCode::from(2)
         }
     }

@@ -1,0 +1,266 @@
+//! `make test-qemu`: JFS and ReiserFS of a real kernel in QEMU, their disk served and watched by Ordo over NBD.
+//!
+//! `KERNEL` names a folder with a Debian kernel unpacked: `boot/vmlinuz-*` and `lib/modules/*`. Each try has a new
+//! image; the guest mounts it, works in it, unmounts it, mounts it again and compares all contents. What Ordo says of
+//! the requests must hold, and so must the file system's own check afterwards. The machine is emulated in software:
+//! KVM is not asked for. Logs stay in `target/qemu`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use guest::Kernel;
+
+mod guest;
+
+/// How long a guest may take, in seconds.
+const SECONDS: &str = "300";
+/// What all need: the program, and Debian's package that has it.
+const NEEDED: [(&str, &str); 8] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("mkfs.jfs", "jfsutils"),
+    ("fsck.jfs", "jfsutils"),
+    ("mkreiserfs", "reiserfsprogs"),
+    ("reiserfsck", "reiserfsprogs"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+    ("timeout", "coreutils"),
+];
+/// Transactions that the work makes at least.
+const TRANSACTIONS: u64 = 8;
+
+/// A file system as it is mounted.
+struct Try {
+    system: &'static str,
+    options: &'static str,
+    /// Lines for a shell; the image follows.
+    make: &'static str,
+    check: &'static str,
+    /// Whether contents of files go to the journal.
+    journaled_data: bool,
+}
+
+const fn reiserfs(options: &'static str, journaled_data: bool) -> Try {
+    Try {
+        system: "reiserfs",
+        options,
+        // Both end with sync(2), which waits for every disk of the machine; with this library, where it is, they do not.
+        make: "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f",
+        check: "LD_PRELOAD=libeatmydata.so reiserfsck --check -y -q",
+        journaled_data,
+    }
+}
+
+const TRIES: [Try; 3] = [
+    Try {
+        system: "jfs",
+        options: "rw",
+        make: "mkfs.jfs -q",
+        check: "fsck.jfs -n -f",
+        journaled_data: false,
+    },
+    reiserfs("data=ordered", false),
+    reiserfs("data=journal", true),
+];
+
+/// What came of a try.
+struct Seen {
+    analysis: Value,
+    seconds: f64,
+    /// What does not hold.
+    faults: Vec<String>,
+}
+
+/// Runs them; whether all holds.
+pub fn run(ordo: &Path) -> Result<bool, String> {
+    let folder = crate::tidy::root().join("target/qemu");
+    let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
+    let kernel = kernel.map_or_else(|| folder.join("kernel"), PathBuf::from);
+    let missing = missing(&kernel);
+    if !missing.is_empty() {
+        println!("SKIPPED: make test-qemu needs {}", missing.join(", "));
+        return Ok(true);
+    }
+    let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let kernel = Kernel::unpack(&kernel, &folder)?;
+    let mut all = Vec::new();
+    for which in &TRIES {
+        let seen = carry_out(which, &ordo, &kernel, &folder)?;
+        eprintln!("{} {}: {:.0} s", which.system, which.options, seen.seconds);
+        for fault in &seen.faults {
+            eprintln!("FAILED: {} {}: {fault}", which.system, which.options);
+        }
+        all.push(seen);
+    }
+    let page = page(&kernel, &all)?;
+    print!("{page}");
+    let sound = all.iter().all(|seen| seen.faults.is_empty());
+    if sound {
+        let file = crate::tidy::root().join("docs/results/qemu.md");
+        fs::write(&file, page).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    Ok(sound)
+}
+
+/// What is not there, and where it is from.
+fn missing(kernel: &Path) -> Vec<String> {
+    let there =
+        |name: &str| shell(&format!("PATH=$PATH:/usr/sbin:/sbin command -v {name}")).is_ok();
+    let mut missing: Vec<String> = NEEDED
+        .iter()
+        .filter(|(name, _)| !there(name))
+        .map(|(name, package)| format!("{name} (package {package})"))
+        .collect();
+    if !guest::busybox_is_static() {
+        missing.push(format!("{} without libraries (package busybox-static)", guest::BUSYBOX));
+    }
+    if !kernel.join("boot").is_dir() || !kernel.join("lib/modules").is_dir() {
+        missing.push(format!(
+            "a kernel in {}, as `apt-get download` and `dpkg -x` of linux-image-6.1.*-amd64 make it, or KERNEL=/folder",
+            kernel.display()
+        ));
+    }
+    missing
+}
+
+/// Makes the image, serves it to a guest, and judges what was seen.
+fn carry_out(which: &Try, ordo: &Path, kernel: &Kernel, folder: &Path) -> Result<Seen, String> {
+    let name = format!("{}-{}", which.system, which.options.replace('=', "-"));
+    let (image, serial) = (folder.join("disk.img"), folder.join(format!("{name}.serial")));
+    let initramfs = folder.join(format!("{name}.cpio"));
+    fs::write(&initramfs, kernel.initramfs(which.system, which.options)?)
+        .map_err(|e| format!("{}: {e}", initramfs.display()))?;
+    let _ = fs::remove_file(&serial);
+    let path = image.display();
+    shell(&format!(
+        "PATH=$PATH:/usr/sbin:/sbin; rm -f {path}; truncate -s 128M {path}; {} {path}",
+        which.make
+    ))?;
+    // A socket's name has at most 107 bytes.
+    let socket = std::env::temp_dir().join(format!("ordo-qemu-{}", std::process::id()));
+    let drive = format!(
+        "driver=nbd,server.type=unix,server.path={},cache.direct=on,if=none,id=disk",
+        socket.display()
+    );
+    let mut serve = Command::new(ordo);
+    serve.args(["trace", "serve", "--json", "--socket"]).arg(&socket).arg(&image).arg("--");
+    serve.args(["timeout", "-k", "10", SECONDS, "qemu-system-x86_64"]);
+    serve.args(["-machine", "q35,accel=tcg", "-m", "256", "-nodefaults", "-display", "none"]);
+    serve.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1"]);
+    serve.arg("-serial").arg(format!("file:{}", serial.display()));
+    serve.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&initramfs);
+    serve.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk"]).stdin(Stdio::null());
+    let begun = Instant::now();
+    let out = serve.output().map_err(|e| format!("{}: {e}", ordo.display()))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let _ = fs::remove_file(&socket);
+    fs::write(folder.join(format!("{name}.json")), &out.stdout).map_err(|e| e.to_string())?;
+    let mut faults = Vec::new();
+    let said = fs::read(&serial).unwrap_or_default();
+    if !String::from_utf8_lossy(&said).contains(guest::AT_THE_END) {
+        faults.push(format!("the guest did not come to its end, see {}", serial.display()));
+    }
+    if !out.status.success() {
+        let error = String::from_utf8_lossy(&out.stderr);
+        faults.push(format!("ordo trace serve: {}: {}", out.status, error.trim()));
+    }
+    let check = format!("PATH=$PATH:/usr/sbin:/sbin; {} {path}", which.check);
+    faults.extend(shell(&check).err());
+    let analysis = serde_json::from_slice(&out.stdout).unwrap_or(Value::Null);
+    judge(which, &analysis, &mut faults);
+    let _ = fs::remove_file(&image);
+    Ok(Seen { analysis, seconds, faults })
+}
+
+/// What of the analysis is not as it must be.
+fn judge(which: &Try, analysis: &Value, faults: &mut Vec<String>) {
+    let mut hold = |what: &str, holds: bool| {
+        if !holds {
+            faults.push(format!("it does not hold: {what}"));
+        }
+    };
+    hold("the file system is known", analysis["system"] == which.system);
+    hold("no block is unknown", analysis["unknown"].as_object().is_some_and(|u| u.is_empty()));
+    for none in ["unclaimed", "strays", "without_contents"] {
+        hold(&format!("{none}: none"), analysis[none] == 0);
+    }
+    hold("every checksum is right", analysis["transactions"]["bad_checksums"] == 0);
+    let committed = number(analysis, "/transactions/committed");
+    hold("transactions were committed", committed >= TRANSACTIONS);
+    hold("the journal was written", number(analysis, "/journal/blocks") >= TRANSACTIONS);
+    hold("the cache was flushed", number(analysis, "/flushes") > 0);
+    let (data, copies) = (
+        number(analysis, "/writes/file_data/blocks"),
+        number(analysis, "/transactions/data_copies"),
+    );
+    hold("contents went to their place", data > 0);
+    match which.journaled_data {
+        true => hold("contents went to the journal first", copies >= data),
+        false => hold("no contents went to the journal", copies == 0),
+    }
+}
+
+fn number(analysis: &Value, at: &str) -> u64 {
+    analysis.pointer(at).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn page(kernel: &Kernel, all: &[Seen]) -> Result<String, String> {
+    let version = shell("qemu-system-x86_64 --version")?;
+    let version = version.lines().next().unwrap_or_default();
+    let cpu = shell("nproc; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1")?;
+    let cpu = cpu.trim().replacen('\n', " cores of ", 1);
+    let mut out = format!(
+        "# JFS and ReiserFS, live\n\nWritten by `make test-qemu`: Linux {} in {version}, emulated in software on {cpu}. The disk is a \
+         virtio-blk device (flushes, no FUA) that `ordo trace serve` serves over NBD.\n\n\
+         In each the guest makes, overwrites, renames, links and removes some 200 files and directories, with fsync and sync between, \
+         unmounts, mounts again read-only, and finds all contents as they were. Then the file system's own check finds nothing. No block is \
+         unknown, none is left to a guess.\n\n\
+         | | requests: reads, writes | flushes | transactions | blocks: journal | of these file data | file data in place | metadata in \
+         place | bytes written for each of file data | seconds |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        kernel.release
+    );
+    for (which, Seen { analysis, seconds, .. }) in TRIES.iter().zip(all) {
+        let requests = |side: &str| -> u64 {
+            let kinds = analysis[side].as_object();
+            kinds.into_iter().flatten().map(|(_, counts)| number(counts, "/requests")).sum()
+        };
+        let options = if which.options == "rw" { "" } else { which.options };
+        let each = analysis["bytes_per_data_byte"].as_f64().unwrap_or(0.0);
+        let _ = writeln!(
+            out,
+            "| {} | {}, {} | {} | {} | {} | {} | {} | {} | {each:.2} | {seconds:.0} |",
+            format!("{} {options}", which.system).trim(),
+            requests("reads"),
+            requests("writes"),
+            number(analysis, "/flushes"),
+            number(analysis, "/transactions/committed"),
+            number(analysis, "/journal/blocks"),
+            number(analysis, "/transactions/data_copies"),
+            number(analysis, "/writes/file_data/blocks"),
+            number(analysis, "/fixed_metadata/blocks"),
+        );
+    }
+    out.push_str(
+        "\nSeconds are from the start of the emulator to its end, on a machine that may do other work, and no measurement of a file system. \
+         The counts vary from run to run by how the guest's work meets its timers.\n",
+    );
+    Ok(out)
+}
+
+/// What a script says, which must succeed.
+fn shell(script: &str) -> Result<String, String> {
+    let out = Command::new("bash").args(["-c", script]).output().map_err(|e| e.to_string())?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        false => Err(format!(
+            "{script}: {}{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        )),
+    }
+}
