@@ -69,6 +69,12 @@ impl Runs {
         (block < run.end()).then_some(run)
     }
 
+    /// Whether any of these blocks has an owner.
+    pub(crate) fn any(&self, start: u64, len: u64) -> bool {
+        let end = start.saturating_add(len);
+        self.at(start).is_some() || self.by_start.range(start..end).next().is_some()
+    }
+
     /// Gives blocks to a file; who had any of them has them no more.
     pub(crate) fn claim(&mut self, mut run: Run) {
         if run.len == 0 {
