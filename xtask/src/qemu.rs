@@ -264,3 +264,51 @@ fn shell(script: &str) -> Result<String, String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What holds passes, and each thing planted that must not be is told, once. Catches a target that says that all is
+    /// well whatever Ordo says.
+    #[test]
+    fn each_fault_is_told() {
+        let sound = serde_json::json!({
+            "system": "reiserfs", "unknown": {}, "unclaimed": 0, "strays": 0, "without_contents": 0, "flushes": 40,
+            "writes": {"file_data": {"blocks": 3000}}, "journal": {"blocks": 90},
+            "transactions": {"committed": 11, "bad_checksums": 0, "data_copies": 0},
+        });
+        let faults = |which: &Try, at: &str, value: Value| {
+            let mut analysis = sound.clone();
+            *analysis.pointer_mut(at).unwrap() = value;
+            let mut faults = Vec::new();
+            judge(which, &analysis, &mut faults);
+            faults.len()
+        };
+        let [jfs, ordered, journal] = &TRIES;
+        assert_eq!(faults(ordered, "/unclaimed", 0.into()), 0);
+        assert_eq!(faults(jfs, "/system", "jfs".into()), 0);
+        assert_eq!(faults(journal, "/transactions/data_copies", 3000.into()), 0);
+        let planted = [
+            ("/system", Value::from("jfs")),
+            ("/unknown", serde_json::json!({"damaged": 1})),
+            ("/unclaimed", 2.into()),
+            ("/strays", 1.into()),
+            ("/without_contents", 1.into()),
+            ("/flushes", 0.into()),
+            ("/writes/file_data/blocks", 0.into()),
+            ("/journal/blocks", 0.into()),
+            ("/transactions/committed", 1.into()),
+            ("/transactions/bad_checksums", 1.into()),
+            ("/transactions/data_copies", 1.into()),
+        ];
+        for (at, value) in planted {
+            assert_eq!(faults(ordered, at, value), 1, "{at}");
+        }
+        assert_eq!(faults(journal, "/transactions/data_copies", 2999.into()), 1);
+        // Nothing was said at all.
+        let mut all = Vec::new();
+        judge(ordered, &Value::Null, &mut all);
+        assert!(all.len() > 6, "{all:?}");
+    }
+}
