@@ -23,8 +23,11 @@ sh -e /work SYSTEM OPTIONS
 reboot -f
 "#;
 
+/// No work at all: what passes then is the machine's own.
+pub const IDLE: &str = "echo AT_THE_END";
+
 /// The work: every command must succeed.
-const WORK: &str = r#"
+pub const WORK: &str = r#"
 text() { yes "$1 is what this file says" | head -c $2; }
 mount -t $1 -o $2 /dev/vda /mnt
 cd /mnt
@@ -110,7 +113,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A module is missing.
-    pub fn initramfs(&self, system: &str, options: &str) -> Result<Vec<u8>, String> {
+    pub fn initramfs(&self, system: &str, options: &str, work: &str) -> Result<Vec<u8>, String> {
         let mut files = Vec::new();
         walk(&self.modules, &mut files);
         let mut modules = Vec::new();
@@ -125,7 +128,7 @@ impl Kernel {
             archive.add(dir, 0o040755, b"");
         }
         archive.add("init", 0o100755, init.as_bytes());
-        archive.add("work", 0o100755, WORK.replace("AT_THE_END", AT_THE_END).as_bytes());
+        archive.add("work", 0o100755, work.replace("AT_THE_END", AT_THE_END).as_bytes());
         let busybox = fs::read(BUSYBOX).map_err(|e| format!("{BUSYBOX}: {e}"))?;
         archive.add("bin/busybox", 0o100755, &busybox);
         for (name, bytes) in &modules {
