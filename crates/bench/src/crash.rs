@@ -11,7 +11,7 @@ use ordo_cache::CacheConfig;
 use ordo_crash::history::Watched;
 use ordo_crash::{
     Budget, Config, CrashError, Failure, OnFfs, Outcome, Point, Promise, Run, Scheme, Script,
-    Shrunk, explore_run, judge_path, record, shrink, shrink_state,
+    Shrunk, explore_run, judge_path, life, record, shrink, shrink_state,
 };
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
@@ -46,6 +46,12 @@ pub trait Subject {
 
     /// Judges one state of a run; see [`ordo_crash::judge_path`].
     fn judge(&self, runs: &[Arc<Run>], seed: u64, path: &[Point]) -> Option<Failure>;
+
+    /// Ends a run with one of the states that a crash may leave; see [`ordo_crash::life::end`].
+    ///
+    /// # Errors
+    /// A promise is broken in it.
+    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<life::End>, Box<Failure>>;
 
     /// See [`Scheme::repeats`].
     fn repeats(&self) -> bool;
@@ -82,6 +88,10 @@ impl<S: Scheme> Subject for S {
 
     fn judge(&self, runs: &[Arc<Run>], seed: u64, path: &[Point]) -> Option<Failure> {
         judge_path(self, runs, seed, path)
+    }
+
+    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<life::End>, Box<Failure>> {
+        life::end(self, run, seed)
     }
 
     fn repeats(&self) -> bool {

@@ -110,6 +110,48 @@ fn parts_make_a_whole_or_an_error() {
     fails(&args, "another campaign");
 }
 
+/// A run of several lives is counted as such, its failures are kept with the run that they are of, and repeated; what
+/// was explored of other lives is not gone on with.
+#[test]
+fn lives_are_counted_and_their_failures_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let lives = ["--fs", "ffs-sync,lffs-file", "--lives", "3", "-o", "lives.json"];
+    let (code, out, err) = crash(dir.path(), &small(&lives));
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("2 run(s) of 3 lives") && out.contains("lives, each on what"), "{out}");
+    let text = std::fs::read_to_string(dir.path().join("lives.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = value["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|r| r["lives"] == 6 && r["runs"] == 2), "{text}");
+    let other = ["--fs", "ffs-sync,lffs-file", "--lives", "2", "--resume", "-o", "lives.json"];
+    let (code, _, err) = crash(dir.path(), &small(&other));
+    assert!(code == 1 && err.contains("the number of lives is 3, not 2"), "{err}");
+    let bench = ["--quiet", "--lives", "2", "--workload", "postmark:files=8,transactions=10"];
+    let (code, _, err) = crash(dir.path(), &bench);
+    assert!(code == 1 && err.contains("--lives goes with --workload random"), "{err}");
+
+    // Without order, held to another's promise: with some seed a later life is the first to break it.
+    let later = (1..60).find_map(|seed: u32| {
+        let (name, seed) = (format!("f{seed}.json"), seed.to_string());
+        let what = ["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-sync", "--lives", "4"];
+        let how = ["--workload", "random:clients=1,steps=3", "--states", "80", "--runs", "1"];
+        let args = [&what[..], &how, &["--seed", &seed, "--save", &name]].concat();
+        let code = crash(dir.path(), &args).0;
+        let text = std::fs::read_to_string(dir.path().join(&name)).unwrap_or_default();
+        (code == 1 && text.contains("life 1 ended:")).then_some((name, text))
+    });
+    let (name, text) = later.expect("a failure of a later life");
+    let (code, told, err) = crash(dir.path(), &["replay", &name]);
+    assert_eq!(code, 1, "{told}{err}");
+    assert!(told.contains("life 1 ended:") && told.contains("a promise is broken"), "{told}");
+    let json = crash(dir.path(), &["replay", &name, "--json"]).1;
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(value(&json)["broken"], value(&text)["broken"]);
+    std::fs::write(dir.path().join(&name), text.replace("life 1 ended:", "life 2 ended:")).unwrap();
+    let (code, _, err) = crash(dir.path(), &["replay", &name]);
+    assert!(code == 1 && err.contains("changed after it was written"), "{err}");
+}
+
 /// Rules choose states by meaning, and what is no rule is said.
 #[test]
 fn rules_choose_by_meaning() {

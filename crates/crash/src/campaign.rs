@@ -22,7 +22,10 @@ pub struct Plan {
     pub seed: u64,
     /// How many runs.
     pub runs: u64,
-    /// States of each run at most.
+    /// Lives of each run: all but the first begin on what a crash has left of the one before.
+    #[serde(default = "one")]
+    pub lives: u32,
+    /// States of each run at most, of all its lives.
     pub states: usize,
     /// Names and contents are judged in one of so many states.
     pub tree_every: usize,
@@ -42,6 +45,11 @@ pub struct Plan {
     pub shards: u64,
 }
 
+/// Results of before there were lives have one.
+const fn one() -> u32 {
+    1
+}
+
 impl Plan {
     /// The seeds of this shard, in order.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
@@ -59,8 +67,11 @@ pub struct Row {
     pub model: Model,
     /// What is done.
     pub workload: String,
-    /// Runs explored, in the order of the shard's seeds.
+    /// Runs explored whole, in the order of the shard's seeds.
     pub runs: u64,
+    /// Their lives: a run may end early, beyond repair, where nothing better is promised.
+    #[serde(default)]
+    pub lives: u64,
     /// States that there are, about.
     pub possible: f64,
     /// Times between which nothing becomes durable.
@@ -85,6 +96,7 @@ impl Row {
             model,
             workload: workload.into(),
             runs: 0,
+            lives: 0,
             possible: 0.0,
             frontiers: 0,
             exhausted: 0,
@@ -93,9 +105,9 @@ impl Row {
         }
     }
 
-    /// Adds a run.
+    /// Adds one life of the run with this seed.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
-        self.runs += 1;
+        self.lives += 1;
         self.possible = (self.possible + outcome.possible).min(POSSIBLE_MAX);
         self.frontiers += outcome.frontiers as u64;
         self.exhausted += outcome.exhausted as u64;
@@ -110,6 +122,7 @@ impl Row {
 
     fn merge(&mut self, other: &Row) {
         self.runs += other.runs;
+        self.lives += other.lives;
         self.possible = (self.possible + other.possible).min(POSSIBLE_MAX);
         self.frontiers += other.frontiers;
         self.exhausted += other.exhausted;
@@ -249,6 +262,7 @@ impl Results {
         differs("the workload", &a.workload, &b.workload)?;
         differs("the seed", &a.seed, &b.seed)?;
         differs("the number of runs", &a.runs, &b.runs)?;
+        differs("the number of lives", &a.lives, &b.lives)?;
         differs("the number of states", &a.states, &b.states)?;
         differs("the list of rules", &a.rules, &b.rules)?;
         differs("the number of shards", &a.shards, &b.shards)?;
@@ -297,6 +311,7 @@ mod tests {
             workload: "random".into(),
             seed: 5,
             runs: 7,
+            lives: 1,
             states: 10,
             tree_every: 1,
             usable_every: 1,

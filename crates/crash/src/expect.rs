@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::Promise;
-use crate::history::{History, NameChange, NameKey, Nature, ObjectId, Purpose};
+use crate::history::{BEFORE, History, NameChange, NameKey, Nature, ObjectId, Purpose};
 
 /// What each name in each directory may stand for.
 type Names = BTreeMap<ObjectId, BTreeMap<Vec<u8>, Expected<Option<ObjectId>>>>;
@@ -112,7 +112,7 @@ impl Expect {
 
 impl Worker<'_> {
     fn begun(&self, call: usize) -> bool {
-        self.history.calls[call].began_at < self.at
+        self.history.calls[call].began_at < self.at || self.returned(call)
     }
 
     fn returned(&self, call: usize) -> bool {
@@ -180,7 +180,8 @@ impl Worker<'_> {
                 candidates.push(Candidate { value: value.clone(), call: Some(*call), next });
             }
         }
-        let mut clients = changes.iter().map(|c| self.history.calls[c.0].client);
+        let clients = changes.iter().map(|c| self.history.calls[c.0].client);
+        let mut clients = clients.filter(|client| *client != BEFORE);
         let first = clients.next();
         let client = first.filter(|f| clients.all(|c| c == *f));
         let returned = begun.iter().map(|c| c.0).filter(|c| self.returned(*c)).max();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::history::BEFORE;
 use crate::model::{Layout, Losable, Sectors};
 
 /// How many of the calls that had returned are listed.
@@ -11,7 +12,8 @@ const RETURNED: usize = 4;
 pub(crate) fn calls(sectors: &Sectors, at: usize) -> String {
     let mut out = String::new();
     let run = &sectors.run;
-    let begun: Vec<_> = run.history.calls.iter().filter(|c| c.began_at < at).collect();
+    let by_client = run.history.calls.iter().filter(|c| c.client != BEFORE);
+    let begun: Vec<_> = by_client.filter(|c| c.began_at < at).collect();
     let has_returned = |c: &&&crate::history::Call| c.ended_at.is_some_and(|e| e <= at);
     let returned: Vec<_> = begun.iter().filter(has_returned).collect();
     for call in &returned[returned.len().saturating_sub(RETURNED)..] {

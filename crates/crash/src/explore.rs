@@ -169,6 +169,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Adds a state in which a promise is broken, found by itself.
+    pub fn fail(&mut self, failure: Failure) {
+        self.counts.states += 1;
+        self.counts.promise_broken += 1;
+        self.failures.push(failure);
+    }
+
     /// Nothing if every promise was kept; else panics with the first that was broken.
     ///
     /// # Panics

@@ -16,6 +16,10 @@ use ordo_vfs::{
 use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
+use crate::tree::{OWN_NAMES, Tree};
+
+/// The client that stands for all that was there when a run began.
+pub const BEFORE: usize = usize::MAX;
 
 /// An object's number. The root is 0.
 pub type ObjectId = usize;
@@ -140,6 +144,40 @@ impl Book {
         Rc::new(RefCell::new(Book { history, by_ino, ticks: 0, writing, clock }))
     }
 
+    /// Notes what is there when the run begins: a crash has left it, so no other takes it away.
+    pub fn find(&mut self, tree: &Tree) {
+        let made = self.before(Purpose::Change);
+        let mut dirs = vec![(0, tree.root)];
+        while let Some((dir, ino)) = dirs.pop() {
+            for (name, ino) in tree.dirs.get(&ino).into_iter().flatten() {
+                let Some(attr) = tree.attrs.get(ino) else { continue };
+                if OWN_NAMES.contains(&name.as_slice()) {
+                    continue;
+                }
+                let object = self.object(*ino).unwrap_or_else(|| {
+                    let object = self.history.objects.len();
+                    self.history.objects.push(Object::found(made, tree, attr, name));
+                    self.by_ino.insert(*ino, object);
+                    if attr.file_type == FileType::Directory {
+                        dirs.push((object, *ino));
+                    }
+                    object
+                });
+                self.name(made, dir, name, Some(object));
+            }
+        }
+        self.before(Purpose::Sync);
+    }
+
+    /// A call that had returned before anything happened.
+    fn before(&mut self, purpose: Purpose) -> usize {
+        let call = self.begin(BEFORE, purpose, "what was there".into());
+        self.end(call, true);
+        let noted = &mut self.history.calls[call];
+        (noted.began_at, noted.ended_at) = (0, Some(0));
+        call
+    }
+
     fn begin(&mut self, client: usize, purpose: Purpose, text: String) -> usize {
         let (began, began_at) = (self.tick(), (self.clock)());
         self.history.calls.push(Call {
@@ -207,6 +245,22 @@ impl Object {
         }
     }
 
+    /// What is there when a run begins. Of a file that is too large to be compared, only that it is there.
+    fn found(call: usize, tree: &Tree, attr: &Attr, name: &[u8]) -> Object {
+        let mut object = Object::new(attr.ino, attr.file_type, name);
+        if let Some(contents) = tree.contents.get(&attr.ino) {
+            for (from, bytes) in &contents.runs {
+                object.write(call, *from, bytes);
+            }
+            object.sizes = vec![(call, contents.size)];
+            object.vague = !contents.is_whole();
+        }
+        if let Some(nature) = tree.natures.get(&attr.ino) {
+            object.natures = vec![(call, Arc::new(nature.clone()))];
+        }
+        object
+    }
+
     /// Changes permissions and attributes.
     fn turn(&mut self, call: usize, change: impl FnOnce(&mut Nature)) {
         let mut nature = self.natures.last().map_or_else(Nature::default, |n| (*n.1).clone());
@@ -268,6 +322,16 @@ impl Notebook {
     /// An empty file system with this root; `clock` says how many events of the run have happened.
     pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Notebook {
         Notebook(Book::new(root, clock))
+    }
+
+    /// Notes all that is there when a run begins, as a crash has left it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn find<F: FileSystem>(&self, fs: &F) -> FsResult<()> {
+        let tree = Tree::read(fs).await?;
+        self.0.borrow_mut().find(&tree);
+        Ok(())
     }
 
     /// The file system as one client sees it.

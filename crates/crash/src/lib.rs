@@ -12,6 +12,7 @@
 //! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `recall`: what they need not look at twice.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
+//! - [`life`]: runs that begin where a crash ended the one before.
 //! - [`campaign`]: many runs, on several machines.
 //!
 //! Invariants:
@@ -47,6 +48,7 @@ pub mod explore;
 pub mod history;
 pub mod judge;
 pub mod kept;
+pub mod life;
 mod minimise;
 pub mod model;
 #[cfg(test)]

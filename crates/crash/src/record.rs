@@ -21,6 +21,7 @@ use crate::disk::Slow;
 use crate::history::{Book, History, Watched, noted_unmount};
 use crate::rules::Kind;
 use crate::script::Workload;
+use crate::tree::Tree;
 use crate::{CrashError, Model, Scheme};
 
 /// How a run is made.
@@ -32,6 +33,8 @@ pub struct Config {
     pub model: Model,
     /// The cache of the file system.
     pub cache: CacheConfig,
+    /// What is on the disks at the start, as a crash has left it; none: a new file system.
+    pub disks: Option<Arc<Vec<Vec<u8>>>>,
     /// Writes that fail.
     pub faults: Vec<(Kind, u64)>,
     /// A write or a flush takes a random time below this, in microseconds.
@@ -49,7 +52,7 @@ impl Config {
             data_age: age,
             ..CacheConfig::with_capacity(4 << 20)
         };
-        Config { seed, model, cache, faults: Vec::new(), micros_max: 2000 }
+        Config { seed, model, cache, disks: None, faults: Vec::new(), micros_max: 2000 }
     }
 }
 
@@ -193,7 +196,8 @@ impl TapSink for Sink {
 /// What an older file system left where nothing has been written yet.
 const REMAINS: u8 = 0x5a;
 
-/// Runs `workload` under `scheme` and records it, unmounting included.
+/// Runs `workload` under `scheme` and records it, unmounting included; with disks that a crash has left, its recovery
+/// too.
 ///
 /// # Errors
 /// The file system cannot be made, or waits for itself.
@@ -223,13 +227,23 @@ async fn recorded<S: Scheme, W: Workload>(
     workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
-    let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
-    scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
+    let rams = match &config.disks {
+        None => {
+            let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
+            scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
+            rams
+        }
+        Some(images) => found(scheme, images).await?,
+    };
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
     let (line, disks) = watch(rt, rams, config).await?;
     let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
     let clock = line.clone();
     let book = Book::new(fs.root(), move || clock.borrow().events.len());
+    if config.disks.is_some() {
+        let tree = Tree::read(&fs).await.map_err(|e| CrashError::Mount(e.to_string()))?;
+        book.borrow_mut().find(&tree);
+    }
     let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
     let worked = workload.run(rt, &watched).await;
     let unmounted = noted_unmount(&watched(0)).await.map_err(|e| e.to_string());
@@ -315,6 +329,17 @@ pub(crate) fn simulate_recovery<S: Scheme>(
         Ok(line.take().into_run(of.model, bases, of.history.clone()))
     };
     executor.block_on(work).unwrap_or_else(|deadlock| Err(deadlock.to_string()))
+}
+
+/// Disks that a crash has left, repaired where that must come before a mount.
+async fn found<S: Scheme>(scheme: &S, images: &[Vec<u8>]) -> Result<Vec<Rc<RamDisk>>, CrashError> {
+    let rams: Vec<_> = images.iter().map(|image| Rc::new(RamDisk::from_image(image))).collect();
+    if !scheme.promise().no_check {
+        let options = Options { repair: Repair::Yes, ..Options::default() };
+        let checked = Checker::new(rams[0].clone(), options).run().await;
+        checked.map_err(|e| CrashError::Mount(e.to_string()))?;
+    }
+    Ok(rams)
 }
 
 /// A disk that was in use before.

@@ -32,6 +32,9 @@ pub struct Saved {
     pub rules: Vec<String>,
     /// The state, and the states of recoveries that were cut off.
     pub path: Vec<Point>,
+    /// How the lives before ended: what was under way, and what of it was on the disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
     /// The run, and the recoveries that were cut off, where they cannot be made again; see [`mod@crate::kept`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
@@ -140,6 +143,7 @@ mod tests {
             script: Some(Script::random(1, 1, 3)),
             rules: Vec::new(),
             path: vec![Point { frontier: 3, state: vec![0, 1, 2] }],
+            before: Vec::new(),
             recorded: None,
             broken: vec!["something".into()],
             picture: Vec::new(),

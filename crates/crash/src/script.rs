@@ -107,8 +107,8 @@ impl Script {
 /// What is done to the file system while it is recorded.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Workload: Sync {
-    /// Does it. `client` gives the file system, empty at the start, as a client with a number sees it:
-    /// what one client does is judged to be in order.
+    /// Does it. `client` gives the file system as a client with a number sees it: what one client does is judged to
+    /// be in order. It is empty at the start, or holds what a crash has left of earlier runs.
     ///
     /// # Errors
     /// It failed, in words; there is no run then.
@@ -131,14 +131,17 @@ impl Workload for Script {
         let fs = client(0);
         let said = |e: ordo_vfs::FsError| e.to_string();
         let root = fs.root();
-        let shared = fs.make(root, SHARED, &NewNode::directory(0o755)).await.map_err(said)?.ino;
+        let (shared, _) = directory(&fs, root, SHARED).await.map_err(said)?;
         let mut clients = Vec::new();
         for (number, steps) in self.clients.iter().enumerate() {
             let fs = client(number);
             let name = format!("client-{number}").into_bytes();
-            let own = fs.make(root, &name, &NewNode::directory(0o755)).await.map_err(said)?.ino;
+            let (own, was_there) = directory(&fs, root, &name).await.map_err(said)?;
             let (runtime, dirs) = (rt.clone(), vec![shared, own]);
-            let client = Client { fs, runtime, number, dirs };
+            let mut client = Client { fs, runtime, number, dirs };
+            if was_there {
+                client.find_dirs().await.map_err(said)?;
+            }
             clients.push(rt.spawn("a client", client.run(steps.clone())));
         }
         let mut result = Ok(());
@@ -146,6 +149,14 @@ impl Workload for Script {
             result = result.and(client.await);
         }
         result
+    }
+}
+
+/// A directory, made unless it was there; whether it was.
+async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(Ino, bool)> {
+    match fs.make(dir, name, &NewNode::directory(0o755)).await {
+        Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
+        made => Ok((made?.ino, false)),
     }
 }
 
@@ -228,6 +239,25 @@ impl<F: FileSystem> Client<F> {
                 }
                 assert!(error.errno != Errno::Corrupt, "{step:?}: {error}");
             }
+        }
+        Ok(())
+    }
+
+    /// Knows its directories again after a crash.
+    async fn find_dirs(&mut self) -> FsResult<()> {
+        let mut at = 0;
+        while let Some(dir) = self.dirs.get(at).copied() {
+            for name in 0..NAMES {
+                let name = self.name(Place { dir: 0, name });
+                let there = match self.fs.lookup(dir, &name).await {
+                    Err(e) if e.errno == Errno::NotFound => continue,
+                    there => there?,
+                };
+                if there.file_type == FileType::Directory && !self.dirs.contains(&there.ino) {
+                    self.dirs.push(there.ino);
+                }
+            }
+            at += 1;
         }
         Ok(())
     }

@@ -63,6 +63,11 @@ impl Contents {
         Ok(Contents { size: attr.size, runs })
     }
 
+    /// Whether all of it was read.
+    pub fn is_whole(&self) -> bool {
+        self.runs.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() < READ_MAX
+    }
+
     /// Whether a sector is not in a hole.
     pub fn has_data(&self, sector: u64) -> bool {
         let at = sector * SECTOR as u64;

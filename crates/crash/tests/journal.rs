@@ -12,7 +12,7 @@ use ordo_block::BlockDevice;
 use ordo_block::part::Part;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore};
+use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore, life};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountOptions, logfile, mount};
@@ -21,7 +21,7 @@ use ordo_runtime::sync::first;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
-use ordo_wafs::{GroupCommit, Wafs};
+use ordo_wafs::{GroupCommit, LogRules, Wafs};
 
 const FS: u64 = 1 << 20;
 const LOG: u64 = 96 << 10;
@@ -42,12 +42,13 @@ struct Journal {
     /// As much of the log is written without being asked for.
     cluster: usize,
     rules: JournalRules,
+    log_rules: LogRules,
 }
 
 impl Journal {
     fn new(name: &'static str, place: Place, synchronous: bool, group: bool) -> Journal {
-        let (cluster, rules) = (4096, JournalRules::all());
-        Journal { name, place, synchronous, group, cluster, rules }
+        let (cluster, rules, log_rules) = (4096, JournalRules::all(), LogRules::all());
+        Journal { name, place, synchronous, group, cluster, rules, log_rules }
     }
 }
 
@@ -152,6 +153,7 @@ impl Journal {
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),
             // Recovery has the whole log in memory, or but its beginning.
             keep: if self.group == self.synchronous { 1 << 20 } else { 3000 },
+            rules: self.log_rules,
             ..ordo_wafs::MountOptions::default()
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &options).await.map_err(said)?;
@@ -405,4 +407,41 @@ fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
         cut_off += outcome.counts.in_recovery;
     }
     assert!(cut_off > 500, "{cut_off}");
+}
+
+/// Lives that begin on what a crash has left of the one before, and are crashed anywhere.
+fn lives(scheme: &Journal, seed: u64) -> Vec<Outcome> {
+    let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let config = Config::new(seed, Model::Volatile);
+    let work = |seed| Script::random_names(seed, 2, 25);
+    life::explore(scheme, work, &config, &budget, 8).unwrap()
+}
+
+/// Life after life of every form. Would catch what shows in no single one: what a crash left in the log and the next one
+/// joins to what was written since, a number that starts anew.
+#[test]
+fn a_journal_keeps_its_promises_life_after_life() {
+    for (scheme, seed) in all().iter().zip(0..) {
+        let outcomes = lives(scheme, seed);
+        assert_eq!(outcomes.len(), 8, "{}", scheme.name);
+        for (outcome, life) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("{}, seed {seed}, life {life}", scheme.name));
+        }
+    }
+}
+
+/// What a mount does about the beginning of a record that a crash has left is missed in a later life, and by nobody in
+/// the first.
+#[test]
+fn the_rule_that_cuts_off_a_lost_record_is_missed_in_a_later_life() {
+    let broken = |outcome: &Outcome| outcome.counts.promise_broken > 0;
+    let is_missed = |seed: u64| {
+        all().into_iter().any(|scheme| {
+            let log_rules = LogRules::all() - LogRules::CUT;
+            let outcomes = lives(&Journal { log_rules, ..scheme }, seed);
+            assert!(!broken(&outcomes[0]), "seed {seed}: missed at once");
+            outcomes.iter().any(broken)
+        })
+    };
+    assert!((0..20).any(is_missed), "nothing was ever found");
 }

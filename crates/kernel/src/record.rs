@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ordo_annotate::Block;
-use ordo_crash::history::{History, Notebook};
+use ordo_crash::history::{BEFORE, History, Notebook};
 use ordo_crash::record::{DiskRun, Event, Write};
 use ordo_crash::{Config, CrashError, Model, Run, Workload};
 use ordo_live::Wanted;
@@ -19,8 +19,8 @@ use ordo_vfs::{FileSystem, FsError};
 
 use crate::System;
 
-/// Runs `workload` on a file system of the kernel's, in real time, and records it, unmounting included. Of
-/// `config` the seed and the model count.
+/// Runs `workload` on a file system of the kernel's, in real time, and records it, unmounting included; with a disk that
+/// a crash has left, its recovery too. Of `config` the seed, the model and the disks count.
 ///
 /// # Errors
 /// Who calls it is not root, a program or the file system is not there, or the workload failed.
@@ -30,7 +30,10 @@ pub fn record<W: Workload>(
     config: &Config,
 ) -> Result<Run, CrashError> {
     let setup = Setup::in_memory(system.bytes);
-    let mounted = Mounted::new(&live(system), with_rows(), setup);
+    let mounted = match config.disks.as_deref().and_then(|disks| disks.first()) {
+        None => Mounted::new(&live(system), with_rows(), setup),
+        Some(image) => Mounted::of_image(&live(system), with_rows(), setup, image, system.repair),
+    };
     let mounted = mounted.map_err(|e| CrashError::Make(e.to_string()))?;
     let from = Instant::now();
     let fs = HostDir::open(mounted.dir()).map_err(|e| CrashError::Mount(e.to_string()))?;
@@ -39,6 +42,10 @@ pub fn record<W: Workload>(
     let book = Notebook::new(fs.root(), move || from.elapsed().as_nanos() as usize);
     let executor = Executor::real(config.seed);
     let rt = executor.runtime();
+    if config.disks.is_some() {
+        let found = executor.block_on(book.find(&*fs))?;
+        found.map_err(|e| CrashError::Mount(e.to_string()))?;
+    }
     let worked = executor.block_on(workload.run(&rt, &|client| book.watch(fs.clone(), client)))?;
     worked.map_err(CrashError::Work)?;
     drop((executor, rt, fs));
@@ -168,7 +175,8 @@ fn count_events(
         let at = start + nanos as i128;
         events.partition_point(|(t, _)| i128::from(t.as_nanos()) < at)
     };
-    for call in &mut history.calls {
+    // What was there before was so at no time.
+    for call in history.calls.iter_mut().filter(|call| call.client != BEFORE) {
         call.began_at = before(call.began_at);
         call.ended_at = call.ended_at.map(before);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ordo_crash::kept::{pack, unpack};
 use ordo_crash::{
-    Budget, Config, Model, Outcome, Promise, Script, explore, explore_run, judge_path, record,
+    Budget, Config, Model, Outcome, Promise, Script, explore, explore_run, judge_path, life, record,
 };
 use ordo_kernel::System;
 
@@ -78,6 +78,26 @@ fn recovery_is_cut_off() {
     let outcome = explore(&ext3, &script, &Config::new(4, Model::Volatile), &budget).unwrap();
     outcome.expect_kept("ext3, recovery cut off");
     assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
+}
+
+/// What the kernel found after one crash, and did since, is judged after the next. Would catch what was there being taken
+/// for what was done, or for nothing.
+#[test]
+fn a_life_goes_on_where_the_one_before_ended() {
+    if !is_possible() {
+        return;
+    }
+    let budget = Budget { states: 12, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let work = |seed| Script::random(seed, 2, 40);
+    for name in ["ext2", "ext3"] {
+        let system = System::by_name(name).unwrap();
+        let config = Config::new(6, Model::Volatile);
+        let outcomes = life::explore(&system, work, &config, &budget, 3).unwrap();
+        assert_eq!(outcomes.len(), 3, "{name}");
+        for (outcome, life) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("{name}, life {life}"));
+        }
+    }
 }
 
 /// A failure is kept with the run that it is from, recoveries included, and is the same failure afterwards.

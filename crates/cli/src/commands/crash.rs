@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
-use ordo_bench::crash::Doing;
+use ordo_bench::crash::{Doing, Subject};
 use ordo_crash::campaign::{Plan, Results, merge};
-use ordo_crash::{Budget, Config, Model, Rule, Script};
+use ordo_crash::{Budget, Config, Model, Rule, Script, life};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -75,6 +75,7 @@ fn plan(args: &Crash) -> Plan {
         workload: workload_text(&args.workload),
         seed: args.seed,
         runs: args.runs,
+        lives: args.lives,
         states: args.states,
         tree_every: args.tree_every,
         usable_every: args.usable_every,
@@ -127,48 +128,104 @@ fn doing(workload: &CrashWorkload, seed: u64) -> Doing {
 }
 
 fn campaign(args: &Crash) -> Result<ExitCode> {
+    if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random { .. }) {
+        bail!(
+            "--lives goes with --workload random: another workload begins on an empty file system"
+        );
+    }
     let plan = plan(args);
     let mut results = Results::new(plan.clone());
     if let Some(path) = args.output.as_deref().filter(|p| args.resume && p.exists()) {
         results = read(path)?;
         results.belong_to(&plan)?;
     }
-    let progress = Progress::new(args.quiet);
-    let (budget, started) = (budget(args), Instant::now());
-    let (mut judged, mut saved) = (0, false);
-    for at in 0..results.rows.len() {
-        let row = results.rows[at].clone();
-        let system = Crashed::by_name(&row.system).context("a system of the plan")?;
-        let subject = system.subject(args.hold_to, args.size);
-        let (done, total) = (row.runs, plan.seeds().count() as u64);
-        progress.begin(&row.system, row.model.name(), total);
-        for (i, seed) in plan.seeds().enumerate().skip(done as usize) {
-            let doing = doing(&args.workload, seed);
-            let config = config(seed, row.model, &args.rule);
-            let run = subject.record(&doing, &config);
-            let run = run.with_context(|| format!("{}, seed {seed}", row.system))?;
-            let parts = (&*budget.judged, args.states as u64);
-            let explore = || subject.explore(&run, seed, &budget);
-            let outcome = progress.follow((i as u64, total), parts, explore);
-            results.rows[at].add(seed, &outcome);
-            judged += outcome.counts.states + outcome.counts.in_recovery;
-            if let Some(failure) = outcome.failures.first().filter(|_| !saved) {
-                saved = true;
-                progress.finish();
-                let (run, budget) = (run.clone(), &budget);
-                let found = save::Found { args, system, doing, config, run, budget, failure };
-                found.save(&*subject)?;
-            }
-            if let Some(path) = &args.output {
-                write_whole(path, &json(&results)?)?;
-            }
-        }
+    let (progress, started) = (Progress::new(args.quiet), Instant::now());
+    let mut budget = budget(args);
+    budget.states = args.states.div_ceil(args.lives as usize);
+    let mut campaign = Campaign { args, progress, budget, results, judged: 0, saved: false };
+    for at in 0..campaign.results.rows.len() {
+        campaign.row(at, &plan)?;
     }
-    progress.finish();
+    campaign.progress.finish();
     if !args.quiet {
         let seconds = started.elapsed().as_secs_f64();
-        let rate = number::figure(judged as f64 / seconds.max(1e-9));
-        eprintln!("{} states in {seconds:.1} s, {rate} a second", number::count(judged));
+        let rate = number::figure(campaign.judged as f64 / seconds.max(1e-9));
+        eprintln!("{} states in {seconds:.1} s, {rate} a second", number::count(campaign.judged));
     }
-    show(&results, args.json, args.output.as_deref())
+    show(&campaign.results, args.json, args.output.as_deref())
+}
+
+/// A campaign at work.
+struct Campaign<'a> {
+    args: &'a Crash,
+    progress: Progress,
+    /// Of one life.
+    budget: Budget,
+    results: Results,
+    judged: u64,
+    /// Whether a failure was.
+    saved: bool,
+}
+
+impl Campaign<'_> {
+    /// Explores what is left to do of one system on one disk.
+    fn row(&mut self, at: usize, plan: &Plan) -> Result<()> {
+        let args = self.args;
+        let row = self.results.rows[at].clone();
+        let system = Crashed::by_name(&row.system).context("a system of the plan")?;
+        let subject = system.subject(args.hold_to, args.size);
+        let total = plan.seeds().count() as u64;
+        self.progress.begin(&row.system, row.model.name(), total);
+        for (i, seed) in plan.seeds().enumerate().skip(row.runs as usize) {
+            self.run(at, (system, &*subject), seed, (i as u64, total))?;
+            self.results.rows[at].runs += 1;
+            if let Some(path) = &args.output {
+                write_whole(path, &json(&self.results)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Explores all lives of a run: one of `total`, after those that are `done`.
+    fn run(
+        &mut self,
+        at: usize,
+        (system, subject): (Crashed, &dyn Subject),
+        seed: u64,
+        (done, total): (u64, u64),
+    ) -> Result<()> {
+        let (args, model) = (self.args, self.results.rows[at].model);
+        let lives = u64::from(args.lives);
+        let (mut disks, mut before) = (None, Vec::new());
+        for life in 1..=args.lives {
+            let life_seed = life::seed_of(life, seed);
+            let doing = doing(&args.workload, life_seed);
+            let config = Config { disks: disks.take(), ..config(life_seed, model, &args.rule) };
+            let run = subject.record(&doing, &config);
+            let run = run.with_context(|| format!("{}, seed {seed}", system.name()))?;
+            let parts = (&*self.budget.judged, self.budget.states as u64);
+            let steps = (done * lives + u64::from(life) - 1, total * lives);
+            let explore = || subject.explore(&run, life_seed, &self.budget);
+            let mut outcome = self.progress.follow(steps, parts, explore);
+            let end = if life < args.lives { subject.end(&run, life_seed) } else { Ok(None) };
+            if let Err(failure) = &end {
+                outcome.fail((**failure).clone());
+            }
+            self.results.rows[at].add(seed, &outcome);
+            self.judged += outcome.counts.states + outcome.counts.in_recovery;
+            if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {
+                self.saved = true;
+                self.progress.finish();
+                let (budget, before) = (&self.budget, before.clone());
+                let found =
+                    save::Found { args, system, doing, config, before, run, budget, failure };
+                found.save(subject)?;
+            }
+            let Ok(Some(end)) = end else { break };
+            before.push(format!("life {life} ended:"));
+            before.extend(end.picture.lines().map(str::to_string));
+            disks = Some(end.disks);
+        }
+        Ok(())
+    }
 }

@@ -9,7 +9,7 @@ use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject};
 use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Rule, Run, kept};
+use ordo_crash::{Budget, Config, Failure, Rule, Run, Script, kept};
 use ordo_report::json;
 
 use super::{BROKEN, config};
@@ -25,6 +25,8 @@ pub(super) struct Found<'a> {
     pub system: Crashed,
     pub doing: Doing,
     pub config: Config,
+    /// How the lives before ended.
+    pub before: Vec<String>,
     pub run: Arc<Run>,
     pub budget: &'a Budget,
     pub failure: &'a Failure,
@@ -47,7 +49,7 @@ impl Found<'_> {
     }
 
     fn small(self, subject: &dyn Subject) -> Result<Saved> {
-        let Found { args, system, mut doing, config, mut run, budget, failure } = self;
+        let Found { args, system, mut doing, config, before, mut run, budget, failure } = self;
         let mut failure = failure.clone();
         if subject.repeats() {
             if !args.no_shrink
@@ -62,7 +64,8 @@ impl Found<'_> {
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
-        let recorded = match subject.repeats() {
+        // What the lives before have left is in the run, and nowhere else.
+        let recorded = match subject.repeats() && config.disks.is_none() {
             true => None,
             false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),
         };
@@ -82,6 +85,7 @@ impl Found<'_> {
             rules: args.rule.iter().map(ToString::to_string).collect(),
             path: failure.path,
             broken: failure.verdict.broken,
+            before,
             recorded,
             picture: failure.picture.lines().map(str::to_string).collect(),
             run: fingerprint(&run),
@@ -101,8 +105,12 @@ fn tell(saved: &Saved) -> String {
     for what in &saved.broken {
         out.push_str(&format!("  {what}\n"));
     }
-    // What is kept as it was recorded was not made small.
-    let script = saved.script.as_ref().filter(|_| saved.recorded.is_none());
+    for line in &saved.before {
+        out.push_str(&format!("{line}\n"));
+    }
+    // What cannot be run again was not made small.
+    let small = |_: &&Script| saved.recorded.is_none() || !saved.before.is_empty();
+    let script = saved.script.as_ref().filter(small);
     let operations = script.map(|s| s.len());
     if let Some(operations) = operations {
         out.push_str(&format!("after {operations} operations, with this on the disk:\n"));

@@ -12,9 +12,10 @@ const COLUMNS: usize = 4;
 pub(super) fn text(results: &Results) -> String {
     let plan = &results.plan;
     let mut out = format!(
-        "{}, {} run(s) from seed {}, up to {} states each",
+        "{}, {} run(s){} from seed {}, up to {} states each",
         plan.workload,
         results.rows.iter().map(|r| r.runs).max().unwrap_or(0),
+        if plan.lives > 1 { format!(" of {} lives", plan.lives) } else { String::new() },
         plan.seed,
         number::count(plan.states as u64)
     );
@@ -68,6 +69,9 @@ fn matrix(rows: &[Row]) -> String {
         format!("{} of {}", number::count(r.exhausted), number::count(r.frontiers))
     });
     line("  with recovery cut off too", &|r| number::count(r.counts.in_recovery));
+    if rows.iter().any(|r| r.lives > r.runs) {
+        line("lives, each on what a crash has left", &|r| number::count(r.lives));
+    }
     line("check needed before use", &|r| share(r.counts.unsound, r.counts.states));
     line("  whose repair has to guess", &|r| share(r.counts.unresolvable, r.counts.states));
     line("anything but wrong counts", &|r| share(r.counts.needs_check, r.counts.states));

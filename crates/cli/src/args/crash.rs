@@ -1,0 +1,238 @@
+//! What can be asked of `ordo crash`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ordo_bench::compare::System;
+use ordo_bench::crash::{Subject, promise, subject};
+use ordo_bench::workload::Workload;
+use ordo_crash::{Model as DiskModel, Rule};
+use ordo_report::number::parse_bytes;
+
+use super::{system, workload};
+
+/// What is crashed.
+#[derive(Clone, Copy, Debug)]
+pub enum Crashed {
+    /// In this process.
+    Ours(System),
+    /// By the kernel.
+    Kernels(ordo_kernel::System),
+}
+
+impl Crashed {
+    /// The name a user gives it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Crashed::Ours(system) => system.name(),
+            Crashed::Kernels(system) => system.name,
+        }
+    }
+
+    /// The one with this name.
+    pub fn by_name(name: &str) -> Option<Crashed> {
+        let kernels = || ordo_kernel::System::by_name(name).map(Crashed::Kernels);
+        System::by_name(name).map(Crashed::Ours).or_else(kernels)
+    }
+
+    /// As the explorer takes it: held to what another system promises, where that is given; `bytes` is for those
+    /// in this process.
+    pub fn subject(self, held_to: Option<System>, bytes: u64) -> Box<dyn Subject> {
+        match self {
+            Crashed::Ours(system) => subject(system, held_to, bytes),
+            Crashed::Kernels(system) => {
+                let held = held_to.map(|other| system.holding(promise(other)));
+                Box::new(held.unwrap_or(system))
+            }
+        }
+    }
+}
+
+fn crashed(text: &str) -> Result<Crashed, String> {
+    Crashed::by_name(text).ok_or_else(|| {
+        let ours = System::ALL.iter().map(|s| s.name());
+        let all: Vec<_> = ours.chain(ordo_kernel::System::ALL.iter().map(|s| s.name)).collect();
+        format!("no system is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn disk_model(text: &str) -> Result<DiskModel, String> {
+    DiskModel::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
+        let all = DiskModel::ALL.map(DiskModel::name).join(", ");
+        format!("no model is called '{text}'; there are {all}")
+    })
+}
+
+fn shard(text: &str) -> Result<(u64, u64), String> {
+    let parsed = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parsed {
+        Some((i, n)) if i >= 1 && i <= n => Ok((i, n)),
+        _ => Err(format!("'{text}' is no part of a whole: 1/4 is the first of four")),
+    }
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    text.parse::<Rule>().map_err(|e| e.to_string())
+}
+
+/// What a crash is explored with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CrashWorkload {
+    /// Clients with random operations.
+    Random {
+        /// How many clients.
+        clients: usize,
+        /// Operations of each.
+        steps: usize,
+    },
+    /// A workload of the comparison.
+    Bench(Workload),
+}
+
+fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
+    let Some(rest) = text.strip_prefix("random") else {
+        return workload(text).map(CrashWorkload::Bench);
+    };
+    let (mut clients, mut steps) = (3, 120);
+    let wrong = || format!("'{text}': after random: come clients=N and steps=N, up to 100000");
+    for part in rest.trim_start_matches(':').split(',').filter(|p| !p.is_empty()) {
+        let (key, value) = part.split_once('=').ok_or_else(wrong)?;
+        let value: usize = value.parse().map_err(|_| wrong())?;
+        match key {
+            "clients" if (1..=40).contains(&value) => clients = value,
+            "steps" if value <= 100_000 => steps = value,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(CrashWorkload::Random { clients, steps })
+}
+
+/// `ordo crash`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = concat!("\
+Models of the disk:
+  completed   what completed is durable; what was on its way may be there in part (1990s, cache off)
+  volatile    what was not flushed survives in any subset, torn at 512 bytes (the disk of today)
+  prefix      writes survive in order of completion up to some point (the halt button of the papers)
+  lying       flushes do nothing
+
+Rules, for states of one meaning only:
+  lose KIND | keep KIND | tear KIND | KIND before KIND | eio KIND N
+  KIND is superblock, cylinder_group, inode_block, directory, indirect, file_data, ..., disk0, or
+  text:WORDS
+
+Exit status: 0 every promise was kept, 1 one was broken, or an error.
+
+Examples:
+  ordo crash                                      every system, a disk with a volatile cache
+  ordo crash --fs ffs-none --model prefix --json
+  ordo crash --fs ext3,ext4 --states 300 --runs 1  the kernel's: each state is mounted and checked (root)
+  ordo crash --workload postmark:files=20,transactions=50 --size 4m
+  ordo crash --fs ffs-none --hold-to ffs-sync      where it fails, made small and explained
+  ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
+  ordo crash --rule 'directory before inode_block' --fs ffs-none
+  ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
+  ordo crash replay failure.json"))]
+pub struct Crash {
+    /// What else can be done.
+    #[command(subcommand)]
+    pub command: Option<CrashCommand>,
+    /// The systems, separated by commas [default: all of Ordo's]; of the kernel's, as root: ext2, ext3, ext3-journal,
+    /// ext3-writeback, ext4, xfs.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = crashed)]
+    pub fs: Vec<Crashed>,
+    /// Hold them to the promise of this system, not to their own.
+    #[arg(long, value_name = "SYSTEM", value_parser = system)]
+    pub hold_to: Option<System>,
+    /// What the disk may lose: completed, volatile, prefix, lying, separated by commas.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
+        value_parser = disk_model)]
+    pub model: Vec<DiskModel>,
+    /// What is done: random[:clients=N,steps=N], or a workload of `ordo compare`.
+    #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
+        value_parser = crash_workload)]
+    pub workload: CrashWorkload,
+    /// The seed of the first run; each run has the next.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many runs.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Lives of each run: all but the first begin on what a crash has left of the one before.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub lives: u32,
+    /// States of each run at most, of all its lives.
+    #[arg(long, default_value_t = 5000, value_name = "N")]
+    pub states: usize,
+    /// Judge names and contents in one of so many states; 0: in none.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub tree_every: usize,
+    /// Judge use afterwards in one of so many states; 0: in none.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub usable_every: usize,
+    /// Cut off so many recoveries in a row.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub recovery_depth: u32,
+    /// Cut recovery off in one of so many states; 0: in none.
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub recovery_every: usize,
+    /// Only states that follow this rule; may be given more than once.
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    pub rule: Vec<Rule>,
+    /// Size of the file system.
+    #[arg(long, default_value = "1m", value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: u64,
+    /// Threads [default: one a processor].
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub threads: usize,
+    /// Only this part of the runs: 2/4 is the second of four.
+    #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
+    pub shard: (u64, u64),
+    /// Go on with what the file given by -o holds.
+    #[arg(long, requires = "output")]
+    pub resume: bool,
+    /// Where to save the first failure, made small [default: ordo-crash-SYSTEM-SEED.json].
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Do not make failures small.
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Print what the models assume, and end.
+    #[arg(long)]
+    pub explain_model: bool,
+    /// Print results as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write results as JSON to this file, after each run.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The commands under `ordo crash`.
+#[derive(Debug, Subcommand)]
+pub enum CrashCommand {
+    /// Repeat a failure that was saved.
+    Replay {
+        /// The file.
+        file: PathBuf,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the results of all shards together.
+    Merge {
+        /// The shards' results.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Print results as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Write results as JSON to this file.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
