@@ -140,14 +140,14 @@ impl Comparer<'_> {
                 self.title(dir),
                 may.join(" or ")
             );
-            // A check that finds a directory under two names may keep the old one, though the new one took
-            // the place of another directory.
+            // A check that finds a directory under two names takes one away, whatever else had that name before, or
+            // was to have it: in the midst of a rename, or of two names that change places.
             let is_directory = |c: &Candidate<Option<ObjectId>>| {
                 let file_type = |o: ObjectId| self.history.objects[o].file_type;
                 c.value.is_some_and(|o| file_type(o) == FileType::Directory)
             };
-            let directories = expected.candidates.iter().filter(|c| is_directory(c)).count();
-            if directories > 1 && found.is_none() && !self.promise.no_check {
+            let moved = !expected.is_settled() && expected.candidates.iter().any(is_directory);
+            if moved && found.is_none() && !self.promise.no_check {
                 self.found.not_atomic.push((false, what));
             } else if expected.durable {
                 self.found.lost_durable.push((self.promise.durable_fsync, what));

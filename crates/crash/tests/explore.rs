@@ -6,7 +6,8 @@
 
 use ordo_crash::record::Event;
 use ordo_crash::{
-    Budget, Config, Model, OnFfs, Outcome, Promise, Script, explore, explore_run, record, shrink,
+    Budget, Config, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore, explore_run,
+    record, shrink,
 };
 use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
 
@@ -33,6 +34,23 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
             assert_eq!(outcome.counts.lost_durable, 0);
         }
     }
+}
+
+/// A file and a directory change places: in the midst of it a check finds the directory under two names and takes one
+/// away. Would catch an oracle that takes this for a loss; that the directory itself must be there, it does not forgive.
+#[test]
+fn a_check_takes_away_one_of_two_names_that_change_places() {
+    let (file, dir) = (Place { dir: 0, name: 1 }, Place { dir: 1, name: 4 });
+    let (mut taken, scheme) = (0, OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC));
+    for (from, to) in [(file, dir), (dir, file)] {
+        let steps = vec![Step::Mkdir(dir), Step::Make(file), Step::Sync, Step::Exchange(from, to)];
+        let script = Script { clients: vec![steps] };
+        let config = Config::new(1, Model::Volatile);
+        let outcome = explore(&scheme, &script, &config, &Budget::default()).unwrap();
+        outcome.expect_kept(&format!("{script:?}"));
+        taken += outcome.counts.not_atomic;
+    }
+    assert!(taken > 0, "no state in which a name is gone");
 }
 
 /// Would catch a harness that cannot see: each rule of `sync` protects something that is found broken
