@@ -42,10 +42,13 @@ fn a_trace_is_analyzed_and_shown() {
     assert!(out.contains("journal commit of transaction 2\n"), "{out}");
     assert!(out.contains("group descriptors, block 0 <- transaction 2\n"), "{out}");
     let (_, out, _) = ordo(&["trace", "show", log, "--start", start, "--json"]);
+    let mut flushes = 0;
     for line in out.lines() {
         let part: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(part["kind"].is_string() && part["means"].is_string());
+        flushes += u64::from(part["op"] == "flush");
     }
+    assert_eq!(json["flushes"], flushes, "{json}");
 }
 
 #[test]
@@ -103,6 +106,9 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let (_, again, _) = ordo(&["analyze", log, "--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again, json);
+    // Counted from its tables or named anew: the same words to a person.
+    let (_, counted, _) = ordo(&["analyze", log]);
+    assert_eq!(ordo(&["analyze", log, "--again"]).1, counted);
     assert!(json["transactions"]["nanos_to_commit"]["greatest"].as_u64().unwrap() > 0, "{out}");
     let page = folder.path().join("page.html");
     let html = ["analyze", log, "--html", "-o", page.to_str().unwrap()];

@@ -1,5 +1,6 @@
 //! `ordo trace`: traces recorded, shown, and turned into other forms.
 
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,10 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use ordo_annotate::{perfetto, rows, store, text};
+use ordo_block::Operation;
+use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
+use ordo_sba::Watch;
 use ordo_sba::analysis::Findings;
 use ordo_trace::dm_log_writes;
 
@@ -88,7 +92,8 @@ struct Export {
 /// Print every request.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A write of blocks that are in the journal too says which transaction is written back by it.
+A write of blocks that are in the journal too says which transaction is written back by it. Flushes and discards stand
+between the requests that name blocks.
 
 Example:
   ordo trace show log.img --start before.img | less")]
@@ -196,17 +201,41 @@ fn export(args: &Export) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// A watcher, and somebody who is shown what names no block: flushes and discards.
+struct Beside<'w, F> {
+    watch: &'w Watch,
+    other: F,
+}
+
+impl<F: Fn(&Issued<'_>)> TapSink for Beside<'_, F> {
+    fn issued(&self, request: &Issued<'_>) {
+        if matches!(request.op, Operation::Flush | Operation::Discard) {
+            (self.other)(request);
+        }
+        self.watch.issued(request);
+    }
+
+    fn completed(&self, request: &Completed<'_>) {
+        self.watch.completed(request);
+    }
+}
+
 fn show_all(args: &Show) -> Result<()> {
     let (opened, watch) = args.input.known()?;
-    let out = Rc::new(std::cell::RefCell::new(BufWriter::new(std::io::stdout())));
-    let failed = Rc::new(std::cell::Cell::new(None));
-    let (into, error, as_json) = (out.clone(), failed.clone(), args.json);
-    watch.listen(move |told| {
-        if let Err(e) = show(&mut *into.borrow_mut(), told, as_json) {
+    let (out, as_json) = (RefCell::new(BufWriter::new(std::io::stdout())), args.json);
+    let out = Rc::new(out);
+    let failed = Rc::new(Cell::new(None));
+    let note = |error: &Cell<Option<io::Error>>, done: io::Result<()>| {
+        if let Err(e) = done {
             error.set(Some(e));
         }
-    });
-    ordo_trace::replay(&opened.trace, &watch);
+    };
+    let (into, error) = (out.clone(), failed.clone());
+    watch.listen(move |told| note(&error, show(&mut *into.borrow_mut(), told, as_json)));
+    let other = |request: &Issued<'_>| {
+        note(&failed, show_other(&mut *out.borrow_mut(), request, as_json));
+    };
+    ordo_trace::replay(&opened.trace, &Beside { watch: &watch, other });
     out.borrow_mut().flush()?;
     match failed.take() {
         Some(error) => Err(error.into()),
@@ -214,10 +243,26 @@ fn show_all(args: &Show) -> Result<()> {
     }
 }
 
+/// A flush or a discard.
+fn show_other(out: &mut impl Write, request: &Issued<'_>, as_json: bool) -> io::Result<()> {
+    let Issued { id, offset, len, .. } = *request;
+    let is_flush = request.op == Operation::Flush;
+    let op = if is_flush { "flush" } else { "discard" };
+    if as_json {
+        let line = Line { request: id, op, offset, len, kind: op, means: op.into() };
+        serde_json::to_writer(&mut *out, &line)?;
+        return writeln!(out);
+    }
+    match is_flush {
+        true => writeln!(out, "{id:6} {op}"),
+        false => writeln!(out, "{id:6} {op} {offset:>10} + {len}"),
+    }
+}
+
 fn show(out: &mut impl Write, told: &ordo_sba::Told<'_>, as_json: bool) -> std::io::Result<()> {
     let named = told.named;
     let op = match named.op {
-        ordo_block::Operation::Read => "read",
+        Operation::Read => "read",
         _ => "write",
     };
     if as_json {
