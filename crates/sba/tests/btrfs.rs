@@ -8,12 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{Recorded, all_is_known, damaged, name_of, output, watched, write};
+use common::{Recorded, all_is_known, damaged, name_of, output, trace, watched, write};
 use ordo_format::Endian::Little as LE;
-use ordo_runtime::Time;
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
 
 /// Where the superblock is, and in it: its generation, the roots, the system chunks.
 const SUPERBLOCK: usize = 64 << 10;
@@ -54,24 +52,6 @@ fn files(folder: &Path) -> Files {
         all.insert(name, contents);
     }
     all
-}
-
-fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
-    let mut trace = Trace::new(512, false);
-    for (at, data) in writes {
-        let kept = trace.keep(&data);
-        trace.push(Request {
-            op: Op::Write,
-            offset: at as u64,
-            len: data.len() as u64,
-            flags: Flags::empty(),
-            issued: Time::ZERO,
-            epoch: 0,
-            end: None,
-            data: Some(kept),
-        });
-    }
-    trace
 }
 
 /// An empty file system and one with files, and the writes that make the second of the first.

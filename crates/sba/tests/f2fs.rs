@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{
-    Recorded, all_is_known, damaged, name_of, output, path_of, recorded, turned, watched, write,
-};
+use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
 use ordo_runtime::Time;
 use ordo_sba::kind::{Part, Reason, What};
 use ordo_sba::{Class, Watch};
@@ -150,8 +148,8 @@ fn same(late: &Watch, watch: &Watch, image: &[u8]) {
     }
     for ino in 0..800 {
         assert_eq!(late.contents(ino), watch.contents(ino), "inode {ino}");
-        let path = path_of(late, ino);
-        assert!(path.is_none() || path == path_of(watch, ino), "inode {ino}");
+        let path = late.path(ino);
+        assert!(path.is_none() || path == watch.path(ino), "inode {ino}");
     }
 }
 
@@ -199,14 +197,14 @@ fn what_a_kernel_did_under_f2fs_has_names() {
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
     for (ino, path) in [(3, "/"), (4, "/d"), (5, "/d/e"), (7, "/d/e/g1"), (56, "/big")] {
-        assert_eq!(path_of(&said.watch, ino).as_deref(), Some(path), "inode {ino}");
+        assert_eq!(said.watch.path(ino).as_deref(), Some(path), "inode {ino}");
     }
     let mut files = 0;
     for at in 4096..(after.len() / BLOCK) as u64 {
         let What::Inodes { first: ino, .. } = part(&said.watch, &after, at).what else { continue };
         let inode = block(&after, at);
         let name = &inode[92..92 + usize::from(inode[88])];
-        let path = path_of(&said.watch, ino).unwrap();
+        let path = said.watch.path(ino).unwrap();
         // One file has two names.
         if ino != 3 && inode[12] == 1 {
             assert_eq!(path.rsplit('/').next().unwrap().as_bytes(), name, "{path}");
@@ -243,9 +241,9 @@ fn half_way(recorded: &Recorded, half: usize) {
     for at in 4096..(image.len() / BLOCK) as u64 {
         assert_eq!(part(&late, &image, at), part(&watching.watch, &image, at), "block {at}");
     }
-    let path = path_of(&watching.watch, 57);
+    let path = watching.watch.path(57);
     assert_eq!(path.as_deref(), Some("/log").filter(|_| half > 23));
-    assert_eq!(path_of(&late, 57), path);
+    assert_eq!(late.path(57), path);
 }
 
 /// Blocks that pass one at a time, the last of each request first: a pack's first block comes after the others. In
@@ -323,10 +321,10 @@ fn what_the_tools_fill_is_found() {
         agrees(&watch, &image, &judged);
         let inodes: BTreeSet<u64> = judged.nodes.values().map(|(_, ino)| *ino).collect();
         let paths: BTreeMap<_, _> =
-            inodes.iter().filter_map(|ino| Some((path_of(&watch, *ino)?, *ino))).collect();
+            inodes.iter().filter_map(|ino| Some((watch.path(*ino)?, *ino))).collect();
         assert_eq!(paths.len(), inodes.len(), "{features}");
         for (name, bytes) in &files {
-            let ino = paths[&format!("/{name}")];
+            let ino = paths[format!("/{name}").as_str()];
             let mut found = vec![0; bytes.len()];
             let mut have = 0;
             for c in watch.contents(ino) {

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{
-    Recorded, all_is_known, damaged, name_of, output, path_of, recorded, turned, watched, write,
-};
+use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
 use ordo_format::nilfs2::checksum;
 use ordo_sba::kind::{Reason, What};
 use ordo_sba::{Class, Watch};
@@ -253,12 +251,12 @@ fn the_file_systems_own_files_agree() {
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
     for (ino, path) in [(2, "/"), (12, "/d"), (13, "/d/e"), (64, "/big"), (65, "/log")] {
-        assert_eq!(path_of(&said.watch, ino).as_deref(), Some(path), "inode {ino}");
+        assert_eq!(said.watch.path(ino).as_deref(), Some(path), "inode {ino}");
     }
     // A symbolic link that replaced a file.
     let link = said.parts.iter().find(|(_, part)| part.class == Class::Symlink).unwrap();
     let What::Blocks { ino, .. } = link.1.what else { panic!("{link:?}") };
-    let path = path_of(&said.watch, ino).unwrap();
+    let path = said.watch.path(ino).unwrap();
     let dir = block(&after, places(&said.watch, 12)[&0]);
     let name = path.strip_prefix("/d/").unwrap().as_bytes();
     assert!(dir.windows(name.len()).any(|w| w == name), "{path}");
@@ -276,7 +274,7 @@ fn who_comes_late_knows_as_much() {
     }
     for ino in 0..200 {
         assert_eq!(late.contents(ino), said.watch.contents(ino), "inode {ino}");
-        assert_eq!(path_of(&late, ino), path_of(&said.watch, ino), "inode {ino}");
+        assert_eq!(late.path(ino), said.watch.path(ino), "inode {ino}");
     }
 }
 
@@ -302,7 +300,7 @@ fn a_summary_may_come_last() {
     }
     for ino in 0..200 {
         assert_eq!(slow.watch.contents(ino), said.watch.contents(ino), "inode {ino}");
-        assert_eq!(path_of(&slow.watch, ino), path_of(&said.watch, ino), "inode {ino}");
+        assert_eq!(slow.watch.path(ino), said.watch.path(ino), "inode {ino}");
     }
 }
 

@@ -8,11 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use common::{Recorded, Said, all_is_known, damaged, name_of, output, watched};
-use ordo_runtime::Time;
+use common::{Recorded, Said, all_is_known, damaged, name_of, output, trace, watched};
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::Trace;
 
 const PAGE: usize = 4096;
 const BYTES: u64 = 32 << 20;
@@ -28,24 +27,6 @@ fn volume(folder: &Path) -> Option<Vec<u8>> {
     let args = ["-F", "-q", "-Q", "-s", "512", "-p", "0", "-H", "0", "-S", "0", name];
     output("mkntfs", &args)?;
     Some(std::fs::read(&path).unwrap())
-}
-
-fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
-    let mut trace = Trace::new(512, false);
-    for (at, data) in writes {
-        let kept = trace.keep(&data);
-        trace.push(Request {
-            op: Op::Write,
-            offset: at as u64,
-            len: data.len() as u64,
-            flags: Flags::empty(),
-            issued: Time::ZERO,
-            epoch: 0,
-            end: None,
-            data: Some(kept),
-        });
-    }
-    trace
 }
 
 fn number(page: &[u8], at: usize) -> u64 {

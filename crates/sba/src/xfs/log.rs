@@ -165,7 +165,7 @@ impl Log {
         }
         let Some(head) = RecordHead::read(data) else {
             if at == 0 && self.goes_around(data) {
-                self.rest = data[..self.cycles(data) * BLOCK].to_vec();
+                self.rest = data[..Self::cycles(data) * BLOCK].to_vec();
                 return (Piece::Record(None), self.rest.len());
             }
             let zeros = data[..BLOCK].iter().all(|b| *b == 0);
@@ -193,7 +193,7 @@ impl Log {
     }
 
     /// How many blocks begin with the same cycle.
-    fn cycles(&self, data: &[u8]) -> usize {
+    fn cycles(data: &[u8]) -> usize {
         data.chunks_exact(BLOCK).take_while(|block| block[..4] == data[..4]).count()
     }
 

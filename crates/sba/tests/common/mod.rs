@@ -11,7 +11,7 @@ use ordo_runtime::Time;
 use ordo_sba::journal::Transaction;
 use ordo_sba::kind::{Part, What};
 use ordo_sba::{Class, Stats, Watch};
-use ordo_trace::{Op, Trace};
+use ordo_trace::{Flags, Op, Request, Trace};
 
 /// A trace and what the device held before it.
 pub struct Recorded {
@@ -197,28 +197,23 @@ pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
     watched(&start, &trace);
 }
 
-/// The path of a file, as a listener is told it.
-pub fn path_of(watch: &Watch, ino: u64) -> Option<String> {
-    let said = Rc::new(RefCell::new(None));
-    let into = said.clone();
-    watch.listen(move |told| *into.borrow_mut() = told.path(ino).map(|path| path.to_string()));
-    let (op, flags, len) = (Operation::Read, WriteFlags::empty(), 512);
-    let (issued, at, data) = (Time::ZERO, Time::ZERO, None);
-    let (id, order, epoch, offset, result) = (0, 0, 0, 0, Ok(()));
-    watch.completed(&Completed {
-        id,
-        order,
-        op,
-        offset,
-        len,
-        flags,
-        data,
-        issued,
-        at,
-        epoch,
-        result,
-    });
-    said.take()
+/// A trace of writes: where, and what.
+pub fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
+    let mut trace = Trace::new(512, false);
+    for (at, data) in writes {
+        let kept = trace.keep(&data);
+        trace.push(Request {
+            op: Op::Write,
+            offset: at as u64,
+            len: data.len() as u64,
+            flags: Flags::empty(),
+            issued: Time::ZERO,
+            epoch: 0,
+            end: None,
+            data: Some(kept),
+        });
+    }
+    trace
 }
 
 /// The same writes, each cut into blocks of `size` bytes that pass last to first.
