@@ -54,10 +54,11 @@ lint:
 bench:
 	$(CARGO) run --release --quiet --package ordo-bench --bin figures
 
-# Every system on every honest disk; then CRASH_RUNS runs of up to CRASH_STATES states for each system that
-# promises to need no check; then, as root, the kernel's file systems. What was stopped goes on where it was. Writes
-# docs/results/crash.md.
+# Every system on every honest disk; CRASH_LIVES runs of ten lives of each; then CRASH_RUNS runs of up to CRASH_STATES
+# states for each system that promises to need no check; then, as root, the kernel's file systems. What was stopped
+# goes on where it was. Writes docs/results/crash.md.
 CRASH_ALL ?= 20
+CRASH_LIVES ?= 40
 CRASH_RUNS ?= 430
 CRASH_STATES ?= 25000
 CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async
@@ -71,20 +72,22 @@ crash-campaign:
 	mkdir -p target/campaign
 	-$(TIMED) all.seconds; $(CRASH) --model completed,volatile,prefix --runs $(CRASH_ALL) \
 	  -o target/campaign/all.json >/dev/null
+	-$(TIMED) lives.seconds; $(CRASH) --lives 10 --runs $(CRASH_LIVES) --states $(CRASH_STATES) \
+	  --workload random:clients=3,steps=40 -o target/campaign/lives.json >/dev/null
 	-$(TIMED) long.seconds; $(CRASH) --fs $(CRASH_LONG) --runs $(CRASH_RUNS) --states $(CRASH_STATES) \
 	  --usable-every 500 --recovery-every 2000 -o target/campaign/long.json >/dev/null
 	-test "$$(id -u)" != 0 || { $(TIMED) kernel.seconds; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
 	  --recovery-every 20 --no-shrink --save target/campaign/kernel-failure.json \
 	  -o target/campaign/kernel.json >/dev/null; }
 	{ echo '# Crash states explored'; echo; \
-	  echo "Written by \`make crash-campaign CRASH_ALL=$(CRASH_ALL) CRASH_RUNS=$(CRASH_RUNS)\` on $$(nproc) cores of" \
+	  echo "Written by \`make crash-campaign CRASH_ALL=$(CRASH_ALL) CRASH_LIVES=$(CRASH_LIVES) CRASH_RUNS=$(CRASH_RUNS)\` on $$(nproc) cores of" \
 	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r); the seeds are in the headings."; \
-	  for part in all long kernel; do test -f target/campaign/$$part.json || continue; \
+	  for part in all lives long kernel; do test -f target/campaign/$$part.json || continue; \
 	    echo; awk '{ s += $$1 } END { print "It took", s, "seconds:" }' target/campaign/$$part.seconds; \
 	    echo; echo '```'; \
 	    target/release/ordo crash merge target/campaign/$$part.json; echo '```'; done; \
 	} > docs/results/crash.md
-	for part in all long; do target/release/ordo crash merge target/campaign/$$part.json >/dev/null || exit 1; done
+	for part in all lives long; do target/release/ordo crash merge target/campaign/$$part.json >/dev/null || exit 1; done
 
 # As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
 # and make build; what is not given is left out, aloud.

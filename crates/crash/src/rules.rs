@@ -18,7 +18,10 @@ pub const SYNTAX: &str = "\
   KIND before KIND     the first are kept, the second lost: the disk wrote them in the wrong order
   eio KIND N           the Nth write of this kind fails
 KIND is a kind of block (superblock, summary, cylinder_group, inode_block, directory, indirect,
-file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for what a write's description contains.";
+file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for what a write's description contains;
+or of several kinds: 'journal', any part of a journal or log; 'commit', what commits a transaction:
+a commit block, any part of a log without such; 'in_place', what a checkpoint writes: metadata
+where it belongs.";
 
 /// Which writes a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,12 @@ pub enum Kind {
     Disk(usize),
     /// Those whose description contains this.
     Text(String),
+    /// Those to a journal or log.
+    Journal,
+    /// Those that commit: in a log without commit blocks each may.
+    Commit,
+    /// Those of metadata that are to no journal or log: what a checkpoint writes.
+    InPlace,
 }
 
 /// A fault by meaning.
@@ -53,7 +62,7 @@ pub enum RuleError {
     #[error("'{0}' is no rule; the forms are:\n{SYNTAX}")]
     Form(String),
     /// No such kind.
-    #[error("'{0}' is no kind of block; there are {all}, disk0, disk1, and text:WORDS", all = all_kinds())]
+    #[error("'{0}' is no kind of block; there are {all}, journal, commit, in_place, disk0, disk1, and text:WORDS", all = all_kinds())]
     Kind(String),
 }
 
@@ -70,6 +79,12 @@ impl FromStr for Kind {
         }
         if let Some(disk) = text.strip_prefix("disk").and_then(|n| n.parse().ok()) {
             return Ok(Kind::Disk(disk));
+        }
+        match text {
+            "journal" => return Ok(Kind::Journal),
+            "commit" => return Ok(Kind::Commit),
+            "in_place" => return Ok(Kind::InPlace),
+            _ => {}
         }
         let class = Class::ALL.into_iter().find(|c| c.key() == text);
         class.map(Kind::Class).ok_or_else(|| RuleError::Kind(text.to_string()))
@@ -102,6 +117,9 @@ impl fmt::Display for Kind {
             Kind::Class(class) => f.write_str(class.key()),
             Kind::Disk(disk) => write!(f, "disk{disk}"),
             Kind::Text(text) => write!(f, "text:{text}"),
+            Kind::Journal => f.write_str("journal"),
+            Kind::Commit => f.write_str("commit"),
+            Kind::InPlace => f.write_str("in_place"),
         }
     }
 }
@@ -125,6 +143,9 @@ impl Kind {
             Kind::Class(c) => *c == class,
             Kind::Disk(d) => *d == disk,
             Kind::Text(text) => name.contains(text.as_str()),
+            Kind::Journal => class.is_journal(),
+            Kind::Commit => matches!(class, Class::JournalCommit | Class::Log),
+            Kind::InPlace => class.is_metadata() && !class.is_journal(),
         }
     }
 
@@ -191,9 +212,15 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_written() {
-        for text in
-            ["lose directory", "keep disk1", "tear text:links 2", "eio inode_block 3", "a before b"]
-        {
+        for text in [
+            "lose directory",
+            "keep disk1",
+            "tear text:links 2",
+            "eio inode_block 3",
+            "a before b",
+            "tear commit",
+            "in_place before journal",
+        ] {
             let rule = text.parse::<Rule>();
             match text {
                 "tear text:links 2" => assert!(matches!(rule, Err(RuleError::Form(_)))),
@@ -202,6 +229,14 @@ mod tests {
             }
         }
         assert!("eio inode_block 0".parse::<Rule>().is_err());
+        let kinds = |class: Class| {
+            [Kind::Journal, Kind::Commit, Kind::InPlace].map(|kind| kind.is(0, class, ""))
+        };
+        assert_eq!(kinds(Class::JournalCommit), [true, true, false]);
+        assert_eq!(kinds(Class::JournalData), [true, false, false]);
+        assert_eq!(kinds(Class::Log), [true, true, false]);
+        assert_eq!(kinds(Class::InodeBlock), [false, false, true]);
+        assert_eq!(kinds(Class::FileData), [false, false, false]);
         let rule: Rule = "superblock before directory".parse().unwrap();
         assert_eq!(
             rule,
