@@ -285,9 +285,8 @@ async fn watch(
         for (kind, number) in config.faults.iter().cloned() {
             let classifier = classifier.clone();
             let is_meant = move |attempt: &Attempt<'_>| {
-                let name = classifier.as_ref().map(|c| c.name(&issued(attempt)));
-                let class = name.as_ref().map_or(Class::Unknown, |n| n.class());
-                kind.is(disk, class, &name.map(|n| n.to_string()).unwrap_or_default())
+                let name = classifier.name(&issued(attempt));
+                kind.is(disk, name.class(), &name.to_string())
             };
             faults.add(Rule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
         }
@@ -361,17 +360,15 @@ fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
     Issued { id: 0, op, offset, len, flags, data, at: Time::default(), epoch: 0 }
 }
 
-/// Has every write named by what it means, where the disk holds something that the classifier knows.
+/// Has every write named by what it means. A disk may hold a log alone, which is known by what is written.
 async fn name_writes<D: ordo_block::BlockDevice>(
     tap: &Rc<Tap<D>>,
     inner: &Rc<RamDisk>,
     line: &Rc<RefCell<Line>>,
     disk: usize,
-) -> Result<Option<Rc<Classifier>>, CrashError> {
+) -> Result<Rc<Classifier>, CrashError> {
     let classifier = Classifier::new();
-    if !classifier.prime(inner).await.map_err(|e| CrashError::Make(e.to_string()))? {
-        return Ok(None);
-    }
+    classifier.prime(inner).await.map_err(|e| CrashError::Make(e.to_string()))?;
     let line = line.clone();
     classifier.listen(move |named| {
         let mut line = line.borrow_mut();
@@ -384,5 +381,5 @@ async fn name_writes<D: ordo_block::BlockDevice>(
         }
     });
     tap.attach(classifier.clone());
-    Ok(Some(classifier))
+    Ok(classifier)
 }

@@ -12,13 +12,14 @@ use ordo_block::BlockDevice;
 use ordo_block::part::Part;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore, life};
+use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore, life, record};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountOptions, logfile, mount};
 use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
 use ordo_runtime::sync::first;
 use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_sba::Class;
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
 use ordo_wafs::{GroupCommit, LogRules, Wafs};
@@ -212,6 +213,22 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     }
     println!("{states} states, {in_recovery} after recoveries cut off");
     assert!(states >= 100_000 && in_recovery > 2000, "{states}, {in_recovery}");
+}
+
+/// Rules and pictures go by what a write means: would catch a log that has no name where it is alone on its device.
+#[test]
+fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
+    for scheme in all() {
+        let run = record(&scheme, &Script::random(3, 2, 40), &Config::new(3, Model::Volatile));
+        let (disks, alone) = (run.unwrap().disks, scheme.place == Place::Other);
+        let is_log = |w: &&ordo_crash::record::Write| w.class == Class::Log;
+        let logged = disks.iter().flat_map(|d| &d.writes).filter(is_log).count();
+        assert!(logged > 10, "{}: {logged}", scheme.name);
+        if alone {
+            assert_eq!(disks[1].writes.iter().filter(is_log).count(), disks[1].writes.len());
+            assert_eq!(disks[0].writes.iter().filter(is_log).count(), 0);
+        }
+    }
 }
 
 /// Blocks taken out of the midst of files, wherever the pointers to them lie: see `holes.rs`.
