@@ -199,7 +199,8 @@ fn every_rule_protects_something() {
     for seed in 0..3 {
         assert_eq!(kinds(late, seed), ["reported, but not there"]);
     }
-    for rule in late.iter() {
+    // What a group counts has a story of its own, among the lives of the crash explorer.
+    for rule in (late - SyncRules::GROUP_BEFORE_ENTRY).iter() {
         let broken = (0..300).any(|seed| kinds(late - rule, seed).len() > 1);
         assert!(broken, "without {rule:?} nothing was ever damaged");
     }

@@ -59,7 +59,8 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
     assert!(sync(late, Model::Completed, 0, 1500).counts.promise_broken > 0);
-    for rule in late.iter() {
+    // What a group counts has a story of its own, in lives.rs.
+    for rule in (late - SyncRules::GROUP_BEFORE_ENTRY).iter() {
         let broken = |seed| {
             let outcome = sync(late - rule, Model::Completed, seed, 3000);
             let structural = |f: &ordo_crash::Failure| {

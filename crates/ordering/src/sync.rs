@@ -13,9 +13,10 @@
 //! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
 //! | a block is marked free | the inode and blocks of pointers without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
 //! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
+//! | an entry is made for an inode of such a block | the group, which counts it as filled: a check looks for no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
 //! | the operation returns | the directory blocks it changed, and the inode of a directory that grew | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
-//! Nothing else is synchronous, as in the original. Bitmaps and counts are delayed, which is why an image
+//! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps and counts are delayed, which is why an image
 //! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
 //! the last fragments of a growing file move, not a directory, the old ones are free before the inode that
 //! no longer points to them is on disk: a crash can leave them in two files, which the check resolves.
@@ -28,7 +29,7 @@ use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
 bitflags::bitflags! {
     /// The rules of `sync`, each of which can be switched off to see what it is there for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct SyncRules: u8 {
+    pub struct SyncRules: u16 {
         /// An inode, with the count that includes a new entry, before the entry.
         const INODE_BEFORE_ENTRY = 1;
         /// A directory block, a block of pointers or attributes before the pointer to it.
@@ -45,6 +46,9 @@ bitflags::bitflags! {
         const INODES_BEFORE_USE = 64;
         /// What the operation has changed in directories before it returns.
         const DURABLE_ON_RETURN = 128;
+        /// The group that counts a block of inodes as filled before an entry for any of them: a check looks for no
+        /// others.
+        const GROUP_BEFORE_ENTRY = 256;
     }
 }
 
@@ -158,6 +162,7 @@ impl OrderingPolicy for SyncOrder {
             }
             What::SetLinkCount { old, new, .. } => new > old,
             What::SetSize { directory, .. } => directory,
+            What::UseInodeBlock { .. } => self.rules.contains(SyncRules::GROUP_BEFORE_ENTRY),
             _ => false,
         };
         if ordered {
