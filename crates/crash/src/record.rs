@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ordo_block::fault::{Attempt, Faults, Faulty, Rule};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
-use ordo_block::{Operation, WriteFlags};
+use ordo_block::{BlockDevice, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options, Repair};
 use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
@@ -320,9 +320,7 @@ pub(crate) fn simulate_recovery<S: Scheme>(
             let fs = scheme.mount(&rt, &disks, &config.cache).await?;
             fs.sync().await.map_err(|e| e.to_string())?;
         } else {
-            let options = Options { repair: Repair::Yes, ..Options::default() };
-            let checked = Checker::new(disks[0].clone(), options).run().await;
-            checked.map_err(|e| e.to_string())?;
+            repair(&disks[0]).await?;
         }
         let bases = images.iter().map(|i| Arc::new(i.clone())).collect();
         Ok(line.take().into_run(of.model, bases, of.history.clone()))
@@ -334,11 +332,16 @@ pub(crate) fn simulate_recovery<S: Scheme>(
 async fn found<S: Scheme>(scheme: &S, images: &[Vec<u8>]) -> Result<Vec<Rc<RamDisk>>, CrashError> {
     let rams: Vec<_> = images.iter().map(|image| Rc::new(RamDisk::from_image(image))).collect();
     if !scheme.promise().no_check {
-        let options = Options { repair: Repair::Yes, ..Options::default() };
-        let checked = Checker::new(rams[0].clone(), options).run().await;
-        checked.map_err(|e| CrashError::Mount(e.to_string()))?;
+        repair(&rams[0]).await.map_err(CrashError::Mount)?;
     }
     Ok(rams)
+}
+
+/// Checks a disk and mends what it finds, as must be done before a mount where nothing better is promised.
+async fn repair<D: BlockDevice>(disk: &Rc<D>) -> Result<(), String> {
+    let options = Options { repair: Repair::Yes, ..Options::default() };
+    let checked = Checker::new(disk.clone(), options).run().await;
+    checked.map(drop).map_err(|e| e.to_string())
 }
 
 /// A disk that was in use before.
@@ -361,7 +364,7 @@ fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
 }
 
 /// Has every write named by what it means. A disk may hold a log alone, which is known by what is written.
-async fn name_writes<D: ordo_block::BlockDevice>(
+async fn name_writes<D: BlockDevice>(
     tap: &Rc<Tap<D>>,
     inner: &Rc<RamDisk>,
     line: &Rc<RefCell<Line>>,
