@@ -172,7 +172,7 @@ fn rules_choose_by_meaning() {
     for rule in ["lose log", "tear commit", "lose journal"] {
         assert_eq!(states(rule).0, 0, "there is none");
     }
-    for rule in ["tear commit", "lose in_place", "in_place before journal"] {
+    for rule in ["tear commit", "lose metadata", "metadata before journal"] {
         let (all, unsound) = states_of("lffs-wafs-2async", rule);
         assert!(all > 0 && unsound == 0, "{rule}: {unsound} of {all}");
     }

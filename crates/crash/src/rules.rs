@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ordo_sba::Class;
+use ordo_sba::{Class, Kinds, NoKind};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
@@ -20,24 +20,18 @@ pub const SYNTAX: &str = "\
 KIND is a kind of block (superblock, summary, cylinder_group, inode_block, directory, indirect,
 file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for what a write's description contains;
 or of several kinds: 'journal', any part of a journal or log; 'commit', what commits a transaction:
-a commit block, any part of a log without such; 'in_place', what a checkpoint writes: metadata
-where it belongs.";
+a commit block, any part of a log without such; 'metadata', what a checkpoint writes: what is no
+contents of files, where it belongs; 'fixed', that and contents.";
 
 /// Which writes a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Those that begin with this kind of block.
-    Class(Class),
+    /// Those that begin with one of these kinds of blocks.
+    Of(Kinds),
     /// Those to this disk.
     Disk(usize),
     /// Those whose description contains this.
     Text(String),
-    /// Those to a journal or log.
-    Journal,
-    /// Those that commit: in a log without commit blocks each may.
-    Commit,
-    /// Those of metadata that are to no journal or log: what a checkpoint writes.
-    InPlace,
 }
 
 /// A fault by meaning.
@@ -62,12 +56,8 @@ pub enum RuleError {
     #[error("'{0}' is no rule; the forms are:\n{SYNTAX}")]
     Form(String),
     /// No such kind.
-    #[error("'{0}' is no kind of block; there are {all}, journal, commit, in_place, disk0, disk1, and text:WORDS", all = all_kinds())]
-    Kind(String),
-}
-
-fn all_kinds() -> String {
-    Class::ALL.map(Class::key).join(", ")
+    #[error("{0}, disk0, disk1, and text:WORDS")]
+    Kind(#[from] NoKind),
 }
 
 impl FromStr for Kind {
@@ -80,14 +70,7 @@ impl FromStr for Kind {
         if let Some(disk) = text.strip_prefix("disk").and_then(|n| n.parse().ok()) {
             return Ok(Kind::Disk(disk));
         }
-        match text {
-            "journal" => return Ok(Kind::Journal),
-            "commit" => return Ok(Kind::Commit),
-            "in_place" => return Ok(Kind::InPlace),
-            _ => {}
-        }
-        let class = Class::ALL.into_iter().find(|c| c.key() == text);
-        class.map(Kind::Class).ok_or_else(|| RuleError::Kind(text.to_string()))
+        Ok(Kind::Of(text.parse()?))
     }
 }
 
@@ -114,12 +97,9 @@ impl FromStr for Rule {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Class(class) => f.write_str(class.key()),
+            Kind::Of(kinds) => kinds.fmt(f),
             Kind::Disk(disk) => write!(f, "disk{disk}"),
             Kind::Text(text) => write!(f, "text:{text}"),
-            Kind::Journal => f.write_str("journal"),
-            Kind::Commit => f.write_str("commit"),
-            Kind::InPlace => f.write_str("in_place"),
         }
     }
 }
@@ -140,12 +120,9 @@ impl Kind {
     /// Whether a write is of this kind.
     pub fn is(&self, disk: usize, class: Class, name: &str) -> bool {
         match self {
-            Kind::Class(c) => *c == class,
+            Kind::Of(kinds) => kinds.have(class),
             Kind::Disk(d) => *d == disk,
             Kind::Text(text) => name.contains(text.as_str()),
-            Kind::Journal => class.is_journal(),
-            Kind::Commit => matches!(class, Class::JournalCommit | Class::Log),
-            Kind::InPlace => class.is_metadata() && !class.is_journal(),
         }
     }
 
@@ -219,28 +196,18 @@ mod tests {
             "eio inode_block 3",
             "a before b",
             "tear commit",
-            "in_place before journal",
+            "metadata before journal",
         ] {
             let rule = text.parse::<Rule>();
             match text {
                 "tear text:links 2" => assert!(matches!(rule, Err(RuleError::Form(_)))),
-                "a before b" => assert_eq!(rule, Err(RuleError::Kind("a".into()))),
+                "a before b" => assert_eq!(rule, Err(RuleError::Kind(NoKind("a".into())))),
                 _ => assert_eq!(rule.unwrap().to_string(), text),
             }
         }
         assert!("eio inode_block 0".parse::<Rule>().is_err());
-        let kinds = |class: Class| {
-            [Kind::Journal, Kind::Commit, Kind::InPlace].map(|kind| kind.is(0, class, ""))
-        };
-        assert_eq!(kinds(Class::JournalCommit), [true, true, false]);
-        assert_eq!(kinds(Class::JournalData), [true, false, false]);
-        assert_eq!(kinds(Class::Log), [true, true, false]);
-        assert_eq!(kinds(Class::InodeBlock), [false, false, true]);
-        assert_eq!(kinds(Class::FileData), [false, false, false]);
+        let of = |class| Kind::Of(Kinds::One(class));
         let rule: Rule = "superblock before directory".parse().unwrap();
-        assert_eq!(
-            rule,
-            Rule::Before(Kind::Class(Class::Superblock), Kind::Class(Class::Directory))
-        );
+        assert_eq!(rule, Rule::Before(of(Class::Superblock), of(Class::Directory)));
     }
 }

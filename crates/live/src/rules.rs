@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ordo_block::Operation;
 use ordo_pseudo::Verdict;
-use ordo_sba::{Class, Told};
+use ordo_sba::{Kinds, NoKind, Told};
 
 /// What is done with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,45 +15,6 @@ pub enum Action {
     Delay(Duration),
     /// It is answered and never carried out.
     Drop,
-}
-
-/// Which kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kinds {
-    /// All.
-    Any,
-    /// What goes to the journal.
-    Journal,
-    /// What goes to fixed locations.
-    Fixed,
-    /// What is about files and not what they hold, at fixed locations.
-    Metadata,
-    /// One.
-    One(Class),
-}
-
-impl Kinds {
-    fn have(self, class: Class) -> bool {
-        match self {
-            Kinds::Any => true,
-            Kinds::Journal => class.is_journal(),
-            Kinds::Fixed => !class.is_journal(),
-            Kinds::Metadata => !class.is_journal() && class.is_metadata(),
-            Kinds::One(one) => one == class,
-        }
-    }
-}
-
-impl fmt::Display for Kinds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kinds::Any => "any",
-            Kinds::Journal => "journal",
-            Kinds::Fixed => "fixed",
-            Kinds::Metadata => "metadata",
-            Kinds::One(class) => class.key(),
-        })
-    }
 }
 
 /// One rule: `drop KIND [after N KIND]` or `delay KIND TIME [after N KIND]`.
@@ -77,23 +38,11 @@ pub enum RuleError {
     )]
     Words(String),
     /// No kind of block.
-    #[error(
-        "no kind of block is called '{0}'; there are any, journal, fixed, metadata, and those of ordo analyze --json"
-    )]
-    Kind(String),
+    #[error(transparent)]
+    Kind(#[from] NoKind),
     /// No time.
     #[error("'{0}' is no time; say 10s or 250ms")]
     Time(String),
-}
-
-fn kinds(word: &str) -> Result<Kinds, RuleError> {
-    Ok(match word {
-        "any" => Kinds::Any,
-        "journal" => Kinds::Journal,
-        "fixed" => Kinds::Fixed,
-        "metadata" => Kinds::Metadata,
-        _ => Kinds::One(Class::from_key(word).ok_or_else(|| RuleError::Kind(word.into()))?),
-    })
 }
 
 fn time(word: &str) -> Result<Duration, RuleError> {
@@ -119,10 +68,10 @@ impl FromStr for Rule {
         };
         let after = match rest {
             [] => None,
-            ["after", n, kind] => Some((n.parse().map_err(|_| wrong())?, kinds(kind)?)),
+            ["after", n, kind] => Some((n.parse().map_err(|_| wrong())?, kind.parse()?)),
             _ => return Err(wrong()),
         };
-        Ok(Rule { action, kinds: kinds(kind)?, after })
+        Ok(Rule { action, kinds: kind.parse()?, after })
     }
 }
 

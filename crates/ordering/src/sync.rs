@@ -12,14 +12,17 @@
 //! | an entry is taken away | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
 //! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
 //! | a block is marked free | the inode and blocks of pointers without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
-//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
-//! | an entry is made for an inode of such a block | the group, which counts it as filled: a check looks for no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
+//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free, whoever filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
+//! | an entry is made for an inode of such a block | the group, which counts it as filled, whoever had it do so: a check looks for no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
 //! | the operation returns | the directory blocks it changed, and the inode of a directory that grew | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
 //! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps and counts are delayed, which is why an image
 //! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
 //! the last fragments of a growing file move, not a directory, the old ones are free before the inode that
 //! no longer points to them is on disk: a crash can leave them in two files, which the check resolves.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufRef, Cache, WriteGate};
@@ -53,21 +56,40 @@ bitflags::bitflags! {
 }
 
 /// The ordering `sync`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct SyncOrder {
     rules: SyncRules,
+    /// Groups that have come to count a block of inodes and may not say so on disk, each with how many times that
+    /// had happened by then. Another operation may allocate an inode of the block meanwhile, and must wait too.
+    counting: RefCell<Vec<(BufRef, u64)>>,
+    counted: Cell<u64>,
 }
 
 impl SyncOrder {
     /// The ordering with some of its rules only: to measure or show what a rule does.
     pub fn with_rules(rules: SyncRules) -> SyncOrder {
-        SyncOrder { rules }
+        SyncOrder { rules, counting: RefCell::default(), counted: Cell::new(0) }
+    }
+
+    fn is_counting(&self, group: &BufRef) -> bool {
+        self.counting.borrow().iter().any(|(g, _)| Rc::ptr_eq(g, group))
+    }
+
+    fn counts(&self, group: &BufRef) {
+        self.counted.set(self.counted.get() + 1);
+        self.counting.borrow_mut().push((group.clone(), self.counted.get()));
+    }
+
+    /// These are on disk as they were when so many times had been counted.
+    fn are_written(&self, bufs: &[BufRef], counted: u64) {
+        let written = |group: &BufRef| bufs.iter().any(|b| Rc::ptr_eq(b, group));
+        self.counting.borrow_mut().retain(|(g, when)| *when > counted || !written(g));
     }
 }
 
 impl Default for SyncOrder {
     fn default() -> SyncOrder {
-        SyncOrder { rules: SyncRules::all() }
+        SyncOrder::with_rules(SyncRules::all())
     }
 }
 
@@ -77,7 +99,7 @@ pub struct Pending(Vec<BufRef>);
 
 impl Pending {
     fn add(&mut self, buf: &BufRef) {
-        if !self.0.iter().any(|b| std::rc::Rc::ptr_eq(b, buf)) {
+        if !self.0.iter().any(|b| Rc::ptr_eq(b, buf)) {
             self.0.push(buf.clone());
         }
     }
@@ -90,7 +112,10 @@ impl Pending {
             return Ok(());
         }
         let bufs = std::mem::take(&mut self.0);
-        cache.write_now(&bufs).await
+        let counted = cache.gate().counted.get();
+        cache.write_now(&bufs).await?;
+        cache.gate().are_written(&bufs, counted);
+        Ok(())
     }
 }
 
@@ -106,7 +131,6 @@ impl SyncOrder {
             What::ClearInode { .. } => Some(SyncRules::ENTRY_BEFORE_COUNT),
             What::SetSize { directory: true, .. } => Some(SyncRules::ENTRY_BEFORE_SIZE),
             What::RemoveEntry { .. } => Some(SyncRules::NEW_NAME_BEFORE_OLD),
-            What::UseInodeBlock { .. } => Some(SyncRules::INODES_BEFORE_USE),
             What::FreeBlock { .. } => Some(SyncRules::POINTER_BEFORE_FREE),
             _ => None,
         }
@@ -144,6 +168,11 @@ impl OrderingPolicy for SyncOrder {
             {
                 cache.write_now(std::slice::from_ref(init)).await
             }
+            // Another operation may have filled it.
+            What::UseInodeBlock { block, .. } if on(SyncRules::INODES_BEFORE_USE) => {
+                op.write(cache).await?;
+                cache.write_now(std::slice::from_ref(block)).await
+            }
             _ => match Self::rule_before(what) {
                 Some(rule) if on(rule) => op.write(cache).await,
                 _ => Ok(()),
@@ -162,7 +191,11 @@ impl OrderingPolicy for SyncOrder {
             }
             What::SetLinkCount { old, new, .. } => new > old,
             What::SetSize { directory, .. } => directory,
-            What::UseInodeBlock { .. } => self.rules.contains(SyncRules::GROUP_BEFORE_ENTRY),
+            What::UseInodeBlock { .. } if self.rules.contains(SyncRules::GROUP_BEFORE_ENTRY) => {
+                self.counts(change.buf);
+                true
+            }
+            What::AllocateInode { .. } => self.is_counting(change.buf),
             _ => false,
         };
         if ordered {

@@ -6,7 +6,7 @@
 //! (2005), section 3.
 //!
 //! Layers, lowest first:
-//! - [`kind`]: the kinds of blocks, and what can be said of one request.
+//! - [`kind`]: the kinds of blocks, and what can be said of one request; `kinds`: several of them by a word.
 //! - [`stats`]: traffic by kind.
 //! - [`ufs`]: the classifier of UFS2, and a decoder.
 //! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
@@ -59,6 +59,7 @@ mod graph;
 mod jfs;
 pub mod journal;
 pub mod kind;
+mod kinds;
 pub mod names;
 mod nilfs;
 mod ntfs;
@@ -73,6 +74,7 @@ pub mod watch;
 mod xfs;
 
 pub use kind::{Class, Named, Part, What};
+pub use kinds::{Kinds, NoKind};
 pub use stats::{Counts, Stats};
 pub use ufs::Classifier;
 pub use watch::{Told, Watch};

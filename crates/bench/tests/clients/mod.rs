@@ -13,6 +13,8 @@ use rand_pcg::Pcg64Mcg;
 pub struct Jitter<D> {
     /// Whose clock and chance.
     pub runtime: Runtime,
+    /// One write in so many takes up to forty times as long; none where it is zero.
+    pub slow: u64,
     /// What holds the bytes.
     pub disk: D,
 }
@@ -25,7 +27,8 @@ impl<D: BlockDevice> BlockDevice for Jitter<D> {
         self.disk.read(offset, len).await
     }
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        let micros = self.runtime.random_below(2000);
+        let is_slow = self.slow > 0 && self.runtime.random_below(self.slow) == 0;
+        let micros = self.runtime.random_below(if is_slow { 80_000 } else { 2000 });
         self.runtime.sleep(Duration::from_micros(micros)).await;
         self.disk.write(offset, data, flags).await
     }

@@ -120,7 +120,7 @@ Models of the disk:
 Rules, for states of one meaning only:
   lose KIND | keep KIND | tear KIND | KIND before KIND | eio KIND N
   KIND is superblock, cylinder_group, inode_block, directory, indirect, file_data, ..., disk0,
-  text:WORDS, journal, commit (what commits a transaction), or in_place (what a checkpoint writes)
+  text:WORDS, journal, commit (what commits a transaction), or metadata (what a checkpoint writes)
 
 Exit status: 0 every promise was kept, 1 one was broken, or an error.
 
@@ -132,7 +132,7 @@ Examples:
   ordo crash --fs ffs-none --hold-to ffs-sync      where it fails, made small and explained
   ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
-  ordo crash --rule 'tear commit' --rule 'lose in_place' --fs lffs-wafs-1sync
+  ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
   ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
   ordo crash replay failure.json"))]
 pub struct Crash {
