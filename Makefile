@@ -62,7 +62,7 @@ CRASH_LIVES ?= 40
 CRASH_RUNS ?= 430
 CRASH_STATES ?= 25000
 CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async
-CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs
+CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
 CRASH_KERNEL_RUNS ?= 4
 CRASH = target/release/ordo crash --resume
 # Adds the seconds until the shell ends to a file: `$(TIMED) FILE`.

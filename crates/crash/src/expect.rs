@@ -73,6 +73,8 @@ struct Worker<'h> {
     history: &'h History,
     at: usize,
     durable_names: bool,
+    /// See [`Promise::passed`].
+    passed: bool,
     /// When the last sync began that had returned, among all beginnings and endings.
     synced: usize,
     /// The same for the last fsync of each object, or of what is below it: its names are durable.
@@ -88,6 +90,7 @@ impl Expect {
             history,
             at,
             durable_names: promise.durable_names,
+            passed: promise.passed,
             synced: 0,
             fsynced: BTreeMap::new(),
             fsynced_itself: BTreeMap::new(),
@@ -193,10 +196,15 @@ impl Worker<'_> {
         let list: Vec<_> = changes.iter().map(|c| (c.call, c.object)).collect();
         self.expected(None, &list, |call| {
             let object = changes.iter().find(|c| c.call == call).and_then(|c| c.object);
-            let fsynced = object.and_then(|o| self.fsynced.get(&o)).copied().unwrap_or(0);
-            let waited = self.durable_names && self.returned(call);
-            waited || self.ended(call) < self.synced.max(fsynced)
+            self.was_waited_for(call, object)
         })
+    }
+
+    /// Whether somebody has waited for a name to stand for this.
+    fn was_waited_for(&self, call: usize, object: Option<ObjectId>) -> bool {
+        let fsynced = object.and_then(|o| self.fsynced.get(&o)).copied().unwrap_or(0);
+        let waited = self.durable_names && self.returned(call);
+        waited || self.ended(call) < self.synced.max(fsynced)
     }
 
     fn file(&self, object: ObjectId) -> Option<FileExpected> {
@@ -255,7 +263,8 @@ impl Worker<'_> {
                 if let Some(new) = object {
                     now.insert(key, new);
                     held.entry(new).or_default().insert(key);
-                    if self.is_durably(names, key, call) {
+                    let counts = self.passed || self.was_waited_for(call, object);
+                    if counts && self.is_durably(names, key, call) {
                         sure.insert(new);
                     }
                 }
@@ -292,5 +301,64 @@ impl Worker<'_> {
             }
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_vfs::{FileType, Ino};
+
+    use super::*;
+    use crate::history::{Call, Object};
+
+    /// A file is made, renamed, and another made under its first name, which alone is made durable: perhaps.
+    fn history(durable: [bool; 2]) -> History {
+        let mut history = History::default();
+        let object = |n: u64| Object::new(Ino(n), FileType::Regular, b"");
+        history.objects = (0..3).map(object).collect();
+        let mut call = |purpose| {
+            let n = history.calls.len();
+            let (began, ended) = (2 * n + 1, Some(2 * n + 2));
+            let (text, client, ok) = (String::new(), 0, true);
+            let (began_at, ended_at) = (0, Some(0));
+            history.calls.push(Call {
+                client,
+                text,
+                purpose,
+                began,
+                began_at,
+                ended,
+                ended_at,
+                ok,
+            });
+            n
+        };
+        let synced =
+            |durable, object| if durable { Purpose::Fsync(object) } else { Purpose::Nothing };
+        let made = call(Purpose::Change);
+        call(synced(durable[0], 1));
+        let (moved, other) = (call(Purpose::Change), call(Purpose::Change));
+        call(synced(durable[1], 2));
+        let change = |call, object| NameChange { call, object };
+        let old = vec![change(made, Some(1)), change(moved, None), change(other, Some(2))];
+        history.names.insert((0, b"old".to_vec()), old);
+        history.names.insert((0, b"new".to_vec()), vec![change(moved, Some(1))]);
+        history
+    }
+
+    /// Would catch an oracle that takes a file which nobody waited for, and which never was on the disk, for lost where
+    /// that is all that was promised, or for none where more was.
+    #[test]
+    fn what_was_waited_for_has_a_name_and_what_gave_up_its_name_where_promised() {
+        let named =
+            |promise: &Promise, durable| Expect::new(&history(durable), promise, 0).always_named;
+        let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
+        assert_eq!(named(&Promise::SOFT_UPDATES, [false, true]), [1, 2]);
+        assert_eq!(named(&alone, [false, true]), [2]);
+        for promise in [&Promise::SOFT_UPDATES, &alone] {
+            assert_eq!(named(promise, [true, true]), [1, 2]);
+            assert_eq!(named(promise, [true, false]), [1]);
+            assert!(named(promise, [false, false]).is_empty());
+        }
     }
 }

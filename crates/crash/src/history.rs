@@ -233,7 +233,7 @@ impl Book {
 }
 
 impl Object {
-    fn new(ino: Ino, file_type: FileType, name: &[u8]) -> Object {
+    pub(crate) fn new(ino: Ino, file_type: FileType, name: &[u8]) -> Object {
         Object {
             ino,
             file_type,

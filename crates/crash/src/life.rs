@@ -17,11 +17,14 @@ use crate::{
     record, sample,
 };
 
+/// What is on the disks.
+pub type Images = Arc<Vec<Vec<u8>>>;
+
 /// How a life ended, and what that leaves.
 #[derive(Clone, Debug)]
 pub struct End {
     /// What is on the disks, for [`Config::disks`](crate::Config::disks).
-    pub disks: Arc<Vec<Vec<u8>>>,
+    pub disks: Images,
     /// What was under way, and what of it was on the disks.
     pub picture: String,
 }
@@ -29,9 +32,67 @@ pub struct End {
 /// States of a frontier among which the one is chosen that a life ends with.
 const CHOICE: usize = 64;
 
-/// The seed of a life, from 1, of the run with this seed.
-pub const fn seed_of(life: u32, seed: u64) -> u64 {
-    seed ^ (life as u64 - 1) << 40
+/// The lives of a run, one after another.
+#[derive(Clone, Debug)]
+pub struct Lives {
+    seed: u64,
+    lives: u32,
+    begun: u32,
+    disks: Option<Images>,
+    before: Vec<String>,
+    is_over: bool,
+}
+
+impl Lives {
+    /// `lives` lives of the run with this seed; `disks` is what the first one begins with.
+    pub fn new(lives: u32, seed: u64, disks: Option<Images>) -> Lives {
+        Lives { seed, lives, begun: 0, disks, before: Vec::new(), is_over: false }
+    }
+
+    /// The next life: its seed, and what it begins with. None after the last, and after one that ended with what
+    /// cannot be used again.
+    pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
+        if self.is_over || self.begun == self.lives {
+            return None;
+        }
+        let seed = self.seed ^ u64::from(self.begun) << 40;
+        self.begun += 1;
+        Some((seed, self.disks.take()))
+    }
+
+    /// How many have begun.
+    pub fn begun(&self) -> u32 {
+        self.begun
+    }
+
+    /// How the lives before this one ended, in lines.
+    pub fn before(&self) -> &[String] {
+        &self.before
+    }
+
+    /// This life has been explored, with this outcome: `end` ends it, unless it is the last. A promise that is broken
+    /// then is added to the outcome.
+    pub fn end(
+        &mut self,
+        outcome: &mut Outcome,
+        end: impl FnOnce() -> Result<Option<End>, Box<Failure>>,
+    ) {
+        if self.begun == self.lives {
+            return;
+        }
+        match end() {
+            Ok(Some(End { disks, picture })) => {
+                self.before.push(format!("life {} ended:", self.begun));
+                self.before.extend(picture.lines().map(str::to_string));
+                self.disks = Some(disks);
+            }
+            Ok(None) => self.is_over = true,
+            Err(failure) => {
+                outcome.fail(*failure);
+                self.is_over = true;
+            }
+        }
+    }
 }
 
 /// Ends a run with one of the states that a crash may leave of it, chosen by `seed`; none where that is beyond repair,
@@ -76,19 +137,14 @@ pub fn explore<S: Scheme, W: Workload>(
     budget: &Budget,
     lives: u32,
 ) -> Result<Vec<Outcome>, CrashError> {
-    let (mut outcomes, mut disks) = (Vec::new(), config.disks.clone());
-    for life in 1..=lives {
-        let seed = seed_of(life, config.seed);
+    let mut outcomes = Vec::new();
+    let mut lives = Lives::new(lives, config.seed, config.disks.clone());
+    while let Some((seed, disks)) = lives.begin() {
         let config = Config { seed, disks, ..config.clone() };
         let run = Arc::new(record(scheme, &work(seed), &config)?);
         let mut outcome = explore_run(scheme, &run, seed, budget);
-        let end = end(scheme, &run, seed);
-        if let Err(failure) = &end {
-            outcome.fail((**failure).clone());
-        }
+        lives.end(&mut outcome, || end(scheme, &run, seed));
         outcomes.push(outcome);
-        let Ok(Some(end)) = end else { break };
-        disks = Some(end.disks);
     }
     Ok(outcomes)
 }

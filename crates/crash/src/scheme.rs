@@ -119,6 +119,9 @@ pub struct Promise {
     pub durable_names: bool,
     /// A name stands for what it stood for at some time, and what always had a name has one.
     pub names: bool,
+    /// Where a name stands for what it came to stand for later, what it stood for before has the name that it was given
+    /// instead, though nobody waited for that one.
+    pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.
     pub ordered: bool,
     /// A file holds at each place something that was written there, or zeros where nothing was.
@@ -133,6 +136,7 @@ impl Promise {
         durable_fsync: false,
         durable_names: false,
         names: false,
+        passed: false,
         ordered: false,
         no_stale: false,
     };
@@ -143,6 +147,7 @@ impl Promise {
         durable_fsync: true,
         durable_names: true,
         names: true,
+        passed: true,
         ..Promise::NONE
     };
 
@@ -159,6 +164,7 @@ impl Promise {
         durable_fsync: true,
         durable_names: false,
         names: true,
+        passed: true,
         ordered: false,
         no_stale: true,
     };
@@ -172,6 +178,7 @@ impl Promise {
             durable_fsync: true,
             durable_names: synchronous,
             names: true,
+            passed: true,
             ordered: true,
             no_stale: false,
         }

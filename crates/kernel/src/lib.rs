@@ -1,4 +1,4 @@
-//! The kernel's file systems, crashed: ext2, ext3, ext4 and XFS, as far as the kernel has them.
+//! The kernel's file systems, crashed: ext2, ext3, ext4, XFS and btrfs, as far as the kernel has them.
 //!
 //! A run is recorded on a pseudo-device: every request that the kernel sends, between the calls of the workload.
 //! What a crash may leave of it follows from the model, as for the file systems of this project. Each state is

@@ -31,6 +31,9 @@ pub struct System {
     pub(crate) repair: Option<&'static [&'static str]>,
     /// Whether contents are on disk before what leads to them.
     contents_first: bool,
+    /// Whether what is made durable brings with it all that was done to names before, also where only one of them is
+    /// seen.
+    ordered: bool,
     /// What it is held to instead of what is usual.
     held_to: Option<Promise>,
 }
@@ -46,12 +49,13 @@ const EXT: System = System {
     check: E2FSCK,
     repair: None,
     contents_first: true,
+    ordered: true,
     held_to: None,
 };
 
 impl System {
     /// All of them.
-    pub const ALL: [System; 6] = [
+    pub const ALL: [System; 7] = [
         System { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
         System { name: "ext3", kind: "ext3", ..EXT },
         System { name: "ext3-journal", kind: "ext3", options: "data=journal", ..EXT },
@@ -69,6 +73,15 @@ impl System {
             mkfs: &[],
             bytes: 300 << 20,
             check: &["xfs_repair", "-n"],
+            ..EXT
+        },
+        System {
+            name: "btrfs",
+            kind: "btrfs",
+            mkfs: &[],
+            bytes: 128 << 20,
+            check: &["btrfs", "check", "--readonly", "--check-data-csum"],
+            ordered: false,
             ..EXT
         },
     ];
@@ -101,7 +114,8 @@ impl Scheme for System {
     }
 
     /// What is usual for a journal of metadata: it can be mounted at once, what was made durable is there, and
-    /// names, permissions and attributes are those after some number of operations. ext2 promises nothing.
+    /// names, permissions and attributes are those after some number of operations; not so in btrfs, whose log holds
+    /// what fsync asked for and not what was done before. ext2 promises nothing.
     fn promise(&self) -> Promise {
         if let Some(promise) = self.held_to {
             return promise;
@@ -109,7 +123,8 @@ impl Scheme for System {
         if !self.has_journal() {
             return Promise::NONE;
         }
-        Promise { no_stale: self.contents_first, ..Promise::journal(false) }
+        let (ordered, no_stale) = (self.ordered, self.contents_first);
+        Promise { ordered, passed: ordered, no_stale, ..Promise::journal(false) }
     }
 
     fn devices(&self) -> Vec<u64> {

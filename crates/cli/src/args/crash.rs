@@ -140,7 +140,7 @@ pub struct Crash {
     #[command(subcommand)]
     pub command: Option<CrashCommand>,
     /// The systems, separated by commas [default: all of Ordo's]; of the kernel's, as root: ext2, ext3, ext3-journal,
-    /// ext3-writeback, ext4, xfs.
+    /// ext3-writeback, ext4, xfs, btrfs.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = crashed)]
     pub fs: Vec<Crashed>,
     /// Hold them to the promise of this system, not to their own.

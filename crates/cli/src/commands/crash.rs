@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject};
 use ordo_crash::campaign::{Plan, Results, merge};
-use ordo_crash::{Budget, Config, Model, Rule, Script, life};
+use ordo_crash::life::Lives;
+use ordo_crash::{Budget, Config, Model, Rule, Script};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -195,36 +196,29 @@ impl Campaign<'_> {
         (done, total): (u64, u64),
     ) -> Result<()> {
         let (args, model) = (self.args, self.results.rows[at].model);
-        let lives = u64::from(args.lives);
-        let (mut disks, mut before) = (None, Vec::new());
-        for life in 1..=args.lives {
-            let life_seed = life::seed_of(life, seed);
+        let total = total * u64::from(args.lives);
+        let mut lives = Lives::new(args.lives, seed, None);
+        while let Some((life_seed, disks)) = lives.begin() {
             let doing = doing(&args.workload, life_seed);
-            let config = Config { disks: disks.take(), ..config(life_seed, model, &args.rule) };
+            let config = Config { disks, ..config(life_seed, model, &args.rule) };
             let run = subject.record(&doing, &config);
             let run = run.with_context(|| format!("{}, seed {seed}", system.name()))?;
             let parts = (&*self.budget.judged, self.budget.states as u64);
-            let steps = (done * lives + u64::from(life) - 1, total * lives);
+            let step = done * u64::from(args.lives) + u64::from(lives.begun()) - 1;
             let explore = || subject.explore(&run, life_seed, &self.budget);
-            let mut outcome = self.progress.follow(steps, parts, explore);
-            let end = if life < args.lives { subject.end(&run, life_seed) } else { Ok(None) };
-            if let Err(failure) = &end {
-                outcome.fail((**failure).clone());
-            }
+            let mut outcome = self.progress.follow((step, total), parts, explore);
+            let before = lives.before().to_vec();
+            lives.end(&mut outcome, || subject.end(&run, life_seed));
             self.results.rows[at].add(seed, &outcome);
             self.judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {
                 self.saved = true;
                 self.progress.finish();
-                let (budget, before) = (&self.budget, before.clone());
+                let budget = &self.budget;
                 let found =
                     save::Found { args, system, doing, config, before, run, budget, failure };
                 found.save(subject)?;
             }
-            let Ok(Some(end)) = end else { break };
-            before.push(format!("life {life} ended:"));
-            before.extend(end.picture.lines().map(str::to_string));
-            disks = Some(end.disks);
         }
         Ok(())
     }

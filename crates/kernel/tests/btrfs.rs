@@ -1,0 +1,88 @@
+//! btrfs of this kernel, crashed.
+//!
+//! Fault model: a volatile cache that loses any subset of what was not flushed, torn at 512 bytes. Two clients do
+//! random operations. Each state is mounted by the kernel, compared with what was done, and checked by `btrfs check`.
+//! All of a run's states are copies of one file system, two of them mounted at a time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ordo_crash::{Budget, Config, Model, Outcome, Promise, Script, explore, life};
+use ordo_kernel::System;
+
+/// One test at a time: mkfs.btrfs looks at all loop devices of the machine.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// btrfs, where this machine can mount it.
+fn btrfs() -> Option<(System, MutexGuard<'static, ()>)> {
+    let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+    let tools = ["mkfs.btrfs", "btrfs"].map(|t| ordo_testkit::judge(t, &["--version"]).is_some());
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let known = known.lines().any(|line| line.trim() == "btrfs");
+    if root && tools == [true, true] && known && std::path::Path::new("/dev/loop-control").exists()
+    {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        return System::by_name("btrfs").map(|btrfs| (btrfs, alone));
+    }
+    ordo_testkit::skip(
+        "crashing btrfs needs root, loop devices, a kernel with btrfs, and btrfs-progs",
+    );
+    None
+}
+
+fn crash(system: &System, seed: u64, budget: &Budget) -> Outcome {
+    explore(system, &Script::random(seed, 2, 60), &Config::new(seed, Model::Volatile), budget)
+        .unwrap()
+}
+
+/// Nothing is wrong but that the superblock, eight sectors with one checksum, was torn: a mount does not look for its copy.
+fn expect_kept(outcome: &Outcome, what: &str) {
+    for failure in &outcome.failures {
+        let torn = |line: &str| line.contains("TORN") && line.contains(": superblock");
+        let mounting = failure.verdict.broken.iter().all(|what| what.starts_with("mounting: "));
+        assert!(mounting && failure.picture.lines().any(torn), "{what}: {failure:?}");
+    }
+}
+
+/// Would catch a recording that is not what the kernel sent, a judge that asks more than is promised, and copies that the
+/// kernel takes for one file system.
+#[test]
+fn what_was_synced_is_there() {
+    let Some((btrfs, _alone)) = btrfs() else { return };
+    let budget = Budget {
+        states: 40,
+        usable_every: 10,
+        recovery_every: 20,
+        recovery_states: 4,
+        ..Budget::default()
+    };
+    let outcome = crash(&btrfs, 3, &budget);
+    expect_kept(&outcome, "btrfs");
+    let counts = outcome.counts;
+    assert!(
+        counts.states >= 20 && counts.in_recovery > 0 && counts.lost_durable == 0,
+        "{counts:?}"
+    );
+}
+
+/// Would catch a judge that cannot see: that every name is durable at once was never promised.
+#[test]
+fn what_was_not_synced_is_missed() {
+    let Some((btrfs, _alone)) = btrfs() else { return };
+    let budget = Budget { states: 20, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let counts = crash(&btrfs.holding(Promise::journal(true)), 4, &budget).counts;
+    assert!(counts.lost_durable > 0, "{counts:?}");
+}
+
+/// Would catch what a crash has left being taken for what was done, or for nothing.
+#[test]
+fn a_life_goes_on_where_the_one_before_ended() {
+    let Some((btrfs, _alone)) = btrfs() else { return };
+    let budget = Budget { states: 8, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let work = |seed| Script::random(seed, 2, 40);
+    let config = Config::new(6, Model::Volatile);
+    let outcomes = life::explore(&btrfs, work, &config, &budget, 3).unwrap();
+    assert!(outcomes.len() > 1, "the first life has an end");
+    for (outcome, life) in outcomes.iter().zip(1..) {
+        expect_kept(outcome, &format!("life {life}"));
+    }
+}
