@@ -14,6 +14,7 @@ use crate::System;
 /// checked; perhaps used, and checked again.
 pub(crate) fn judge(system: &System, image: &[u8], question: &Question<'_>) -> Verdict {
     let mut verdict = Verdict::default();
+    let _turn = system.turn();
     if let Err(why) = judge_parts(system, image, question, &mut verdict) {
         verdict.cannot(question.promise().no_check, why);
     }

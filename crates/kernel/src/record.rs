@@ -29,6 +29,7 @@ pub fn record<W: Workload>(
     workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
+    let _turn = system.turn();
     let setup = Setup::in_memory(system.bytes);
     let mounted = match config.disks.as_deref().and_then(|disks| disks.first()) {
         None => Mounted::new(&live(system), with_rows(), setup),
@@ -63,6 +64,7 @@ pub fn record<W: Workload>(
 /// # Errors
 /// There is no device, or it cannot be mounted.
 pub(crate) fn record_recovery(system: &System, image: &[u8], of: &Run) -> Result<Run, LiveError> {
+    let _turn = system.turn();
     let setup = Setup::in_memory(system.bytes);
     let mounted = Mounted::of_image(&live(system), with_rows(), setup, image, system.repair)?;
     let (recording, seen) = mounted.finish()?;

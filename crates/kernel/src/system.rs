@@ -1,6 +1,7 @@
 //! The file systems, with what they promise.
 
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
@@ -29,6 +30,8 @@ pub struct System {
     pub(crate) check: &'static [&'static str],
     /// Its own repair, where it must come before a mount.
     pub(crate) repair: Option<&'static [&'static str]>,
+    /// Whether the kernel takes two copies of it that are mounted at once for one, or refuses the second.
+    alone: bool,
     /// Whether contents are on disk before what leads to them.
     contents_first: bool,
     /// Whether what is made durable brings with it all that was done to names before, also where only one of them is
@@ -48,6 +51,7 @@ const EXT: System = System {
     bytes: 8 << 20,
     check: E2FSCK,
     repair: None,
+    alone: false,
     contents_first: true,
     ordered: true,
     held_to: None,
@@ -81,6 +85,7 @@ impl System {
             mkfs: &[],
             bytes: 128 << 20,
             check: &["btrfs", "check", "--readonly", "--check-data-csum"],
+            alone: true,
             ordered: false,
             ..EXT
         },
@@ -94,6 +99,12 @@ impl System {
     /// The same, held to another promise than what is usual.
     pub fn holding(self, promise: Promise) -> System {
         System { held_to: Some(promise), ..self }
+    }
+
+    /// What is to be held while one is mounted, if only one may be.
+    pub(crate) fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        static TURN: Mutex<()> = Mutex::new(());
+        self.alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether it can be mounted as a crash left it.

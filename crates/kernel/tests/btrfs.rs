@@ -2,7 +2,7 @@
 //!
 //! Fault model: a volatile cache that loses any subset of what was not flushed, torn at 512 bytes. Two clients do
 //! random operations. Each state is mounted by the kernel, compared with what was done, and checked by `btrfs check`.
-//! All of a run's states are copies of one file system, two of them mounted at a time.
+//! All of a run's states are copies of one file system, so they take turns.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
