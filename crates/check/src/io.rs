@@ -1,6 +1,6 @@
 //! Reading, and repairs that are kept in memory until all is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
 
@@ -14,13 +14,16 @@ pub(crate) struct Io<'d, D> {
     frag: usize,
     request: usize,
     overlay: BTreeMap<u64, Box<[u8]>>,
+    /// Those that nothing on the device refers to yet.
+    fresh: BTreeSet<u64>,
     pub work: Work,
 }
 
 impl<'d, D: BlockDevice> Io<'d, D> {
     pub fn new(device: &'d D, frag: usize, work: Work) -> Io<'d, D> {
         let request = device.geometry().max_request / frag * frag;
-        Io { device, frag, request: request.max(frag), overlay: BTreeMap::new(), work }
+        let (overlay, fresh) = (BTreeMap::new(), BTreeSet::new());
+        Io { device, frag, request: request.max(frag), overlay, fresh, work }
     }
 
     /// The fragments to read at once where there is a choice.
@@ -89,6 +92,11 @@ impl<'d, D: BlockDevice> Io<'d, D> {
         }
     }
 
+    /// These fragments were free: what comes to refer to them is written when they are on the device.
+    pub fn take(&mut self, addr: u64, count: u64) {
+        self.fresh.extend(addr..addr + count);
+    }
+
     /// Whether there is anything to write.
     pub fn is_changed(&self) -> bool {
         !self.overlay.is_empty()
@@ -105,11 +113,24 @@ impl<'d, D: BlockDevice> Io<'d, D> {
         Ok(())
     }
 
-    /// Writes all changes, neighbours together. Not flushed.
+    /// Writes all changes, those first that nothing refers to yet, flushed: a repair that is cut off has moved nothing to
+    /// where it is not. The rest is not flushed.
     pub async fn write_out(&mut self) -> Result<(), BlockError> {
+        let all = std::mem::take(&mut self.overlay);
+        let (fresh, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(addr, _)| self.fresh.contains(addr));
+        if !self.fresh.is_empty() {
+            self.write_all(fresh).await?;
+            self.device.flush().await?;
+        }
+        self.write_all(rest).await
+    }
+
+    /// Writes fragments, in order of their addresses, neighbours together.
+    async fn write_all(&mut self, frags: Vec<(u64, Box<[u8]>)>) -> Result<(), BlockError> {
         let mut run: Vec<u8> = Vec::new();
         let mut start = 0;
-        for (addr, data) in std::mem::take(&mut self.overlay) {
+        for (addr, data) in frags {
             let next = start + (run.len() / self.frag) as u64;
             if !run.is_empty() && (addr != next || run.len() + self.frag > self.request) {
                 self.write_now(start, &run).await?;

@@ -295,6 +295,8 @@ impl<D: BlockDevice> Run<'_, D> {
                 let old = self.io.read(block.addr, frags.into()).await?;
                 self.io.change(addr, 0, &old).await?;
                 self.release(block.addr, frags);
+                // It is what the device has of the directory until its inode is written.
+                self.pin(block.addr, frags);
                 (addr, block.bytes + self.sb.frag_size())
             }
             None => {

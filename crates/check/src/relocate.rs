@@ -64,7 +64,8 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(())
     }
 
-    fn pin(&mut self, addr: u64, count: u32) {
+    /// Has a run not given out, though it may be free.
+    pub fn pin(&mut self, addr: u64, count: u32) {
         if self.pinned.is_empty() {
             let bytes = (self.sb.fpg as usize).div_ceil(8);
             self.pinned = vec![vec![0; bytes]; self.sb.ncg as usize];

@@ -249,6 +249,7 @@ impl<'d, D: BlockDevice> Run<'d, D> {
                 self.rotor = u64::from(cg);
                 let addr = self.sb.cg_base(cg) + u64::from(blk * frag + first);
                 self.take(addr, count);
+                self.io.take(addr, count.into());
                 self.moved_frags.extend(addr..addr + u64::from(count));
                 return Some(addr);
             }
