@@ -11,7 +11,7 @@ use crate::expect::{Candidate, Expect, Expected, FileExpected};
 use crate::history::{History, Nature, ObjectId, words};
 use crate::judge::Verdict;
 use crate::order::Cuts;
-use crate::tree::{OWN_NAMES, Tree};
+use crate::tree::{Tree, is_own_name};
 
 /// What a comparison finds, in words, each with whether a promise is broken.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Comparer<'_> {
                 let known = expected.is_some_and(|e| e.contains_key(*name));
                 if let Some(object) = self.spare(dir, name, *found) {
                     todo.extend(self.follow(vec![object], Some(*found)));
-                } else if !known && !self.is_vague(dir, name) && !OWN_NAMES.contains(name) {
+                } else if !known && !self.is_vague(dir, name) && !is_own_name(name) {
                     let place = self.title(dir);
                     let what = format!("{}: a name that was never there, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));

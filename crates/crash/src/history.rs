@@ -16,7 +16,7 @@ use ordo_vfs::{
 use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
-use crate::tree::{OWN_NAMES, Tree};
+use crate::tree::{Tree, is_own_name};
 
 /// The client that stands for all that was there when a run began.
 pub const BEFORE: usize = usize::MAX;
@@ -151,7 +151,7 @@ impl Book {
         while let Some((dir, ino)) = dirs.pop() {
             for (name, ino) in tree.dirs.get(&ino).into_iter().flatten() {
                 let Some(attr) = tree.attrs.get(ino) else { continue };
-                if OWN_NAMES.contains(&name.as_slice()) {
+                if is_own_name(name) {
                     continue;
                 }
                 let object = self.object(*ino).unwrap_or_else(|| {

@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::recall::Recall;
 use crate::record::Run;
 use crate::scheme::look;
-use crate::tree::{OWN_NAMES, Tree, attr_of, names};
+use crate::tree::{Tree, attr_of, is_own_name, names};
 use crate::{Promise, Scheme, Volume};
 
 /// What was found wrong with a state. What is promised or not is told apart in `broken`.
@@ -372,7 +372,7 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
             Todo::Empty(dir) => dir,
         };
         for (name, ino) in names(fs, dir).await? {
-            if OWN_NAMES.contains(&name.as_slice()) {
+            if is_own_name(&name) {
                 continue;
             }
             if attr_of(fs, dir, &name, ino).await?.file_type == FileType::Directory {

@@ -7,8 +7,10 @@ use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FileType, FsResult, Ino, Seek};
 use crate::disk::SECTOR;
 use crate::history::Nature;
 
-/// Names that a file system makes for itself.
-pub(crate) const OWN_NAMES: [&[u8]; 2] = [b"lost+found", ordo_ffs::logfile::NAME];
+/// Whether a file system or its check makes a name for itself: a second `lost+found.1` where a check was cut off too.
+pub(crate) fn is_own_name(name: &[u8]) -> bool {
+    name.starts_with(b"lost+found") || name == ordo_ffs::logfile::NAME
+}
 
 /// The entries of a directory but `.` and `..`.
 pub(crate) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<u8>, Ino)>> {

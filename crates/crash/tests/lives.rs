@@ -87,3 +87,17 @@ fn what_an_earlier_life_left_is_missed_too() {
     };
     assert!((0..8).any(lost));
 }
+
+/// Forty clients at once, whose repair is cut off: root has grown, and grows once more to take lost+found in. Would catch a
+/// repair that has an inode point to what is not written yet.
+#[test]
+fn a_crowd_is_there_after_a_repair_that_was_cut_off() {
+    for model in [Model::Completed, Model::Volatile] {
+        let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+        let budget = Budget { states: 3000, recovery_every: 300, ..Budget::default() };
+        let script = Script::random(8, 40, 8);
+        let outcome = explore(&scheme, &script, &Config::new(8, model), &budget).unwrap();
+        outcome.expect_kept(model.name());
+        assert!(outcome.counts.in_recovery > 100);
+    }
+}
