@@ -6,18 +6,16 @@ mod support;
 
 use std::rc::Rc;
 
+use ordo_block::Operation;
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap};
-use ordo_block::{BlockDevice, Operation};
 use ordo_check::{Checker, Options, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, NewNode};
-use support::{assert_clean, check, empty};
-
-const BYTES: u64 = 1 << 20;
+use support::{Surgeon, assert_clean, check, empty};
 
 /// Names of three letters fill a directory's chunks but for eight bytes: three chunks, and no room for lost+found.
 fn names() -> Vec<Vec<u8>> {
@@ -27,7 +25,7 @@ fn names() -> Vec<Vec<u8>> {
 /// A file system whose root is full to its last fragment, with a file that lost its name.
 fn full_root() -> Rc<RamDisk> {
     let options = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-    let disk = empty(&options, BYTES);
+    let disk = empty(&options, 1 << 20);
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let device = disk.clone();
@@ -35,27 +33,18 @@ fn full_root() -> Rc<RamDisk> {
         let fs = mount::mount(&rt, device, NoOrder, &MountOptions::default()).await.unwrap();
         let mut names = names().into_iter();
         let dir = fs.make(fs.root(), &names.next().unwrap(), &NewNode::directory(0o755)).await;
-        let lost = fs.make(dir.unwrap().ino, b"without-a-name", &NewNode::file(0o644)).await;
+        let dir = dir.unwrap().ino;
+        let lost = fs.make(dir, b"without-a-name", &NewNode::file(0o644)).await;
         fs.write(lost.unwrap().ino, 0, b"contents").await.unwrap();
         for name in names {
             fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
         }
         fs.unmount().await.unwrap();
+        u32::try_from(dir.0).unwrap()
     };
-    executor.block_on(work).unwrap();
-    let mut bytes = contents(&disk);
-    let name = b"without-a-name";
-    let at = bytes.windows(name.len()).position(|w| w == name).unwrap() - 8;
-    bytes[at..at + 4].fill(0);
-    let chunk = at / 512 * 512;
-    disk.store(chunk as u64, &bytes[chunk..chunk + 512]);
+    let dir = executor.block_on(work).unwrap();
+    Surgeon::new(&disk).remove_entry(dir, "without-a-name");
     disk
-}
-
-fn contents(disk: &Rc<RamDisk>) -> Vec<u8> {
-    let executor = Executor::simulated(1);
-    let disk = disk.clone();
-    executor.block_on(async move { disk.read(0, BYTES as usize).await.unwrap().to_vec() }).unwrap()
 }
 
 /// Root has to grow into a longer run elsewhere to take lost+found in. Would catch a repair that has its inode point

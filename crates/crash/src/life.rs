@@ -36,23 +36,23 @@ const CHOICE: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Lives {
     seed: u64,
+    /// How many there are: fewer than were asked for once one has ended with what cannot be used again.
     lives: u32,
     begun: u32,
     disks: Option<Images>,
     before: Vec<String>,
-    is_over: bool,
 }
 
 impl Lives {
     /// `lives` lives of the run with this seed; `disks` is what the first one begins with.
     pub fn new(lives: u32, seed: u64, disks: Option<Images>) -> Lives {
-        Lives { seed, lives, begun: 0, disks, before: Vec::new(), is_over: false }
+        Lives { seed, lives, begun: 0, disks, before: Vec::new() }
     }
 
     /// The next life: its seed, and what it begins with. None after the last, and after one that ended with what
     /// cannot be used again.
     pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
-        if self.is_over || self.begun == self.lives {
+        if self.begun == self.lives {
             return None;
         }
         let seed = self.seed ^ u64::from(self.begun) << 40;
@@ -86,10 +86,10 @@ impl Lives {
                 self.before.extend(picture.lines().map(str::to_string));
                 self.disks = Some(disks);
             }
-            Ok(None) => self.is_over = true,
+            Ok(None) => self.lives = self.begun,
             Err(failure) => {
                 outcome.fail(*failure);
-                self.is_over = true;
+                self.lives = self.begun;
             }
         }
     }
