@@ -56,8 +56,8 @@ pub struct Buffer {
     pub(crate) referenced: Cell<bool>,
     /// The flush epoch in which its last write completed without being durable by itself; 0: none.
     pub(crate) volatile_since: Cell<u64>,
-    /// How often the syncer has passed it over since it became dirty.
-    pub(crate) postponed: Cell<u8>,
+    /// Since when it has been due, where the syncer has passed it over.
+    pub(crate) due_since: Cell<Option<ordo_runtime::Time>>,
     /// Nobody is expected to want it again: it goes when it is clean.
     pub(crate) passing: Cell<bool>,
     /// Its place in the list of clean buffers.
@@ -81,7 +81,7 @@ impl Buffer {
             dirty: Cell::new(None),
             referenced: Cell::new(true),
             volatile_since: Cell::new(0),
-            postponed: Cell::new(0),
+            due_since: Cell::new(None),
             passing: Cell::new(false),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),

@@ -4,6 +4,10 @@ use ordo_runtime::Duration;
 
 use crate::Class;
 
+/// How old the oldest change may be that a power cut takes back: journaling-versus-soft-updates-2000, section 6, has
+/// this of soft updates. A device is too slow for it only where a single operation takes seconds to write.
+pub const LOST_MAX: Duration = Duration::from_secs(45);
+
 /// How large the cache may be and when it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
@@ -11,6 +15,8 @@ pub struct CacheConfig {
     pub capacity: usize,
     /// How much may be dirty before writers wait, in bytes.
     pub dirty_max: usize,
+    /// How many buffers may be dirty before writers wait: FreeBSD's `hidirtybuffers`.
+    pub dirty_buffers_max: usize,
     /// The largest write gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
     pub cluster: usize,
     /// Requests under way at most.
@@ -33,6 +39,7 @@ impl Default for CacheConfig {
         CacheConfig {
             capacity: 64 << 20,
             dirty_max: 16 << 20,
+            dirty_buffers_max: usize::MAX,
             cluster: 64 << 10,
             requests_max: 64,
             dependents_last: true,

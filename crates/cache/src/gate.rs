@@ -2,7 +2,7 @@
 
 use ordo_block::BlockError;
 
-use crate::Buffer;
+use crate::{BufKey, BufRef, Buffer};
 
 /// What is to become of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,24 @@ pub trait WriteGate: 'static {
         Outlook::Whole
     }
 
+    /// The blocks that must be on disk for the first `changes` changes to be there, as far as these blocks hold them:
+    /// at any distance, and in any order.
+    fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
+        let _ = (blocks, changes);
+        Vec::new()
+    }
+
+    /// How many changes have been noted so far.
+    fn changes(&self) -> u64 {
+        0
+    }
+
+    /// The oldest change of the block that no image so far has held: how many had been noted before it.
+    fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
+        let _ = block;
+        None
+    }
+
     /// What waits for what, for the report of a mistake.
     fn story(&self) -> String {
         String::new()
@@ -122,6 +140,15 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     }
     fn outlook(&self, block: &Buffer) -> Outlook {
         (**self).outlook(block)
+    }
+    fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
+        (**self).prerequisites(blocks, changes)
+    }
+    fn changes(&self) -> u64 {
+        (**self).changes()
+    }
+    fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
+        (**self).oldest_unwritten(block)
     }
     fn met(&self) -> u64 {
         (**self).met()

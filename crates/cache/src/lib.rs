@@ -23,6 +23,7 @@ pub mod buffer;
 mod config;
 pub mod gate;
 mod lists;
+mod pace;
 pub mod room;
 pub mod syncer;
 mod waves;
@@ -36,7 +37,7 @@ use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
 use rustc_hash::FxHashMap;
 
 pub use buffer::{BufKey, BufRef, Buffer, Class};
-pub use config::{CacheConfig, CacheStats};
+pub use config::{CacheConfig, CacheStats, LOST_MAX};
 pub use gate::{NoGate, Outlook, Verdict, WriteGate};
 
 use lists::{CleanList, DirtyList};
@@ -81,6 +82,8 @@ struct Shared<D, G> {
     failure: Cell<Option<BlockError>>,
     /// Buffers written whole.
     cleaned: Cell<u64>,
+    /// How fast they become clean.
+    pace: pace::Pace,
     stats: RefCell<CacheStats>,
 }
 
@@ -115,6 +118,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             flushed: Notify::new("a flush of the device", 0),
             failure: Cell::new(None),
             cleaned: Cell::new(0),
+            pace: pace::Pace::default(),
             stats: RefCell::new(CacheStats::default()),
             config,
         };
@@ -329,7 +333,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             dirty.insert(buf, due);
             dirty.len() == 1
         };
-        if was_empty || self.over_dirty_limit() {
+        if was_empty || self.is_behind() {
             self.shared.syncer_wake.notify_one();
         }
     }
@@ -372,8 +376,21 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         !buf.is_dirty() && !buf.is_writing() && self.shared.epochs.is_durable(buf)
     }
 
+    /// Whether writers have to wait: too much is dirty, or more than the device can take in time.
     pub(crate) fn over_dirty_limit(&self) -> bool {
-        self.shared.dirty.borrow().bytes() > self.shared.config.dirty_max
+        let dirty = self.shared.dirty.borrow();
+        self.is_full(&dirty) || self.shared.pace.is_late(dirty.len())
+    }
+
+    /// Whether the syncer has to write before anything is due.
+    pub(crate) fn is_behind(&self) -> bool {
+        let dirty = self.shared.dirty.borrow();
+        self.is_full(&dirty) || self.shared.pace.is_behind(dirty.len())
+    }
+
+    fn is_full(&self, dirty: &DirtyList) -> bool {
+        let config = &self.shared.config;
+        dirty.bytes() > config.dirty_max || dirty.len() > config.dirty_buffers_max
     }
 
     /// Waits while more is dirty than the configured limit. Writers call it between operations.

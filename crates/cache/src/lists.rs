@@ -105,7 +105,7 @@ impl DirtyList {
         self.next += 1;
         let place = (due, self.next);
         buf.dirty.set(Some(place));
-        buf.postponed.set(0);
+        buf.due_since.set(None);
         self.by_age.insert(place, buf.clone());
         let BufKey { file, block } = buf.key();
         self.by_file.entry(file).or_default().insert(block, buf.clone());

@@ -1,4 +1,4 @@
-//! The syncer: writes what has grown old, or when too much is dirty.
+//! The syncer: writes what has grown old, or what would not be written in time if it waited until then.
 
 use ordo_block::BlockDevice;
 use ordo_runtime::{Duration, sync::first};
@@ -21,8 +21,14 @@ pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
 /// Waits until something is due, and writes it. Failures are kept by the cache.
 async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
     let shared = &cache.shared;
-    if cache.over_dirty_limit() && cache.failure().is_none() {
-        if !cache.write_some(shared.config.dirty_max / 4).await.unwrap_or(false) {
+    if cache.is_behind() && cache.failure().is_none() {
+        let now = shared.runtime.now();
+        let due = shared.dirty.borrow().first_due().is_some_and(|due| due <= now);
+        if due {
+            let _ = cache.write_due().await;
+        }
+        let relieve = cache.is_behind() && cache.failure().is_none();
+        if relieve && !cache.write_some(shared.config.dirty_max / 4).await.unwrap_or(false) {
             shared.gate.unblocked().await;
         }
         return;
@@ -36,8 +42,7 @@ async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
             first(shared.syncer_wake.notified(), nap).await;
         }
         Some(_) => {
-            let due = shared.dirty.borrow().due(now);
-            let _ = cache.write_due(due).await;
+            let _ = cache.write_due().await;
             let _ = cache.barrier_if_needed().await;
             if cache.failure().is_some() {
                 shared.runtime.sleep(TICK).await;

@@ -8,27 +8,29 @@
 
 use ordo_block::{BlockDevice, BlockError};
 
+use ordo_runtime::{Duration, Time};
+
 use crate::buffer::BufRef;
 use crate::gate::Outlook;
+use crate::syncer::TICK;
 use crate::{Cache, WriteGate};
 
-/// How often the syncer passes a block over that could only be written in part.
-const PATIENCE: u8 = 3;
+/// How long a block that is due and could only be written in part waits for what it depends on to become due by
+/// itself.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Rounds of writing what something depends on, with what that depends on by then, before it is left to the next
+/// round of the syncer.
+const DEPTH_MAX: u32 = 16;
 
 /// How many dirty blocks are looked at in search of some that depend on nothing.
 const LOOKS_MAX: usize = 512;
 
+/// Blocks that the syncer writes in one round at most: what becomes due meanwhile waits for the next one.
+const ROUND_MAX: usize = 1024;
+
 /// Rounds of writing everything in which nothing came of it, before that is taken for a mistake.
 const FRUITLESS_MAX: u32 = 10_000;
-
-/// What becomes of blocks that still cannot be written whole when the waves are through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    /// They are written if that brings anything at all.
-    Written,
-    /// They wait for a later round of the syncer, unless they have waited often enough.
-    Postponed,
-}
 
 impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// Writes these buffers, in clusters, in order of address, many at once, and waits for all: first
@@ -38,23 +40,31 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// # Errors
     /// The first failure; the rest are written all the same.
     pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
-        self.write_waves(bufs, sync, Rest::Written).await
+        if !self.has_waves() {
+            return self.write_wave(bufs, sync).await;
+        }
+        let (mut result, left) = self.write_waves(bufs, sync).await;
+        let gate = self.gate();
+        let (part, nothing): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|b| gate.outlook(b) == Outlook::Part);
+        result = result.and(self.write_wave(part, sync).await);
+        // Nothing new is in these, perhaps because somebody else is writing it.
+        for buf in nothing {
+            buf.written().await;
+        }
+        result
     }
 
-    /// Writes what is due, for the syncer.
-    pub(crate) async fn write_due(&self, bufs: Vec<BufRef>) -> Result<(), BlockError> {
-        self.write_waves(bufs, false, Rest::Postponed).await
+    fn has_waves(&self) -> bool {
+        G::ROLLS_BACK && self.config().dependents_last
     }
 
+    /// Writes what can be written whole, then what that has freed, and so on; returns what is left.
     async fn write_waves(
         &self,
         mut left: Vec<BufRef>,
         sync: bool,
-        rest: Rest,
-    ) -> Result<(), BlockError> {
-        if !G::ROLLS_BACK || !self.config().dependents_last {
-            return self.write_wave(left, sync).await;
-        }
+    ) -> (Result<(), BlockError>, Vec<BufRef>) {
         let gate = self.gate();
         let mut result = Ok(());
         loop {
@@ -62,7 +72,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 left.into_iter().partition(|b| gate.outlook(b) == Outlook::Whole);
             left = later;
             if now.is_empty() {
-                break;
+                return (result, left);
             }
             result = result.and(self.write_wave(now, sync).await);
             if !left.is_empty() {
@@ -70,54 +80,136 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             }
             left.retain(|b| b.is_dirty());
         }
-        let some = |b: &BufRef| match rest {
-            Rest::Written => gate.outlook(b) == Outlook::Part,
-            Rest::Postponed => !self.postpone(b),
+    }
+
+    /// Writes what is due, for the syncer. What could only be written in part waits a few rounds for what it
+    /// depends on to become due by itself; then that is written for its sake.
+    pub(crate) async fn write_due(&self) -> Result<(), BlockError> {
+        let start = self.start_round();
+        let mut due = self.shared.dirty.borrow().due(start.at);
+        due.truncate(ROUND_MAX);
+        let result = if !self.has_waves() {
+            self.write_wave(due, false).await
+        } else {
+            for buf in &due {
+                let since = buf.due_since.get().unwrap_or(start.at);
+                buf.due_since.set(Some(since));
+            }
+            let (result, left) = self.write_waves(due, false).await;
+            let since = left.iter().filter_map(|b| b.due_since.get()).min();
+            if since.is_some_and(|since| since + PATIENCE <= start.at) {
+                result.and(self.write_with_prerequisites(left, &start).await)
+            } else {
+                let next = self.runtime().now() + TICK;
+                left.iter().for_each(|buf| self.set_due(buf, next));
+                result
+            }
         };
-        let (left, passed): (Vec<_>, Vec<_>) = left.into_iter().partition(some);
-        result = result.and(self.write_wave(left, sync).await);
-        if matches!(rest, Rest::Written) {
-            // Nothing new is in these, perhaps because somebody else is writing it.
-            for buf in passed {
-                buf.written().await;
+        self.end_round(&start);
+        result
+    }
+
+    /// Writes all that was in these blocks at the start: before them what that depends on, at any distance, in
+    /// part where it has got changes since that cannot be on the device yet. What waits for an operation under way
+    /// is left out.
+    async fn write_with_prerequisites(
+        &self,
+        bufs: Vec<BufRef>,
+        start: &Start,
+    ) -> Result<(), BlockError> {
+        let gate = self.gate();
+        let is_old = |b: &BufRef| {
+            b.is_dirty() && gate.oldest_unwritten(b).is_some_and(|change| change < start.changes)
+        };
+        let mut result = Ok(());
+        let mut left = bufs.clone();
+        for _ in 0..DEPTH_MAX {
+            let keys = gate.prerequisites(&left, start.changes);
+            let mut wanted: Vec<BufRef> =
+                keys.into_iter().filter_map(|key| self.peek(key)).collect();
+            wanted.append(&mut left);
+            wanted.retain(|b| b.is_dirty() || b.is_writing());
+            wanted.sort_by_key(|b| b.key());
+            wanted.dedup_by_key(|b| b.key());
+            let before = self.progress();
+            let (waves, mut rest) = self.write_waves(wanted, false).await;
+            rest.retain(|b| gate.outlook(b) == Outlook::Part);
+            result = result.and(waves).and(self.write_wave(rest, false).await);
+            left.extend(bufs.iter().filter(|b| is_old(b)).cloned());
+            if left.is_empty() || self.progress() == before || result.is_err() {
+                break;
+            }
+            result = result.and(self.barrier_if_needed().await);
+        }
+        let now = self.runtime().now();
+        for buf in bufs.iter().filter(|b| b.is_dirty()) {
+            if is_old(buf) {
+                self.set_due(buf, now + TICK);
+            } else {
+                self.set_due(buf, start.at + self.config().age(buf.class()));
+                buf.due_since.set(None);
             }
         }
         result
     }
 
-    /// Passes a block over that is due, until a later round. False for one that has been passed over
-    /// often enough, where writing it brings anything.
-    fn postpone(&self, buf: &BufRef) -> bool {
-        let times = buf.postponed.get();
-        if times >= PATIENCE && self.gate().outlook(buf) == Outlook::Part {
-            return false;
-        }
-        self.set_due(buf, self.runtime().now() + crate::syncer::TICK);
-        buf.postponed.set(times.saturating_add(1));
-        true
-    }
-
-    /// Writes some of what is dirty, about `bytes` of it: preferably what depends on nothing. False where
-    /// nothing came of it.
+    /// Writes some of what is dirty, about `bytes` of it: what depends on nothing, where there is any among the
+    /// oldest; else the oldest, and what they depend on. False where nothing came of it.
+    ///
+    /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without dependencies first.
     ///
     /// # Errors
     /// The first failure.
     pub async fn write_some(&self, bytes: usize) -> Result<bool, BlockError> {
-        let before = self.progress();
-        let oldest = if G::ROLLS_BACK && self.config().evict_independent_first {
-            let gate = self.gate();
-            let fit = |b: &BufRef| gate.outlook(b) == Outlook::Whole;
-            self.oldest_dirty(bytes, LOOKS_MAX, fit)
+        let (before, start) = (self.progress(), self.start_round());
+        let most = (self.config().dirty_buffers_max / 4).clamp(64, ROUND_MAX);
+        let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
+        let fit = |b: &BufRef| all || self.gate().outlook(b) == Outlook::Whole;
+        let some = self.least_used(bytes, most, fit);
+        if some.is_empty() || (all && self.has_waves()) {
+            let some = self.least_used(bytes, most, |_| true);
+            self.write_with_prerequisites(some, &start).await?;
         } else {
-            self.oldest_dirty(bytes, usize::MAX, |_| true)
+            self.write_wave(some, false).await?;
+        }
+        self.finish_some(before, &start).await
+    }
+
+    /// Dirty buffers that `fit`, up to `bytes` bytes and `most` of them, among the oldest: first those that nobody has
+    /// used since they last came up here. What is in use would be dirty again at once.
+    fn least_used(&self, bytes: usize, most: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
+        let looks = LOOKS_MAX.max(4 * most);
+        let (idle, used): (Vec<_>, Vec<_>) = self
+            .oldest_dirty(usize::MAX, looks, fit)
+            .into_iter()
+            .partition(|b| !b.referenced.replace(false));
+        let mut left = bytes;
+        let room = |b: &BufRef| {
+            let fits = left > 0;
+            left = left.saturating_sub(b.len());
+            fits
         };
-        self.write_all(oldest, false).await?;
+        idle.into_iter().chain(used).take(most).take_while(room).collect()
+    }
+
+    async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
         self.barrier_if_needed().await?;
         if self.progress() == before && G::ROLLS_BACK {
-            // What the oldest depend on is younger, or being written by others.
+            // What the oldest depend on is being written by others.
             self.write_round(self.all_dirty()).await?;
         }
+        self.end_round(start);
         Ok(self.progress() != before)
+    }
+
+    fn start_round(&self) -> Start {
+        let (at, cleaned) = (self.runtime().now(), self.cleaned());
+        Start { at, cleaned, changes: self.gate().changes() }
+    }
+
+    fn end_round(&self, start: &Start) {
+        let took = self.runtime().now().since(start.at);
+        self.shared.pace.note(self.cleaned() - start.cleaned, took);
     }
 
     /// Writes everything that is dirty now, as far as it can be written, and makes it durable.
@@ -164,4 +256,13 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     fn progress(&self) -> u64 {
         self.cleaned() + self.gate().met()
     }
+}
+
+/// The beginning of a round of writing.
+struct Start {
+    at: Time,
+    /// Buffers that had become clean by then.
+    cleaned: u64,
+    /// Changes that the gate had noted by then.
+    changes: u64,
 }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
 use crate::buffer::{BufKey, BufRef, Buffer, Class};
@@ -12,6 +13,8 @@ use crate::{Cache, Verdict, WriteGate};
 struct Part {
     buf: BufRef,
     version: u64,
+    /// When its image was made.
+    at: Time,
     whole: bool,
 }
 
@@ -336,7 +339,8 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                     seal(buf, bytes, &undone);
                 }
                 let whole = verdict == Verdict::Write;
-                parts.push(Part { buf: buf.clone(), version: buf.version(), whole });
+                let (version, at) = (buf.version(), self.shared.runtime.now());
+                parts.push(Part { buf: buf.clone(), version, at, whole });
             }
             return Ok((image, parts));
         }
@@ -348,11 +352,13 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             if result.is_ok() && part.whole && part.buf.version() == part.version {
                 self.mark_clean(&part.buf);
                 self.shared.cleaned.set(self.shared.cleaned.get() + 1);
-            } else if part.buf.is_dirty() {
-                // Changed meanwhile, undone in part, or failed: as if dirtied now.
-                self.mark_clean(&part.buf);
-                self.mark_dirty(&part.buf);
+            } else if part.buf.is_dirty() && part.whole && result.is_ok() {
+                // What has changed since the image was made is no older than that.
+                let age = self.shared.config.age(part.buf.class());
+                self.set_due(&part.buf, part.at + age);
+                part.buf.due_since.set(None);
             }
+            // What was undone, or failed, stays as old as it is.
             rolled_back += u64::from(!part.whole);
             match (durable, result) {
                 (true, Ok(())) => part.buf.volatile_since.set(0),

@@ -7,6 +7,7 @@
 
 use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
+use ordo_format::ufs2::dir;
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
 use ordo_ufs::{Fill, Inode, io_error};
 use ordo_vfs::{Errno, FsError, FsResult};
@@ -349,6 +350,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
             let what = What::InitDirectory { dir: ip.ino() };
             op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
                 bytes[..contents.len()].copy_from_slice(contents);
+                dir::write_free_chunks(&mut bytes[contents.len()..], self.endian);
             });
         } else {
             buf.write(|bytes| bytes[..contents.len()].copy_from_slice(contents));
@@ -393,8 +395,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         // What comes after the first change must not need a read.
         let _held = self.groups_of([address]).await?;
         if self.extend(op, address, have, needed).await? {
-            self.cache.resize(buf, len);
-            self.cache.mark_dirty(buf);
+            self.lengthen(op, ip, buf, len);
             ip.add_blocks(self.sectors(needed - have));
             return self.set_pointer(op, ip, lbn, old, (address, needed), buf).await;
         }
@@ -415,11 +416,24 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         // A write to the old place may be under way: the old place is given up after this.
         buf.written().await;
         buf.set_address(Some(self.sb.byte_of(new)));
-        self.cache.resize(buf, len);
-        self.cache.mark_dirty(buf);
+        self.lengthen(op, ip, buf, len);
         ip.add_blocks(self.sectors(needed - have));
         self.set_pointer(op, ip, lbn, old, (new, needed), buf).await?;
         self.free(op, address, have).await
+    }
+
+    /// Gives a file's last block `len` bytes. All that a directory gets is free chunks: it can grow into them
+    /// without another write.
+    fn lengthen(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, buf: &BufRef, len: usize) {
+        let had = buf.len();
+        self.cache.resize(buf, len);
+        self.cache.mark_dirty(buf);
+        if ip.is_directory() {
+            let what = What::InitDirectory { dir: ip.ino() };
+            op.apply(buf, std::slice::from_ref(&(had..len)), what, |bytes| {
+                dir::write_free_chunks(&mut bytes[had..], self.endian);
+            });
+        }
     }
 
     async fn make_indirect(

@@ -323,6 +323,19 @@ pub fn write_free_chunk(chunk: &mut [u8], endian: Endian) {
     endian.put_u16(chunk, RECLEN_OFFSET, CHUNK as u16);
 }
 
+/// Makes free space of whole chunks. Panics unless their bytes are a multiple of 512.
+pub fn write_free_chunks(chunks: &mut [u8], endian: Endian) {
+    assert!(chunks.len().is_multiple_of(CHUNK));
+    chunks.chunks_exact_mut(CHUNK).for_each(|chunk| write_free_chunk(chunk, endian));
+}
+
+/// Whether a chunk is one free entry. What else is in its bytes does not matter.
+pub fn is_free_chunk(chunk: &[u8], endian: Endian) -> bool {
+    chunk.len() == CHUNK
+        && endian.get_u32(chunk, INO_OFFSET) == 0
+        && usize::from(endian.get_u16(chunk, RECLEN_OFFSET)) == CHUNK
+}
+
 /// Makes the first chunk of a new directory: `.` and `..`. Panics unless `chunk` has 512 bytes.
 pub fn write_first_chunk(chunk: &mut [u8], endian: Endian, ino: u32, parent: u32) {
     assert_eq!(chunk.len(), CHUNK);

@@ -27,9 +27,7 @@ impl Graph {
     /// directories up to the root.
     fn wanted(&self, ino: u64, dirty: &[BufRef]) -> Wanted {
         let mut wanted = Wanted::default();
-        for block in dirty.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
-            block.changes.all().iter().for_each(|(_, id)| self.collect(*id, &mut wanted));
-        }
+        self.collect_blocks(dirty, u64::MAX, &mut wanted);
         let mut inodes = vec![ino];
         wanted.directories.insert(ino);
         for id in self.moved() {
@@ -49,6 +47,25 @@ impl Graph {
             }
         }
         wanted
+    }
+
+    /// The blocks on which there is anything that the first `changes` nodes wait for, as far as they lie on these
+    /// blocks.
+    pub(super) fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
+        let mut wanted = Wanted::default();
+        self.collect_blocks(blocks, changes, &mut wanted);
+        wanted.blocks.into_iter().collect()
+    }
+
+    /// Adds the first `changes` nodes, as far as they lie on some blocks, and all that they wait for.
+    fn collect_blocks(&self, blocks: &[BufRef], changes: u64, wanted: &mut Wanted) {
+        for block in blocks.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
+            for (_, id) in block.changes.all() {
+                if self.get(*id).is_some_and(|node| node.age < changes) {
+                    self.collect(*id, wanted);
+                }
+            }
+        }
     }
 
     /// Adds a node, and all that it waits for.

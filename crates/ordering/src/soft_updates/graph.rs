@@ -234,7 +234,7 @@ pub(super) struct Graph {
     /// Fragments and inodes that they will give back.
     pub promised: (u64, u64),
     /// Nodes so far.
-    made: u64,
+    pub made: u64,
     /// Nodes that have ended.
     pub met: u64,
     /// Changes undone in images.

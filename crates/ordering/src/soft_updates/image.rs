@@ -78,6 +78,13 @@ impl Graph {
         undone
     }
 
+    /// The oldest change of a block that no image so far has held: how many nodes were made before it.
+    pub(super) fn oldest_unwritten(&self, key: BufKey) -> Option<u64> {
+        let changes = self.blocks.get(&key)?.changes.all().iter();
+        let node = |id: Id| self.get(id).expect("changes on a block are live");
+        changes.map(|(_, id)| node(*id)).filter(|n| !n.included).map(|n| n.age).min()
+    }
+
     /// The write of an image is durable.
     pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
         let Some(block) = self.blocks.get_mut(&key) else { return };

@@ -15,13 +15,15 @@
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
 //! | a pointer | its fragments' bits in the bitmap | `POINTER_AFTER_BITMAP` |
 //! | a pointer to a directory block, a block of pointers, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
+//! | a larger size of a directory | the chunks by which it grows are initialised | `SIZE_AFTER_CONTENTS` |
+//! | a pointer to a directory block in a block of pointers | the pointer to the block before it: no hole but at the end | `SIZE_AFTER_CONTENTS` |
 //! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
 //! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
 //! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
 //! | a link count of 0 | the inode is cleared: in the same write | `LAST_COUNT_WITH_CLEARING` |
 //! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
 //! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
-//! | a pointer in a block of pointers; a lower count of blocks | the higher count; the pointer's reset | `BLOCK_COUNTS` |
+//! | a pointer in a block of pointers; a lower count of blocks | the higher count, and the size that comes with it; the pointer's reset | `BLOCK_COUNTS` |
 //!
 //! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `names` (what must be there for
 //! something to be found), `image` (what may be written), `record` (from the core's words to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
@@ -49,7 +51,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_cache::{BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
+use ordo_cache::{BufKey, BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
 use ordo_runtime::sync::Notify;
 
 use crate::{Change, Deferred, Dependencies, OpKind, OrderingPolicy, What};
@@ -85,13 +87,15 @@ bitflags::bitflags! {
         const WHOLE_OPERATIONS = 1024;
         /// A block of inodes before its group counts it.
         const INODES_BEFORE_USE = 2048;
-        /// An inode's count of blocks is never too low on disk.
+        /// An inode's count of blocks is never too low on disk, and no pointer lies beyond its size.
         const BLOCK_COUNTS = 4096;
         /// An entry after the end of another one of its name.
         const ONE_OF_A_NAME = 8192;
         /// A link count becomes 0 with the clearing of the inode: FreeBSD takes a directory's `.` for a link
         /// too many where it comes earlier.
         const LAST_COUNT_WITH_CLEARING = 16384;
+        /// A directory's size after the contents of the space by which it grows.
+        const SIZE_AFTER_CONTENTS = 32768;
     }
 }
 
@@ -266,6 +270,18 @@ impl WriteGate for SoftUpdates {
             Some(block) if block.held > 0 => Outlook::Nothing,
             _ => Outlook::Whole,
         }
+    }
+
+    fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
+        self.state.graph.borrow().prerequisites(blocks, changes)
+    }
+
+    fn changes(&self) -> u64 {
+        self.state.graph.borrow().made
+    }
+
+    fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
+        self.state.graph.borrow().oldest_unwritten(block.key())
     }
 
     fn story(&self) -> String {

@@ -27,6 +27,11 @@ impl Graph {
         }
     }
 
+    /// The changes by which a block of a directory is found.
+    pub(super) fn homes_of(&self, key: BufKey) -> impl Iterator<Item = Id> + '_ {
+        self.blocks.get(&key).into_iter().flat_map(|block| block.homes.iter().map(|(id, _)| *id))
+    }
+
     /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
     /// parent's, and so on.
     pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {

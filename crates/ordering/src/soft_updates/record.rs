@@ -31,6 +31,8 @@ pub struct SoftOp {
     counts: Ids,
     /// The count of blocks that a file will have.
     block_count: Option<Id>,
+    /// Space of a directory that was initialised.
+    grown: Ids,
     /// Entries that stand no longer for what they stood for.
     gone: Ids,
     /// Whether the last entry taken away may be on disk.
@@ -53,6 +55,7 @@ impl SoftOp {
             entries: none(),
             counts: none(),
             block_count: None,
+            grown: none(),
             gone: none(),
             removed: false,
             resets: none(),
@@ -156,10 +159,11 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let role = Role::Change { cell: GROUP, undo: difference(change) };
             graph.add(key, 0, role, needs, false);
         }
-        What::InitDirectory { .. }
-        | What::ReleaseInode { .. }
-        | What::FreeBlock { .. }
-        | What::Summary => news(graph, key),
+        What::InitDirectory { .. } => {
+            let mark = graph.mark(key);
+            add_once(&mut op.grown, mark);
+        }
+        What::ReleaseInode { .. } | What::FreeBlock { .. } | What::Summary => news(graph, key),
         _ => record_inode(graph, op, change),
     }
 }
@@ -197,11 +201,13 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 let own = graph.cell(key, start(change));
                 needs.retain(|id| !own.contains(id));
             }
-            let id = inode_change(graph, op, change, ino, needs, false);
+            // A higher count goes to the disk with the size that the operation sets: pointers wait for both.
+            let id = inode_change(graph, op, change, ino, needs, new > old);
             op.block_count = (new > old).then_some(id);
         }
         What::SetSize { ino, old, new, directory: true } if new > old => {
-            let id = inode_change(graph, op, change, ino, Ids::new(), false);
+            let needs = op.under(SoftRules::SIZE_AFTER_CONTENTS, graph, &op.grown);
+            let id = inode_change(graph, op, change, ino, needs, false);
             for entry in op.entries.clone() {
                 let Some(node) = graph.get(entry).filter(|n| n.key.file == ino) else { continue };
                 if let Role::Change { cell, .. } = node.role {
@@ -468,7 +474,7 @@ fn remove_entry(
 }
 
 fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
-    let What::SetPointer { ino, old, new, to, init, .. } = change.what else { return };
+    let What::SetPointer { ino, block, old, new, to, init } = change.what else { return };
     let key = change.buf.key();
     let mut needs = op.under(SoftRules::POINTER_AFTER_BITMAP, graph, &op.bitmaps);
     let initialised = match to {
@@ -506,6 +512,9 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     } else {
         if op.has(SoftRules::BLOCK_COUNTS) {
             needs.extend(op.block_count);
+        }
+        if to == PointerTo::Directory && op.has(SoftRules::SIZE_AFTER_CONTENTS) {
+            needs.extend(graph.homes_of(BufKey::file(ino, block - 1)));
         }
         let needs = graph.live(&needs);
         let tail = if old.0 == 0 { None } else { graph.open_tail(key, cell) };

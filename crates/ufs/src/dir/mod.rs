@@ -60,6 +60,28 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
+    /// As [`dir_block`](Self::dir_block), but a directory that ends in a hole ends where the hole begins, from now on:
+    /// `None`. An ordering may have written the size, and not the pointer to the last block, which is in a block of
+    /// pointers; no name was ever there. FreeBSD's check cuts such a directory too.
+    async fn dir_block_or_end(&self, dir: &Inode, place: u64) -> FsResult<Option<(BufRef, usize)>> {
+        let block = self.limits().block as u64;
+        let (lbn, blocks) = (place / block, dir.size().div_ceil(block));
+        let cached = self.cache().peek(BufKey::file(dir.ino(), lbn.cast_signed())).is_some();
+        let mut at = lbn;
+        while !cached && at < blocks {
+            let (there, run) = self.layout().is_there(dir, at).await?;
+            if there {
+                break;
+            }
+            at += run.max(1);
+        }
+        if cached || at < blocks {
+            return self.dir_block(dir, place).await.map(Some);
+        }
+        dir.dinode_mut().size = lbn * block;
+        Ok(None)
+    }
+
     /// Builds the index of a directory if it has none. The directory's lock is held.
     async fn index(&self, dir: &Inode) -> FsResult<()> {
         if dir.index.borrow().is_some() {
@@ -72,7 +94,7 @@ impl<L: Layout> Ufs<L> {
         }
         let mut at = 0;
         while at < size {
-            let (buf, within) = self.dir_block(dir, at).await?;
+            let Some((buf, within)) = self.dir_block_or_end(dir, at).await? else { break };
             let end = buf.len().min(within + usize::try_from(size - at).unwrap_or(usize::MAX));
             let bytes = buf.read();
             for chunk in (within..end).step_by(CHUNK) {
@@ -190,7 +212,7 @@ impl<L: Layout> Ufs<L> {
         let inode = self.layout().inode_block(child).await?;
         let endian = self.limits().endian;
         let range = within..within + CHUNK;
-        if slot.grows {
+        if slot.grows && !dir::is_free_chunk(&buf.read()[range.clone()], endian) {
             let what = What::InitDirectory { dir: dir.ino() };
             op.admit(&what).await.map_err(io_error)?;
             op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
@@ -344,7 +366,7 @@ impl<L: Layout> Ufs<L> {
         let mut chunk = cookie.0 / CHUNK_BYTES * CHUNK_BYTES;
         let size = dir.size();
         while chunk < size {
-            let (buf, within) = self.dir_block(dir, chunk).await?;
+            let Some((buf, within)) = self.dir_block_or_end(dir, chunk).await? else { break };
             let bytes = buf.read();
             let end = (within + CHUNK).min(bytes.len());
             for entry in entries(&bytes[within..end], self.limits().endian) {
