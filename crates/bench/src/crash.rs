@@ -10,11 +10,10 @@ use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
 use ordo_crash::history::Watched;
 use ordo_crash::{
-    Budget, Config, CrashError, Failure, OnFfs, Outcome, Point, Promise, Run, Scheme, Script,
-    Shrunk, explore_run, judge_path, life, record, shrink, shrink_state,
+    Budget, Config, CrashError, Failure, Geometry, OnFfs, Outcome, Point, Promise, Run, Scheme,
+    Script, Shrunk, explore_run, judge_path, life, record, shrink, shrink_state,
 };
 use ordo_ffs::MountOptions;
-use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
@@ -124,24 +123,23 @@ pub fn promise(system: System) -> Promise {
     }
 }
 
-/// A system on a first disk of `bytes` bytes, held to the promise of `held_to` where that is given.
-pub fn subject(system: System, held_to: Option<System>, bytes: u64) -> Box<dyn Subject> {
+/// A system in a shape, held to the promise of `held_to` where that is given.
+pub fn subject(system: System, held_to: Option<System>, geometry: &Geometry) -> Box<dyn Subject> {
     fn ffs<P: OrderingPolicy + Default + 'static>(
         name: &str,
         promise: Promise,
-        (bytes, mkfs): (u64, MkfsOptions),
+        geometry: &Geometry,
     ) -> Box<dyn Subject> {
-        Box::new(OnFfs::new(name, P::default, promise).sized(bytes, mkfs))
+        Box::new(OnFfs::new(name, P::default, promise).shaped(geometry))
     }
-    let mkfs = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
     let (name, promise) = (system.name(), promise(held_to.unwrap_or(system)));
     if let Some(journal) = system.journal() {
-        return Box::new(OnJournal { name, promise, journal, bytes, mkfs });
+        return Box::new(OnJournal { name, promise, journal, geometry: geometry.clone() });
     }
     match system {
-        System::FfsSync => ffs::<SyncOrder>(name, promise, (bytes, mkfs)),
-        System::FfsSoftUpdates => ffs::<SoftUpdates>(name, promise, (bytes, mkfs)),
-        _ => ffs::<NoOrder>(name, promise, (bytes, mkfs)),
+        System::FfsSync => ffs::<SyncOrder>(name, promise, geometry),
+        System::FfsSoftUpdates => ffs::<SoftUpdates>(name, promise, geometry),
+        _ => ffs::<NoOrder>(name, promise, geometry),
     }
 }
 
@@ -151,8 +149,7 @@ struct OnJournal {
     name: &'static str,
     promise: Promise,
     journal: Journaled,
-    bytes: u64,
-    mkfs: MkfsOptions,
+    geometry: Geometry,
 }
 
 /// How often the journal looks after its log when it is crashed.
@@ -170,14 +167,16 @@ impl Scheme for OnJournal {
     }
 
     fn devices(&self) -> Vec<u64> {
+        let bytes = self.geometry.bytes;
         match self.journal.place {
-            LogPlace::Other => vec![self.bytes, self.journal.sizes(self.bytes).1],
-            LogPlace::File | LogPlace::Same => vec![self.bytes],
+            LogPlace::Other => vec![bytes, self.journal.sizes(bytes).1],
+            LogPlace::File | LogPlace::Same => vec![bytes],
         }
     }
 
     async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
-        self.journal.make(rt, disks, &self.mkfs).await.map(drop).map_err(|e| e.to_string())
+        let made = self.journal.make(rt, disks, &self.geometry.mkfs()).await;
+        made.map(drop).map_err(|e| e.to_string())
     }
 
     async fn mount<D: BlockDevice>(

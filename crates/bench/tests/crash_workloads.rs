@@ -10,7 +10,7 @@ use std::path::Path;
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, subject};
 use ordo_bench::workload::Workload;
-use ordo_crash::{Budget, Config, Model};
+use ordo_crash::{Budget, Config, Geometry, Model};
 
 /// A tree with files of several sizes, directories below one another, links and an empty file.
 fn make_tree(root: &Path) {
@@ -37,7 +37,7 @@ fn crash(system: System, states: usize) -> u64 {
         "postmark:small,files=25,transactions=70,directories=3,min=200,max=9000",
         &tree,
     ];
-    let subject = subject(system, None, 2 << 20);
+    let subject = subject(system, None, &Geometry::default().sized(2 << 20));
     let mut judged = 0;
     for text in texts {
         let workload: Workload = text.parse().unwrap();

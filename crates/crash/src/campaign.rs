@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Model, Outcome};
+use crate::{Counts, Geometry, Model, Outcome};
 
 /// What the head of a results file says.
 const FORMAT: &str = "ordo crash results 1";
@@ -37,8 +37,11 @@ pub struct Plan {
     pub recovery_every: usize,
     /// The rules that states follow.
     pub rules: Vec<String>,
-    /// The size of the first disk in bytes.
+    /// The size of the first disk in bytes, where a geometry has no other.
     pub bytes: u64,
+    /// The shapes of the file systems; in older files none: the usual one.
+    #[serde(default)]
+    pub geometries: Vec<Geometry>,
     /// This machine's part of the runs, from 1.
     pub shard: u64,
     /// Of so many parts.
@@ -65,6 +68,9 @@ pub struct Row {
     pub system: String,
     /// What the disk may lose.
     pub model: Model,
+    /// In which shape; in older files not given: the usual one.
+    #[serde(default)]
+    pub geometry: Geometry,
     /// What is done.
     pub workload: String,
     /// Runs explored whole, in the order of the shard's seeds.
@@ -90,10 +96,11 @@ const POSSIBLE_MAX: f64 = 1e300;
 
 impl Row {
     /// A row of which nothing is done yet.
-    pub fn new(system: &str, model: Model, workload: &str) -> Row {
+    pub fn new(system: &str, model: Model, geometry: &Geometry, workload: &str) -> Row {
         Row {
             system: system.into(),
             model,
+            geometry: geometry.clone(),
             workload: workload.into(),
             runs: 0,
             lives: 0,
@@ -135,7 +142,7 @@ impl Row {
 /// What a campaign has found so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// One row a system and model.
+    /// One row a system, geometry and model.
     pub rows: Vec<Row>,
     /// What was planned.
     pub plan: Plan,
@@ -199,8 +206,10 @@ impl Results {
     pub fn new(plan: Plan) -> Results {
         let mut rows = Vec::new();
         for system in &plan.systems {
-            let row = |model: &Model| Row::new(system, *model, &plan.workload);
-            rows.extend(plan.models.iter().map(row));
+            for geometry in &plan.geometries {
+                let row = |model: &Model| Row::new(system, *model, geometry, &plan.workload);
+                rows.extend(plan.models.iter().map(row));
+            }
         }
         Results { rows, plan, format: FORMAT.into() }
     }
@@ -211,16 +220,22 @@ impl Results {
     /// [`ResultsError::Damaged`].
     pub fn parse(text: &str) -> Result<Results, ResultsError> {
         let damaged = |what: String| ResultsError::Damaged(what);
-        let results: Results = serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
+        let mut results: Results =
+            serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
         if results.format != FORMAT {
             return Err(damaged(format!("its format is {:?}, not {FORMAT:?}", results.format)));
         }
-        let plan = &results.plan;
-        if plan.shard == 0 || plan.shard > plan.shards {
-            return Err(damaged(format!("shard {} of {}", plan.shard, plan.shards)));
+        let Plan { shard, shards, bytes, .. } = results.plan;
+        if shard == 0 || shard > shards {
+            return Err(damaged(format!("shard {shard} of {shards}")));
         }
-        let planned = Results::new(plan.clone());
-        let key = |r: &Row| (r.system.clone(), r.model);
+        if results.plan.geometries.is_empty() {
+            let usual = Geometry::default().sized(bytes);
+            results.rows.iter_mut().for_each(|row| row.geometry = usual.clone());
+            results.plan.geometries = vec![usual];
+        }
+        let planned = Results::new(results.plan.clone());
+        let key = |r: &Row| (r.system.clone(), r.model, r.geometry.clone());
         if !planned.rows.iter().map(key).eq(results.rows.iter().map(key)) {
             return Err(damaged("its rows are not those of its plan".into()));
         }
@@ -259,6 +274,7 @@ impl Results {
         differs("the list of systems", &a.systems, &b.systems)?;
         differs("the promise", &a.held_to, &b.held_to)?;
         differs("the list of models", &a.models, &b.models)?;
+        differs("the list of geometries", &a.geometries, &b.geometries)?;
         differs("the workload", &a.workload, &b.workload)?;
         differs("the seed", &a.seed, &b.seed)?;
         differs("the number of runs", &a.runs, &b.runs)?;
@@ -319,6 +335,7 @@ mod tests {
             recovery_every: 1,
             rules: Vec::new(),
             bytes: 1 << 20,
+            geometries: vec![Geometry::default()],
             shard,
             shards,
         });
@@ -363,5 +380,24 @@ mod tests {
             assert!(Results::parse(&text[..end]).is_err(), "{}", &text[..end]);
         }
         assert!(Results::parse(&text.replace("results 1", "results 2")).is_err());
+    }
+
+    /// A file from before there were geometries is one of the usual geometry, goes with another of that, and with no
+    /// other.
+    #[test]
+    fn older_results_are_of_the_usual_geometry() {
+        let mut value = serde_json::to_value(part(1, 2)).unwrap();
+        let removed = value["plan"].as_object_mut().unwrap().remove("geometries");
+        assert!(removed.is_some());
+        for row in value["rows"].as_array_mut().unwrap() {
+            assert!(row.as_object_mut().unwrap().remove("geometry").is_some());
+        }
+        let old = Results::parse(&value.to_string()).unwrap();
+        assert_eq!(old, part(1, 2));
+        assert_eq!(merge(&[old.clone(), part(2, 2)]).unwrap().rows[0].runs, 7);
+        let mut plan = part(2, 2).plan;
+        plan.geometries = vec![Geometry::of(8192, 1024)];
+        let other = merge(&[old, Results::new(plan)]);
+        assert!(matches!(other, Err(ResultsError::Other { what, .. }) if what.contains("geometr")));
     }
 }

@@ -6,7 +6,8 @@
 //! (what is durable, what is atomic and in order, whose contents a file may hold); by using it.
 //!
 //! Layers:
-//! - [`scheme`]: what is crashed, and what it promises. One value is all it takes to add a system.
+//! - [`scheme`], [`geometry`]: what is crashed, in which shape, and what it promises. One value is all it takes to add
+//!   a system.
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
 //! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `recall`: what they need not look at twice.
@@ -45,6 +46,7 @@ pub mod disk;
 mod expect;
 mod explain;
 pub mod explore;
+pub mod geometry;
 pub mod history;
 pub mod judge;
 pub mod kept;
@@ -67,6 +69,7 @@ mod sum;
 mod tree;
 
 pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run};
+pub use geometry::Geometry;
 pub use judge::{Question, Verdict};
 pub use minimise::minimise;
 pub use model::Model;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Event, Run};
-use crate::{Model, Point, Script};
+use crate::{Geometry, Model, Point, Script};
 
 /// What the head of a failure file says.
 const FORMAT: &str = "ordo crash failure 1";
@@ -24,6 +24,9 @@ pub struct Saved {
     pub seed: u64,
     /// The size of the first disk in bytes.
     pub bytes: u64,
+    /// The shape of the file system, where it is not the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometry: Option<Geometry>,
     /// What was done, where it is not a script.
     pub workload: String,
     /// What each client did, where it is one.
@@ -96,6 +99,11 @@ impl Saved {
         if sum == saved.check { Ok(saved) } else { Err(SavedError::Sum) }
     }
 
+    /// The shape of the file system, and its size.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry.clone().unwrap_or_default().sized(self.bytes)
+    }
+
     fn sum(&self) -> Result<u32, serde_json::Error> {
         let text = serde_json::to_string(&Saved { check: 0, ..self.clone() })?;
         Ok(crc32c::crc32c(text.as_bytes()))
@@ -139,6 +147,7 @@ mod tests {
             model: Model::Prefix,
             seed: 7,
             bytes: 1 << 20,
+            geometry: Some(Geometry::of(8192, 1024)),
             workload: String::new(),
             script: Some(Script::random(1, 1, 3)),
             rules: Vec::new(),

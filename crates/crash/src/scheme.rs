@@ -5,18 +5,17 @@ use std::rc::Rc;
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
 use ordo_check::{Finding, Report, Severity};
-use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::mkfs::mkfs;
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy};
 use ordo_runtime::Runtime;
 use ordo_ufs::UfsConfig;
 use ordo_vfs::{FileSystem, FsResult};
 
-use crate::Model;
 use crate::disk::Scratch;
 use crate::judge::{Question, Verdict};
 use crate::record::{simulate, simulate_recovery};
-use crate::{Config, CrashError, Run, Workload};
+use crate::{Config, CrashError, Geometry, Model, Run, Workload};
 
 /// A mounted file system that can be unmounted.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -223,20 +222,19 @@ pub struct OnFfs<M> {
     name: String,
     policy: M,
     promise: Promise,
-    bytes: u64,
-    mkfs: MkfsOptions,
+    geometry: Geometry,
 }
 
 impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
     /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under what `policy` gives.
     pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
-        let mkfs = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-        OnFfs { name: name.into(), policy, promise, bytes: 1 << 20, mkfs }
+        OnFfs { name: name.into(), policy, promise, geometry: Geometry::default() }
     }
 
-    /// The same with another size in bytes and other options of mkfs.
-    pub fn sized(self, bytes: u64, mkfs: MkfsOptions) -> OnFfs<M> {
-        OnFfs { bytes, mkfs, ..self }
+    /// The same in another shape.
+    #[must_use]
+    pub fn shaped(self, geometry: &Geometry) -> OnFfs<M> {
+        OnFfs { geometry: geometry.clone(), ..self }
     }
 }
 
@@ -254,11 +252,12 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
     }
 
     fn devices(&self) -> Vec<u64> {
-        vec![self.bytes]
+        vec![self.geometry.bytes]
     }
 
     async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
-        mkfs(&disks[0], &self.mkfs, rt.wall_time().0).await.map(drop).map_err(|e| e.to_string())
+        let made = mkfs(&disks[0], &self.geometry.mkfs(), rt.wall_time().0).await;
+        made.map(drop).map_err(|e| e.to_string())
     }
 
     async fn mount<D: BlockDevice>(

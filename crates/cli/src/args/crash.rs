@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Subject, promise, subject};
 use ordo_bench::workload::Workload;
-use ordo_crash::{Model as DiskModel, Rule};
+use ordo_crash::{Geometry, Model as DiskModel, Rule};
 use ordo_report::number::parse_bytes;
 
 use super::{system, workload};
@@ -35,11 +35,11 @@ impl Crashed {
         System::by_name(name).map(Crashed::Ours).or_else(kernels)
     }
 
-    /// As the explorer takes it: held to what another system promises, where that is given; `bytes` is for those
+    /// As the explorer takes it: held to what another system promises, where that is given; the geometry is for those
     /// in this process.
-    pub fn subject(self, held_to: Option<System>, bytes: u64) -> Box<dyn Subject> {
+    pub fn subject(self, held_to: Option<System>, geometry: &Geometry) -> Box<dyn Subject> {
         match self {
-            Crashed::Ours(system) => subject(system, held_to, bytes),
+            Crashed::Ours(system) => subject(system, held_to, geometry),
             Crashed::Kernels(system) => {
                 let held = held_to.map(|other| system.holding(promise(other)));
                 Box::new(held.unwrap_or(system))
@@ -53,6 +53,17 @@ fn crashed(text: &str) -> Result<Crashed, String> {
         let ours = System::ALL.iter().map(|s| s.name());
         let all: Vec<_> = ours.chain(ordo_kernel::System::ALL.iter().map(|s| s.name)).collect();
         format!("no system is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn geometries(text: &str) -> Result<Vec<Geometry>, String> {
+    if text == "all" {
+        return Ok(Geometry::all());
+    }
+    let found = text.split(',').map(|name| Geometry::by_name(name).ok_or(name));
+    found.collect::<Result<_, _>>().map_err(|name| {
+        let all: Vec<_> = Geometry::all().into_iter().map(|g| g.name).collect();
+        format!("no geometry is called '{name}'; there are {}, and all", all.join(", "))
     })
 }
 
@@ -107,6 +118,9 @@ fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
     Ok(CrashWorkload::Random { clients, steps })
 }
 
+/// Shapes of file systems. A list that is one value for whoever parses arguments.
+pub type Geometries = Vec<Geometry>;
+
 /// `ordo crash`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -133,6 +147,7 @@ Examples:
   ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
+  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little room, many small groups
   ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
   ordo crash replay failure.json"))]
 pub struct Crash {
@@ -181,9 +196,18 @@ pub struct Crash {
     /// Only states that follow this rule; may be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<Rule>,
-    /// Size of the file system.
-    #[arg(long, default_value = "1m", value_name = "BYTES", value_parser = parse_bytes)]
-    pub size: u64,
+    /// The shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, room, groups.
+    #[arg(long, value_name = "LIST", value_parser = geometries)]
+    pub geometry: Option<Geometries>,
+    /// Its block size instead.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
+    pub block_size: Option<u64>,
+    /// Its fragment size [default: an eighth of a block].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
+    pub frag_size: Option<u64>,
+    /// Size of the file system [default: what the geometry takes; 1m for 4k-512].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
     /// Threads [default: one a processor].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub threads: usize,
@@ -211,6 +235,26 @@ pub struct Crash {
     /// No progress bar.
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl Crash {
+    /// The shapes of the file systems.
+    pub fn geometries(&self) -> Vec<Geometry> {
+        let asked = match (self.block_size, &self.geometry) {
+            (Some(block), _) => {
+                let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+                let frag = self.frag_size.map_or(Geometry::smallest_fragment(size(block)), size);
+                vec![Geometry::of(size(block), frag)]
+            }
+            (None, Some(list)) => list.clone(),
+            (None, None) => vec![Geometry::default()],
+        };
+        let sized = |g: Geometry| match self.size {
+            Some(bytes) => g.sized(bytes),
+            None => g,
+        };
+        asked.into_iter().map(sized).collect()
+    }
 }
 
 /// The commands under `ordo crash`.

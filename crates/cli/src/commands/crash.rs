@@ -12,7 +12,7 @@ use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject};
 use ordo_crash::campaign::{Plan, Results, merge};
 use ordo_crash::life::Lives;
-use ordo_crash::{Budget, Config, Model, Rule, Script};
+use ordo_crash::{Budget, Config, Geometry, Model, Rule, Script};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -83,7 +83,8 @@ fn plan(args: &Crash) -> Plan {
         recovery_depth: args.recovery_depth,
         recovery_every: args.recovery_every,
         rules: args.rule.iter().map(ToString::to_string).collect(),
-        bytes: args.size,
+        bytes: args.size.unwrap_or(Geometry::default().bytes),
+        geometries: args.geometries(),
         shard: args.shard.0,
         shards: args.shard.1,
     }
@@ -135,6 +136,10 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
         );
     }
     let plan = plan(args);
+    let is_shaped = args.geometry.is_some() || args.block_size.is_some();
+    if is_shaped && args.fs.iter().any(|s| matches!(s, Crashed::Kernels(_))) {
+        bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
+    }
     let mut results = Results::new(plan.clone());
     if let Some(path) = args.output.as_deref().filter(|p| args.resume && p.exists()) {
         results = read(path)?;
@@ -156,6 +161,14 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     show(&campaign.results, args.json, args.output.as_deref())
 }
 
+/// In which shape, and on what disk: the usual shape goes without saying.
+fn on(geometry: &Geometry, model: Model) -> String {
+    match *geometry == Geometry::default().sized(geometry.bytes) {
+        true => model.name().into(),
+        false => format!("{}, {}", geometry.name, model.name()),
+    }
+}
+
 /// A campaign at work.
 struct Campaign<'a> {
     args: &'a Crash,
@@ -174,9 +187,10 @@ impl Campaign<'_> {
         let args = self.args;
         let row = self.results.rows[at].clone();
         let system = Crashed::by_name(&row.system).context("a system of the plan")?;
-        let subject = system.subject(args.hold_to, args.size);
+        let subject = system.subject(args.hold_to, &row.geometry);
         let total = plan.seeds().count() as u64;
-        self.progress.begin(&row.system, row.model.name(), total);
+        let on = on(&row.geometry, row.model);
+        self.progress.begin(&row.system, &on, total);
         for (i, seed) in plan.seeds().enumerate().skip(row.runs as usize) {
             self.run(at, (system, &*subject), seed, (i as u64, total))?;
             self.results.rows[at].runs += 1;
@@ -202,7 +216,8 @@ impl Campaign<'_> {
             let doing = doing(&args.workload, life_seed);
             let config = Config { disks, ..config(life_seed, model, &args.rule) };
             let run = subject.record(&doing, &config);
-            let run = run.with_context(|| format!("{}, seed {seed}", system.name()))?;
+            let on = on(&self.results.rows[at].geometry, model);
+            let run = run.with_context(|| format!("{} ({on}), seed {seed}", system.name()))?;
             let parts = (&*self.budget.judged, self.budget.states as u64);
             let step = done * u64::from(args.lives) + u64::from(lives.begun()) - 1;
             let explore = || subject.explore(&run, life_seed, &self.budget);
@@ -214,10 +229,9 @@ impl Campaign<'_> {
             if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {
                 self.saved = true;
                 self.progress.finish();
-                let budget = &self.budget;
-                let found =
-                    save::Found { args, system, doing, config, before, run, budget, failure };
-                found.save(subject)?;
+                let (budget, geometry) = (&self.budget, &self.results.rows[at].geometry);
+                let what = save::What { args, system, geometry, doing, config };
+                save::Found { what, before, run, budget, failure }.save(subject)?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, subject};
-use ordo_crash::{Budget, Config, Model, Script};
+use ordo_crash::{Budget, Config, Geometry, Model, Script};
 
 use super::{Sample, Section};
 
@@ -32,7 +32,7 @@ pub fn measure(section: &mut Section) {
     let mut least = f64::INFINITY;
     let script = Doing::Script(Script::random(1, 3, 120));
     for system in System::ALL {
-        let subject = subject(system, None, 1 << 20);
+        let subject = subject(system, None, &Geometry::default());
         let run = subject.record(&script, &Config::new(1, Model::Volatile)).expect("it runs");
         for (what, budget) in [("structure", &structure), ("all", &all)] {
             let mut rate = Sample::default();

@@ -9,7 +9,7 @@ use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject};
 use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Rule, Run, Script, kept};
+use ordo_crash::{Budget, Config, Failure, Geometry, Rule, Run, Script, kept};
 use ordo_report::json;
 
 use super::{BROKEN, config};
@@ -19,12 +19,18 @@ use crate::text::put;
 /// Explorations that making a failure small may take.
 const SHRINK_RUNS: usize = 150;
 
-/// A failure that was found.
-pub(super) struct Found<'a> {
+/// What was crashed.
+pub(super) struct What<'a> {
     pub args: &'a Crash,
     pub system: Crashed,
+    pub geometry: &'a Geometry,
     pub doing: Doing,
     pub config: Config,
+}
+
+/// A failure that was found.
+pub(super) struct Found<'a> {
+    pub what: What<'a>,
     /// How the lives before ended.
     pub before: Vec<String>,
     pub run: Arc<Run>,
@@ -35,7 +41,7 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// Makes it small, saves it and tells.
     pub fn save(self, subject: &dyn Subject) -> Result<()> {
-        let (args, system, seed) = (self.args, self.system, self.config.seed);
+        let What { args, system, config: Config { seed, .. }, .. } = self.what;
         let saved = self.small(subject)?;
         let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
         let path = args.save.clone().unwrap_or_else(default);
@@ -49,7 +55,8 @@ impl Found<'_> {
     }
 
     fn small(self, subject: &dyn Subject) -> Result<Saved> {
-        let Found { args, system, mut doing, config, before, mut run, budget, failure } = self;
+        let Found { what, before, mut run, budget, failure } = self;
+        let What { args, system, geometry, mut doing, config } = what;
         let mut failure = failure.clone();
         if subject.repeats() {
             if !args.no_shrink
@@ -73,13 +80,15 @@ impl Found<'_> {
             Doing::Script(script) => (String::new(), Some(script)),
             Doing::Bench(workload, _) => (workload.to_string(), None),
         };
+        let usual = Geometry::default().sized(geometry.bytes);
         Ok(Saved {
             format: String::new(),
             system: system.name().into(),
             held_to: args.hold_to.map(|s| s.name().to_string()),
             model: config.model,
             seed: config.seed,
-            bytes: args.size,
+            bytes: geometry.bytes,
+            geometry: (*geometry != usual).then(|| geometry.clone()),
             workload,
             script,
             rules: args.rule.iter().map(ToString::to_string).collect(),
@@ -97,8 +106,9 @@ impl Found<'_> {
 /// A failure for a person.
 fn tell(saved: &Saved) -> String {
     let mut out = format!(
-        "{} on a disk of the model '{}', seed {}: a promise is broken\n",
+        "{}{} on a disk of the model '{}', seed {}: a promise is broken\n",
         saved.system,
+        saved.geometry.as_ref().map_or(String::new(), |g| format!(" ({})", g.name)),
         saved.model.name(),
         saved.seed
     );
@@ -132,7 +142,7 @@ pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
         Some(name) => Some(System::by_name(name).with_context(|| unknown(name))?),
         None => None,
     };
-    let subject = system.subject(held_to, saved.bytes);
+    let subject = system.subject(held_to, &saved.geometry());
     let failure = again(&*subject, &saved).with_context(|| file.display().to_string())?;
     let broken = !failure.verdict.broken.is_empty();
     let picture = failure.picture.lines().map(str::to_string).collect();

@@ -5,6 +5,8 @@ use ordo_crash::campaign::{Results, Row};
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
 
+use super::on;
+
 /// How many systems stand side by side.
 const COLUMNS: usize = 4;
 
@@ -34,15 +36,14 @@ pub(super) fn text(results: &Results) -> String {
     out.push_str(&sources());
     for row in &results.rows {
         if let Some((seed, what)) = &row.first_broken {
-            let model = row.model.name();
-            out.push_str(&format!("\nBROKEN: {} ({model}), seed {seed}: {what}\n", row.system));
+            out.push_str(&format!("\nBROKEN: {}, seed {seed}: {what}\n", heading(row)));
         }
     }
     out
 }
 
 fn heading(row: &Row) -> String {
-    format!("{} ({})", row.system, row.model.name())
+    format!("{} ({})", row.system, on(&row.geometry, row.model))
 }
 
 fn share(part: u64, of: u64) -> String {
