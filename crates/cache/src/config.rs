@@ -15,8 +15,6 @@ pub struct CacheConfig {
     pub capacity: usize,
     /// How much may be dirty before writers wait, in bytes.
     pub dirty_max: usize,
-    /// How many buffers may be dirty before writers wait: FreeBSD's `hidirtybuffers`.
-    pub dirty_buffers_max: usize,
     /// The largest write gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
     pub cluster: usize,
     /// Requests under way at most.
@@ -39,7 +37,6 @@ impl Default for CacheConfig {
         CacheConfig {
             capacity: 64 << 20,
             dirty_max: 16 << 20,
-            dirty_buffers_max: usize::MAX,
             cluster: 64 << 10,
             requests_max: 64,
             dependents_last: true,

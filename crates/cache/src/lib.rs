@@ -389,8 +389,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     }
 
     fn is_full(&self, dirty: &DirtyList) -> bool {
-        let config = &self.shared.config;
-        dirty.bytes() > config.dirty_max || dirty.len() > config.dirty_buffers_max
+        dirty.bytes() > self.shared.config.dirty_max
     }
 
     /// Waits while more is dirty than the configured limit. Writers call it between operations.

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// round of the syncer.
 const DEPTH_MAX: u32 = 16;
 
-/// How many dirty blocks are looked at in search of some that depend on nothing.
-const LOOKS_MAX: usize = 512;
+/// How many dirty blocks are looked at in search of some that nobody uses, or that depend on nothing.
+const LOOKS_MAX: usize = 4096;
 
 /// Blocks that the syncer writes in one round at most: what becomes due meanwhile waits for the next one.
 const ROUND_MAX: usize = 1024;
@@ -162,12 +162,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     /// The first failure.
     pub async fn write_some(&self, bytes: usize) -> Result<bool, BlockError> {
         let (before, start) = (self.progress(), self.start_round());
-        let most = (self.config().dirty_buffers_max / 4).clamp(64, ROUND_MAX);
         let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
         let fit = |b: &BufRef| all || self.gate().outlook(b) == Outlook::Whole;
-        let some = self.least_used(bytes, most, fit);
+        let some = self.least_used(bytes, fit);
         if some.is_empty() || (all && self.has_waves()) {
-            let some = self.least_used(bytes, most, |_| true);
+            let some = self.least_used(bytes, |_| true);
             self.write_with_prerequisites(some, &start).await?;
         } else {
             self.write_wave(some, false).await?;
@@ -175,12 +174,11 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         self.finish_some(before, &start).await
     }
 
-    /// Dirty buffers that `fit`, up to `bytes` bytes and `most` of them, among the oldest: first those that nobody has
+    /// Dirty buffers that `fit`, up to `bytes` bytes of them, among the oldest: first those that nobody has
     /// used since they last came up here. What is in use would be dirty again at once.
-    fn least_used(&self, bytes: usize, most: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
-        let looks = LOOKS_MAX.max(4 * most);
+    fn least_used(&self, bytes: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
         let (idle, used): (Vec<_>, Vec<_>) = self
-            .oldest_dirty(usize::MAX, looks, fit)
+            .oldest_dirty(usize::MAX, LOOKS_MAX, fit)
             .into_iter()
             .partition(|b| !b.referenced.replace(false));
         let mut left = bytes;
@@ -189,7 +187,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
             left = left.saturating_sub(b.len());
             fits
         };
-        idle.into_iter().chain(used).take(most).take_while(room).collect()
+        idle.into_iter().chain(used).take(ROUND_MAX).take_while(room).collect()
     }
 
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {

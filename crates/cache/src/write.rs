@@ -358,7 +358,10 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 self.set_due(&part.buf, part.at + age);
                 part.buf.due_since.set(None);
             }
-            // What was undone, or failed, stays as old as it is.
+            if !part.whole || result.is_err() {
+                // It stays as old as it is; but the gate tells the next image from this one by its version.
+                part.buf.bump_version();
+            }
             rolled_back += u64::from(!part.whole);
             match (durable, result) {
                 (true, Ok(())) => part.buf.volatile_since.set(0),

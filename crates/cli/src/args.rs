@@ -113,6 +113,9 @@ pub struct Machine {
     /// How much of it may be dirty; as FreeBSD 4 on 128 MB unless given.
     #[arg(long, default_value = "4352k", value_name = "BYTES", value_parser = parse_bytes)]
     pub dirty: u64,
+    /// Memory that soft updates may take for dependencies; an eighth of the cache's unless given.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub dependencies: Option<u64>,
     /// Block size.
     #[arg(long, default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: u64,
@@ -154,6 +157,9 @@ pub struct Compare {
     /// Do not cut the power in the middle.
     #[arg(long)]
     pub no_recovery: bool,
+    /// Every measure, writes by the kind of block among them, one column a system.
+    #[arg(long)]
+    pub wide: bool,
     /// Print rows as JSON.
     #[arg(long)]
     pub json: bool,

@@ -194,11 +194,16 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     ];
     let first = stdout(&ordo(&args).success());
     assert_eq!(first, stdout(&ordo(&args).success()));
+    // A table for each workload, systems as lines, no wider than a terminal.
+    assert_eq!(first.lines().filter(|l| l.starts_with("ffs-soft-updates ")).count(), 2, "{first}");
+    assert!(first.contains("waited for") && first.contains("Power cut"), "{first}");
+    assert!(first.lines().all(|line| line.chars().count() <= 100), "{first}");
+    let wide = stdout(&ordo(&[&args[..], &["--wide"]].concat()).success());
     assert!(
-        first.contains("[1] ffs-sync  [1] ffs-soft-updates  [1] ffs-none  [2] ffs-sync"),
-        "{first}"
+        wide.contains("[1] ffs-sync  [1] ffs-soft-updates  [1] ffs-none  [2] ffs-sync"),
+        "{wide}"
     );
-    assert!(first.contains("writes waited for") && first.contains("Power cut"), "{first}");
+    assert!(wide.contains("writes waited for") && wide.contains("inode block"), "{wide}");
     ordo(&[&args[..], &["--json", "-o", text(&file)]].concat()).success().stdout("");
     let rows: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let rows = rows["rows"].as_array().unwrap();

@@ -34,7 +34,7 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
 }
 
 /// Removes all of them, with so much memory for dependencies; returns the counters at the end.
-fn removed(memory_max: usize) -> SoftStats {
+fn removed(memory_max: Option<usize>) -> SoftStats {
     const FILES: u32 = 4000;
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -59,9 +59,9 @@ fn removed(memory_max: usize) -> SoftStats {
 #[test]
 fn memory_for_dependencies_stays_within_its_bound() {
     const BOUND: usize = 128 << 10;
-    let free = removed(SoftOptions::default().memory_max);
+    let free = removed(None);
     assert!(free.memory_peak > 3 * BOUND && free.held_back == 0, "{free:?}");
-    let bound = removed(BOUND);
+    let bound = removed(Some(BOUND));
     // One operation may go over it.
     assert!(bound.memory_peak < BOUND + (8 << 10) && bound.held_back > 0, "{bound:?}");
     assert_eq!((bound.memory, bound.steps), (0, 0), "{bound:?}");

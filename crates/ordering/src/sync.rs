@@ -14,7 +14,7 @@
 //! | a block is marked free | the inode and blocks of pointers without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
 //! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free, whoever filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
 //! | an entry is made for an inode of such a block | the group, which counts it as filled, whoever had it do so: a check looks for no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
-//! | the operation returns | the directory blocks it changed, and the inode of a directory that grew | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
+//! | the operation returns, or takes another name away | the directory blocks it changed, the inode of a directory that grew, and after that the block of pointers in which the new space is | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
 //! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps and counts are delayed, which is why an image
 //! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
@@ -95,12 +95,17 @@ impl Default for SyncOrder {
 
 /// Blocks that an operation has changed and that must be on disk before its next dependent step.
 #[derive(Debug, Default)]
-pub struct Pending(Vec<BufRef>);
+pub struct Pending {
+    blocks: Vec<BufRef>,
+    /// Blocks of pointers to a directory's new space. They follow the size: a hole at the end is no damage to whoever
+    /// checks, a pointer beyond it is.
+    pointers: Vec<BufRef>,
+}
 
 impl Pending {
-    fn add(&mut self, buf: &BufRef) {
-        if !self.0.iter().any(|b| Rc::ptr_eq(b, buf)) {
-            self.0.push(buf.clone());
+    fn add(blocks: &mut Vec<BufRef>, buf: &BufRef) {
+        if !blocks.iter().any(|b| Rc::ptr_eq(b, buf)) {
+            blocks.push(buf.clone());
         }
     }
 
@@ -108,10 +113,18 @@ impl Pending {
         &mut self,
         cache: &Cache<D, SyncOrder>,
     ) -> Result<(), BlockError> {
-        if self.0.is_empty() {
+        self.write_blocks(cache).await?;
+        cache.write_now(&std::mem::take(&mut self.pointers)).await
+    }
+
+    async fn write_blocks<D: BlockDevice>(
+        &mut self,
+        cache: &Cache<D, SyncOrder>,
+    ) -> Result<(), BlockError> {
+        if self.blocks.is_empty() {
             return Ok(());
         }
-        let bufs = std::mem::take(&mut self.0);
+        let bufs = std::mem::take(&mut self.blocks);
         let counted = cache.gate().counted.get();
         cache.write_now(&bufs).await?;
         cache.gate().are_written(&bufs, counted);
@@ -174,6 +187,9 @@ impl OrderingPolicy for SyncOrder {
                 cache.write_now(std::slice::from_ref(block)).await
             }
             _ => match Self::rule_before(what) {
+                Some(SyncRules::ENTRY_BEFORE_SIZE) if on(SyncRules::ENTRY_BEFORE_SIZE) => {
+                    op.write_blocks(cache).await
+                }
                 Some(rule) if on(rule) => op.write(cache).await,
                 _ => Ok(()),
             },
@@ -199,7 +215,13 @@ impl OrderingPolicy for SyncOrder {
             _ => false,
         };
         if ordered {
-            op.add(change.buf);
+            Pending::add(&mut op.blocks, change.buf);
+        }
+        let in_pointers = change.buf.key().file != 0;
+        if let What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, .. } = change.what
+            && in_pointers
+        {
+            Pending::add(&mut op.pointers, change.buf);
         }
     }
 

@@ -19,6 +19,7 @@
 //! assert!(sync.sync_waits >= 40 && none.sync_waits == 0);
 //! ```
 
+pub mod lost;
 mod recovery;
 mod row;
 mod stack;

@@ -6,9 +6,11 @@ use std::rc::Rc;
 
 use ordo_block::model::Modeled;
 use ordo_check::{Checker, Options, Repair, Severity};
-use ordo_ffs::MountOptions;
-use ordo_runtime::{Executor, Runtime};
+use ordo_ffs::{MountOptions, mount};
+use ordo_ordering::NoOrder;
+use ordo_runtime::{Executor, Runtime, Time};
 
+use super::lost::{Changes, Lost};
 use super::stack::{Cut, Store};
 use super::{CompareError, Follow, Setup};
 use crate::journaled::Journaled;
@@ -38,6 +40,11 @@ pub struct Recovery {
     pub writes: u64,
     /// Inodes in use after the repair.
     pub files: u64,
+    /// The age, at the power cut, of the oldest change that is lost, in seconds: of a name, a size or contents.
+    /// `None` where nothing is.
+    pub oldest_lost_seconds: Option<f64>,
+    /// What that was.
+    pub oldest_lost: Option<String>,
 }
 
 /// Checks and repairs the disk that is left, on a disk of the same model.
@@ -75,7 +82,8 @@ pub(super) fn check(
     let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
-    let again = executor.block_on(Checker::new(disk, Options::default()).run())??;
+    let again = executor.block_on(Checker::new(disk.clone(), Options::default()).run())??;
+    let lost = executor.block_on(oldest_lost(&runtime, disk, &cut.changes, cut.at))??;
     let (mut kinds, mut damage_kinds) = (BTreeMap::new(), BTreeMap::new());
     for finding in &report.findings {
         *kinds.entry(finding.kind()).or_default() += 1;
@@ -95,7 +103,22 @@ pub(super) fn check(
         bytes_read: report.work.bytes_read,
         writes: report.work.writes,
         files: report.files,
+        oldest_lost_seconds: lost.as_ref().map(|lost| lost.seconds),
+        oldest_lost: lost.map(|lost| lost.what),
     })
+}
+
+/// The oldest change that the repaired file system lacks.
+async fn oldest_lost(
+    runtime: &Runtime,
+    disk: Rc<Modeled<Store>>,
+    changes: &Changes,
+    cut: Time,
+) -> Result<Option<Lost>, CompareError> {
+    // What no repair makes whole is mounted all the same: the question is what is there.
+    let options = MountOptions { force: true, ..MountOptions::default() };
+    let fs = mount(runtime, disk, NoOrder, &options).await?;
+    changes.oldest_lost(&fs, cut).await.map_err(CompareError::Unmount)
 }
 
 /// Recovers by replaying the log, and unmounts; the seconds until the file system could be used.

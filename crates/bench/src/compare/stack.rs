@@ -1,5 +1,6 @@
 //! The stack under a file system, and a run on it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::model::{DiskStats, Modeled};
@@ -11,12 +12,13 @@ use ordo_cache::CacheConfig;
 use ordo_ffs::mkfs::mkfs;
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_ordering::OrderingPolicy;
-use ordo_runtime::Runtime;
+use ordo_runtime::{Runtime, Time};
 use ordo_sba::{Classifier, Counts};
 use ordo_ufs::Layout;
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
 
+use super::lost::{Changes, Noted, Notes};
 use super::row::{DependencyRow, LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
 use crate::journaled::{Journaled, LogPlace};
@@ -75,11 +77,11 @@ pub(super) type Disk = Rc<Tap<Modeled<Store>>>;
 /// A mounted FFS on a stack.
 struct OnFfs<P: OrderingPolicy> {
     runtime: Runtime,
-    fs: Charged<FastFs<Disk, P>>,
+    fs: Charged<Noted<FastFs<Disk, P>>>,
 }
 
 impl<P: OrderingPolicy> Stage for OnFfs<P> {
-    type Fs = Charged<FastFs<Disk, P>>;
+    type Fs = Charged<Noted<FastFs<Disk, P>>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -87,7 +89,7 @@ impl<P: OrderingPolicy> Stage for OnFfs<P> {
         &self.runtime
     }
     async fn drop_caches(&mut self) -> FsResult<()> {
-        self.fs.inner().drop_caches().await
+        self.fs.inner().inner().drop_caches().await
     }
 }
 
@@ -101,6 +103,7 @@ struct Follower<'f> {
     phase: Option<String>,
     now: String,
     seed: u64,
+    notes: Notes,
     cut: Option<Cut>,
 }
 
@@ -108,6 +111,9 @@ struct Follower<'f> {
 pub(super) struct Cut {
     pub(super) images: Vec<RamDisk>,
     pub(super) at_seconds: f64,
+    /// What had been done by then, and when that was on the run's clock.
+    pub(super) changes: Changes,
+    pub(super) at: Time,
 }
 
 impl Watch for Follower<'_> {
@@ -123,8 +129,9 @@ impl Watch for Follower<'_> {
         if half && self.cut.is_none() && self.phase.as_ref() == Some(&self.now) {
             let disks = self.rig.disks.iter().zip(self.seed..);
             let images = disks.map(|(disk, seed)| disk.inner().inner().cut(seed)).collect();
-            let at_seconds = self.rig.runtime.now().as_secs_f64();
-            self.cut = Some(Cut { images, at_seconds });
+            let at = self.rig.runtime.now();
+            let changes = self.notes.take().unwrap_or_default();
+            self.cut = Some(Cut { images, at_seconds: at.as_secs_f64(), changes, at });
         }
     }
 }
@@ -238,6 +245,8 @@ async fn drive<P: OrderingPolicy>(
     rig.classifiers.iter().for_each(|classifier| classifier.restart());
     let before = rig.mark();
     let start = before.seconds;
+    let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(Changes::default)));
+    let fs = Noted::new(fs, runtime.clone(), notes.clone());
     let mut stage =
         OnFfs { runtime: runtime.clone(), fs: Charged::calls_only(fs, runtime.clone()) };
     let mut watch = Follower {
@@ -248,14 +257,15 @@ async fn drive<P: OrderingPolicy>(
         phase: setup.recovery.then(|| workload.middle()),
         now: String::new(),
         seed: setup.seed,
+        notes,
         cut: None,
     };
     let phases = workload.run(&mut stage, setup.seed, &mut watch).await?;
     let (cut, mut marks) = (watch.cut.take(), std::mem::take(&mut watch.marks));
-    stage.fs.inner().unmount().await.map_err(CompareError::Unmount)?;
+    stage.fs.inner().inner().unmount().await.map_err(CompareError::Unmount)?;
     let after = watch.rig.mark();
     marks.push(after.clone());
-    let kept = Kept::of(stage.fs.inner());
+    let kept = Kept::of(stage.fs.inner().inner());
     let phases = phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect();
     let row = row(system, workload, setup, phases, before, after, kept);
     let cut = cut.map(|c| Cut { at_seconds: c.at_seconds - start, ..c });

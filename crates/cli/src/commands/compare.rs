@@ -76,7 +76,10 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
         block_size: small("block size", machine.block_size)?,
         frag_size: small("fragment size", machine.frag_size)?,
         size: machine.size,
-        soft: SoftOptions::default(),
+        soft: SoftOptions {
+            memory_max: machine.dependencies.map(usize::try_from).transpose()?,
+            ..SoftOptions::default()
+        },
         write_order: (true, true),
         seed: machine.seed,
         recovery,
@@ -101,7 +104,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     bar.finish();
     let text = match args.json {
         true => json(&Rows { rows })?,
-        false => as_text(&workloads, &rows, &setup),
+        false => as_text(&workloads, &rows, &setup, args.wide),
     };
     put(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
@@ -122,7 +125,7 @@ fn default_workloads() -> Vec<Workload> {
     out
 }
 
-fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
+fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup, wide: bool) -> String {
     let mut out = format!(
         "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}; time is simulated.\n",
         setup.disk.description,
@@ -133,9 +136,16 @@ fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
     );
     for (i, workload) in workloads.iter().enumerate() {
         out.push_str(&format!("[{}] {}\n", i + 1, workload.describe()));
+        if !wide {
+            let name = workload.to_string();
+            let rows: Vec<&Row> = rows.iter().filter(|r| r.workload == name).collect();
+            out.push_str(&format!("\n{}\n", story::summary(&rows)));
+        }
     }
-    out.push('\n');
-    out.push_str(&story::table(workloads, rows).to_string());
+    if wide {
+        out.push('\n');
+        out.push_str(&story::table(workloads, rows).to_string());
+    }
     out.push('\n');
     for sentence in story::sentences(workloads, rows, setup) {
         out.push_str(&story::wrapped(&sentence));

@@ -133,7 +133,8 @@ pub(super) async fn hold_back<D: BlockDevice>(
     cache: &Cache<D, SoftUpdates>,
 ) -> Result<(), BlockError> {
     let state = &cache.gate().state;
-    while state.graph.borrow().memory().0 > state.options.memory_max {
+    let most = state.options.memory_beside(cache.config().capacity);
+    while state.graph.borrow().memory().0 > most {
         state.held_back.set(state.held_back.get() + 1);
         let Some(wrote) = write_for_memory(cache).await? else { continue };
         if !wrote && !state.wait_for_steps().await {
@@ -154,10 +155,9 @@ pub(super) async fn make_room<D: BlockDevice>(
 ) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
-    if memory() > state.options.memory_max {
-        while memory() > state.options.memory_max / 2
-            && write_for_memory(cache).await? != Some(false)
-        {}
+    let most = state.options.memory_beside(cache.config().capacity);
+    if memory() > most {
+        while memory() > most / 2 && write_for_memory(cache).await? != Some(false) {}
     }
     Ok(())
 }

@@ -151,13 +151,6 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// What must be on disk for a change to be seen that is: of a cell, or of the block as a whole. What is
-    /// taken away in space that is not seen yet is away.
-    pub(super) fn home_of(&self, cell: Option<u32>) -> Option<Id> {
-        let at = cell.map_or(0, |cell| cell & !FLAG);
-        self.homes.iter().rev().find(|(_, from)| at >= *from).map(|(id, _)| *id)
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
             && self.mark.is_none()
@@ -440,7 +433,8 @@ impl Graph {
             }
         }
         for child in self.named_by.remove(&id).unwrap_or_default() {
-            self.unname(child, id, None, subject);
+            let dir = if key.file == 0 { subject } else { key.file };
+            self.unname(child, id, &[], dir);
         }
         for key in self.homes.remove(&id).unwrap_or_default() {
             if let Some(block) = self.blocks.get_mut(&key) {
@@ -465,10 +459,10 @@ impl Graph {
                 self.dropped.remove(&subject);
             }
             if key.file != 0 {
-                let home = self.blocks.get(&key).and_then(|b| b.home_of(cell));
-                let home = home.filter(|home| self.is_live(*home));
                 let at = (key, cell.unwrap_or(FLAG));
-                self.unname(subject, id, home.map(|id| Name { id, at }), key.file);
+                let homes = self.homes_at(key, cell);
+                let homes: Names = homes.into_iter().map(|id| Name { id, at }).collect();
+                self.unname(subject, id, &homes, key.file);
             }
         }
         waiting
@@ -481,6 +475,20 @@ impl Graph {
         let Some(by) = by else { return self.end(id) };
         let waiting = self.take(id);
         self.wait_for(id, waiting, by);
+    }
+
+    /// As [`replace`](Self::replace), by several.
+    pub(super) fn replace_all(&mut self, id: Id, by: &[Id]) {
+        let Some((first, rest)) = by.split_first() else { return self.end(id) };
+        let waiting = self.get(id).map(|n| n.waiting.clone()).unwrap_or_default();
+        self.replace(id, Some(*first));
+        for waiter in waiting {
+            for other in rest {
+                if !self.depends(*other, waiter) {
+                    self.need(waiter, &[*other]);
+                }
+            }
+        }
     }
 
     /// Gives out the next step whose time has come.

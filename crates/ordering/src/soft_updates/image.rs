@@ -98,8 +98,8 @@ impl Graph {
         });
         for id in done {
             let cell = self.get(id).and_then(|n| n.role.cell());
-            let home = self.blocks.get(&key).and_then(|block| block.home_of(cell));
-            self.replace(id, home);
+            let homes = self.homes_at(key, cell);
+            self.replace_all(id, &homes);
         }
         self.tidy(key);
     }

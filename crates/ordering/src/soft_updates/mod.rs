@@ -104,13 +104,22 @@ bitflags::bitflags! {
 pub struct SoftOptions {
     /// The rules.
     pub rules: SoftRules,
-    /// Memory for dependencies, in bytes: beyond it operations are slowed.
-    pub memory_max: usize,
+    /// Memory for dependencies, in bytes: beyond it operations are slowed. An eighth of the cache's where not given.
+    pub memory_max: Option<usize>,
+}
+
+impl SoftOptions {
+    /// Memory for dependencies beside a cache of `capacity` bytes.
+    fn memory_beside(&self, capacity: usize) -> usize {
+        /// What is kept for dependencies of a small cache.
+        const LEAST: usize = 1 << 20;
+        self.memory_max.unwrap_or((capacity / 8).max(LEAST))
+    }
 }
 
 impl Default for SoftOptions {
     fn default() -> SoftOptions {
-        SoftOptions { rules: SoftRules::all(), memory_max: 8 << 20 }
+        SoftOptions { rules: SoftRules::all(), memory_max: None }
     }
 }
 

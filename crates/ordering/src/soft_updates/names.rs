@@ -4,7 +4,7 @@ use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::graph::{Chunk, Graph, Id, Ids, Name, Node};
+use super::graph::{Chunk, FLAG, Graph, Id, Ids, Name, Node};
 
 /// Two names with one hash only wait for one another without need.
 fn name_hash(dir: u64, name: &[u8]) -> u64 {
@@ -25,6 +25,18 @@ impl Graph {
             block.homes.push((id, from));
             self.homes.entry(id).or_default().push(key);
         }
+    }
+
+    /// What must be on disk for a change of a directory's block to be seen that is: of a cell, or of the block as a
+    /// whole. That is the directory's size, and the pointer to the block where it is not in the inode. What is taken away
+    /// in space that is not seen yet is away.
+    pub(super) fn homes_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
+        let Some(block) = self.blocks.get(&key) else { return Ids::new() };
+        let at = cell.map_or(0, |cell| cell & !FLAG);
+        let before = || block.homes.iter().filter(|(_, from)| at >= *from).map(|(id, _)| *id);
+        let in_inode = |id: &Id| self.get(*id).is_some_and(|n| n.key.file == 0);
+        let outside = before().filter(|id| !in_inode(id));
+        self.live(&before().filter(in_inode).last().into_iter().chain(outside).collect::<Ids>())
     }
 
     /// The changes by which a block of a directory is found.
@@ -86,16 +98,17 @@ impl Graph {
         needs
     }
 
-    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `home` is on disk.
-    pub(super) fn unname(&mut self, ino: u64, id: Id, home: Option<Name>, dir: u64) {
+    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `homes` are on disk.
+    pub(super) fn unname(&mut self, ino: u64, id: Id, homes: &[Name], dir: u64) {
         let Some(names) = self.names.get_mut(&ino) else { return };
         names.retain(|n| n.id != id);
-        if let Some(home) = home {
-            if !names.contains(&home) {
-                names.push(home);
+        for home in homes {
+            if !names.contains(home) {
+                names.push(*home);
                 self.named_by.entry(home.id).or_default().push(ino);
             }
-        } else {
+        }
+        if homes.is_empty() {
             if names.is_empty() {
                 self.names.remove(&ino);
             }

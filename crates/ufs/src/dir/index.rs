@@ -32,6 +32,8 @@ pub struct DirIndex {
     by_room: Vec<Vec<u32>>,
     /// Whether `by_room` has anything for a size: bit n for n units.
     sizes: [u64; 3],
+    /// Where the directory's blocks end, if that is before its size.
+    pub(crate) hole: Option<u64>,
 }
 
 impl DirIndex {
@@ -85,6 +87,18 @@ impl DirIndex {
             }
             self.by_room[largest].push(chunk as u32);
             self.sizes[largest / 64] |= 1 << (largest % 64);
+        }
+    }
+
+    /// A block with free chunks was made where the hole at the directory's end began, if it did at byte `start`.
+    pub(crate) fn fill_hole(&mut self, start: u64, block: u64, size: u64) {
+        if self.hole != Some(start) {
+            return;
+        }
+        let end = start + block;
+        self.hole = (end < size).then_some(end);
+        for chunk in start / CHUNK as u64..end.min(size) / CHUNK as u64 {
+            self.note_chunk(chunk, CHUNK);
         }
     }
 

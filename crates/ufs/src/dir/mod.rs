@@ -60,9 +60,9 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// As [`dir_block`](Self::dir_block), but a directory that ends in a hole ends where the hole begins, from now on:
-    /// `None`. An ordering may have written the size, and not the pointer to the last block, which is in a block of
-    /// pointers; no name was ever there. FreeBSD's check cuts such a directory too.
+    /// As [`dir_block`](Self::dir_block), but `None` where a directory ends in a hole: an ordering may have written the
+    /// size, and not the pointer to the last block, which is in a block of pointers. No name was ever there. A hole
+    /// with a block behind it is damage.
     async fn dir_block_or_end(&self, dir: &Inode, place: u64) -> FsResult<Option<(BufRef, usize)>> {
         let block = self.limits().block as u64;
         let (lbn, blocks) = (place / block, dir.size().div_ceil(block));
@@ -78,7 +78,6 @@ impl<L: Layout> Ufs<L> {
         if cached || at < blocks {
             return self.dir_block(dir, place).await.map(Some);
         }
-        dir.dinode_mut().size = lbn * block;
         Ok(None)
     }
 
@@ -94,7 +93,10 @@ impl<L: Layout> Ufs<L> {
         }
         let mut at = 0;
         while at < size {
-            let Some((buf, within)) = self.dir_block_or_end(dir, at).await? else { break };
+            let Some((buf, within)) = self.dir_block_or_end(dir, at).await? else {
+                index.hole = Some(at);
+                break;
+            };
             let end = buf.len().min(within + usize::try_from(size - at).unwrap_or(usize::MAX));
             let bytes = buf.read();
             for chunk in (within..end).step_by(CHUNK) {
@@ -182,10 +184,11 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn find_slot(&self, dir: &Inode, name: &[u8]) -> FsResult<Slot> {
         self.index(dir).await?;
         let need = dir::entry_size(name.len());
-        let chunk = dir.index.borrow_mut().as_mut().and_then(|i| i.chunk_with_room(need));
-        Ok(match chunk {
+        let mut index = dir.index.borrow_mut();
+        let index = index.as_mut().expect("just built");
+        Ok(match index.chunk_with_room(need) {
             Some(chunk) => Slot { chunk: chunk * CHUNK_BYTES, grows: false },
-            None => Slot { chunk: dir.size(), grows: true },
+            None => Slot { chunk: index.hole.unwrap_or(dir.size()), grows: true },
         })
     }
 
@@ -200,25 +203,10 @@ impl<L: Layout> Ufs<L> {
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {
-        let (buf, within) = if slot.grows {
-            let block = self.limits().block as u64;
-            let within = (slot.chunk % block) as usize;
-            let lbn = slot.chunk / block;
-            let buf = self.layout().make_block(op, dir, lbn, within + CHUNK, Fill::Keep).await?;
-            (buf, within)
-        } else {
-            self.dir_block(dir, slot.chunk).await?
-        };
+        let (buf, within) = self.slot_block(op, dir, slot).await?;
         let inode = self.layout().inode_block(child).await?;
         let endian = self.limits().endian;
         let range = within..within + CHUNK;
-        if slot.grows && !dir::is_free_chunk(&buf.read()[range.clone()], endian) {
-            let what = What::InitDirectory { dir: dir.ino() };
-            op.admit(&what).await.map_err(io_error)?;
-            op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-                dir::write_free_chunk(&mut bytes[range.clone()], endian);
-            });
-        }
         let piece = {
             let need = dir::entry_size(name.len());
             dir::first_with_room(&buf.read()[range.clone()], endian, need)
@@ -252,13 +240,42 @@ impl<L: Layout> Ufs<L> {
         {
             let mut index = dir.index.borrow_mut();
             let index = index.as_mut().expect("built by find_slot, under the same lock");
+            if slot.grows {
+                index.fill_hole(slot.chunk, self.limits().block as u64, dir.size());
+            }
             index.insert(index::hash(name), slot.chunk + at as u64);
             let bytes = buf.read();
             index.note_chunk(slot.chunk / CHUNK_BYTES, dir::most_room(&bytes[range], endian));
         }
         self.note_indexed(1);
-        let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { dir.size() };
+        let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { 0 };
+        let size = size.max(dir.size());
         self.directory_changed(op, dir, size).await
+    }
+
+    /// The block with a slot's chunk, and where in it that is. A directory that grows gets both.
+    async fn slot_block(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        dir: &Inode,
+        slot: &Slot,
+    ) -> FsResult<(BufRef, usize)> {
+        if !slot.grows {
+            return self.dir_block(dir, slot.chunk).await;
+        }
+        let (block, endian) = (self.limits().block as u64, self.limits().endian);
+        let within = (slot.chunk % block) as usize;
+        let lbn = slot.chunk / block;
+        let buf = self.layout().make_block(op, dir, lbn, within + CHUNK, Fill::Keep).await?;
+        let range = within..within + CHUNK;
+        if !dir::is_free_chunk(&buf.read()[range.clone()], endian) {
+            let what = What::InitDirectory { dir: dir.ino() };
+            op.admit(&what).await.map_err(io_error)?;
+            op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+                dir::write_free_chunk(&mut bytes[range.clone()], endian);
+            });
+        }
+        Ok((buf, within))
     }
 
     /// Stores a directory's inode after a change of its entries.

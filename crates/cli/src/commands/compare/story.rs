@@ -12,7 +12,47 @@ use ordo_report::table::{Align, Table};
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
-/// One line a measure, one column a system and workload.
+/// What matters of one workload, one line a system: 100 columns at most.
+pub fn summary(rows: &[&Row]) -> Table {
+    let mut table = Table::new(&[("", Align::Left)]);
+    let headings = ["app time", "all on disk", "writes", "waited for", "a file"];
+    headings.iter().for_each(|heading| table.column(heading, Align::Right));
+    let cut = rows.iter().any(|r| r.recovery.is_some());
+    if cut {
+        let headings = ["lost back to", "usable after", "damage", "leaks"];
+        headings.iter().for_each(|heading| table.column(heading, Align::Right));
+    }
+    let plain = |s: f64| format!("{} s", figure(s));
+    for row in rows {
+        let mut cells = vec![
+            row.system.clone(),
+            plain(row.app_seconds),
+            plain(row.total_seconds),
+            count(row.writes.total()),
+            count(row.sync_waits),
+            writes_for_a_file(row),
+        ];
+        let found =
+            |severity| row.recovery.as_ref().map_or_else(|| "-".into(), |cut| found(cut, severity));
+        if cut {
+            let lost = row.recovery.as_ref().and_then(|cut| cut.oldest_lost_seconds);
+            cells.push(lost.map_or_else(|| "-".into(), plain));
+            cells.push(row.recovery.as_ref().map_or_else(|| "-".into(), |cut| plain(cut.seconds)));
+            cells.extend([Severity::Damage, Severity::LeakOnly].map(found));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn writes_for_a_file(row: &Row) -> String {
+    match row.files_made {
+        0 => "-".into(),
+        files => figure(row.writes.total() as f64 / files as f64),
+    }
+}
+
+/// All measures, one line each, one column a system and workload.
 pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     for row in rows {
@@ -38,24 +78,24 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
         line("  flushes", &|r| count(r.flushes));
     }
     if rows.iter().any(|r| r.dependencies.is_some()) {
-        line("blocks written to no purpose", &|r| count(r.rewritten));
+        line("rewrites after rollback", &|r| count(r.rewritten));
         let of = |r: &Row, f: &dyn Fn(&DependencyRow) -> String| {
             r.dependencies.as_ref().map_or_else(|| "-".into(), f)
         };
-        line("changes undone on the way", &|r| of(r, &|d| count(d.undone)));
+        line("changes rolled back", &|r| of(r, &|d| count(d.undone)));
         line("memory for dependencies", &|r| of(r, &|d| bytes(d.memory_peak)));
     }
     line("writes waited for", &|r| count(r.sync_waits));
-    line("writes for each file made", &|r| match r.files_made {
-        0 => "-".into(),
-        files => figure(r.writes.total() as f64 / files as f64),
-    });
+    line("writes for each file made", &writes_for_a_file);
     line("written", &|r| bytes(r.bytes_written));
     line("read", &|r| bytes(r.bytes_read));
     if rows.iter().any(|r| r.recovery.is_some()) {
         let of = |r: &Row, f: &dyn Fn(&Recovery) -> String| {
             r.recovery.as_ref().map_or_else(|| "-".into(), f)
         };
+        line("oldest change lost in a power cut", &|r| {
+            of(r, &|c| c.oldest_lost_seconds.map_or_else(|| "-".into(), plain))
+        });
         line("check after a power cut", &|r| of(r, &|c| plain(c.seconds)));
         line("  faults that could spread", &|r| of(r, &|c| found(c, Severity::Damage)));
         line("  leaks", &|r| of(r, &|c| found(c, Severity::LeakOnly)));

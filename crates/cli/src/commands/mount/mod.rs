@@ -35,6 +35,7 @@ Options, after -o, separated by commas:
   ro, rw            nothing may be changed; refuse what could only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is a BSD label's
   cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: how much of it may be dirty
+  dependencies=BYTES   memory for what soft updates have to keep in order [default: an eighth of cache]
   uid=N, gid=N      everything belongs to N here; N:M: and what is made belongs to M on disk;
                     N=M+...: N here is M on disk and the other way round
   allow_other, private   others may use it (root's default), or not

@@ -64,6 +64,8 @@ pub struct Wanted {
     pub partition: Option<String>,
     pub cache: Option<u64>,
     pub dirty: Option<u64>,
+    /// Memory for the dependencies of soft updates.
+    pub dependencies: Option<u64>,
     pub ids: IdMap,
     pub allow_other: Option<bool>,
     pub acl: Option<bool>,
@@ -167,6 +169,7 @@ impl Wanted {
             "partition" => self.partition = Some(value.into()),
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
+            "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
             "comment" | "fsname" | "subtype" => {}

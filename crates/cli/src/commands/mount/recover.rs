@@ -18,7 +18,7 @@ use ordo_ffs::mount::{Found, find_superblock};
 use ordo_ffs::{MountError, MountOptions, mount};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
-use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
+use ordo_ordering::{NoOrder, OrderingPolicy, SoftOptions, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
 
@@ -217,7 +217,9 @@ impl Plan<'_> {
         let attempt = async || {
             let device = Rc::new(Frozen::new(self.disk.clone(), VIEW_MAX));
             let options = self.options();
-            let mounted = mount(self.runtime, device.clone(), SoftUpdates::default(), &options);
+            let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
+            let policy = SoftUpdates::new(SoftOptions { memory_max, ..SoftOptions::default() });
+            let mounted = mount(self.runtime, device.clone(), policy, &options);
             Ok((mounted.await?, device))
         };
         let (fs, device) = match self.attempt(attempt).await? {

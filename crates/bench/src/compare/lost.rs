@@ -1,0 +1,292 @@
+//! How far back a power cut reaches: the age of the oldest change that the recovered file system lacks.
+//!
+//! [`Noted`] stands around the file system while the workload runs and notes, with the time, every name that comes
+//! or goes, every size that is set and every write. [`Changes::oldest_lost`] looks at the recovered file system
+//! and finds, for each name and each file, the last state that it had which is there; the change after that one
+//! is lost, and so is all that came after it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::rc::Rc;
+
+use ordo_runtime::{Runtime, Time};
+use ordo_vfs::{
+    Attr, Cookie, DirEntry, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, Seek,
+    SetAttr, StatFs, XattrMode,
+};
+
+/// A name in a directory.
+type Name = (Ino, Vec<u8>);
+
+/// What something was from some time on.
+type States<T> = Vec<(Time, T)>;
+
+#[derive(Default)]
+struct File {
+    sizes: States<u64>,
+    /// Contents by where they begin and how long they are: a digest for each write.
+    writes: BTreeMap<(u64, usize), States<u64>>,
+}
+
+/// All changes of a run, each with the time at which its call returned.
+#[derive(Default)]
+pub struct Changes {
+    names: BTreeMap<Name, States<Option<Ino>>>,
+    files: BTreeMap<Ino, File>,
+}
+
+/// A change that was lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// How long before the cut it was made, in seconds.
+    pub seconds: f64,
+    /// What it was.
+    pub what: String,
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// When the first change was made that came after the last state which is `there`.
+fn first_missing<T>(states: &[(Time, T)], there: impl Fn(&T) -> bool) -> Option<Time> {
+    let found = states.iter().rposition(|(_, state)| there(state));
+    states.get(found.map_or(0, |at| at + 1)).map(|(time, _)| *time)
+}
+
+impl Changes {
+    fn name(&mut self, now: Time, dir: Ino, name: &[u8], ino: Option<Ino>) {
+        self.names.entry((dir, name.to_vec())).or_default().push((now, ino));
+    }
+
+    /// The oldest change that `fs` lacks, and its age at `cut`; `None` where it has all.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn oldest_lost<F: FileSystem>(&self, fs: &F, cut: Time) -> FsResult<Option<Lost>> {
+        let found = tree(fs).await?;
+        let mut oldest: Option<(Time, String)> = None;
+        let mut note = |time: Option<Time>, what: &dyn Fn() -> String| {
+            if let Some(time) = time
+                && oldest.as_ref().is_none_or(|(other, _)| time < *other)
+            {
+                oldest = Some((time, what()));
+            }
+        };
+        let mut reached = BTreeMap::new();
+        for (name, states) in &self.names {
+            let there = found.get(name).copied();
+            let words = || format!("the name {} in directory {}", name.1.escape_ascii(), name.0);
+            note(first_missing(states, |ino| *ino == there), &words);
+            let last = states.last().and_then(|(_, ino)| *ino);
+            if let Some(ino) = there.filter(|ino| last == Some(*ino)) {
+                reached.insert(ino, name);
+            }
+        }
+        for (ino, name) in reached {
+            let Some(file) = self.files.get(&ino) else { continue };
+            let attr = fs.getattr(ino).await?;
+            let words = |what: &str| format!("{what} of {} (inode {ino})", name.1.escape_ascii());
+            note(first_missing(&file.sizes, |size| *size == attr.size), &|| words("the size"));
+            if attr.file_type != FileType::Regular {
+                continue;
+            }
+            for ((offset, len), states) in &file.writes {
+                let mut bytes = vec![0; *len];
+                let read = fs.read(ino, *offset, &mut bytes).await?;
+                let have = digest(&bytes[..read]);
+                note(first_missing(states, |d| *d == have), &|| words("contents"));
+            }
+        }
+        let seconds = |time: Time| cut.since(time).as_secs_f64();
+        Ok(oldest.map(|(time, what)| Lost { seconds: seconds(time), what }))
+    }
+}
+
+/// Every name that can be found, with what it stands for.
+async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, Ino>> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![fs.root()];
+    while let Some(dir) = dirs.pop() {
+        let each = &mut |entry: DirEntry<'_>| {
+            if entry.name != b"." && entry.name != b".." {
+                let new = found.insert((dir, entry.name.to_vec()), entry.ino).is_none();
+                if new && entry.file_type == Some(FileType::Directory) {
+                    dirs.push(entry.ino);
+                }
+            }
+            true
+        };
+        fs.readdir(dir, Cookie::START, each).await?;
+    }
+    Ok(found)
+}
+
+/// Changes as long as they are noted; nothing before and after.
+pub type Notes = Rc<RefCell<Option<Changes>>>;
+
+/// A file system whose changes are noted.
+pub struct Noted<F> {
+    inner: F,
+    runtime: Runtime,
+    notes: Notes,
+}
+
+impl<F> Noted<F> {
+    /// `inner`, whose changes go to `notes` with the time of `runtime`.
+    pub fn new(inner: F, runtime: Runtime, notes: Notes) -> Noted<F> {
+        Noted { inner, runtime, notes }
+    }
+
+    /// The file system inside.
+    pub fn inner(&self) -> &F {
+        &self.inner
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Changes, Time)) {
+        if let Some(changes) = &mut *self.notes.borrow_mut() {
+            what(changes, self.runtime.now());
+        }
+    }
+}
+
+/// Operations that change nothing that is looked at.
+macro_rules! plain {
+    ($($op:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {$(
+        async fn $op(&self, $($arg: $ty),*) -> FsResult<$out> {
+            self.inner.$op($($arg),*).await
+        }
+    )*};
+}
+
+impl<F: FileSystem> FileSystem for Noted<F> {
+    fn root(&self) -> Ino {
+        self.inner.root()
+    }
+
+    plain! {
+        lookup(dir: Ino, name: &[u8]) -> Attr;
+        open(ino: Ino) -> ();
+        close(ino: Ino) -> ();
+        getattr(ino: Ino) -> Attr;
+        readlink(ino: Ino) -> Vec<u8>;
+        read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize;
+        seek(ino: Ino, offset: u64, what: Seek) -> u64;
+        statfs() -> StatFs;
+        fsync(ino: Ino) -> ();
+        sync() -> ();
+        getxattr(ino: Ino, name: &[u8]) -> Vec<u8>;
+        setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> ();
+        listxattr(ino: Ino) -> Vec<Vec<u8>>;
+        removexattr(ino: Ino, name: &[u8]) -> ();
+        make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr;
+        clear(ino: Ino, offset: u64, len: u64) -> ();
+        readdir(dir: Ino, cookie: Cookie, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> ();
+    }
+
+    async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
+        let attr = self.inner.setattr(ino, set).await?;
+        if set.size.is_some() {
+            self.note(|changes, now| {
+                let file = changes.files.entry(ino).or_default();
+                file.sizes.push((now, attr.size));
+                file.writes.retain(|(offset, len), _| offset + *len as u64 <= attr.size);
+            });
+        }
+        Ok(attr)
+    }
+
+    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        let attr = self.inner.make(dir, name, new).await?;
+        self.note(|changes, now| {
+            changes.name(now, dir, name, Some(attr.ino));
+            changes.files.insert(attr.ino, File::default());
+        });
+        Ok(attr)
+    }
+
+    async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        let attr = self.inner.link(ino, dir, name).await?;
+        self.note(|changes, now| changes.name(now, dir, name, Some(ino)));
+        Ok(attr)
+    }
+
+    async fn unlink(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        self.inner.unlink(dir, name).await?;
+        self.note(|changes, now| changes.name(now, dir, name, None));
+        Ok(())
+    }
+
+    async fn rmdir(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        self.inner.rmdir(dir, name).await?;
+        self.note(|changes, now| changes.name(now, dir, name, None));
+        Ok(())
+    }
+
+    async fn rename(
+        &self,
+        from_dir: Ino,
+        from: &[u8],
+        to_dir: Ino,
+        to: &[u8],
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        self.inner.rename(from_dir, from, to_dir, to, mode).await?;
+        self.note(|changes, now| {
+            let last = |dir, name: &[u8]| {
+                let states = changes.names.get(&(dir, name.to_vec()));
+                states.and_then(|s| s.last()).and_then(|(_, ino)| *ino)
+            };
+            let (moved, replaced) = (last(from_dir, from), last(to_dir, to));
+            let left = if mode == RenameMode::Exchange { replaced } else { None };
+            changes.name(now, from_dir, from, left);
+            changes.name(now, to_dir, to, moved);
+        });
+        Ok(())
+    }
+
+    async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let wrote = self.inner.write(ino, offset, data).await?;
+        let noting = self.notes.borrow().is_some();
+        if noting {
+            let size = self.inner.getattr(ino).await?.size;
+            self.note(|changes, now| {
+                let file = changes.files.entry(ino).or_default();
+                if file.sizes.last().is_none_or(|(_, last)| *last != size) {
+                    file.sizes.push((now, size));
+                }
+                let at = (offset, wrote);
+                // What another write overlaps in part is not known by its digest any more.
+                let end = offset + wrote as u64;
+                let whole = |(o, l): &(u64, usize)| o + *l as u64 <= offset || *o >= end;
+                file.writes.retain(|other, _| *other == at || whole(other));
+                file.writes.entry(at).or_default().push((now, digest(&data[..wrote])));
+            });
+        }
+        Ok(wrote)
+    }
+
+    async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        self.inner.allocate(ino, offset, len).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first change after the last state that is there is the oldest lost one, whatever came before; where
+    /// no state is there all are lost. Would catch a search for the newest loss.
+    #[test]
+    fn the_first_missing_change_counts() {
+        let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
+        let states = [(at(1), 'a'), (at(2), 'b'), (at(3), 'a'), (at(4), 'c')];
+        assert_eq!(first_missing(&states, |s| *s == 'c'), None);
+        assert_eq!(first_missing(&states, |s| *s == 'a'), Some(at(4)));
+        assert_eq!(first_missing(&states, |s| *s == 'b'), Some(at(3)));
+        assert_eq!(first_missing(&states, |s| *s == 'x'), Some(at(1)));
+    }
+}
