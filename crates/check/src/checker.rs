@@ -107,6 +107,7 @@ impl<D: BlockDevice> Checker<D> {
             wanted: BTreeMap::new(),
             moved_frags: FxHashSet::default(),
             moved_inodes: FxHashSet::default(),
+            has_suj_file: false,
             rotor: 0,
             lost: Vec::new(),
         };

@@ -424,6 +424,9 @@ findings! {
         mode: u16,
     } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "made anew";
 
+    /// The superblock asks for a journal of soft updates that is not there: FreeBSD does not mount that.
+    JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "no longer asked for";
+
     /// A directory without `.` at its start.
     DotMissing {
         /// The directory.
@@ -633,6 +636,7 @@ impl Finding {
                 | Finding::InodesNotMarked { .. }
                 | Finding::SuperblockField { .. }
                 | Finding::GroupLayout { .. }
+                | Finding::JournalMissing {}
         )
     }
 

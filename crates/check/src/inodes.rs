@@ -210,6 +210,7 @@ impl<D: BlockDevice> Run<'_, D> {
             }
             self.io.work.inodes += 1;
             if ino < ROOT {
+                self.check_unused_number(ino, slot).await?;
                 continue;
             }
             if self.endian.get_u16(slot, 0) == 0 {
@@ -222,6 +223,17 @@ impl<D: BlockDevice> Run<'_, D> {
             } else {
                 self.check_inode(ino, slot).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Inodes 0 and 1, which no file has: whatever they hold, their check-hash is right.
+    async fn check_unused_number(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
+        let kept = self.sb.keeps_hash(CK_INODE) && self.endian.get_u16(slot, 0) != 0;
+        if kept && Dinode::verify_hash(slot, self.endian).is_err() {
+            self.finding(Finding::InodeHash { ino });
+            let node = Dinode::decode(slot, self.endian);
+            self.store_inode(ino, &node).await?;
         }
         Ok(())
     }

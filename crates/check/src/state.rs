@@ -124,6 +124,8 @@ pub(crate) struct Run<'d, D> {
     pub moved_frags: FxHashSet<u64>,
     /// Inodes that the check took or freed, likewise.
     pub moved_inodes: FxHashSet<u32>,
+    /// Whether there is a file for the journal of soft updates.
+    pub has_suj_file: bool,
     /// Where the search for free space goes on.
     pub rotor: u64,
     /// Directories for what has no name.

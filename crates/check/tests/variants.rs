@@ -11,7 +11,8 @@ use std::rc::Rc;
 use ordo_block::ram::RamDisk;
 use ordo_check::{Finding, Repair};
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{RECOVERY_AT, Recovery, SBLOCK_SIZE};
+use ordo_format::ufs2::inode::SF_SNAPSHOT;
+use ordo_format::ufs2::superblock::{FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
 use ordo_format::ufs2::{Csum, bitmap, dir, inode};
 use support::{Inodes, Surgeon, assert_clean, check, kinds, populated};
 
@@ -37,6 +38,7 @@ const SUPERBLOCKS: &[Case] = &[
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.dsize -= 1)),
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.maxfilesize = 5000)),
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.old_flags = 0)),
+    ("JournalMissing", &[], |s, _| s.change_superblock(|sb| sb.flags |= FS_SUJ)),
     ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.numclusters = -1)),
     ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.spare[2] = 1)),
     ("RecoveryRecord", &[], |s, _| {
@@ -121,6 +123,8 @@ const GROUPS: &[Case] = &[
 
 const INODES: &[Case] = &[
     ("InodeHash", &[], |s, i| s.disk.store(s.inode_at(i.small) + 32, &[1; 4])),
+    // FreeBSD's fsck looks at those of the numbers that no file has.
+    ("InodeHash", &[], |s, _| s.disk.store(s.inode_at(1), &[1; 4])),
     ("PartlyFreed", &[], |s, _| s.change_inode(FREE, |node| node.size = 5)),
     ("BadMode", &["EntryUnallocated"], |s, i| {
         s.change_inode(i.empty, |node| node.mode = 0o070_644);
@@ -140,6 +144,10 @@ const INODES: &[Case] = &[
     ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = 100)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.db[5] = 5000)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.ib[2] = 5000)),
+    // A mark in a snapshot, of a block that it need not hold.
+    ("PointerBeyondEnd", &[], |s, i| {
+        s.change_inode(i.small, |node| (node.flags, node.db[11]) = (SF_SNAPSHOT, 1));
+    }),
     ("PointerBeyondEnd", &[], |s, i| {
         let block = s.byte(s.inode(i.large).ib[0] as u64);
         let mut entry = [0; 8];
