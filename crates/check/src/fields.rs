@@ -96,20 +96,21 @@ impl<D: BlockDevice> Run<'_, D> {
 
     /// Whether a group's bitmaps are said to be where they belong.
     pub fn check_layout(&mut self, cg: u32, group: &Group) -> bool {
-        let standard = Group::empty(&self.sb, cg);
-        let places = |group: &Group| {
-            [
-                ("iusedoff", group.iusedoff),
-                ("freeoff", group.freeoff),
-                ("clustersumoff", group.clustersumoff),
-                ("clusteroff", group.clusteroff),
-                ("nextfreeoff", group.nextfreeoff),
-            ]
-        };
+        let standard = GroupLayout::standard(&self.sb);
+        let (inodes, frags) = (standard.inodes.start, standard.frags.start);
+        let (sums, clusters) = (standard.cluster_sum.start, standard.clusters.start);
+        let places = [
+            ("iusedoff", group.iusedoff, inodes),
+            ("freeoff", group.freeoff, frags),
+            ("clustersumoff", group.clustersumoff, sums),
+            ("clusteroff", group.clusteroff, clusters),
+            ("nextfreeoff", group.nextfreeoff, standard.end),
+        ];
         let mut same = true;
-        for ((field, stored), (_, right)) in places(group).into_iter().zip(places(&standard)) {
+        for (field, stored, right) in places {
             // Without clusters their places are reserved fields.
             let is_kept = self.sb.contigsumsize > 0 || !field.starts_with("cluster");
+            let right = right as u32;
             if stored != right && is_kept {
                 self.finding(Finding::GroupLayout { cg, field, stored, right });
                 same = false;
@@ -165,15 +166,18 @@ fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
 }
 
 /// Puts a header's bitmaps where they belong, and zeros into its reserved fields.
-pub(crate) fn straighten(group: &mut Group, sb: &Superblock, cg: u32) {
-    let standard = Group::empty(sb, cg);
+pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout) {
     (group.firstfield, group.sparecon32, group.sparecon64) = (0, 0, [0; 3]);
     (group.old_ncyl, group.old_niblk) = (0, 0);
     (group.old_btotoff, group.old_boff) = (0, 0);
-    (group.iusedoff, group.freeoff) = (standard.iusedoff, standard.freeoff);
-    group.nextfreeoff = standard.nextfreeoff;
-    (group.clustersumoff, group.clusteroff) = (standard.clustersumoff, standard.clusteroff);
-    group.nclusterblks = standard.nclusterblks;
+    (group.iusedoff, group.freeoff) = (layout.inodes.start as u32, layout.frags.start as u32);
+    group.nextfreeoff = layout.end as u32;
+    if layout.clusters.is_empty() {
+        (group.clustersumoff, group.clusteroff, group.nclusterblks) = (0, 0, 0);
+    } else {
+        group.clustersumoff = layout.cluster_sum.start as u32;
+        group.clusteroff = layout.clusters.start as u32;
+    }
 }
 
 /// The first that is not zero, or zero.

@@ -94,12 +94,12 @@ impl<D: BlockDevice> Run<'_, D> {
         if !rebuilt && in_place {
             self.check_padding(cg, &header, &layout);
             self.compare_maps(cg, &header, &layout, (&inodes, &free));
-            self.compare_counts(cg, &header, &old, &expected);
+            self.compare_counts(cg, &header, &old, (&layout, &expected));
         }
         let keeps_maps = !rebuilt && in_place;
         let mut new = if keeps_maps { header.clone() } else { vec![0; self.sb.block_size()] };
         let mut group = old.clone();
-        straighten(&mut group, &self.sb, cg);
+        straighten(&mut group, &layout);
         group.initediblk = self.groups[cg as usize].inodes.len() as u32;
         self.build_header(&mut new, group, &layout, (&inodes, &free), &expected);
         let hash = CKHASH_OFFSET..CKHASH_OFFSET + 4;
@@ -198,8 +198,13 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 
     /// Counts in the header against its own bitmaps and what is right.
-    fn compare_counts(&mut self, cg: u32, header: &[u8], group: &Group, expected: &Derived) {
-        let layout = GroupLayout::standard(&self.sb);
+    fn compare_counts(
+        &mut self,
+        cg: u32,
+        header: &[u8],
+        group: &Group,
+        (layout, expected): (&GroupLayout, &Derived),
+    ) {
         let (inodes, free) = (&header[layout.inodes.clone()], &header[layout.frags.clone()]);
         let ndir = self.groups[cg as usize].directories;
         let own = self.derive(cg, inodes, free, ndir);
