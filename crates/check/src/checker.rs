@@ -8,6 +8,7 @@ use ordo_format::ufs2::superblock::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::copies::Copies;
 use crate::io::Io;
 use crate::names::printable;
 use crate::state::{ROOT, Run};
@@ -57,13 +58,21 @@ impl<D: BlockDevice> Checker<D> {
             let frag = found.sb.fsize as u32;
             return Err(CheckError::Sector { frag, sector: geometry.sector });
         }
-        let mut run = self.start(found, search.work);
+        let mut run = self.start(found, std::mem::take(&mut search.work));
         if self.options.skip_clean && run.report.was_clean && run.report.findings.is_empty() {
             run.report.skipped = true;
             run.report.work = run.io.work;
             return Ok(run.report);
         }
+        run.check_superblock().await?;
         run.check_blocks().await?;
+        if run.is_alone()
+            && let Some(found) = search.outvote(&mut run).await?
+        {
+            run = self.start(found, run.io.work);
+            run.check_superblock().await?;
+            run.check_blocks().await?;
+        }
         run.relocate().await?;
         run.check_root().await?;
         run.check_names().await?;
@@ -85,6 +94,7 @@ impl<D: BlockDevice> Checker<D> {
             sb,
             endian,
             from_copy,
+            copies: Copies::default(),
             report: Report::new(),
             groups: Vec::new(),
             dirs: Vec::new(),
@@ -97,6 +107,7 @@ impl<D: BlockDevice> Checker<D> {
             wanted: BTreeMap::new(),
             moved_frags: FxHashSet::default(),
             moved_inodes: FxHashSet::default(),
+            has_suj_file: false,
             rotor: 0,
             lost: Vec::new(),
         };

@@ -5,73 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::state::ROOT;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Counts are wrong that nothing but statistics and allocation hints depend on.
-    CountsOnly,
-    /// Space, inodes or links are held that nothing uses. Safe to go on with; a later check frees them.
-    LeakOnly,
-    /// Going on could lose or mix up data.
-    Damage,
-}
-
-/// Where a block address is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Slot {
-    /// One of the inode's direct addresses.
-    Direct(u32),
-    /// The inode's single (0), double (1) or triple (2) indirect address.
-    Indirect(u32),
-    /// One of the inode's addresses for extended attributes.
-    Attributes(u32),
-    /// In an indirect block.
-    Within {
-        /// The indirect block's address in fragments.
-        block: u64,
-        /// Which of its addresses.
-        index: u32,
-    },
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Slot::Direct(n) => write!(f, "db[{n}]"),
-            Slot::Indirect(n) => write!(f, "ib[{n}]"),
-            Slot::Attributes(n) => write!(f, "extb[{n}]"),
-            Slot::Within { block, index } => write!(f, "entry {index} of indirect block {block}"),
-        }
-    }
-}
-
-/// A counter that is kept in groups, in the summary and in the superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Count {
-    /// Directories.
-    Directories,
-    /// Free blocks.
-    FreeBlocks,
-    /// Free inodes.
-    FreeInodes,
-    /// Free fragments outside of free blocks.
-    FreeFragments,
-}
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Count::Directories => "directories",
-            Count::FreeBlocks => "free blocks",
-            Count::FreeInodes => "free inodes",
-            Count::FreeFragments => "free fragments",
-        })
-    }
-}
+use crate::terms::{Count, Severity, Slot};
 
 macro_rules! findings {
     ($(
@@ -141,6 +75,34 @@ findings! {
         error: String,
     } Damage, "group {cg}: copy of the superblock: {error}", repair "copied anew";
 
+    /// A field of the superblock is not what the others make it.
+    SuperblockField {
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        stored: i64,
+        /// What it must be.
+        right: i64,
+    } Damage, "superblock: {field} is {stored}, but must be {right}", repair "made right";
+
+    /// Something is in what the superblock's totals reserve.
+    ReservedTotals {
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        stored: i64,
+    } CountsOnly, "superblock: {field} is reserved, but holds {stored}", repair "cleared";
+
+    /// The record in the boot area that helps to find the superblock's copies is of another shape.
+    RecoveryRecord {
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        stored: i64,
+        /// What it must be.
+        right: i64,
+    } CountsOnly, "record of the superblock's copies: {field} is {stored}, but must be {right}", repair "made right";
+
     /// A total in the superblock is wrong.
     Totals {
         /// Which.
@@ -176,6 +138,36 @@ findings! {
         /// The group.
         cg: u32,
     } Damage, "group {cg}: wrong check-hash", repair "hash made right";
+
+    /// A group's bitmaps are said to be elsewhere than where they belong.
+    GroupLayout {
+        /// The group.
+        cg: u32,
+        /// The field that says so.
+        field: &'static str,
+        /// What it is.
+        stored: u32,
+        /// What it must be.
+        right: u32,
+    } Damage, "group {cg}: {field} is {stored}, but must be {right}", repair "header rebuilt from what is in use";
+
+    /// Something is in a reserved field of a group's header.
+    GroupReserved {
+        /// The group.
+        cg: u32,
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        stored: i64,
+    } CountsOnly, "group {cg}: {field} is reserved, but holds {stored}", repair "cleared";
+
+    /// Something is between a group's bitmaps.
+    GroupPadding {
+        /// The group.
+        cg: u32,
+        /// Where, as a byte of the header.
+        byte: u32,
+    } CountsOnly, "group {cg}: something is between its bitmaps, at byte {byte}", repair "cleared";
 
     /// A count in a group's header is wrong.
     GroupCounts {
@@ -298,6 +290,12 @@ findings! {
         /// The size in bytes.
         size: u64,
     } Damage, "inode {ino}: impossible size {size}", repair "inode cleared";
+
+    /// A device without a number.
+    DeviceNumber {
+        /// The inode.
+        ino: u32,
+    } Damage, "inode {ino}: a device without a number", repair "inode cleared";
 
     /// A directory's size is not whole chunks of 512 bytes.
     DirectorySize {
@@ -425,6 +423,9 @@ findings! {
         /// Its mode.
         mode: u16,
     } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "made anew";
+
+    /// The superblock asks for a journal of soft updates that is not there: FreeBSD does not mount that.
+    JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "no longer asked for";
 
     /// A directory without `.` at its start.
     DotMissing {
@@ -626,9 +627,17 @@ impl Finding {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair loses nothing although it is damage: bitmaps that call free what is in use.
+    /// Whether a repair loses nothing although it is damage: bitmaps that call free what is in use, and
+    /// fields that follow from others.
     pub(crate) fn is_mended_without_loss(&self) -> bool {
-        matches!(self, Finding::BlocksNotMarked { .. } | Finding::InodesNotMarked { .. })
+        matches!(
+            self,
+            Finding::BlocksNotMarked { .. }
+                | Finding::InodesNotMarked { .. }
+                | Finding::SuperblockField { .. }
+                | Finding::GroupLayout { .. }
+                | Finding::JournalMissing {}
+        )
     }
 
     /// The inode it is about, if it is about one.
@@ -639,6 +648,7 @@ impl Finding {
             | PartlyFreed { ino }
             | BadMode { ino, .. }
             | BadSize { ino, .. }
+            | DeviceNumber { ino }
             | DirectorySize { ino, .. }
             | EndsInHole { ino, .. }
             | PointerBeyondEnd { ino, .. }

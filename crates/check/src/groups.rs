@@ -9,6 +9,7 @@ use ordo_format::ufs2::group::{CKHASH_OFFSET, GroupLayout};
 use ordo_format::ufs2::superblock::CK_CYLGRP;
 use ordo_format::ufs2::{Csum, Group, ROOT_INO, bitmap};
 
+use crate::fields::{padding, straighten};
 use crate::state::Run;
 use crate::{Count, Finding, Phase};
 
@@ -84,16 +85,23 @@ impl<D: BlockDevice> Run<'_, D> {
         let free = std::mem::take(&mut self.groups[cg as usize].free);
         let ndir = self.groups[cg as usize].inodes.iter().filter(|i| i.kind == DT_DIR).count();
         let expected = self.derive(cg, &inodes, &free, ndir as i32);
-        let rebuilt = parsed.is_none();
+        let (rebuilt, in_place) = (parsed.is_none(), self.groups[cg as usize].in_place);
         let old = parsed.unwrap_or_else(|| Group::empty(&self.sb, cg));
-        let layout = old.layout(&self.sb);
+        let layout = GroupLayout::standard(&self.sb);
         if !rebuilt {
-            self.compare_maps(cg, &header, &layout, (&inodes, &free));
-            self.compare_counts(cg, &header, &old, &expected);
+            self.check_reserved(cg, &old);
         }
-        let mut new = if rebuilt { vec![0; self.sb.block_size()] } else { header.clone() };
-        let inited = self.groups[cg as usize].inodes.len() as u32;
-        self.build_header(&mut new, &old, &layout, inited, (&inodes, &free), &expected);
+        if !rebuilt && in_place {
+            self.check_padding(cg, &header, &layout);
+            self.compare_maps(cg, &header, &layout, (&inodes, &free));
+            self.compare_counts(cg, &header, &old, (&layout, &expected));
+        }
+        let keeps_maps = !rebuilt && in_place;
+        let mut new = if keeps_maps { header.clone() } else { vec![0; self.sb.block_size()] };
+        let mut group = old.clone();
+        straighten(&mut group, &layout);
+        group.initediblk = self.groups[cg as usize].inodes.len() as u32;
+        self.build_header(&mut new, group, &layout, (&inodes, &free), &expected);
         let hash = CKHASH_OFFSET..CKHASH_OFFSET + 4;
         let kept = self.sb.keeps_hash(CK_CYLGRP);
         let same =
@@ -173,9 +181,6 @@ impl<D: BlockDevice> Run<'_, D> {
                 false => Finding::BlocksLeaked { addr, count },
             });
         });
-        if let Some(fragment) = bitmap::next_set(&stored, ndblk, self.sb.fpg as u32) {
-            self.finding(Finding::FreeBeyondEnd { cg, fragment });
-        }
         let first_ino = self.sb.cg_first_inode(cg) as u32;
         let mut stored = header[layout.inodes.clone()].to_vec();
         for ino in &self.moved_inodes {
@@ -193,8 +198,13 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 
     /// Counts in the header against its own bitmaps and what is right.
-    fn compare_counts(&mut self, cg: u32, header: &[u8], group: &Group, expected: &Derived) {
-        let layout = group.layout(&self.sb);
+    fn compare_counts(
+        &mut self,
+        cg: u32,
+        header: &[u8],
+        group: &Group,
+        (layout, expected): (&GroupLayout, &Derived),
+    ) {
         let (inodes, free) = (&header[layout.inodes.clone()], &header[layout.frags.clone()]);
         let ndir = self.groups[cg as usize].directories;
         let own = self.derive(cg, inodes, free, ndir);
@@ -204,7 +214,8 @@ impl<D: BlockDevice> Run<'_, D> {
                 self.finding(Finding::GroupCounts { cg, count, stored, found });
             }
         }
-        for length in 1..self.sb.frag as usize {
+        // A run as long as a block is none, and neither is one of nothing: nothing is counted there.
+        for length in 0..expected.frsum.len() {
             let (stored, found) = (group.frsum[length], expected.frsum[length]);
             if stored != found && stored != own.frsum[length] {
                 let length = length as u32;
@@ -237,18 +248,14 @@ impl<D: BlockDevice> Run<'_, D> {
     fn build_header(
         &self,
         bytes: &mut [u8],
-        old: &Group,
+        mut group: Group,
         layout: &GroupLayout,
-        inited: u32,
         (inodes, free): (&[u8], &[u8]),
         expected: &Derived,
     ) {
-        let mut group = old.clone();
-        group.cs = expected.cs;
-        let lengths = 1..self.sb.frag as usize;
-        group.frsum[lengths.clone()].copy_from_slice(&expected.frsum[lengths]);
-        group.initediblk = inited;
+        (group.cs, group.frsum) = (expected.cs, expected.frsum);
         group.encode(bytes, self.endian);
+        bytes[padding(layout)].fill(0);
         bytes[layout.inodes.clone()].copy_from_slice(inodes);
         bytes[layout.frags.clone()].copy_from_slice(free);
         if !layout.clusters.is_empty() {

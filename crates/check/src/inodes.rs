@@ -6,7 +6,7 @@ use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
 use ordo_format::ufs2::group::Group;
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFMT, IFREG, IFSOCK};
-use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE, Superblock};
+use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE};
 use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, NXADDR, bitmap, extattr};
 
 use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
@@ -15,6 +15,8 @@ use crate::{Finding, Phase, Slot};
 
 /// The largest directory, in bytes.
 const MAX_DIRECTORY: u64 = 1 << 30;
+/// What stands for no device, where a device's number is kept.
+const NO_DEVICE: i64 = -1;
 /// Inode blocks that are read together with a group's header.
 const BLOCKS_AHEAD: u32 = 2;
 
@@ -29,6 +31,7 @@ impl<D: BlockDevice> Run<'_, D> {
                 header: Vec::new(),
                 parsed: None,
                 hash_ok: true,
+                in_place: true,
                 directories: 0,
                 free,
                 inodes: Vec::new(),
@@ -99,19 +102,8 @@ impl<D: BlockDevice> Run<'_, D> {
     fn trusted_map(&self, cg: u32) -> Option<Vec<u8>> {
         let state = &self.groups[cg as usize];
         let parsed = state.parsed.as_ref()?;
-        let trusted = self.options.trust_bitmaps && self.report.soft_updates;
+        let trusted = self.options.trust_bitmaps && self.report.soft_updates && state.in_place;
         trusted.then(|| state.header[parsed.layout(&self.sb).inodes].to_vec())
-    }
-
-    /// The copy of the superblock in a group: usable, and of this file system.
-    fn check_copy(&mut self, cg: u32, bytes: &[u8]) {
-        let error = match Superblock::read_copy(bytes) {
-            Err(error) => error.to_string(),
-            Ok((_, endian)) if endian != self.endian => "of another byte order".into(),
-            Ok((copy, _)) if !same_shape(&copy, &self.sb) => "of another file system".into(),
-            Ok(_) => return,
-        };
-        self.finding(Finding::SuperblockCopy { cg, error });
     }
 
     /// Keeps a group's header. Returns how many inodes are to be looked at.
@@ -129,14 +121,19 @@ impl<D: BlockDevice> Run<'_, D> {
                 (None, true)
             }
         };
+        let in_place = parsed.as_ref().is_none_or(|group| self.check_layout(cg, group));
         let inited = match &parsed {
             None => self.plausible_inodes(cg, None, 0).await?,
             Some(group) => {
-                let used = &header[group.layout(&self.sb).inodes];
+                let used: &[u8] = match in_place {
+                    true => &header[group.layout(&self.sb).inodes],
+                    false => &[],
+                };
                 let stored = group.initediblk;
                 // Whoever makes a file system initialises at least this many.
                 let least = stored.max(self.sb.ipg.min(2 * self.sb.inopb));
-                let needed = match bitmap::next_set(used, least, self.sb.ipg) {
+                let bits = self.sb.ipg.min(8 * used.len() as u32);
+                let needed = match bitmap::next_set(used, least.min(bits), bits) {
                     None => least,
                     // Bits may be on the disk before the block that they are of: none is in use yet.
                     Some(_) if self.report.soft_updates => least,
@@ -149,7 +146,8 @@ impl<D: BlockDevice> Run<'_, D> {
             }
         };
         let state = &mut self.groups[cg as usize];
-        (state.header, state.parsed, state.hash_ok) = (header, parsed, hash_ok);
+        (state.header, state.parsed) = (header, parsed);
+        (state.hash_ok, state.in_place) = (hash_ok, in_place);
         Ok(inited)
     }
 
@@ -212,6 +210,7 @@ impl<D: BlockDevice> Run<'_, D> {
             }
             self.io.work.inodes += 1;
             if ino < ROOT {
+                self.check_unused_number(ino, slot).await?;
                 continue;
             }
             if self.endian.get_u16(slot, 0) == 0 {
@@ -224,6 +223,17 @@ impl<D: BlockDevice> Run<'_, D> {
             } else {
                 self.check_inode(ino, slot).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Inodes 0 and 1, which no file has: whatever they hold, their check-hash is right.
+    async fn check_unused_number(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
+        let kept = self.sb.keeps_hash(CK_INODE) && self.endian.get_u16(slot, 0) != 0;
+        if kept && Dinode::verify_hash(slot, self.endian).is_err() {
+            self.finding(Finding::InodeHash { ino });
+            let node = Dinode::decode(slot, self.endian);
+            self.store_inode(ino, &node).await?;
         }
         Ok(())
     }
@@ -273,6 +283,8 @@ impl<D: BlockDevice> Run<'_, D> {
             Finding::RootNotDirectory { mode }
         } else if size > self.most_bytes(node.kind()) {
             Finding::BadSize { ino, size }
+        } else if matches!(node.kind(), IFCHR | IFBLK) && node.db[0] == NO_DEVICE {
+            Finding::DeviceNumber { ino }
         } else {
             return true;
         };
@@ -449,17 +461,4 @@ fn blocks_in_use(used: &[u8], blocks: Range<u32>, inopb: u32) -> Option<Range<u3
     let start = blocks.clone().find(|block| in_use(*block))?;
     let end = (start..blocks.end).find(|block| !in_use(*block)).unwrap_or(blocks.end);
     Some(start..end)
-}
-
-/// Whether two superblocks describe the same layout.
-pub(crate) fn same_shape(a: &Superblock, b: &Superblock) -> bool {
-    let shape = |s: &Superblock| {
-        (
-            [s.bsize, s.fsize, s.sblkno, s.cblkno, s.iblkno, s.dblkno, s.fpg, s.cgsize],
-            [s.cssize, s.contigsumsize, s.maxsymlinklen],
-            [s.ncg, s.ipg],
-            [s.size, s.csaddr, s.sblockloc],
-        )
-    };
-    shape(a) == shape(b)
 }

@@ -3,8 +3,9 @@
 //! An independent witness: it reads only `format` and `block`, and shares no code with what writes
 //! file systems.
 //!
-//! Layers: `superblock` finds a superblock; `io` reads, and keeps repairs in memory; `state` is what
-//! is known so far; on these the phases, in the order of their numbers:
+//! Layers: `superblock` finds a superblock, `copies` asks its copies; `io` reads, and keeps repairs in memory; `state` is what
+//! is known so far; `fields` knows which fields follow from others and which are reserved; on these the
+//! phases, in the order of their numbers:
 //! 1. blocks and sizes (`inodes`, `walk`, `relocate`): every group's inodes; which block is whose;
 //! 2. path names (`names`): every directory's entries;
 //! 3. connectivity (`connect`, `lost`, `discard`): every directory is inside of the root;
@@ -30,7 +31,9 @@
 
 mod checker;
 mod connect;
+mod copies;
 mod discard;
+mod fields;
 mod finding;
 mod groups;
 mod inodes;
@@ -42,8 +45,10 @@ mod relocate;
 mod report;
 mod state;
 mod superblock;
+mod terms;
 mod walk;
 
 pub use checker::Checker;
-pub use finding::{Count, Finding, Severity, Slot};
+pub use finding::Finding;
 pub use report::{CheckError, ExtraName, Options, Phase, Progress, Repair, Report, Work};
+pub use terms::{Count, Severity, Slot};

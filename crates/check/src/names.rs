@@ -4,11 +4,15 @@ use std::hash::Hasher;
 
 use ordo_block::{BlockDevice, BlockError};
 use ordo_format::ufs2::WHITEOUT_INO;
-use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_WHT, Entry};
+use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG, DT_WHT, Entry};
+use ordo_format::ufs2::superblock::FS_SUJ;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::state::{DirBlock, ROOT, Run};
 use crate::{ExtraName, Finding, Phase};
+
+/// The file in the root directory that holds the journal of soft updates.
+const SUJ_FILE: &[u8] = b".sujournal";
 
 /// An entry for a directory.
 struct DirRef {
@@ -50,6 +54,10 @@ impl<D: BlockDevice> Run<'_, D> {
             self.check_directory(idx, &mut names).await?;
         }
         self.tell(Phase::Names, self.dirs.len(), self.dirs.len());
+        if self.sb.flags & FS_SUJ != 0 && !self.has_suj_file {
+            self.finding(Finding::JournalMissing {});
+            self.sb.flags &= !FS_SUJ;
+        }
         self.choose_parents(names.refs).await
     }
 
@@ -244,6 +252,9 @@ impl<D: BlockDevice> Run<'_, D> {
         }
         let actual = self.info(target).expect("in use").kind;
         self.dirs[idx].entries += 1;
+        if ino == ROOT && entry.name == SUJ_FILE {
+            self.has_suj_file |= actual == DT_REG;
+        }
         if actual == DT_DIR {
             let (child, parent, name) = (target, ino, entry.name.into());
             names.refs.push(DirRef { child, parent, at: device_at, name });

@@ -8,6 +8,7 @@ use ordo_format::ufs2::superblock::{CK_INODE, Superblock};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO, bitmap};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::copies::Copies;
 use crate::io::Io;
 use crate::{Finding, Options, Phase, Progress, Report, Slot};
 
@@ -38,6 +39,8 @@ pub(crate) struct GroupState {
     pub parsed: Option<Group>,
     /// Whether its check-hash is right.
     pub hash_ok: bool,
+    /// Whether its bitmaps are said to be where they belong.
+    pub in_place: bool,
     /// Fragments that nothing uses, as far as is known: a set bit is free.
     pub free: Vec<u8>,
     /// Directories among its inodes, before the check made or removed any.
@@ -101,6 +104,7 @@ pub(crate) struct Run<'d, D> {
     pub endian: Endian,
     /// Whether the superblock came from a copy.
     pub from_copy: bool,
+    pub copies: Copies,
     pub report: Report,
     pub groups: Vec<GroupState>,
     pub dirs: Vec<DirInfo>,
@@ -120,6 +124,8 @@ pub(crate) struct Run<'d, D> {
     pub moved_frags: FxHashSet<u64>,
     /// Inodes that the check took or freed, likewise.
     pub moved_inodes: FxHashSet<u32>,
+    /// Whether there is a file for the journal of soft updates.
+    pub has_suj_file: bool,
     /// Where the search for free space goes on.
     pub rotor: u64,
     /// Directories for what has no name.

@@ -3,11 +3,11 @@
 use ordo_block::{BlockDevice, IoBuf};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{
-    CK_SUPERBLOCK, MAGIC, SBLOCK_SIZE, SEARCH, Superblock, SuperblockError,
+    CK_SUPERBLOCK, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock, SuperblockError,
 };
 use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 
-use crate::inodes::same_shape;
+use crate::copies::same_shape;
 use crate::{CheckError, Finding, Work};
 
 /// How far from its start a device is searched for copies that nothing points to, in bytes.
@@ -38,7 +38,7 @@ impl<'d, D: BlockDevice> Search<'d, D> {
     }
 
     /// `len` bytes at `at`, or nothing where the device ends before.
-    async fn load(&mut self, at: u64, len: usize) -> Result<Option<IoBuf>, CheckError> {
+    pub async fn load(&mut self, at: u64, len: usize) -> Result<Option<IoBuf>, CheckError> {
         let sector = u64::from(self.device.geometry().sector);
         if at + len as u64 > self.device.geometry().bytes || !at.is_multiple_of(512) {
             return Ok(None);
@@ -79,11 +79,7 @@ impl<'d, D: BlockDevice> Search<'d, D> {
                 Ok((sb, endian)) if self.fits(&sb) => {
                     return Ok(Found { sb, endian, from_copy: false, findings: Vec::new() });
                 }
-                Ok((sb, _)) => {
-                    let size = sb.byte_of(sb.size as u64);
-                    let device = self.device.geometry().bytes;
-                    return Err(CheckError::Truncated { size, device });
-                }
+                Ok((sb, _)) => return self.too_large(&sb).await,
                 // A copy can lie where another file system's standard superblock would.
                 Err(SuperblockError::Place { .. }) => continue,
                 Err(this) => this,
@@ -109,6 +105,19 @@ impl<'d, D: BlockDevice> Search<'d, D> {
             }
             None => Err(CheckError::NoSuperblock(error)),
         }
+    }
+
+    /// In place of a superblock whose file system is larger than the device: a copy that has a smaller
+    /// one, if there is any. Else the device was cut short.
+    async fn too_large(&mut self, sb: &Superblock) -> Result<Found, CheckError> {
+        let (size, device) = (sb.byte_of(sb.size as u64), self.device.geometry().bytes);
+        let Some((copy, right, endian)) = self.find_copy().await? else {
+            return Err(CheckError::Truncated { size, device });
+        };
+        let at = sb.sblockloc as u64;
+        let error = SuperblockError::Size { value: sb.size }.to_string();
+        let findings = vec![Finding::SuperblockDamaged { at, copy, error }];
+        Ok(Found { sb: right, endian, from_copy: true, findings })
     }
 
     /// A standard superblock that is sound but for its check-hash: used unless a copy says that the
@@ -141,12 +150,12 @@ impl<'d, D: BlockDevice> Search<'d, D> {
         Ok(Some(Found { sb, endian, from_copy: false, findings }))
     }
 
-    fn fits(&self, sb: &Superblock) -> bool {
+    pub fn fits(&self, sb: &Superblock) -> bool {
         sb.byte_of(sb.size as u64) <= self.device.geometry().bytes
     }
 
     /// The first copy that can be used, where it is.
-    async fn find_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
+    pub async fn find_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
         let mut places = self.recorded_copies().await?;
         for standard in SEARCH {
             let end = standard + SBLOCK_SIZE as u64;
@@ -173,21 +182,16 @@ impl<'d, D: BlockDevice> Search<'d, D> {
     async fn recorded_copies(&mut self) -> Result<Vec<u64>, CheckError> {
         let at = SEARCH[0] - 512;
         let Some(bytes) = self.load(at, 512).await? else { return Ok(Vec::new()) };
-        let record = &bytes[512 - 20..];
         let mut places = Vec::new();
         for endian in [Endian::Little, Endian::Big] {
-            let word = |i: usize| endian.get_i32(record, 4 * i);
-            if word(0) != MAGIC {
-                continue;
-            }
-            let (shift, sblkno, fpg) = (word(1), word(2), word(3));
-            let groups = endian.get_u32(record, 16).min(GROUPS_TRIED);
-            if !(0..8).contains(&shift) || sblkno < 0 || fpg < 0 {
+            let record = Recovery::decode(&bytes[(RECOVERY_AT - at) as usize..], endian);
+            let Recovery { magic, fsbtodb: shift, sblkno, fpg, ncg } = record;
+            if magic != MAGIC || !(0..8).contains(&shift) || sblkno < 0 || fpg < 0 {
                 continue;
             }
             // The shift counts sectors of the device that it was made on.
             for sector in [512, 4096] {
-                for cg in 0..groups {
+                for cg in 0..ncg.min(GROUPS_TRIED) {
                     let frag = u64::from(cg) * fpg as u64 + sblkno as u64;
                     places.push((frag << shift) * sector);
                 }

@@ -156,15 +156,15 @@ impl<D: BlockDevice> Run<'_, D> {
 
     /// Looks at one address that is not 0.
     fn look(&mut self, walk: &mut FileWalk, slot: Slot, lbn: u64, level: u32, addr: i64) -> Seen {
-        if walk.snapshot && matches!(addr, 1 | 2) {
-            // Blocks that a snapshot need not hold are marked so.
-            walk.last = walk.last.max(Some(lbn));
-            return Seen::Kept;
-        }
         if lbn >= walk.blocks {
             self.finding(Finding::PointerBeyondEnd { ino: walk.ino, slot, addr });
             walk.touched = true;
             return Seen::Clear;
+        }
+        if walk.snapshot && matches!(addr, 1 | 2) {
+            // Blocks that a snapshot need not hold are marked so.
+            walk.last = walk.last.max(Some(lbn));
+            return Seen::Kept;
         }
         let bytes = match level {
             0 => self.sb.file_block_size(walk.size, lbn),

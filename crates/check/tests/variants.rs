@@ -11,7 +11,8 @@ use std::rc::Rc;
 use ordo_block::ram::RamDisk;
 use ordo_check::{Finding, Repair};
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::SBLOCK_SIZE;
+use ordo_format::ufs2::inode::SF_SNAPSHOT;
+use ordo_format::ufs2::superblock::{FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
 use ordo_format::ufs2::{Csum, bitmap, dir, inode};
 use support::{Inodes, Surgeon, assert_clean, check, kinds, populated};
 
@@ -31,6 +32,22 @@ const SUPERBLOCKS: &[Case] = &[
     ("SuperblockCopy", &[], |s, _| {
         s.disk.store(s.byte(s.sb.cg_superblock(1)), &[0; SBLOCK_SIZE]);
     }),
+    ("SuperblockDamaged", &[], |s, _| s.change_superblock(|sb| sb.cgsize += 1)),
+    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.fsbtodb -= 1)),
+    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.sbsize = 1400)),
+    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.dsize -= 1)),
+    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.maxfilesize = 5000)),
+    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.old_flags = 0)),
+    ("JournalMissing", &[], |s, _| s.change_superblock(|sb| sb.flags |= FS_SUJ)),
+    ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.numclusters = -1)),
+    ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.spare[2] = 1)),
+    ("RecoveryRecord", &[], |s, _| {
+        let mut record = Recovery::decode(&s.load(RECOVERY_AT, Recovery::SIZE), s.endian);
+        record.ncg -= 1;
+        let mut bytes = [0; Recovery::SIZE];
+        record.encode(&mut bytes, s.endian);
+        s.disk.store(RECOVERY_AT, &bytes);
+    }),
     ("Totals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.nffree += 5)),
     ("Summary", &[], |s, _| {
         let at = s.byte(s.sb.csaddr as u64) + u64::from(QUIET) * Csum::SIZE as u64;
@@ -46,9 +63,28 @@ const GROUPS: &[Case] = &[
     ("GroupHeader", &[], |s, _| s.change_group(0, |group, _| group.ndblk -= 1)),
     ("GroupHeader", &[], |s, _| s.change_group(1, |group, _| group.magic = 0)),
     ("GroupHash", &[], |s, _| s.disk.store(s.byte(s.sb.cg_header(0)) + 136, &[9; 4])),
+    // All of them, so that they would not overlap.
+    ("GroupLayout", &[], |s, _| {
+        s.change_group(0, |group, _| {
+            for place in [&mut group.iusedoff, &mut group.freeoff, &mut group.nextfreeoff] {
+                *place += 8;
+            }
+            (group.clustersumoff, group.clusteroff) =
+                (group.clustersumoff + 8, group.clusteroff + 8);
+        });
+    }),
+    ("GroupLayout", &[], |s, _| s.change_group(1, |group, _| group.nextfreeoff += 1)),
+    ("GroupReserved", &[], |s, _| s.change_group(1, |group, _| group.old_boff = -1)),
+    ("GroupReserved", &[], |s, _| s.change_group(0, |group, _| group.sparecon64[2] = 1)),
+    ("GroupPadding", &[], |s, _| {
+        let layout = s.header(QUIET).0.layout(&s.sb);
+        assert!(layout.frags.end < layout.cluster_sum.start + 4, "there is a gap");
+        s.change_group(QUIET, |_, bytes| bytes[layout.frags.end] = 1);
+    }),
     ("GroupCounts", &[], |s, _| s.change_group(QUIET, |group, _| group.cs.nifree += 1)),
     ("GroupCounts", &[], |s, _| s.change_group(QUIET, |group, _| group.cs.ndir = -1)),
     ("FragmentRuns", &[], |s, _| s.change_group(0, |group, _| group.frsum[3] += 1)),
+    ("FragmentRuns", &[], |s, _| s.change_group(0, |group, _| group.frsum[0] = 1)),
     ("ClusterMap", &[], |s, _| {
         let map = s.header(QUIET).0.layout(&s.sb).clusters;
         s.change_group(QUIET, |_, bytes| bytes[map.start + 12] ^= 4);
@@ -87,6 +123,8 @@ const GROUPS: &[Case] = &[
 
 const INODES: &[Case] = &[
     ("InodeHash", &[], |s, i| s.disk.store(s.inode_at(i.small) + 32, &[1; 4])),
+    // FreeBSD's fsck looks at those of the numbers that no file has.
+    ("InodeHash", &[], |s, _| s.disk.store(s.inode_at(1), &[1; 4])),
     ("PartlyFreed", &[], |s, _| s.change_inode(FREE, |node| node.size = 5)),
     ("BadMode", &["EntryUnallocated"], |s, i| {
         s.change_inode(i.empty, |node| node.mode = 0o070_644);
@@ -98,11 +136,18 @@ const INODES: &[Case] = &[
         s.change_inode(i.long, |node| node.size = 8193);
     }),
     ("BadSize", &["EntryUnallocated"], |s, i| s.change_inode(i.fifo, |node| node.size = 1)),
+    ("DeviceNumber", &["EntryUnallocated"], |s, i| {
+        s.change_inode(i.device, |node| node.db[0] = -1);
+    }),
     ("DirectorySize", &[], |s, i| s.change_inode(i.dir, |node| node.size = 500)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.large, |node| node.size += 5 * 8192)),
     ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = 100)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.db[5] = 5000)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.ib[2] = 5000)),
+    // A mark in a snapshot, of a block that it need not hold.
+    ("PointerBeyondEnd", &[], |s, i| {
+        s.change_inode(i.small, |node| (node.flags, node.db[11]) = (SF_SNAPSHOT, 1));
+    }),
     ("PointerBeyondEnd", &[], |s, i| {
         let block = s.byte(s.inode(i.large).ib[0] as u64);
         let mut entry = [0; 8];

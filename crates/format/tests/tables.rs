@@ -8,15 +8,19 @@ use ordo_format::blktrace::BlkEvent;
 use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
-use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, superblock::SuperblockError};
+use ordo_format::ufs2::{
+    Csum, Dinode, Group, Superblock,
+    superblock::{Recovery, SuperblockError},
+};
 use ordo_format::wafs::{SectorHead, WafsSuper};
 use ordo_format::{btrfs, ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
-const UFS2: [Structure; 5] = [
+const UFS2: [Structure; 6] = [
     ("Superblock", Superblock::SIZE, Superblock::FIELDS),
     ("CsTotal", CsTotal::SIZE, CsTotal::FIELDS),
+    ("Recovery", Recovery::SIZE, Recovery::FIELDS),
     ("Csum", Csum::SIZE, Csum::FIELDS),
     ("Group", Group::SIZE, Group::FIELDS),
     ("Dinode", Dinode::SIZE, Dinode::FIELDS),

@@ -1,6 +1,8 @@
 //! Images to check, and hands to break them with.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod mutants;
+
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;

@@ -104,6 +104,21 @@ on_disk! {
     }
 }
 
+on_disk! {
+    /// What helps to find the superblock's copies when it is lost: the last bytes of the boot area before
+    /// byte 65536. Not every program that makes file systems writes it. FreeBSD's `struct fsrecovery`.
+    pub struct Recovery: 20 {
+        0 => /** the superblock's magic number, where there is a record */ magic: i32,
+        4 => /** log2 of device sectors in a fragment */ fsbtodb: i32,
+        8 => /** fragments from a group's start to its superblock copy */ sblkno: i32,
+        12 => /** fragments in a group */ fpg: i32,
+        16 => /** cylinder groups */ ncg: u32,
+    }
+}
+
+/// The byte where [`Recovery`] is.
+pub const RECOVERY_AT: u64 = SEARCH[0] - Recovery::SIZE as u64;
+
 /// Where to look for the superblock, in this order, in bytes.
 pub const SEARCH: [u64; 4] = [65536, 8192, 262_144, 0];
 /// Bytes set aside for a superblock.
