@@ -10,7 +10,8 @@
 //!   a system.
 //! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
-//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `recall`: what they need not look at twice.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `follow`, `memory`, `recall`: what they need not
+//!   work out or look at twice.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
 //! - [`life`]: runs that begin where a crash ended the one before.
@@ -46,11 +47,13 @@ pub mod disk;
 mod expect;
 mod explain;
 pub mod explore;
+mod follow;
 pub mod geometry;
 pub mod history;
 pub mod judge;
 pub mod kept;
 pub mod life;
+mod memory;
 mod minimise;
 pub mod model;
 #[cfg(test)]
