@@ -36,6 +36,8 @@ pub struct Budget {
     pub threads: usize,
     /// Whether a state is not looked at anew that differs from one before it only where nobody looked.
     pub recall: bool,
+    /// Whether to judge no more states after the first in which a promise is broken.
+    pub stop: bool,
     /// Counts the states that have been judged, for whoever wants to know meanwhile.
     pub judged: Arc<AtomicU64>,
 }
@@ -52,6 +54,7 @@ impl Default for Budget {
             rules: Vec::new(),
             threads: 0,
             recall: true,
+            stop: false,
             judged: Arc::default(),
         }
     }
@@ -216,7 +219,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     let sectors = Sectors::new(run.clone());
     let possible = possible(&sectors);
     let shares = share_out(&possible, budget.states);
-    let next = AtomicUsize::new(0);
+    let (next, last) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let results: Mutex<Vec<(usize, Part)>> = Mutex::new(Vec::new());
     let threads = match budget.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -228,10 +231,13 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
                 let mut worker = Worker::new(scheme, &sectors, seed, budget);
                 loop {
                     let frontier = next.fetch_add(1, Ordering::Relaxed);
-                    if frontier >= shares.len() {
+                    if frontier >= shares.len() || frontier > last.load(Ordering::Relaxed) {
                         break;
                     }
                     let part = worker.outer(frontier, shares[frontier]);
+                    if budget.stop && part.counts.promise_broken > 0 {
+                        last.fetch_min(frontier, Ordering::Relaxed);
+                    }
                     results.lock().expect("nobody panics with it").push((frontier, part));
                 }
             });
@@ -239,6 +245,8 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     });
     let mut parts = results.into_inner().expect("nobody panicked with it");
     parts.sort_by_key(|p| p.0);
+    // What others did meanwhile does not count.
+    parts.retain(|(frontier, _)| *frontier <= last.load(Ordering::Relaxed));
     let mut outcome = Outcome {
         counts: Counts::default(),
         possible: possible.iter().sum(),
@@ -398,6 +406,9 @@ impl<'s, S: Scheme> Worker<'s, S> {
                 usable: every(self.budget.usable_every),
             };
             self.put(&layout, &state);
+            if self.budget.stop && part.counts.promise_broken > 0 {
+                break;
+            }
             let verdict = self.judge(level.expect, depth);
             part.counts.count(&verdict, depth);
             self.budget.judged.fetch_add(u64::from(level.depth == 0), Ordering::Relaxed);

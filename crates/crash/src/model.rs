@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
@@ -371,14 +371,22 @@ pub(crate) struct Layout {
     pub is_last: bool,
 }
 
+/// Versions of a place that are few enough to be looked through.
+const FEW: usize = 16;
+
 /// What a place may hold, the durable contents first.
 fn options(durable: u32, versions: &[Version]) -> SmallVec<[u32; 4]> {
     let mut options: SmallVec<[u32; 4]> = smallvec![durable];
-    for v in versions {
-        if !options.contains(&v.content) {
-            options.push(v.content);
+    if versions.len() <= FEW {
+        for v in versions {
+            if !options.contains(&v.content) {
+                options.push(v.content);
+            }
         }
+        return options;
     }
+    let mut seen = FxHashSet::from_iter([durable]);
+    options.extend(versions.iter().map(|v| v.content).filter(|content| seen.insert(*content)));
     // A sector that is written over and over offers its newest contents.
     if options.len() > usize::from(u8::MAX) {
         options.drain(1..options.len() - usize::from(u8::MAX) + 1);
@@ -409,8 +417,16 @@ impl LayoutMaker {
             return;
         }
         let choice = self.layout.choices.len() as u32;
+        let mut numbers = FxHashMap::default();
+        if versions.len() > FEW {
+            numbers.extend(options.iter().enumerate().map(|(i, o)| (*o, i)));
+        }
         for v in versions {
-            let Some(option) = options.iter().position(|o| *o == v.content) else { continue };
+            let option = match numbers.is_empty() {
+                true => options.iter().position(|o| *o == v.content),
+                false => numbers.get(&v.content).copied(),
+            };
+            let Some(option) = option else { continue };
             let number = &mut self.numbers[v.write.0][v.write.1];
             if *number == NO_WRITE {
                 *number = self.layout.writes.len() as u32;
