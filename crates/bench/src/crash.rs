@@ -8,13 +8,18 @@ use std::sync::Arc;
 
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
+use ordo_crash::database::Database;
 use ordo_crash::history::Watched;
+use ordo_crash::mutants::without_each;
 use ordo_crash::{
     Budget, Config, CrashError, Failure, Geometry, OnFfs, Outcome, Point, Promise, Run, Scheme,
     Script, Shrunk, explore_run, judge_path, life, record, shrink, shrink_state,
 };
 use ordo_ffs::MountOptions;
-use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
+use ordo_ordering::{
+    JournalOptions, JournalRules, NoOrder, OrderingPolicy, SoftRules, SoftUpdates, SyncOrder,
+    SyncRules,
+};
 use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult};
@@ -28,6 +33,8 @@ use crate::workload::{Stage, Workload};
 pub enum Doing {
     /// Random operations of clients at the same time.
     Script(Script),
+    /// A small database.
+    Database(Database),
     /// A workload of the comparison, with the seed that fixes its choices.
     Bench(Workload, u64),
 }
@@ -76,6 +83,7 @@ impl<S: Scheme> Subject for S {
     fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError> {
         let run = match doing {
             Doing::Script(script) => record(self, script, config),
+            Doing::Database(database) => record(self, database, config),
             Doing::Bench(workload, seed) => record(self, &Seeded { workload, seed: *seed }, config),
         };
         run.map(Arc::new)
@@ -143,6 +151,42 @@ pub fn subject(system: System, held_to: Option<System>, geometry: &Geometry) -> 
     }
 }
 
+/// A system of which a rule is off, or none, with the rule's name.
+pub type Mutant = (&'static str, Box<dyn Subject>);
+
+/// A system in a shape, with each of its ordering's rules switched off, one at a time; first with all of them.
+pub fn mutants(system: System, geometry: &Geometry) -> Vec<Mutant> {
+    let (name, promise) = (system.name(), promise(system));
+    let first = ("(none)", subject(system, None, geometry));
+    let each: Vec<Mutant> = match (system.journal(), system) {
+        (Some(journal), _) => {
+            let without = |(rule, rules)| {
+                let options = JournalOptions { rules, ..journal.options };
+                let journal = Journaled { options, ..journal };
+                let geometry = geometry.clone();
+                let subject = OnJournal { name, promise, journal, geometry };
+                (rule, Box::new(subject) as Box<dyn Subject>)
+            };
+            without_each::<JournalRules>().into_iter().map(without).collect()
+        }
+        (None, System::FfsSync) => {
+            let without = |(rule, rules)| {
+                (rule, Box::new(ordo_crash::mutants::sync(rules, geometry)) as Box<dyn Subject>)
+            };
+            without_each::<SyncRules>().into_iter().map(without).collect()
+        }
+        (None, System::FfsSoftUpdates) => {
+            let without = |(rule, rules)| {
+                let subject = ordo_crash::mutants::soft_updates(rules, geometry);
+                (rule, Box::new(subject) as Box<dyn Subject>)
+            };
+            without_each::<SoftRules>().into_iter().map(without).collect()
+        }
+        _ => Vec::new(),
+    };
+    std::iter::once(first).chain(each).collect()
+}
+
 /// A journaled system. Its log is looked after often, so that little time passes between two states.
 #[derive(Clone)]
 struct OnJournal {
@@ -168,8 +212,11 @@ impl Scheme for OnJournal {
 
     fn devices(&self) -> Vec<u64> {
         let bytes = self.geometry.bytes;
+        let log = self.journal.sizes(bytes).1;
         match self.journal.place {
-            LogPlace::Other => vec![bytes, self.journal.sizes(bytes).1],
+            LogPlace::Other => vec![bytes, log],
+            // Where there is little room, there is none for a log.
+            LogPlace::File | LogPlace::Same if self.geometry.min_free == 0 => vec![bytes + log],
             LogPlace::File | LogPlace::Same => vec![bytes],
         }
     }

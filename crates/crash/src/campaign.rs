@@ -42,6 +42,9 @@ pub struct Plan {
     /// The shapes of the file systems; in older files none: the usual one.
     #[serde(default)]
     pub geometries: Vec<Geometry>,
+    /// Whether blocks stay in the cache as long as in a mounted file system.
+    #[serde(default)]
+    pub real_ages: bool,
     /// This machine's part of the runs, from 1.
     pub shard: u64,
     /// Of so many parts.
@@ -336,6 +339,7 @@ mod tests {
             rules: Vec::new(),
             bytes: 1 << 20,
             geometries: vec![Geometry::default()],
+            real_ages: false,
             shard,
             shards,
         });

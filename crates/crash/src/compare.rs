@@ -1,17 +1,18 @@
 //! What a crash left, beside what may be found: names, contents, permissions, attributes, order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ordo_vfs::{FileType, Ino};
+use rustc_hash::FxHashMap;
 
 use crate::Promise;
 use crate::disk::SECTOR;
-use crate::expect::{Candidate, Expect, Expected, FileExpected};
+use crate::expect::{Candidate, DirExpected, Expect, FileExpected, NameExpected};
 use crate::history::{History, Nature, ObjectId, words};
 use crate::judge::Verdict;
 use crate::order::Cuts;
-use crate::tree::{Tree, is_own_name};
+use crate::tree::{Contents, Listing, Tree, is_own_name};
 
 /// What a comparison finds, in words, each with whether a promise is broken.
 #[derive(Default)]
@@ -37,13 +38,22 @@ impl Found {
     }
 }
 
-/// Compares what is found with what may be.
-pub(crate) fn compare(tree: &Tree, history: &History, expect: &Expect, promise: &Promise) -> Found {
+/// What was found wrong with the contents of files, by inode and object: in which version of each, and what.
+pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<String>)>;
+
+/// Compares what is found with what may be. Of files it uses, and notes, what is in `compared`, where that is given.
+pub(crate) fn compare(
+    tree: &Tree,
+    (history, promise): (&History, &Promise),
+    expect: &Expect,
+    compared: Option<&mut Compared>,
+) -> Found {
     let mut comparer = Comparer {
         tree,
         history,
         expect,
         promise,
+        compared,
         found: Found::default(),
         seen: BTreeSet::new(),
         cuts: Cuts::default(),
@@ -59,13 +69,14 @@ struct Comparer<'a> {
     history: &'a History,
     expect: &'a Expect,
     promise: &'a Promise,
+    compared: Option<&'a mut Compared>,
     found: Found,
     seen: BTreeSet<ObjectId>,
     /// How many of each client's calls there are, as far as what is found shows.
     cuts: Cuts,
 }
 
-impl Comparer<'_> {
+impl<'a> Comparer<'a> {
     fn title(&self, object: ObjectId) -> String {
         self.history.objects[object].title()
     }
@@ -82,20 +93,14 @@ impl Comparer<'_> {
             if !self.seen.insert(dir) {
                 continue;
             }
-            let entries = self.tree.dirs.get(&ino).map(Vec::as_slice).unwrap_or_default();
-            let entries: BTreeMap<&[u8], Ino> =
-                entries.iter().map(|(n, i)| (n.as_slice(), *i)).collect();
-            let expected = self.expect.names.get(&dir);
-            for (name, expected) in expected.into_iter().flatten() {
-                if self.is_vague(dir, name) {
-                    continue;
-                }
-                let found = entries.get(name.as_slice()).copied();
-                let objects = self.name(dir, name, expected, found);
-                todo.extend(self.follow(objects, found));
+            let (tree, expect) = (self.tree, self.expect);
+            let listing = tree.dirs.get(&ino).map(|listing| &**listing);
+            let expected = expect.names.get(&dir);
+            if let Some(expected) = expected {
+                self.expected_names(dir, expected, listing, &mut todo);
             }
-            for (name, found) in &entries {
-                let known = expected.is_some_and(|e| e.contains_key(*name));
+            for (name, found) in listing.iter().flat_map(|listing| &listing.by_name) {
+                let known = expected.is_some_and(|e| e.get(name).is_some());
                 if let Some(object) = self.spare(dir, name, *found) {
                     todo.extend(self.follow(vec![object], Some(*found)));
                 } else if !known && !self.is_vague(dir, name) && !is_own_name(name) {
@@ -104,6 +109,34 @@ impl Comparer<'_> {
                     self.found.not_atomic.push((self.promise.names, what));
                 }
             }
+        }
+    }
+
+    /// Judges the names of a directory that may stand for something, and those that may not and do.
+    fn expected_names(
+        &mut self,
+        dir: ObjectId,
+        expected: &DirExpected,
+        listing: Option<&Listing>,
+        todo: &mut Vec<(ObjectId, Ino)>,
+    ) {
+        let entries = listing.map(|listing| &listing.by_name);
+        let there = entries.into_iter().flatten();
+        let gone: Vec<_> = there.filter_map(|(name, _)| expected.gone(name)).collect();
+        let mut names: Vec<(&[u8], &NameExpected)> = expected.live().collect();
+        if gone.is_empty() {
+            expected.least().for_each(|(client, calls)| self.cuts.at_least(client, calls));
+        } else {
+            names.extend(expected.all_gone());
+            names.sort_unstable_by_key(|(name, _)| *name);
+        }
+        for (name, expected) in names {
+            if self.is_vague(dir, name) {
+                continue;
+            }
+            let found = entries.and_then(|entries| entries.get(name)).copied();
+            let objects = self.name(dir, name, expected, found);
+            todo.extend(self.follow(objects, found));
         }
     }
 
@@ -121,7 +154,7 @@ impl Comparer<'_> {
         &mut self,
         dir: ObjectId,
         name: &[u8],
-        expected: &Expected<Option<ObjectId>>,
+        expected: &NameExpected,
         found: Option<Ino>,
     ) -> Vec<ObjectId> {
         let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
@@ -164,7 +197,7 @@ impl Comparer<'_> {
 
     /// Judges what is found under a name; gives directories to look into.
     fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
-        let (ino, attr) = (found?, self.tree.attrs.get(&found?)?);
+        let (ino, attr) = (found?, &self.tree.nodes.get(&found?)?.attr);
         let fitting =
             objects.iter().filter(|o| self.history.objects[**o].file_type == attr.file_type);
         let fitting: Vec<ObjectId> = fitting.copied().collect();
@@ -183,8 +216,8 @@ impl Comparer<'_> {
             self.seen.extend(&fitting);
             let mut wrong = Vec::new();
             for object in &fitting {
-                let expected = self.expect.files.get(object)?;
-                match self.contents(*object, expected, ino) {
+                let (_, expected) = self.expect.files.get(object)?;
+                match self.contents(*object, ino) {
                     None => return None,
                     Some(found) => wrong.push((expected.settled && expected.size.durable, found)),
                 }
@@ -202,7 +235,8 @@ impl Comparer<'_> {
     /// Judges permissions and attributes of what may be one of `objects`: all together they are a state that
     /// the inode had.
     fn nature(&mut self, objects: &[ObjectId], ino: Ino) {
-        let Some(found) = self.tree.natures.get(&ino) else { return };
+        let Some(node) = self.tree.nodes.get(&ino) else { return };
+        let found = &node.nature;
         for object in objects {
             let Some(expected) = self.expect.natures.get(object) else { return };
             let fits = |c: &&Candidate<Option<Arc<Nature>>>| c.value.as_deref() == Some(found);
@@ -232,9 +266,31 @@ impl Comparer<'_> {
         }
     }
 
-    /// What is wrong with a file's size and contents, if anything is.
-    fn contents(&self, object: ObjectId, expected: &FileExpected, ino: Ino) -> Option<String> {
-        let contents = self.tree.contents.get(&ino)?;
+    /// What is wrong with a file's size and contents, if anything is, unless neither what is there nor what may be is
+    /// another than when that was last asked.
+    fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
+        let (version, expected) = self.expect.files.get(&object)?;
+        let node = self.tree.nodes.get(&ino)?;
+        let contents = node.contents.as_ref()?;
+        let versions = (node.version, *version);
+        if let Some((known, wrong)) = self.compared.as_ref().and_then(|c| c.get(&(ino, object)))
+            && *known == versions
+        {
+            return wrong.clone();
+        }
+        let wrong = self.wrong_contents(object, expected, contents);
+        if let Some(compared) = &mut self.compared {
+            compared.insert((ino, object), (versions, wrong.clone()));
+        }
+        wrong
+    }
+
+    fn wrong_contents(
+        &self,
+        object: ObjectId,
+        expected: &FileExpected,
+        contents: &Contents,
+    ) -> Option<String> {
         let size = contents.size;
         let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
         let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);

@@ -1,7 +1,9 @@
 //! Disks under a run and under a judge.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 use ordo_runtime::{Duration, Runtime};
@@ -12,12 +14,75 @@ use crate::sum;
 /// The unit that a crash writes wholly or not at all, in bytes.
 pub const SECTOR: usize = 512;
 
-/// A disk in memory that remembers what was written over, so that the writes can be taken back.
+/// The unit in which what differs from the start is kept, in bytes.
+const PIECE: usize = 4096;
+
+/// A disk in memory that shares what it holds at the start with others, and remembers what was written over, so that
+/// the writes can be taken back.
 pub struct Scratch {
-    bytes: RefCell<Vec<u8>>,
+    bytes: RefCell<Bytes>,
+    /// Sectors, with what they held before.
     undo: RefCell<Vec<(usize, Box<[u8]>)>>,
     volatile: Cell<bool>,
     seen: RefCell<Seen>,
+    /// The ranges of sectors that are read, if somebody wants to know.
+    log: RefCell<Option<Vec<Range<u64>>>>,
+    changed: RefCell<Changed>,
+}
+
+/// What is on a disk: what it held at the start, and pieces of its own.
+struct Bytes {
+    base: Arc<Vec<u8>>,
+    own: Vec<Option<Box<[u8]>>>,
+}
+
+impl Bytes {
+    fn sector(&self, sector: usize) -> &[u8] {
+        let (at, within) = (sector * SECTOR, sector * SECTOR % PIECE);
+        match &self.own[at / PIECE] {
+            Some(own) => &own[within..within + SECTOR],
+            None => &self.base[at..at + SECTOR],
+        }
+    }
+
+    fn sector_mut(&mut self, sector: usize) -> &mut [u8] {
+        let (at, within) = (sector * SECTOR, sector * SECTOR % PIECE);
+        let (base, start) = (&self.base, at - within);
+        let of_base = || base[start..base.len().min(start + PIECE)].into();
+        let own = self.own[at / PIECE].get_or_insert_with(of_base);
+        &mut own[within..within + SECTOR]
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            let (from, within) = (at + done, (at + done) % PIECE);
+            let n = (PIECE - within).min(out.len() - done);
+            let piece = match &self.own[from / PIECE] {
+                Some(own) => &own[within..within + n],
+                None => &self.base[from..from + n],
+            };
+            out[done..done + n].copy_from_slice(piece);
+            done += n;
+        }
+    }
+}
+
+/// Sectors whose contents changed since somebody last asked.
+#[derive(Default)]
+struct Changed {
+    marks: Vec<u64>,
+    list: Vec<u64>,
+}
+
+impl Changed {
+    fn note(&mut self, sector: u64) {
+        let (word, bit) = (sector as usize / 64, 1 << (sector % 64));
+        if self.marks[word] & bit == 0 {
+            self.marks[word] |= bit;
+            self.list.push(sector);
+        }
+    }
 }
 
 /// Sectors, as bits, since somebody began to look.
@@ -29,20 +94,24 @@ struct Seen {
 }
 
 /// The sectors of a range of bytes.
-fn sectors(at: usize, len: usize) -> std::ops::Range<usize> {
+fn sectors(at: usize, len: usize) -> Range<usize> {
     at / SECTOR..(at + len).div_ceil(SECTOR)
 }
 
 impl Scratch {
-    /// A disk that holds `image`, whole sectors.
-    pub fn new(image: &[u8]) -> Rc<Scratch> {
-        let words = (image.len() / SECTOR).div_ceil(64);
+    /// A disk that holds `base`, whole sectors.
+    pub fn new(base: Arc<Vec<u8>>) -> Rc<Scratch> {
+        let words = (base.len() / SECTOR).div_ceil(64);
+        let own = vec![None; base.len().div_ceil(PIECE)];
         let seen = Seen { written: vec![0; words], read: vec![0; words] };
+        let changed = Changed { marks: vec![0; words], list: Vec::new() };
         Rc::new(Scratch {
-            bytes: RefCell::new(image.to_vec()),
+            bytes: RefCell::new(Bytes { base, own }),
             undo: RefCell::default(),
             volatile: Cell::new(false),
             seen: RefCell::new(seen),
+            log: RefCell::default(),
+            changed: RefCell::new(changed),
         })
     }
 
@@ -53,15 +122,16 @@ impl Scratch {
 
     /// Puts a sector in place for good: [`rewind`](Self::rewind) does not take it back.
     pub fn put(&self, sector: u64, data: &[u8]) {
-        let at = sector as usize * SECTOR;
-        self.bytes.borrow_mut()[at..at + SECTOR].copy_from_slice(data);
+        self.bytes.borrow_mut().sector_mut(sector as usize).copy_from_slice(data);
+        self.changed.borrow_mut().note(sector);
     }
 
     /// Takes back what was written since the last rewind.
     pub fn rewind(&self) {
-        let mut bytes = self.bytes.borrow_mut();
-        for (at, old) in self.undo.borrow_mut().drain(..).rev() {
-            bytes[at..at + old.len()].copy_from_slice(&old);
+        let (mut bytes, mut changed) = (self.bytes.borrow_mut(), self.changed.borrow_mut());
+        for (sector, old) in self.undo.borrow_mut().drain(..).rev() {
+            bytes.sector_mut(sector).copy_from_slice(&old);
+            changed.note(sector as u64);
         }
     }
 
@@ -77,34 +147,46 @@ impl Scratch {
         self.seen.borrow().read[sector as usize / 64] >> (sector % 64) & 1 == 1
     }
 
+    /// From now on [`logged`](Self::logged) says what is read.
+    pub(crate) fn log(&self) {
+        *self.log.borrow_mut() = Some(Vec::new());
+    }
+
+    /// The ranges of sectors that were read since; from now on nobody wants to know.
+    pub(crate) fn logged(&self) -> Vec<Range<u64>> {
+        self.log.borrow_mut().take().unwrap_or_default()
+    }
+
+    /// The sectors whose contents changed since this was last asked, each once.
+    pub(crate) fn take_changed(&self) -> Vec<u64> {
+        let mut changed = self.changed.borrow_mut();
+        let Changed { marks, list } = &mut *changed;
+        list.iter().for_each(|sector| marks[*sector as usize / 64] = 0);
+        std::mem::take(list)
+    }
+
     /// What the writes since the last rewind changed, as a difference of sums.
     pub(crate) fn difference(&self) -> u128 {
         let (bytes, undo) = (self.bytes.borrow(), self.undo.borrow());
         let mut seen = FxHashSet::default();
         let mut out = 0u128;
-        for (at, old) in undo.iter() {
-            for (i, before) in old.chunks_exact(SECTOR).enumerate() {
-                let sector = at / SECTOR + i;
-                if seen.insert(sector) {
-                    let now = &bytes[sector * SECTOR..(sector + 1) * SECTOR];
-                    if now != before {
-                        let share = |b: &[u8]| sum::share(sector as u64, sum::of_sector(b));
-                        out = out.wrapping_add(share(now)).wrapping_sub(share(before));
-                    }
-                }
+        for (sector, before) in undo.iter() {
+            let now = bytes.sector(*sector);
+            if seen.insert(*sector) && now != &**before {
+                let share = |b: &[u8]| sum::share(*sector as u64, sum::of_sector(b));
+                out = out.wrapping_add(share(now)).wrapping_sub(share(before));
             }
         }
         out
     }
 
-    /// The whole contents, to look at.
-    pub fn bytes(&self) -> Ref<'_, [u8]> {
-        Ref::map(self.bytes.borrow(), Vec::as_slice)
-    }
-
     /// A copy of the whole contents.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.bytes.borrow().clone()
+        let bytes = self.bytes.borrow();
+        let mut out = bytes.base.to_vec();
+        let own = bytes.own.iter().enumerate().filter_map(|(i, own)| Some((i, own.as_ref()?)));
+        own.for_each(|(i, own)| out[i * PIECE..i * PIECE + own.len()].copy_from_slice(own));
+        out
     }
 
     fn is_inside(&self, op: Operation, offset: u64, len: usize) -> Result<usize, BlockError> {
@@ -116,7 +198,7 @@ impl Scratch {
 impl BlockDevice for Scratch {
     fn geometry(&self) -> Geometry {
         Geometry {
-            bytes: self.bytes.borrow().len() as u64,
+            bytes: self.bytes.borrow().base.len() as u64,
             sector: SECTOR as u32,
             max_request: 1 << 20,
             volatile_cache: self.volatile.get(),
@@ -131,7 +213,13 @@ impl BlockDevice for Scratch {
             let (word, bit) = (sector / 64, 1 << (sector % 64));
             seen.read[word] |= bit & !seen.written[word];
         }
-        Ok(IoBuf::from_slice(&self.bytes.borrow()[at..at + len]))
+        if let Some(log) = self.log.borrow_mut().as_mut() {
+            let Range { start, end } = sectors(at, len);
+            log.push(start as u64..end as u64);
+        }
+        let mut out = IoBuf::zeroed(len);
+        self.bytes.borrow().read(at, &mut out);
+        Ok(out)
     }
 
     async fn write(&self, offset: u64, data: IoBuf, _flags: WriteFlags) -> Result<(), BlockError> {
@@ -141,12 +229,13 @@ impl BlockDevice for Scratch {
             seen.written[sector / 64] |= 1 << (sector % 64);
         }
         let (mut bytes, mut undo) = (self.bytes.borrow_mut(), self.undo.borrow_mut());
-        for (n, new) in data.chunks(SECTOR).enumerate() {
-            let at = at + n * SECTOR;
-            let place = &mut bytes[at..at + new.len()];
-            if *place != *new {
-                undo.push((at, Box::from(&*place)));
+        let mut changed = self.changed.borrow_mut();
+        for (sector, new) in (at / SECTOR..).zip(data.chunks_exact(SECTOR)) {
+            if bytes.sector(sector) != new {
+                let place = bytes.sector_mut(sector);
+                undo.push((sector, Box::from(&*place)));
                 place.copy_from_slice(new);
+                changed.note(sector as u64);
             }
         }
         Ok(())

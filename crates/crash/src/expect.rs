@@ -6,14 +6,86 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::Promise;
 use crate::history::{BEFORE, History, NameChange, NameKey, Nature, ObjectId, Purpose};
 
-/// What each name in each directory may stand for.
-type Names = BTreeMap<ObjectId, BTreeMap<Vec<u8>, Expected<Option<ObjectId>>>>;
+/// What a name may stand for.
+pub(crate) type NameExpected = Expected<Option<ObjectId>>;
+
+/// What each name in a directory may stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DirExpected {
+    /// Names that may stand for something.
+    live: BTreeMap<Vec<u8>, NameExpected>,
+    /// Names that stand for nothing, for sure: there are ever more of them.
+    gone: FxHashMap<Vec<u8>, NameExpected>,
+    /// How many of these say of a client that so many of its calls are there at least.
+    least: BTreeMap<usize, BTreeMap<usize, u32>>,
+}
+
+impl DirExpected {
+    /// What a name may stand for; none where nobody ever made it.
+    pub fn get(&self, name: &[u8]) -> Option<&NameExpected> {
+        self.live.get(name).or_else(|| self.gone.get(name))
+    }
+
+    /// The names that may stand for something, in order.
+    pub fn live(&self) -> impl Iterator<Item = (&[u8], &NameExpected)> {
+        self.live.iter().map(|(name, expected)| (name.as_slice(), expected))
+    }
+
+    /// A name that stands for nothing, for sure.
+    pub fn gone(&self, name: &[u8]) -> Option<(&[u8], &NameExpected)> {
+        self.gone.get_key_value(name).map(|(name, expected)| (name.as_slice(), expected))
+    }
+
+    /// All names that stand for nothing, for sure, in no order.
+    pub fn all_gone(&self) -> impl Iterator<Item = (&[u8], &NameExpected)> {
+        self.gone.iter().map(|(name, expected)| (name.as_slice(), expected))
+    }
+
+    /// How many calls of each client are there at least where all these names stand for nothing.
+    pub fn least(&self) -> impl Iterator<Item = (usize, usize)> {
+        let most = |calls: &BTreeMap<usize, u32>| calls.keys().next_back().copied();
+        self.least.iter().filter_map(move |(client, calls)| Some((*client, most(calls)?)))
+    }
+
+    /// What follows of calls from a name that stands for nothing: its client, and how many are there at least.
+    fn bound(expected: &NameExpected) -> Option<(usize, usize)> {
+        Some((expected.client?, expected.candidates[0].call.map_or(0, |call| call + 1)))
+    }
+
+    /// Notes what a name may stand for; of one that is vague nothing follows.
+    fn set(&mut self, name: &[u8], expected: NameExpected, is_vague: bool) {
+        if let Some(old) = self.gone.remove(name)
+            && let Some((client, calls)) = Self::bound(&old).filter(|_| !is_vague)
+        {
+            let of_client = self.least.get_mut(&client).expect("noted");
+            let count = of_client.get_mut(&calls).expect("noted");
+            *count -= 1;
+            if *count == 0 {
+                of_client.remove(&calls);
+            }
+            if of_client.is_empty() {
+                self.least.remove(&client);
+            }
+        }
+        if !expected.is_settled() || expected.candidates[0].value.is_some() {
+            self.live.insert(name.to_vec(), expected);
+            return;
+        }
+        self.live.remove(name);
+        if let Some((client, calls)) = Self::bound(&expected).filter(|_| !is_vague) {
+            *self.least.entry(client).or_default().entry(calls).or_default() += 1;
+        }
+        self.gone.insert(name.to_vec(), expected);
+    }
+}
 
 /// A value that may be found, and between which calls it was the newest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate<T> {
     pub value: T,
     /// The call that set it; none: it was so at the start.
@@ -23,7 +95,7 @@ pub(crate) struct Candidate<T> {
 }
 
 /// What may be found of one thing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expected<T> {
     pub candidates: Vec<Candidate<T>>,
     /// The client that made all changes, if one did.
@@ -39,10 +111,15 @@ impl<T> Expected<T> {
     pub fn is_settled(&self) -> bool {
         self.candidates.len() == 1
     }
+
+    /// Whether more may be known of it once somebody has waited, though nobody changes it.
+    pub fn is_open(&self) -> bool {
+        !self.is_settled() || !(self.durable || self.candidates[0].call.is_none())
+    }
 }
 
 /// What may be found of a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileExpected {
     pub size: Expected<u64>,
     pub sectors: BTreeMap<u64, Expected<Option<Arc<[u8]>>>>,
@@ -50,18 +127,27 @@ pub(crate) struct FileExpected {
     pub settled: bool,
 }
 
+impl FileExpected {
+    /// See [`Expected::is_open`].
+    pub fn is_open(&self) -> bool {
+        self.size.is_open() || self.sectors.values().any(Expected::is_open)
+    }
+}
+
 /// What may be found of an inode, size and contents apart.
 pub(crate) type NatureExpected = Expected<Option<Arc<Nature>>>;
 
 /// What may be found after a crash at one time.
+#[derive(Default)]
 pub(crate) struct Expect {
     /// The names in each directory.
-    pub names: Names,
+    pub names: FxHashMap<ObjectId, DirExpected>,
     /// What must have a name.
-    pub always_named: Vec<ObjectId>,
-    pub files: BTreeMap<ObjectId, FileExpected>,
+    pub always_named: BTreeSet<ObjectId>,
+    /// Files, each with a number that is another whenever something else may be found.
+    pub files: FxHashMap<ObjectId, (u64, FileExpected)>,
     /// Permissions and attributes.
-    pub natures: BTreeMap<ObjectId, NatureExpected>,
+    pub natures: FxHashMap<ObjectId, NatureExpected>,
     /// Directories, and what may have a name to spare there, left by names that changed places.
     pub spares: Vec<(ObjectId, ObjectId)>,
     /// The last call of each client that must be there on a disk that keeps order.
@@ -69,61 +155,76 @@ pub(crate) struct Expect {
 }
 
 /// Works it out for one time.
-struct Worker<'h> {
-    history: &'h History,
-    at: usize,
-    durable_names: bool,
+pub(crate) struct Worker<'h> {
+    pub history: &'h History,
+    /// How many events have happened.
+    pub at: usize,
+    pub durable_names: bool,
     /// See [`Promise::passed`].
-    passed: bool,
+    pub passed: bool,
     /// When the last sync began that had returned, among all beginnings and endings.
-    synced: usize,
+    pub synced: usize,
     /// The same for the last fsync of each object, or of what is below it: its names are durable.
-    fsynced: BTreeMap<ObjectId, usize>,
+    pub fsynced: FxHashMap<ObjectId, usize>,
     /// The same for the last fsync of each object itself: so are its inode and its contents.
-    fsynced_itself: BTreeMap<ObjectId, usize>,
+    pub fsynced_itself: FxHashMap<ObjectId, usize>,
 }
 
 impl Expect {
-    /// What may be found when `at` events have happened.
+    /// What may be found when `at` events have happened, worked out from the whole history.
     pub fn new(history: &History, promise: &Promise, at: usize) -> Expect {
-        let mut worker = Worker {
+        let mut worker = Worker::new(history, promise, at);
+        worker.find_syncs();
+        let mut expect = Expect::default();
+        for (key, changes) in &history.names {
+            expect.set_name(history, key, worker.name(changes));
+        }
+        for object in 0..history.objects.len() {
+            expect.files.extend(worker.file(object).map(|file| (object, (0, file))));
+            expect.natures.extend(worker.nature(object).map(|nature| (object, nature)));
+        }
+        expect.always_named = worker.always_named(&expect);
+        expect.last_durable = worker.last_durable();
+        expect.spares = worker.spares();
+        expect
+    }
+
+    /// Notes what a name may stand for.
+    pub fn set_name(&mut self, history: &History, key: &NameKey, expected: NameExpected) {
+        let is_vague = !history.vague_names.is_empty() && history.vague_names.contains(key);
+        self.names.entry(key.0).or_default().set(&key.1, expected, is_vague);
+    }
+
+    fn name(&self, key: &NameKey) -> &NameExpected {
+        self.names[&key.0].get(&key.1).expect("every name of the history is known")
+    }
+}
+
+impl<'h> Worker<'h> {
+    pub fn new(history: &'h History, promise: &Promise, at: usize) -> Worker<'h> {
+        Worker {
             history,
             at,
             durable_names: promise.durable_names,
             passed: promise.passed,
             synced: 0,
-            fsynced: BTreeMap::new(),
-            fsynced_itself: BTreeMap::new(),
-        };
-        worker.find_syncs();
-        let mut names = Names::new();
-        for (dir, name) in history.names.keys() {
-            let expected = worker.name(*dir, name);
-            names.entry(*dir).or_default().insert(name.clone(), expected);
+            fsynced: FxHashMap::default(),
+            fsynced_itself: FxHashMap::default(),
         }
-        let objects = 0..history.objects.len();
-        let files = objects.clone().filter_map(|o| Some((o, worker.file(o)?))).collect();
-        let natures = objects.filter_map(|o| Some((o, worker.nature(o)?))).collect();
-        let always_named = worker.always_named(&names);
-        let last_durable = worker.last_durable();
-        let under_way = |c: usize| worker.begun(c) && worker.ended(c) >= worker.synced;
-        let spares = history.exchanges.iter().filter(|(call, ..)| under_way(*call));
-        let spares = spares.map(|(_, dir, object)| (*dir, *object)).collect();
-        Expect { names, always_named, files, natures, spares, last_durable }
     }
 }
 
 impl Worker<'_> {
-    fn begun(&self, call: usize) -> bool {
+    pub fn begun(&self, call: usize) -> bool {
         self.history.calls[call].began_at < self.at || self.returned(call)
     }
 
-    fn returned(&self, call: usize) -> bool {
+    pub fn returned(&self, call: usize) -> bool {
         let call = &self.history.calls[call];
         call.ok && call.ended_at.is_some_and(|e| e <= self.at)
     }
 
-    fn find_syncs(&mut self) {
+    pub fn find_syncs(&mut self) {
         for (i, call) in self.history.calls.iter().enumerate() {
             if !self.returned(i) {
                 continue;
@@ -158,7 +259,7 @@ impl Worker<'_> {
         }
     }
 
-    fn ended(&self, call: usize) -> usize {
+    pub fn ended(&self, call: usize) -> usize {
         self.history.calls[call].ended.unwrap_or(usize::MAX)
     }
 
@@ -191,8 +292,7 @@ impl Worker<'_> {
         Expected { candidates, client, durable: !durable.is_empty(), returned }
     }
 
-    fn name(&self, dir: ObjectId, name: &[u8]) -> Expected<Option<ObjectId>> {
-        let changes = &self.history.names[&(dir, name.to_vec())];
+    pub fn name(&self, changes: &[NameChange]) -> NameExpected {
         let list: Vec<_> = changes.iter().map(|c| (c.call, c.object)).collect();
         self.expected(None, &list, |call| {
             let object = changes.iter().find(|c| c.call == call).and_then(|c| c.object);
@@ -207,7 +307,7 @@ impl Worker<'_> {
         waited || self.ended(call) < self.synced.max(fsynced)
     }
 
-    fn file(&self, object: ObjectId) -> Option<FileExpected> {
+    pub fn file(&self, object: ObjectId) -> Option<FileExpected> {
         let o = &self.history.objects[object];
         if o.vague || o.file_type == ordo_vfs::FileType::Directory {
             return None;
@@ -233,7 +333,7 @@ impl Worker<'_> {
         self.ended(call) < self.synced.max(fsynced)
     }
 
-    fn nature(&self, object: ObjectId) -> Option<NatureExpected> {
+    pub fn nature(&self, object: ObjectId) -> Option<NatureExpected> {
         let o = &self.history.objects[object];
         if o.vague || o.natures.is_empty() {
             return None;
@@ -243,7 +343,7 @@ impl Worker<'_> {
     }
 
     /// Objects that durably had a name and were never without one since.
-    fn always_named(&self, names: &Names) -> Vec<ObjectId> {
+    fn always_named(&self, expect: &Expect) -> BTreeSet<ObjectId> {
         let mut by_call: BTreeMap<usize, Vec<(&NameKey, Option<ObjectId>)>> = BTreeMap::new();
         for (key, changes) in &self.history.names {
             for change in changes.iter().filter(|c| self.begun(c.call)) {
@@ -263,8 +363,7 @@ impl Worker<'_> {
                 if let Some(new) = object {
                     now.insert(key, new);
                     held.entry(new).or_default().insert(key);
-                    let counts = self.passed || self.was_waited_for(call, object);
-                    if counts && self.is_durably(names, key, call) {
+                    if self.is_surely(expect, key, call, object) {
                         sure.insert(new);
                     }
                 }
@@ -275,20 +374,38 @@ impl Worker<'_> {
                 }
             }
         }
-        sure.into_iter().collect()
+        sure
+    }
+
+    /// Whether an object has a name from `call` on that a crash does not take away, but for another.
+    pub fn is_surely(
+        &self,
+        expect: &Expect,
+        key: &NameKey,
+        call: usize,
+        object: Option<ObjectId>,
+    ) -> bool {
+        let counts = self.passed || self.was_waited_for(call, object);
+        counts && self.is_durably(expect, key, call)
     }
 
     /// Whether the change of a name by `call` is durable: nothing older may be found.
-    fn is_durably(&self, names: &Names, key: &NameKey, call: usize) -> bool {
-        let expected = &names[&key.0][&key.1];
+    fn is_durably(&self, expect: &Expect, key: &NameKey, call: usize) -> bool {
         let began = self.history.calls[call].began;
-        expected.candidates.iter().all(|c| match c.call {
+        expect.name(key).candidates.iter().all(|c| match c.call {
             None => false,
             Some(c) => c == call || self.history.calls[c].began > began,
         })
     }
 
-    fn last_durable(&self) -> BTreeMap<usize, usize> {
+    /// What may have a name to spare, and where.
+    pub fn spares(&self) -> Vec<(ObjectId, ObjectId)> {
+        let under_way = |c: usize| self.begun(c) && self.ended(c) >= self.synced;
+        let spares = self.history.exchanges.iter().filter(|(call, ..)| under_way(*call));
+        spares.map(|(_, dir, object)| (*dir, *object)).collect()
+    }
+
+    pub fn last_durable(&self) -> BTreeMap<usize, usize> {
         let mut out = BTreeMap::new();
         for (i, call) in self.history.calls.iter().enumerate() {
             let waited = match call.purpose {
@@ -350,8 +467,10 @@ mod tests {
     /// that is all that was promised, or for none where more was.
     #[test]
     fn what_was_waited_for_has_a_name_and_what_gave_up_its_name_where_promised() {
-        let named =
-            |promise: &Promise, durable| Expect::new(&history(durable), promise, 0).always_named;
+        let named = |promise: &Promise, durable| {
+            let expect = Expect::new(&history(durable), promise, 0);
+            expect.always_named.into_iter().collect::<Vec<_>>()
+        };
         let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
         assert_eq!(named(&Promise::SOFT_UPDATES, [false, true]), [1, 2]);
         assert_eq!(named(&alone, [false, true]), [2]);

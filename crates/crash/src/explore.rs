@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Scratch;
 use crate::expect::Expect;
+use crate::follow::Following;
 use crate::judge::{Depth, Judge, Verdict};
 use crate::model::{Choice, Cursor, Layout, Sectors};
 use crate::record::Run;
@@ -35,6 +36,8 @@ pub struct Budget {
     pub threads: usize,
     /// Whether a state is not looked at anew that differs from one before it only where nobody looked.
     pub recall: bool,
+    /// Whether to judge no more states after the first in which a promise is broken.
+    pub stop: bool,
     /// Counts the states that have been judged, for whoever wants to know meanwhile.
     pub judged: Arc<AtomicU64>,
 }
@@ -51,6 +54,7 @@ impl Default for Budget {
             rules: Vec::new(),
             threads: 0,
             recall: true,
+            stop: false,
             judged: Arc::default(),
         }
     }
@@ -215,7 +219,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     let sectors = Sectors::new(run.clone());
     let possible = possible(&sectors);
     let shares = share_out(&possible, budget.states);
-    let next = AtomicUsize::new(0);
+    let (next, last) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let results: Mutex<Vec<(usize, Part)>> = Mutex::new(Vec::new());
     let threads = match budget.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -227,10 +231,13 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
                 let mut worker = Worker::new(scheme, &sectors, seed, budget);
                 loop {
                     let frontier = next.fetch_add(1, Ordering::Relaxed);
-                    if frontier >= shares.len() {
+                    if frontier >= shares.len() || frontier > last.load(Ordering::Relaxed) {
                         break;
                     }
                     let part = worker.outer(frontier, shares[frontier]);
+                    if budget.stop && part.counts.promise_broken > 0 {
+                        last.fetch_min(frontier, Ordering::Relaxed);
+                    }
                     results.lock().expect("nobody panics with it").push((frontier, part));
                 }
             });
@@ -238,6 +245,8 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     });
     let mut parts = results.into_inner().expect("nobody panicked with it");
     parts.sort_by_key(|p| p.0);
+    // What others did meanwhile does not count.
+    parts.retain(|(frontier, _)| *frontier <= last.load(Ordering::Relaxed));
     let mut outcome = Outcome {
         counts: Counts::default(),
         possible: possible.iter().sum(),
@@ -259,7 +268,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
 /// How many states each frontier has.
 fn possible(sectors: &Sectors) -> Vec<f64> {
     let mut pair = Pair::new(sectors);
-    (0..sectors.ends.len()).map(|f| pair.layout(sectors, f).possible()).collect()
+    (0..sectors.ends.len()).map(|f| pair.possible(sectors, f)).collect()
 }
 
 /// Shares states out: every frontier gets the same, those that have fewer leave theirs to the others.
@@ -286,26 +295,39 @@ fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
 pub(crate) struct Pair {
     pub here: Cursor,
     ahead: Cursor,
+    /// What a crash at the frontier ahead may leave, if it was worked out.
+    next: Option<(usize, Layout)>,
 }
 
 impl Pair {
     pub fn new(sectors: &Sectors) -> Pair {
-        Pair { here: Cursor::new(sectors), ahead: Cursor::new(sectors) }
+        Pair { here: Cursor::new(sectors), ahead: Cursor::new(sectors), next: None }
     }
 
     /// The layout of a frontier; they must be asked for in ascending order.
     pub fn layout(&mut self, sectors: &Sectors, frontier: usize) -> Layout {
         self.here.advance(sectors, sectors.ends[frontier]);
-        let mut layout = self.here.layout(sectors);
+        let known = self.next.take().filter(|(of, _)| *of == frontier);
+        let mut layout = known.map_or_else(|| self.here.layout(sectors), |(_, layout)| layout);
         match sectors.ends.get(frontier + 1) {
             Some(end) => {
                 self.ahead.advance(sectors, *end);
                 let next = self.ahead.layout(sectors);
                 layout.note_later(Some((&self.ahead, &next)));
+                self.next = Some((frontier + 1, next));
             }
             None => layout.note_later(None),
         }
         layout
+    }
+
+    /// How many states a frontier has that the next one does not; they must be asked for in ascending order.
+    fn possible(&mut self, sectors: &Sectors, frontier: usize) -> f64 {
+        self.here.advance(sectors, sectors.ends[frontier]);
+        match self.here.is_beyond_count(sectors) {
+            true => f64::MAX,
+            false => self.layout(sectors, frontier).possible(),
+        }
     }
 }
 
@@ -325,6 +347,8 @@ pub(crate) struct Worker<'s, S> {
     budget: &'s Budget,
     pair: Pair,
     judge: Judge<'s, S>,
+    /// What may be found, of the run that is explored.
+    following: Option<Following<'s>>,
     /// What is on the disks at each place.
     on_disk: Vec<u32>,
 }
@@ -341,15 +365,22 @@ impl<'s, S: Scheme> Worker<'s, S> {
         let pair = Pair::new(sectors);
         let on_disk = pair.here.durable.clone();
         let judge = new_judge(scheme, sectors, budget);
-        Worker { scheme, sectors, seed, budget, pair, judge, on_disk }
+        Worker { scheme, sectors, seed, budget, pair, judge, following: None, on_disk }
     }
 
     /// Judges states of a frontier of a run.
     fn outer(&mut self, frontier: usize, share: usize) -> Part {
+        if share == 0 {
+            return Part::default();
+        }
         let at = self.sectors.judged[frontier];
         let run = &self.sectors.run;
-        let expect = Expect::new(&run.history, &self.scheme.promise().under(run.model), at);
-        let mut part = self.frontier(frontier, share, Level { depth: 0, expect: &expect });
+        let promise = self.scheme.promise().under(run.model);
+        let begin = || Following::new(&run.history, &promise);
+        let mut following = self.following.take().unwrap_or_else(begin);
+        let level = Level { depth: 0, expect: following.at(at) };
+        let mut part = self.frontier(frontier, share, level);
+        self.following = Some(following);
         for failure in part.failures.iter_mut().chain(&mut part.notable) {
             failure.picture.insert_str(0, &explain::calls(self.sectors, at));
         }
@@ -357,11 +388,11 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 
     fn frontier(&mut self, frontier: usize, share: usize, level: Level<'_>) -> Part {
-        let layout = self.pair.layout(self.sectors, frontier);
         let mut part = Part::default();
         if share == 0 {
             return part;
         }
+        let layout = self.pair.layout(self.sectors, frontier);
         let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frontier as u64;
         let wanted = (share, &self.budget.rules[..]);
         let states = sample::states(self.sectors, &layout, wanted, seed);
@@ -375,6 +406,9 @@ impl<'s, S: Scheme> Worker<'s, S> {
                 usable: every(self.budget.usable_every),
             };
             self.put(&layout, &state);
+            if self.budget.stop && part.counts.promise_broken > 0 {
+                break;
+            }
             let verdict = self.judge(level.expect, depth);
             part.counts.count(&verdict, depth);
             self.budget.judged.fetch_add(u64::from(level.depth == 0), Ordering::Relaxed);
@@ -423,8 +457,8 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 
     /// What is on the disks.
-    pub fn images(&self) -> Vec<Vec<u8>> {
-        self.judge.disks.iter().map(|d| d.to_vec()).collect()
+    pub fn images(&self) -> Vec<Arc<Vec<u8>>> {
+        self.judge.disks.iter().map(|d| Arc::new(d.to_vec())).collect()
     }
 
     /// Judges what is on the disks. A panic in the file system is a finding too.
@@ -467,7 +501,9 @@ impl<'s, S: Scheme> Worker<'s, S> {
         for (choice, option) in layout.choices.iter().zip(state) {
             let content = choice.options[usize::from(*option)];
             self.set(choice.place as usize, content);
-            if *option > 0 && self.sectors.places[choice.place as usize].0 == 0 {
+            // Only what recovers to the same image is told apart by it.
+            let counts = *option > 0 && self.scheme.recovers();
+            if counts && self.sectors.places[choice.place as usize].0 == 0 {
                 let share = |content| self.sectors.share(choice.place, content);
                 image = image.wrapping_add(share(content)).wrapping_sub(share(choice.options[0]));
             }
@@ -497,7 +533,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
 fn new_judge<'s, S: Scheme>(scheme: &'s S, sectors: &'s Sectors, budget: &Budget) -> Judge<'s, S> {
     let run = &sectors.run;
     let disk = |d: &crate::record::DiskRun| {
-        let disk = Scratch::new(&d.base);
+        let disk = Scratch::new(d.base.clone());
         disk.set_volatile(run.model.is_volatile());
         disk
     };

@@ -16,7 +16,7 @@ use ordo_vfs::{
 use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
-use crate::tree::{Tree, is_own_name};
+use crate::tree::{Node, Tree, is_own_name};
 
 /// The client that stands for all that was there when a run began.
 pub const BEFORE: usize = usize::MAX;
@@ -149,16 +149,16 @@ impl Book {
         let made = self.before(Purpose::Change);
         let mut dirs = vec![(0, tree.root)];
         while let Some((dir, ino)) = dirs.pop() {
-            for (name, ino) in tree.dirs.get(&ino).into_iter().flatten() {
-                let Some(attr) = tree.attrs.get(ino) else { continue };
+            for (name, ino) in tree.dirs.get(&ino).iter().flat_map(|listing| &listing.entries) {
+                let Some(node) = tree.nodes.get(ino) else { continue };
                 if is_own_name(name) {
                     continue;
                 }
                 let object = self.object(*ino).unwrap_or_else(|| {
                     let object = self.history.objects.len();
-                    self.history.objects.push(Object::found(made, tree, attr, name));
+                    self.history.objects.push(Object::found(made, node, name));
                     self.by_ino.insert(*ino, object);
-                    if attr.file_type == FileType::Directory {
+                    if node.attr.file_type == FileType::Directory {
                         dirs.push((object, *ino));
                     }
                     object
@@ -246,18 +246,16 @@ impl Object {
     }
 
     /// What is there when a run begins. Of a file that is too large to be compared, only that it is there.
-    fn found(call: usize, tree: &Tree, attr: &Attr, name: &[u8]) -> Object {
-        let mut object = Object::new(attr.ino, attr.file_type, name);
-        if let Some(contents) = tree.contents.get(&attr.ino) {
+    fn found(call: usize, node: &Node, name: &[u8]) -> Object {
+        let mut object = Object::new(node.attr.ino, node.attr.file_type, name);
+        if let Some(contents) = &node.contents {
             for (from, bytes) in &contents.runs {
                 object.write(call, *from, bytes);
             }
             object.sizes = vec![(call, contents.size)];
             object.vague = !contents.is_whole();
         }
-        if let Some(nature) = tree.natures.get(&attr.ino) {
-            object.natures = vec![(call, Arc::new(nature.clone()))];
-        }
+        object.natures = vec![(call, Arc::new(node.nature.clone()))];
         object
     }
 

@@ -11,10 +11,11 @@ use ordo_vfs::{FileSystem, FileType, FsResult, Ino, NewNode};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::compare::compare;
+use crate::compare::{Compared, compare};
 use crate::disk::Scratch;
 use crate::expect::Expect;
 use crate::history::History;
+use crate::memory::Memory;
 use crate::recall::Recall;
 use crate::record::Run;
 use crate::scheme::look;
@@ -103,8 +104,13 @@ impl Question<'_> {
         verdict: &mut Verdict,
     ) -> Result<(), String> {
         let tree = Tree::read(fs).await.map_err(|e| e.to_string())?;
-        compare(&tree, self.history, self.expect, self.promise).into_verdict(verdict);
+        self.compare_tree(&tree, None, verdict);
         Ok(())
+    }
+
+    fn compare_tree(&self, tree: &Tree, compared: Option<&mut Compared>, verdict: &mut Verdict) {
+        let told = (self.history, self.promise);
+        compare(tree, told, self.expect, compared).into_verdict(verdict);
     }
 
     /// Writes something, reads it back, and removes everything.
@@ -145,6 +151,8 @@ pub(crate) struct Judge<'r, S> {
     /// Whether a state is not looked at anew that differs only where nobody looked.
     recalls: bool,
     verdicts: RefCell<FxHashMap<Depth, Recall<Verdict>>>,
+    /// What was found of files and directories on the first disk, and of their contents.
+    memory: RefCell<(Memory, Compared)>,
     /// What was found of images after recovery at this frontier: many states recover to the same.
     known: RefCell<FxHashMap<(u128, Depth), Verdict>>,
 }
@@ -168,6 +176,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
             choices: Vec::new(),
             state: Vec::new(),
             recalls,
+            memory: RefCell::default(),
             verdicts: RefCell::default(),
             known: RefCell::default(),
         }
@@ -219,8 +228,12 @@ impl<'r, S: Scheme> Judge<'r, S> {
 
     /// The choices whose sectors were read since somebody began to look.
     fn looked_at(&self) -> Vec<u32> {
-        let was_read =
-            |(_, (disk, sector)): &(u32, &(usize, u64))| self.disks[*disk].was_read(*sector);
+        let memory = &self.memory.borrow().0;
+        // What was found earlier of sectors that hold the same was not read again.
+        let was_read = |(_, (disk, sector)): &(u32, &(usize, u64))| {
+            let is_kept = *disk == 0 && memory.depends_on(*sector);
+            is_kept || self.disks[*disk].was_read(*sector)
+        };
         (0..).zip(&self.choices).filter(was_read).map(|(choice, _)| choice).collect()
     }
 
@@ -247,18 +260,31 @@ impl<'r, S: Scheme> Judge<'r, S> {
             self.repair(verdict);
         }
         if depth.tree {
-            let into = &mut *verdict;
-            let looked = simulate(|rt| async move {
-                let fs = look(&rt, &self.disks[0]).await?;
-                question.compare(&fs, into).await
-            });
-            if let Err(error) = looked {
-                verdict.cannot(self.promise.no_check, format!("looking: {error}"));
-            }
+            self.tree(question, verdict);
         }
         if depth.usable {
             self.usable(question, verdict);
         }
+    }
+
+    /// Looks at all names and contents, of those that may have changed since the last time.
+    fn tree(&self, question: &Question<'_>, verdict: &mut Verdict) {
+        let (mut memory, mut compared) = self.memory.take();
+        let (into, kept, found) = (&mut *verdict, &mut memory, &mut compared);
+        let looked = simulate(|rt| async move {
+            let fs = look(&rt, &self.disks[0]).await?;
+            if !self.recalls {
+                return question.compare(&fs, into).await;
+            }
+            let tree = Tree::read_changes(&fs, &self.disks[0], kept).await;
+            let tree = tree.map_err(|e| e.to_string())?;
+            question.compare_tree(&tree, Some(found), into);
+            Ok(())
+        });
+        if let Err(error) = looked {
+            verdict.cannot(self.promise.no_check, format!("looking: {error}"));
+        }
+        self.memory.replace((memory, compared));
     }
 
     fn check(&self, repair: Repair, verdict: &mut Verdict) -> Option<Report> {

@@ -8,13 +8,14 @@
 //! Layers:
 //! - [`scheme`], [`geometry`]: what is crashed, in which shape, and what it promises. One value is all it takes to add
 //!   a system.
-//! - [`script`], [`history`], [`record`]: what is done, what of it may be found, the record.
+//! - [`script`], [`database`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
-//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `recall`: what they need not look at twice.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `follow`, `memory`, `recall`: what they need not
+//!   work out or look at twice.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
 //! - [`life`]: runs that begin where a crash ended the one before.
-//! - [`campaign`]: many runs, on several machines.
+//! - [`campaign`]: many runs, on several machines. [`mutants`]: whether the choice of states sees.
 //!
 //! Invariants:
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
@@ -42,19 +43,23 @@
 
 pub mod campaign;
 mod compare;
+pub mod database;
 pub mod disk;
 mod expect;
 mod explain;
 pub mod explore;
+mod follow;
 pub mod geometry;
 pub mod history;
 pub mod judge;
 pub mod kept;
 pub mod life;
+mod memory;
 mod minimise;
 pub mod model;
 #[cfg(test)]
 mod model_tests;
+pub mod mutants;
 mod order;
 mod path;
 mod recall;
@@ -77,7 +82,7 @@ pub use path::judge_path;
 pub use record::{Config, Run, record};
 pub use rules::Rule;
 pub use scheme::{OnFfs, Promise, Scheme, Volume};
-pub use script::{Place, Script, Step, Workload};
+pub use script::{Manner, Place, Script, Step, Workload};
 pub use shrink::{Shrunk, shrink, shrink_state};
 
 /// Why a run cannot be explored.

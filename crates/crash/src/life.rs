@@ -114,7 +114,8 @@ pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<En
         n => states.swap_remove(rng.random_range(0..n)),
     };
     worker.put(&layout, &state);
-    let disks = Arc::new(worker.images());
+    let disks = worker.images().into_iter().map(Arc::unwrap_or_clone).collect();
+    let disks = Arc::new(disks);
     let path = [Point { frontier, state }];
     let judged = judge_path(scheme, std::slice::from_ref(run), seed, &path);
     let judged = judged.expect("a state of the run");

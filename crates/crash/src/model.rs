@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use crate::disk::SECTOR;
 use crate::record::{Event, Run};
@@ -278,7 +279,27 @@ impl Cursor {
 
     /// What a crash now may leave.
     pub fn layout(&self, sectors: &Sectors) -> Layout {
-        let mut all = self.versions.clone();
+        let mut layout = LayoutMaker::new(sectors);
+        self.each_place(sectors, |place, versions| {
+            layout.add(self.durable[place as usize], place, versions);
+            true
+        });
+        layout.finish()
+    }
+
+    /// Whether a crash now may leave more states than can be counted.
+    pub fn is_beyond_count(&self, sectors: &Sectors) -> bool {
+        let mut states = 1.0f64;
+        self.each_place(sectors, |place, versions| {
+            states *= options(self.durable[place as usize], versions).len() as f64;
+            states.is_finite()
+        });
+        states.is_infinite()
+    }
+
+    /// Calls `each` with what every place may hold beside what is durable, in order, until it says no.
+    fn each_place(&self, sectors: &Sectors, mut each: impl FnMut(u32, &[Version]) -> bool) {
+        let mut under_way: BTreeMap<u32, Vec<Version>> = BTreeMap::new();
         let next = self.next_to_complete(sectors);
         for (i, (disk, write)) in self.under_way.iter().enumerate() {
             if sectors.run.model == Model::Prefix && next != Some((*disk, *write)) {
@@ -287,10 +308,27 @@ impl Cursor {
             for (place, content) in sectors.pieces(*disk, *write) {
                 let (order, write) = (self.order + 1 + i, (*disk, *write));
                 let version = Version { order, write, content: *content, failed: false };
-                all.entry(*place).or_default().push(version);
+                let before = || self.versions.get(place).cloned().unwrap_or_default();
+                under_way.entry(*place).or_insert_with(before).push(version);
             }
         }
-        Layout::new(self, all)
+        let mut under_way = under_way.iter().peekable();
+        for (place, versions) in &self.versions {
+            while let Some((before, all)) = under_way.next_if(|(p, _)| *p < place) {
+                if !each(*before, all) {
+                    return;
+                }
+            }
+            let all = under_way.next_if(|(p, _)| *p == place).map_or(versions, |(_, all)| all);
+            if !each(*place, all) {
+                return;
+            }
+        }
+        for (place, all) in under_way {
+            if !each(*place, all) {
+                return;
+            }
+        }
     }
 
     /// The write under way that completes first.
@@ -309,9 +347,9 @@ impl Cursor {
 pub(crate) struct Choice {
     pub place: u32,
     /// What it may hold; the durable contents first.
-    pub options: Vec<u32>,
+    pub options: SmallVec<[u32; 4]>,
     /// Which of these it may still hold at the next frontier.
-    pub later: Vec<bool>,
+    pub later: SmallVec<[bool; 4]>,
 }
 
 /// A write that a crash may lose, as far as that makes a difference.
@@ -333,58 +371,98 @@ pub(crate) struct Layout {
     pub is_last: bool,
 }
 
-impl Layout {
-    fn new(cursor: &Cursor, all: BTreeMap<u32, Vec<Version>>) -> Layout {
-        let mut choices = Vec::new();
-        let mut writes: BTreeMap<(usize, usize), Losable> = BTreeMap::new();
-        for (place, versions) in all {
-            let mut options = vec![cursor.durable[place as usize]];
-            for v in &versions {
-                if !options.contains(&v.content) {
-                    options.push(v.content);
-                }
+/// Versions of a place that are few enough to be looked through.
+const FEW: usize = 16;
+
+/// What a place may hold, the durable contents first.
+fn options(durable: u32, versions: &[Version]) -> SmallVec<[u32; 4]> {
+    let mut options: SmallVec<[u32; 4]> = smallvec![durable];
+    if versions.len() <= FEW {
+        for v in versions {
+            if !options.contains(&v.content) {
+                options.push(v.content);
             }
-            if options.len() == 1 {
-                continue;
-            }
-            // A sector that is written over and over offers its newest contents.
-            if options.len() > usize::from(u8::MAX) {
-                options.drain(1..options.len() - usize::from(u8::MAX) + 1);
-            }
-            let choice = choices.len() as u32;
-            for v in versions {
-                let Some(option) = options.iter().position(|o| *o == v.content) else { continue };
-                let (write, order) = (v.write, v.order);
-                let new = || Losable { write, parts: Vec::new(), order };
-                let losable = writes.entry(v.write).or_insert_with(new);
-                losable.parts.push((choice, option as u8));
-            }
-            let later = vec![true; options.len()];
-            choices.push(Choice { place, options, later });
         }
-        let mut writes: Vec<Losable> = writes.into_values().collect();
-        writes.sort_by_key(|w| w.order);
-        Layout { choices, writes, is_last: false }
+        return options;
+    }
+    let mut seen = FxHashSet::from_iter([durable]);
+    options.extend(versions.iter().map(|v| v.content).filter(|content| seen.insert(*content)));
+    // A sector that is written over and over offers its newest contents.
+    if options.len() > usize::from(u8::MAX) {
+        options.drain(1..options.len() - usize::from(u8::MAX) + 1);
+    }
+    options
+}
+
+/// A layout while it is put together, place by place.
+struct LayoutMaker {
+    layout: Layout,
+    /// For each disk and write, where it is among those of the layout.
+    numbers: Vec<Vec<u32>>,
+}
+
+/// The number of a write that the layout does not have.
+const NO_WRITE: u32 = u32::MAX;
+
+impl LayoutMaker {
+    fn new(sectors: &Sectors) -> LayoutMaker {
+        let numbers = sectors.pieces.iter().map(|writes| vec![NO_WRITE; writes.len()]).collect();
+        LayoutMaker { layout: Layout::default(), numbers }
     }
 
+    /// Adds what a place may hold, unless that is one thing.
+    fn add(&mut self, durable: u32, place: u32, versions: &[Version]) {
+        let options = options(durable, versions);
+        if options.len() == 1 {
+            return;
+        }
+        let choice = self.layout.choices.len() as u32;
+        let mut numbers = FxHashMap::default();
+        if versions.len() > FEW {
+            numbers.extend(options.iter().enumerate().map(|(i, o)| (*o, i)));
+        }
+        for v in versions {
+            let option = match numbers.is_empty() {
+                true => options.iter().position(|o| *o == v.content),
+                false => numbers.get(&v.content).copied(),
+            };
+            let Some(option) = option else { continue };
+            let number = &mut self.numbers[v.write.0][v.write.1];
+            if *number == NO_WRITE {
+                *number = self.layout.writes.len() as u32;
+                let (write, order) = (v.write, v.order);
+                self.layout.writes.push(Losable { write, parts: Vec::new(), order });
+            }
+            self.layout.writes[*number as usize].parts.push((choice, option as u8));
+        }
+        let later = SmallVec::from_elem(true, options.len());
+        self.layout.choices.push(Choice { place, options, later });
+    }
+
+    fn finish(mut self) -> Layout {
+        self.layout.writes.sort_by_key(|w| (w.order, w.write));
+        self.layout
+    }
+}
+
+impl Layout {
     /// Notes which options are still there at the next frontier; none where there is no next.
     pub fn note_later(&mut self, next: Option<(&Cursor, &Layout)>) {
         self.is_last = next.is_none();
-        let places: FxHashMap<u32, usize> = next
-            .iter()
-            .flat_map(|(_, l)| l.choices.iter().enumerate().map(|(i, c)| (c.place, i)))
-            .collect();
+        let Some((cursor, layout)) = next else {
+            self.choices.iter_mut().for_each(|choice| choice.later.fill(false));
+            return;
+        };
+        let mut there = layout.choices.iter().peekable();
         for choice in &mut self.choices {
-            choice.later = match next {
-                None => vec![false; choice.options.len()],
-                Some((cursor, layout)) => {
-                    let is_there = |option: &u32| match places.get(&choice.place) {
-                        Some(i) => layout.choices[*i].options.contains(option),
-                        None => cursor.durable[choice.place as usize] == *option,
-                    };
-                    choice.options.iter().map(is_there).collect()
-                }
-            };
+            while there.next_if(|t| t.place < choice.place).is_some() {}
+            let same = there.peek().filter(|t| t.place == choice.place);
+            for (option, later) in choice.options.iter().zip(&mut choice.later) {
+                *later = match same {
+                    Some(same) => same.options.contains(option),
+                    None => cursor.durable[choice.place as usize] == *option,
+                };
+            }
         }
     }
 

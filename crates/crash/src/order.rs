@@ -27,6 +27,12 @@ impl Cuts {
         *left = intersect(left, &ranges);
     }
 
+    /// At least so many of a client's calls are there.
+    pub fn at_least(&mut self, client: usize, calls: usize) {
+        let left = self.0.entry(client).or_insert_with(|| vec![(0, usize::MAX)]);
+        *left = intersect(left, &vec![(calls, usize::MAX)]);
+    }
+
     /// Whether there is a cut for every client so that all are in order; `durable` has each client's last
     /// call that must be there. What is wrong, in words.
     ///

@@ -17,7 +17,7 @@ use ordo_sba::{Class, Classifier};
 use ordo_vfs::FileSystem;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Slow;
+use crate::disk::{Scratch, Slow};
 use crate::history::{Book, History, Watched, noted_unmount};
 use crate::rules::Kind;
 use crate::script::Workload;
@@ -53,6 +53,12 @@ impl Config {
             ..CacheConfig::with_capacity(4 << 20)
         };
         Config { seed, model, cache, disks: None, faults: Vec::new(), micros_max: 2000 }
+    }
+
+    /// The same with blocks left in the cache as long as in a mounted file system: up to 30 seconds of the run's time.
+    #[must_use]
+    pub fn with_real_ages(self) -> Config {
+        Config { cache: CacheConfig::with_capacity(4 << 20), ..self }
     }
 }
 
@@ -264,16 +270,16 @@ impl Line {
 }
 
 /// A disk of a run: it takes its time, and every request is put on a line.
-type Disk = Rc<Tap<Slow<Faulty<Rc<RamDisk>>>>>;
+type Disk<D> = Rc<Tap<Slow<Faulty<Rc<D>>>>>;
 
-async fn watch(
+async fn watch<D: BlockDevice>(
     rt: &Runtime,
-    rams: Vec<Rc<RamDisk>>,
+    inner: Vec<Rc<D>>,
     config: &Config,
-) -> Result<(Rc<RefCell<Line>>, Vec<Disk>), CrashError> {
+) -> Result<(Rc<RefCell<Line>>, Vec<Disk<D>>), CrashError> {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
-    for (disk, inner) in rams.into_iter().enumerate() {
+    for (disk, inner) in inner.into_iter().enumerate() {
         let (volatile, micros_max) = (config.model.is_volatile(), config.micros_max);
         let faults = Faults::new();
         let faulty = Faulty::new(inner.clone(), &faults);
@@ -302,7 +308,7 @@ async fn watch(
 /// It fails, in words.
 pub(crate) fn simulate_recovery<S: Scheme>(
     scheme: &S,
-    images: &[Vec<u8>],
+    images: &[Arc<Vec<u8>>],
     of: &Run,
     seed: u64,
 ) -> Result<Run, String> {
@@ -310,9 +316,9 @@ pub(crate) fn simulate_recovery<S: Scheme>(
     executor.set_schedule(Schedule::Seeded);
     let rt = executor.runtime();
     let work = async {
-        let rams = images.iter().map(|i| Rc::new(RamDisk::from_image(i))).collect();
+        let disks = images.iter().map(|image| Scratch::new(image.clone())).collect();
         let config = Config::new(seed, of.model);
-        let watched = watch(&rt, rams, &config).await;
+        let watched = watch(&rt, disks, &config).await;
         let (line, disks) = watched.map_err(|e| e.to_string())?;
         if scheme.recovers() {
             scheme.recover(&rt, &disks).await?;
@@ -322,7 +328,7 @@ pub(crate) fn simulate_recovery<S: Scheme>(
         } else {
             repair(&disks[0]).await?;
         }
-        let bases = images.iter().map(|i| Arc::new(i.clone())).collect();
+        let bases = images.to_vec();
         Ok(line.take().into_run(of.model, bases, of.history.clone()))
     };
     executor.block_on(work).unwrap_or_else(|deadlock| Err(deadlock.to_string()))
@@ -364,9 +370,9 @@ fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
 }
 
 /// Has every write named by what it means. A disk may hold a log alone, which is known by what is written.
-async fn name_writes<D: BlockDevice>(
+async fn name_writes<D: BlockDevice, I: BlockDevice>(
     tap: &Rc<Tap<D>>,
-    inner: &Rc<RamDisk>,
+    inner: &Rc<I>,
     line: &Rc<RefCell<Line>>,
     disk: usize,
 ) -> Result<Rc<Classifier>, CrashError> {

@@ -56,11 +56,12 @@ struct Picked<'l> {
 }
 
 impl Picked<'_> {
+    fn is_full(&self) -> bool {
+        self.out.len() >= self.wanted
+    }
+
     fn add(&mut self, state: &[u8]) {
-        if self.out.len() < self.wanted
-            && !self.layout.is_later(state)
-            && self.seen.insert(state.to_vec())
-        {
+        if !self.is_full() && !self.layout.is_later(state) && self.seen.insert(state.to_vec()) {
             self.out.push(state.to_vec());
         }
     }
@@ -89,7 +90,12 @@ fn exhaust(layout: &Layout, mut each: impl FnMut(&[u8])) {
 fn telling(picked: &mut Picked<'_>, classes: &[Class]) {
     let layout = picked.layout;
     let count = layout.writes.len();
-    let mut try_it = |keep: &dyn Fn(usize) -> bool| picked.add(&layout.with_writes(keep));
+    let mut try_it = |keep: &dyn Fn(usize) -> bool| {
+        if !picked.is_full() {
+            picked.add(&layout.with_writes(keep));
+        }
+        picked.is_full()
+    };
     try_it(&|_| false);
     try_it(&|_| true);
     for class in classes.iter().copied().collect::<BTreeSet<_>>() {
@@ -100,7 +106,9 @@ fn telling(picked: &mut Picked<'_>, classes: &[Class]) {
         try_it(&|i| i == one);
         try_it(&|i| i != one);
         try_it(&|i| i < one);
-        try_it(&|i| i + 1 == one || i == one);
+        if try_it(&|i| i + 1 == one || i == one) {
+            return;
+        }
     }
 }
 

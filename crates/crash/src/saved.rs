@@ -27,6 +27,9 @@ pub struct Saved {
     /// The shape of the file system, where it is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<Geometry>,
+    /// Whether blocks stay in the cache as long as in a mounted file system.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub real_ages: bool,
     /// What was done, where it is not a script.
     pub workload: String,
     /// What each client did, where it is one.
@@ -148,6 +151,7 @@ mod tests {
             seed: 7,
             bytes: 1 << 20,
             geometry: Some(Geometry::of(8192, 1024)),
+            real_ages: true,
             workload: String::new(),
             script: Some(Script::random(1, 1, 3)),
             rules: Vec::new(),

@@ -1,6 +1,7 @@
 //! What is crashed: how it is made, mounted and recovered, and what it promises.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
@@ -87,7 +88,7 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// It fails, in words.
-    fn record_recovery(&self, images: &[Vec<u8>], of: &Run, seed: u64) -> Result<Run, String> {
+    fn record_recovery(&self, images: &[Arc<Vec<u8>>], of: &Run, seed: u64) -> Result<Run, String> {
         simulate_recovery(self, images, of, seed)
     }
 

@@ -15,9 +15,12 @@ use crate::history::Watched;
 pub struct Place {
     /// 0: the directory that all share; 1: the client's own; then those it has made.
     pub dir: u8,
-    /// Which of the client's names.
-    pub name: u8,
+    /// Which of the client's names: from [`WIDE`] on they are of all lengths.
+    pub name: u16,
 }
+
+/// The first of a client's names that are of all lengths, from 1 to 255 bytes.
+pub const WIDE: u16 = 256;
 
 /// One thing a client does. What cannot be done is left undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +107,106 @@ impl Script {
     }
 }
 
+/// What random scripts are like. The [`Default`] is [`Script::random`], three clients with 120 steps each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// How many clients.
+    pub clients: usize,
+    /// Steps of each.
+    pub steps: usize,
+    /// If not 0: each client makes so many more names, of all lengths, in few directories, and removes most of them
+    /// again, twice: the directories grow through chunk, fragment, block and block of pointers, and shrink.
+    pub names: u16,
+    /// If not 0: files have blocks behind one and two blocks of pointers, in blocks of so many bytes.
+    pub far: u32,
+    /// One step of a hundred, so many times, makes something durable.
+    pub fsync: u8,
+    /// If not 0: pauses take so many milliseconds at most, and are more frequent.
+    pub pause: u16,
+}
+
+impl Default for Manner {
+    fn default() -> Manner {
+        Manner { clients: 3, steps: 120, names: 0, far: 0, fsync: 0, pause: 0 }
+    }
+}
+
+/// Waves of names that come and go.
+const WAVES: usize = 2;
+
+impl Manner {
+    /// A script of this manner. Where it says no more than clients and steps, that is [`Script::random`].
+    pub fn script(&self, seed: u64) -> Script {
+        let Manner { clients, steps, .. } = *self;
+        if (Manner { clients, steps, ..Manner::default() }) == *self {
+            return Script::random(seed, clients, steps);
+        }
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let half = steps.div_ceil(2 * WAVES).max(1);
+        let mut client = || {
+            let mut step = |i: usize| self.step(&mut rng, (i / half).is_multiple_of(2));
+            (0..steps).map(&mut step).collect()
+        };
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
+    fn step(&self, rng: &mut Pcg64Mcg, rises: bool) -> Step {
+        if rng.random_range(0..100) < self.fsync {
+            let place = self.place(rng);
+            return if rng.random_range(0..8) == 0 { Step::Sync } else { Step::Fsync(place) };
+        }
+        if self.pause > 0 && rng.random_range(0..8) == 0 {
+            return Step::Pause(rng.random_range(0..=self.pause));
+        }
+        if self.far > 0 && rng.random_range(0..4) == 0 {
+            return self.far_step(rng);
+        }
+        if self.names == 0 || rng.random_range(0..4) == 0 {
+            return random_step(rng);
+        }
+        let (a, b) = (self.place(rng), self.place(rng));
+        match (rng.random_range(0..16), rises) {
+            (0, _) => Step::Rename(a, b),
+            (1, _) => Step::Link(a, b),
+            (2, _) => Step::Pause(rng.random_range(0..12)),
+            (3, true) => Step::Mkdir(a),
+            (3, false) => Step::Rmdir(a),
+            (4, true) => Step::Symlink(a, [1, 119, 120, 1000][rng.random_range(0..4)]),
+            (5, true) => Step::Write(a, 0, [100, 700, 3000][rng.random_range(0..3)]),
+            (_, true) => Step::Make(a),
+            (_, false) => Step::Unlink(a),
+        }
+    }
+
+    /// Mostly of the two directories that a client has from the start.
+    fn place(&self, rng: &mut Pcg64Mcg) -> Place {
+        let dir = [0, 0, 0, 1, 1, 1, 1, 2][rng.random_range(0..8)];
+        match self.names {
+            0 => Place { dir, name: rng.random_range(0..NAMES).into() },
+            names => Place { dir, name: WIDE + rng.random_range(0..names) },
+        }
+    }
+
+    /// Something with a file of few, whose contents lie far from each other.
+    fn far_step(&self, rng: &mut Pcg64Mcg) -> Step {
+        let block = self.far;
+        let place = Place { dir: 1, name: rng.random_range(0..4u8).into() };
+        // Blocks whose addresses are in one block of pointers.
+        let (direct, reach) = (12, block / 8);
+        let firsts = [0, direct - 1, direct, direct + reach - 1, direct + reach];
+        let first = [firsts[rng.random_range(0..5)], direct + 2 * reach][rng.random_range(0..2)];
+        let at = (first + rng.random_range(0..3)).saturating_mul(block);
+        match rng.random_range(0..12) {
+            0..=1 => Step::Make(place),
+            2..=6 => Step::Write(place, at, [600, 5000, block][rng.random_range(0..3)]),
+            7..=8 => Step::Size(place, at + [0, 700][rng.random_range(0..2)]),
+            9 => Step::Punch(place, at, 3 * block),
+            10 => Step::Fsync(place),
+            _ => Step::Unlink(place),
+        }
+    }
+}
+
 /// What is done to the file system while it is recorded.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Workload: Sync {
@@ -161,7 +264,7 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
 }
 
 fn random_place(rng: &mut Pcg64Mcg) -> Place {
-    Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES) }
+    Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
 }
 
 /// Three of ten are of the rarer sorts. Targets of up to 119 bytes lie in the inode.
@@ -206,7 +309,7 @@ fn random_name(rng: &mut Pcg64Mcg) -> Step {
 const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 
 fn random_hole(rng: &mut Pcg64Mcg) -> Step {
-    let place = Place { dir: 1, name: rng.random_range(0..3) };
+    let place = Place { dir: 1, name: rng.random_range(0..3u8).into() };
     let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
     let odd = [0, 0, 0, 700][rng.random_range(0..4)];
     match rng.random_range(0..20) {
@@ -248,7 +351,7 @@ impl<F: FileSystem> Client<F> {
         let mut at = 0;
         while let Some(dir) = self.dirs.get(at).copied() {
             for name in 0..NAMES {
-                let name = self.name(Place { dir: 0, name });
+                let name = self.name(Place { dir: 0, name: name.into() });
                 let there = match self.fs.lookup(dir, &name).await {
                     Err(e) if e.errno == Errno::NotFound => continue,
                     there => there?,
@@ -266,8 +369,11 @@ impl<F: FileSystem> Client<F> {
         self.dirs[usize::from(place.dir) % self.dirs.len()]
     }
 
-    /// Short names, and some that fill a directory's chunk.
+    /// Short names, and some that fill a directory's chunk; or one of all lengths.
     fn name(&self, place: Place) -> Vec<u8> {
+        if place.name >= WIDE {
+            return wide_name(self.number, place.name);
+        }
         let long = if place.name.is_multiple_of(3) { "x".repeat(60) } else { String::new() };
         format!("c{}-{}{long}", self.number, place.name).into_bytes()
     }
@@ -365,6 +471,20 @@ impl<F: FileSystem> Client<F> {
     }
 }
 
+/// A name of any length, of its client alone: a number in digits and letters, and what it takes behind it.
+fn wide_name(client: usize, number: u16) -> Vec<u8> {
+    const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let number = usize::from(number - WIDE);
+    let (len, mut rest) = (1 + number * 97 % 255, client * usize::from(u16::MAX) + number);
+    let mut name = vec![DIGITS[rest % DIGITS.len()]];
+    while rest >= DIGITS.len() {
+        rest /= DIGITS.len();
+        name.push(DIGITS[rest % DIGITS.len()]);
+    }
+    name.resize(len.max(name.len()), b'-');
+    name
+}
+
 /// The name of one of a file's attributes.
 fn attribute(which: u8) -> Vec<u8> {
     format!("user.a{which}").into_bytes()
@@ -380,4 +500,43 @@ fn stamped(client: usize, step: usize, at: u32, len: u32) -> Vec<u8> {
     let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(cell).collect();
     out.truncate(len as usize);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Would catch two of a client's names that are one, and lengths that never come.
+    #[test]
+    fn wide_names_are_of_all_lengths_and_all_differ() {
+        let numbers = || (0..3).flat_map(|client| (0..300).map(move |n| (client, WIDE + n)));
+        let names: BTreeSet<_> = numbers().map(|(client, n)| wide_name(client, n)).collect();
+        assert_eq!(names.len(), 900);
+        let lengths: BTreeSet<usize> = names.iter().map(Vec::len).collect();
+        assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (1..256).collect::<Vec<_>>());
+    }
+
+    /// Recorded seeds stay what they were, and each option does what it says.
+    #[test]
+    fn manners_say_what_is_done() {
+        assert_eq!(Manner::default().script(7), Script::random(7, 3, 120));
+        let steps = |manner: Manner| {
+            let script = Manner { steps: 400, ..manner }.script(1);
+            assert_eq!(script.len(), 1200);
+            script.clients.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let usual = Manner::default();
+        let makes = |s: &&Step| matches!(s, Step::Make(Place { name: WIDE.., .. }));
+        let wide = steps(Manner { names: 200, ..usual });
+        assert!(wide.iter().filter(makes).count() > 300);
+        let far = steps(Manner { far: 8192, ..usual });
+        let beyond = |s: &&Step| matches!(s, Step::Write(_, at, _) if *at >= (12 + 1024) * 8192);
+        assert!(far.iter().filter(beyond).count() > 10);
+        let waits = |s: &&Step| matches!(s, Step::Fsync(_) | Step::Sync);
+        assert!(steps(Manner { fsync: 30, ..usual }).iter().filter(waits).count() > 300);
+        let pauses = steps(Manner { pause: 9000, ..usual });
+        assert!(pauses.iter().any(|s| matches!(s, Step::Pause(8000..))));
+    }
 }

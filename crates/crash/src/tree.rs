@@ -1,11 +1,14 @@
 //! What is in a file system, read whole.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FileType, FsResult, Ino, Seek};
+use rustc_hash::FxHashMap;
 
-use crate::disk::SECTOR;
+use crate::disk::{SECTOR, Scratch};
 use crate::history::Nature;
+use crate::memory::Memory;
 
 /// Whether a file system or its check makes a name for itself: a second `lost+found.1` where a check was cut off too.
 pub(crate) fn is_own_name(name: &[u8]) -> bool {
@@ -25,15 +28,30 @@ pub(crate) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<
     Ok(out)
 }
 
+/// The entries of a directory.
+pub(crate) struct Listing {
+    /// In the order in which they are read.
+    pub entries: Vec<(Vec<u8>, Ino)>,
+    /// By name; of two that are alike the last.
+    pub by_name: BTreeMap<Vec<u8>, Ino>,
+}
+
+/// What an inode says, and what is in it.
+pub(crate) struct Node {
+    pub attr: Attr,
+    /// Permissions and extended attributes.
+    pub nature: Nature,
+    /// Of files, and targets of links.
+    pub contents: Option<Contents>,
+    /// Another whenever it was read anew and is kept.
+    pub version: u64,
+}
+
 /// What is in a file system.
 pub(crate) struct Tree {
     pub root: Ino,
-    pub dirs: BTreeMap<Ino, Vec<(Vec<u8>, Ino)>>,
-    pub attrs: BTreeMap<Ino, Attr>,
-    /// Of files, and targets of links.
-    pub contents: BTreeMap<Ino, Contents>,
-    /// Permissions and extended attributes.
-    pub natures: BTreeMap<Ino, Nature>,
+    pub dirs: FxHashMap<Ino, Rc<Listing>>,
+    pub nodes: FxHashMap<Ino, Rc<Node>>,
 }
 
 /// The most data of a file that is compared, in bytes.
@@ -89,44 +107,105 @@ impl Tree {
     /// # Errors
     /// What the file system says.
     pub async fn read<F: FileSystem>(fs: &F) -> FsResult<Tree> {
+        Tree::walk(fs, None).await
+    }
+
+    /// The same of what is on a disk, where only what changed since the last time is read anew.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub async fn read_changes<F: FileSystem>(
+        fs: &F,
+        disk: &Rc<Scratch>,
+        memory: &mut Memory,
+    ) -> FsResult<Tree> {
+        if !memory.catch_up(disk).await {
+            return Tree::read(fs).await;
+        }
+        loop {
+            let tree = Tree::walk(fs, Some((disk, &mut *memory))).await?;
+            let mut reached: Vec<Ino> = tree.nodes.keys().copied().collect();
+            reached.push(tree.root);
+            if memory.settle(fs, &reached).await {
+                return Ok(tree);
+            }
+        }
+    }
+
+    async fn walk<F: FileSystem>(
+        fs: &F,
+        mut known: Option<(&Rc<Scratch>, &mut Memory)>,
+    ) -> FsResult<Tree> {
         let root = fs.root();
-        let mut tree = Tree {
-            root,
-            dirs: BTreeMap::new(),
-            attrs: BTreeMap::new(),
-            contents: BTreeMap::new(),
-            natures: BTreeMap::new(),
-        };
+        let mut tree = Tree { root, dirs: FxHashMap::default(), nodes: FxHashMap::default() };
         let mut todo = VecDeque::from([root]);
         while let Some(dir) = todo.pop_front() {
             if tree.dirs.contains_key(&dir) {
                 continue;
             }
-            let entries = names(fs, dir).await?;
-            for (name, ino) in &entries {
-                if tree.attrs.contains_key(ino) {
+            let listing = match known.as_ref().and_then(|(_, memory)| memory.listing(dir)) {
+                Some(listing) => listing,
+                None => list(fs, dir, &mut known).await?,
+            };
+            for (name, ino) in &listing.entries {
+                if tree.nodes.contains_key(ino) {
                     continue;
                 }
-                let attr = attr_of(fs, dir, name, *ino).await?;
-                tree.attrs.insert(*ino, attr);
-                tree.natures.insert(*ino, nature(fs, &attr).await?);
-                match attr.file_type {
-                    FileType::Directory => todo.push_back(*ino),
-                    FileType::Regular => {
-                        tree.contents.insert(*ino, Contents::read(fs, &attr).await?);
-                    }
-                    FileType::Symlink => {
-                        let target = fs.readlink(*ino).await?;
-                        let size = target.len() as u64;
-                        tree.contents.insert(*ino, Contents { size, runs: vec![(0, target)] });
-                    }
-                    _ => {}
+                let node = match known.as_ref().and_then(|(_, memory)| memory.node(*ino)) {
+                    Some(node) => node,
+                    None => visit(fs, (dir, name, *ino), &mut known).await?,
+                };
+                if node.attr.file_type == FileType::Directory {
+                    todo.push_back(*ino);
                 }
+                tree.nodes.insert(*ino, node);
             }
-            tree.dirs.insert(dir, entries);
+            tree.dirs.insert(dir, listing);
         }
         Ok(tree)
     }
+}
+
+/// Where what is read is kept.
+type Known<'a> = Option<(&'a Rc<Scratch>, &'a mut Memory)>;
+
+async fn list<F: FileSystem>(fs: &F, dir: Ino, known: &mut Known<'_>) -> FsResult<Rc<Listing>> {
+    if let Some((disk, _)) = known {
+        disk.log();
+    }
+    let entries = names(fs, dir).await?;
+    let by_name = entries.iter().cloned().collect();
+    let listing = Rc::new(Listing { entries, by_name });
+    if let Some((disk, memory)) = known {
+        memory.keep_listing(dir, &listing, disk.logged());
+    }
+    Ok(listing)
+}
+
+async fn visit<F: FileSystem>(
+    fs: &F,
+    (dir, name, ino): (Ino, &[u8], Ino),
+    known: &mut Known<'_>,
+) -> FsResult<Rc<Node>> {
+    if let Some((disk, _)) = known {
+        disk.log();
+    }
+    let attr = attr_of(fs, dir, name, ino).await?;
+    let nature = nature(fs, &attr).await?;
+    let contents = match attr.file_type {
+        FileType::Regular => Some(Contents::read(fs, &attr).await?),
+        FileType::Symlink => {
+            let target = fs.readlink(ino).await?;
+            let size = target.len() as u64;
+            Some(Contents { size, runs: vec![(0, target)] })
+        }
+        _ => None,
+    };
+    let node = Node { attr, nature, contents, version: 0 };
+    Ok(match known {
+        Some((disk, memory)) => memory.keep_node(ino, node, disk.logged()),
+        None => Rc::new(node),
+    })
 }
 
 /// The attributes of what a name stands for. Some file systems know an inode only once it was looked up.

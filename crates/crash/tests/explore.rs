@@ -6,10 +6,10 @@
 
 use ordo_crash::record::Event;
 use ordo_crash::{
-    Budget, Config, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore, explore_run,
-    record, shrink,
+    Budget, Config, Geometry, Manner, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore,
+    explore_run, record, shrink,
 };
-use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
+use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder, SyncRules};
 
 fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
     let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
@@ -177,6 +177,11 @@ fn sync_keeps_its_promises_where_a_write_fails() {
     }
 }
 
+/// What is broken of what was explored, and how often what was found.
+fn found(outcome: Outcome) -> (ordo_crash::Counts, Vec<Vec<String>>) {
+    (outcome.counts, outcome.failures.into_iter().map(|f| f.verdict.broken).collect())
+}
+
 /// Not looking twice finds what looking at every state finds. Would catch a state that is taken for another.
 #[test]
 fn what_is_recalled_is_what_would_be_found() {
@@ -185,12 +190,40 @@ fn what_is_recalled_is_what_would_be_found() {
         let config = Config::new(seed, model);
         let with = |recall| Budget { states: 2000, recall, ..Budget::default() };
         let none = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
-        let [all, recalled] = [false, true].map(|recall| {
-            let outcome = explore(&none, &script, &config, &with(recall)).unwrap();
-            let broken: Vec<_> = outcome.failures.into_iter().map(|f| f.verdict.broken).collect();
-            (outcome.counts, broken)
-        });
+        let [all, recalled] = [false, true]
+            .map(|recall| found(explore(&none, &script, &config, &with(recall)).unwrap()));
         assert!(all.0.promise_broken > 0, "{:?}", all.0);
         assert_eq!(all, recalled, "{model:?}");
     }
+}
+
+/// Judging what changed since the state before finds what judging each state from nothing does: after repairs, with
+/// groups and superblocks that are torn, where names come and go and files reach far, whatever the shape. Would catch
+/// a file or directory that is taken for unchanged.
+#[test]
+fn judging_what_changed_is_judging_anew() {
+    let usual = Manner { clients: 2, steps: 90, fsync: 5, ..Manner::default() };
+    let mut broken = 0;
+    for (seed, name) in [(1, "4k-512"), (2, "8k-1k-groups"), (3, "16k-16k"), (4, "8k-1k-full")] {
+        let shape = Geometry::by_name(name).unwrap();
+        let (names, far) = if seed % 2 == 0 { (60, 0) } else { (0, shape.block_size) };
+        let script = Manner { names, far, ..usual }.script(seed);
+        let config = Config::new(seed, Model::Volatile);
+        let none = |promise| OnFfs::new("ffs-none", || NoOrder, promise).shaped(&shape);
+        let late = || SyncOrder::with_rules(SyncRules::all() - SyncRules::DURABLE_ON_RETURN);
+        let sync = OnFfs::new("ffs-sync", late, Promise::SYNC).shaped(&shape);
+        let soft = OnFfs::new("ffs-soft-updates", SoftUpdates::default, Promise::SOFT_UPDATES);
+        let soft = soft.shaped(&shape);
+        let with = |recall| Budget { states: 500, usable_every: 25, recall, ..Budget::default() };
+        let both = [false, true].map(|recall| {
+            let budget = with(recall);
+            let none = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true)].map(none);
+            let none = none.map(|s| found(explore(&s, &script, &config, &budget).unwrap()));
+            let sync = found(explore(&sync, &script, &config, &budget).unwrap());
+            (none, sync, found(explore(&soft, &script, &config, &budget).unwrap()))
+        });
+        broken += both[0].0.iter().map(|f| f.0.promise_broken).sum::<u64>();
+        assert!(both[0] == both[1], "{name}: {:?}\n{:?}", both[0], both[1]);
+    }
+    assert!(broken > 1000, "{broken}");
 }

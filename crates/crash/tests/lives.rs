@@ -51,7 +51,7 @@ fn a_group_counts_the_inodes_that_have_names() {
     let broken = |rules: SyncRules| {
         let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
         // A client has ten names in each of its directories.
-        let make = |n: u8| Step::Make(Place { dir: n / 10, name: n % 10 });
+        let make = |n: u8| Step::Make(Place { dir: n / 10, name: u16::from(n % 10) });
         let dirs = (0..8).map(|n| Step::Mkdir(Place { dir: 1, name: n }));
         let steps = dirs.chain((0..90).map(make)).collect();
         let script = Script { clients: vec![steps] };

@@ -1,7 +1,7 @@
 //! The file systems, with what they promise.
 
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ordo_block::BlockDevice;
 use ordo_cache::CacheConfig;
@@ -159,7 +159,12 @@ impl Scheme for System {
         crate::record(self, workload, config)
     }
 
-    fn record_recovery(&self, images: &[Vec<u8>], of: &Run, _seed: u64) -> Result<Run, String> {
+    fn record_recovery(
+        &self,
+        images: &[Arc<Vec<u8>>],
+        of: &Run,
+        _seed: u64,
+    ) -> Result<Run, String> {
         crate::record::record_recovery(self, &images[0], of).map_err(|e| e.to_string())
     }
 
@@ -169,6 +174,6 @@ impl Scheme for System {
     }
 
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
-        Some(judge::judge(self, &disks[0].bytes(), question))
+        Some(judge::judge(self, &disks[0].to_vec(), question))
     }
 }

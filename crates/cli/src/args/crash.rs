@@ -1,12 +1,15 @@
 //! What can be asked of `ordo crash`.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Subject, promise, subject};
+use ordo_bench::crash::{Doing, Subject, promise, subject};
 use ordo_bench::workload::Workload;
-use ordo_crash::{Geometry, Model as DiskModel, Rule};
+use ordo_crash::database::Database;
+use ordo_crash::{Geometry, Manner, Model as DiskModel, Rule};
 use ordo_report::number::parse_bytes;
 
 use super::{system, workload};
@@ -89,33 +92,111 @@ fn rule(text: &str) -> Result<Rule, String> {
 /// What a crash is explored with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrashWorkload {
-    /// Clients with random operations.
-    Random {
-        /// How many clients.
-        clients: usize,
-        /// Operations of each.
-        steps: usize,
-    },
+    /// Clients with random operations. Files that reach far do so in blocks of the geometry.
+    Random(Manner),
+    /// A small database; its seed is the run's.
+    Database(Database),
     /// A workload of the comparison.
     Bench(Workload),
 }
 
-fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
-    let Some(rest) = text.strip_prefix("random") else {
-        return workload(text).map(CrashWorkload::Bench);
-    };
-    let (mut clients, mut steps) = (3, 120);
-    let wrong = || format!("'{text}': after random: come clients=N and steps=N, up to 100000");
-    for part in rest.trim_start_matches(':').split(',').filter(|p| !p.is_empty()) {
-        let (key, value) = part.split_once('=').ok_or_else(wrong)?;
-        let value: usize = value.parse().map_err(|_| wrong())?;
-        match key {
-            "clients" if (1..=40).contains(&value) => clients = value,
-            "steps" if value <= 100_000 => steps = value,
-            _ => return Err(wrong()),
+impl CrashWorkload {
+    /// What is done in a run.
+    pub fn doing(&self, seed: u64, geometry: &Geometry) -> Doing {
+        match self {
+            CrashWorkload::Random(manner) => {
+                let far = if manner.far == 0 { 0 } else { geometry.block_size };
+                Doing::Script(Manner { far, ..*manner }.script(seed))
+            }
+            CrashWorkload::Database(database) => {
+                Doing::Database(Database { seed, ..database.clone() })
+            }
+            CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
         }
     }
-    Ok(CrashWorkload::Random { clients, steps })
+}
+
+/// As it can be asked for again.
+impl fmt::Display for CrashWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CrashWorkload::Random(Manner { clients, steps, names, far, fsync, pause }) => {
+                write!(f, "random:clients={clients},steps={steps}")?;
+                let more = [("names", *names), ("fsync", u16::from(*fsync)), ("pause", *pause)];
+                let more = more.into_iter().filter(|(_, n)| *n > 0);
+                more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
+                if *far > 0 { write!(f, ",files=far") } else { Ok(()) }
+            }
+            CrashWorkload::Database(Database { transactions, pages, pause, .. }) => {
+                write!(f, "database:transactions={transactions},pages={pages},pause={pause}")
+            }
+            CrashWorkload::Bench(workload) => workload.fmt(f),
+        }
+    }
+}
+
+impl FromStr for CrashWorkload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CrashWorkload, String> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "random" => random(rest).map(CrashWorkload::Random),
+            "database" => database(rest).map(CrashWorkload::Database),
+            _ => workload(text).map(CrashWorkload::Bench),
+        }
+    }
+}
+
+/// `a=b,c=d` as pairs.
+fn pairs(rest: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = rest.split(',').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// A number in a range, of what comes after a workload's name.
+fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|n| range.contains(n));
+    number.ok_or_else(|| format!("'{text}': {wrong}"))
+}
+
+fn random(rest: &str) -> Result<Manner, String> {
+    let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
+                 fsync=PERCENT and pause=MS (60000)";
+    let mut manner = Manner::default();
+    for (key, value) in pairs(rest) {
+        let number = |range| within(value, range, wrong);
+        match key {
+            "clients" => manner.clients = number(1..=40)? as usize,
+            "steps" => manner.steps = number(0..=100_000)? as usize,
+            "names" => manner.names = number(0..=4096)? as u16,
+            "fsync" => manner.fsync = number(0..=100)? as u8,
+            "pause" => manner.pause = number(0..=60_000)? as u16,
+            // The block size is the geometry's.
+            "files" if value == "far" => manner.far = 1,
+            _ => return Err(format!("'{key}={value}': {wrong}")),
+        }
+    }
+    Ok(manner)
+}
+
+fn database(rest: &str) -> Result<Database, String> {
+    let wrong = "after database: come transactions=N, pages=N (up to 100000) and pause=MS (60000)";
+    let mut database = Database { seed: 0, transactions: 40, pages: 20, pause: 10 };
+    for (key, value) in pairs(rest) {
+        let number = |range| within(value, range, wrong);
+        match key {
+            "transactions" => database.transactions = number(0..=100_000)? as usize,
+            "pages" => database.pages = number(1..=100_000)?,
+            "pause" => database.pause = number(0..=60_000)?,
+            _ => return Err(format!("'{key}={value}': {wrong}")),
+        }
+    }
+    Ok(database)
+}
+
+fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
+    text.parse()
 }
 
 /// Shapes of file systems. A list that is one value for whoever parses arguments.
@@ -148,6 +229,9 @@ Examples:
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
   ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little room, many small groups
+  ordo crash --workload random:names=200,steps=800,fsync=4 --geometry 8k-1k
+  ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
+  ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
   ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
   ordo crash replay failure.json"))]
 pub struct Crash {
@@ -165,7 +249,9 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
-    /// What is done: random[:clients=N,steps=N], or a workload of `ordo compare`.
+    /// What is done: random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,pause=MS], with names of all lengths that
+    /// come and go, files with blocks of pointers; database[:transactions=N,pages=N,pause=MS]; or a workload of
+    /// `ordo compare`.
     #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
@@ -193,6 +279,9 @@ pub struct Crash {
     /// Cut recovery off in one of so many states; 0: in none.
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
+    /// Leave blocks in the cache as long as a mounted file system does, some for 30 seconds of the run's time.
+    #[arg(long)]
+    pub real_ages: bool,
     /// Only states that follow this rule; may be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<Rule>,
@@ -265,6 +354,31 @@ pub enum CrashCommand {
         /// The file.
         file: PathBuf,
         /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Switch each rule of an ordering off, in each geometry: how many states until a promise is broken.
+    Mutants {
+        /// The systems, separated by commas.
+        #[arg(long, short, value_name = "LIST", value_delimiter = ',',
+            default_value = "ffs-sync,ffs-soft-updates", value_parser = system)]
+        fs: Vec<System>,
+        /// The shapes of the file system, by name, or all.
+        #[arg(long, value_name = "LIST", default_value = "all", value_parser = geometries)]
+        geometry: Geometries,
+        /// Only rules whose name contains this.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        rule: String,
+        /// The seed of the first run; each run has the next.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// States at most until one is found.
+        #[arg(long, default_value_t = 20_000, value_name = "N")]
+        states: u64,
+        /// Threads [default: one a processor].
+        #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+        threads: usize,
+        /// Print results as JSON.
         #[arg(long)]
         json: bool,
     },

@@ -1,5 +1,6 @@
 //! `ordo crash`.
 
+mod mutants;
 mod save;
 mod story;
 
@@ -9,10 +10,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, Subject};
+use ordo_bench::crash::Subject;
 use ordo_crash::campaign::{Plan, Results, merge};
 use ordo_crash::life::Lives;
-use ordo_crash::{Budget, Config, Geometry, Model, Rule, Script};
+use ordo_crash::{Budget, Config, Geometry, Model, Rule};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 
@@ -28,6 +29,7 @@ const BROKEN: u8 = 1;
 pub fn run(args: &Crash) -> Result<ExitCode> {
     match &args.command {
         Some(CrashCommand::Replay { file, json }) => save::replay(file, *json),
+        Some(command @ CrashCommand::Mutants { .. }) => mutants::run(command),
         Some(CrashCommand::Merge { files, json, output }) => {
             let read = |file: &std::path::PathBuf| read(file);
             let parts = files.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -73,7 +75,7 @@ fn plan(args: &Crash) -> Plan {
         systems: systems.iter().map(|s| s.name().to_string()).collect(),
         held_to: args.hold_to.map(|s| s.name().to_string()),
         models: args.model.clone(),
-        workload: workload_text(&args.workload),
+        workload: args.workload.to_string(),
         seed: args.seed,
         runs: args.runs,
         lives: args.lives,
@@ -85,17 +87,9 @@ fn plan(args: &Crash) -> Plan {
         rules: args.rule.iter().map(ToString::to_string).collect(),
         bytes: args.size.unwrap_or(Geometry::default().bytes),
         geometries: args.geometries(),
+        real_ages: args.real_ages,
         shard: args.shard.0,
         shards: args.shard.1,
-    }
-}
-
-fn workload_text(workload: &CrashWorkload) -> String {
-    match workload {
-        CrashWorkload::Random { clients, steps } => {
-            format!("random:clients={clients},steps={steps}")
-        }
-        CrashWorkload::Bench(workload) => workload.to_string(),
     }
 }
 
@@ -112,25 +106,18 @@ fn budget(args: &Crash) -> Budget {
     }
 }
 
-fn config(seed: u64, model: Model, rules: &[Rule]) -> Config {
+fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
     let fails = |rule: &Rule| match rule {
         Rule::Fail(kind, number) => Some((kind.clone(), *number)),
         _ => None,
     };
-    Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) }
-}
-
-fn doing(workload: &CrashWorkload, seed: u64) -> Doing {
-    match workload {
-        CrashWorkload::Random { clients, steps } => {
-            Doing::Script(Script::random(seed, *clients, *steps))
-        }
-        CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
-    }
+    let config =
+        Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) };
+    if real_ages { config.with_real_ages() } else { config }
 }
 
 fn campaign(args: &Crash) -> Result<ExitCode> {
-    if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random { .. }) {
+    if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
             "--lives goes with --workload random: another workload begins on an empty file system"
         );
@@ -213,8 +200,8 @@ impl Campaign<'_> {
         let total = total * u64::from(args.lives);
         let mut lives = Lives::new(args.lives, seed, None);
         while let Some((life_seed, disks)) = lives.begin() {
-            let doing = doing(&args.workload, life_seed);
-            let config = Config { disks, ..config(life_seed, model, &args.rule) };
+            let doing = args.workload.doing(life_seed, &self.results.rows[at].geometry);
+            let config = Config { disks, ..config(life_seed, model, &args.rule, args.real_ages) };
             let run = subject.record(&doing, &config);
             let on = on(&self.results.rows[at].geometry, model);
             let run = run.with_context(|| format!("{} ({on}), seed {seed}", system.name()))?;

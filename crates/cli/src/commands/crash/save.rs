@@ -7,13 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Subject};
-use ordo_bench::workload::Workload;
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
 use ordo_crash::{Budget, Config, Failure, Geometry, Rule, Run, Script, kept};
 use ordo_report::json;
 
 use super::{BROKEN, config};
-use crate::args::{Crash, Crashed};
+use crate::args::{Crash, CrashWorkload, Crashed};
 use crate::text::put;
 
 /// Explorations that making a failure small may take.
@@ -78,7 +77,7 @@ impl Found<'_> {
         };
         let (workload, script) = match doing {
             Doing::Script(script) => (String::new(), Some(script)),
-            Doing::Bench(workload, _) => (workload.to_string(), None),
+            Doing::Bench(..) | Doing::Database(_) => (args.workload.to_string(), None),
         };
         let usual = Geometry::default().sized(geometry.bytes);
         Ok(Saved {
@@ -88,6 +87,7 @@ impl Found<'_> {
             model: config.model,
             seed: config.seed,
             bytes: geometry.bytes,
+            real_ages: args.real_ages,
             geometry: (*geometry != usual).then(|| geometry.clone()),
             workload,
             script,
@@ -171,10 +171,13 @@ fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
 fn run_again(subject: &dyn Subject, saved: &Saved) -> Result<Arc<Run>> {
     let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-    let config = config(saved.seed, saved.model, &rules);
+    let config = config(saved.seed, saved.model, &rules, saved.real_ages);
     let doing = match &saved.script {
         Some(script) => Doing::Script(script.clone()),
-        None => Doing::Bench(saved.workload.parse::<Workload>()?, saved.seed),
+        None => {
+            let workload: CrashWorkload = saved.workload.parse().map_err(anyhow::Error::msg)?;
+            workload.doing(saved.seed, &saved.geometry())
+        }
     };
     Ok(subject.record(&doing, &config)?)
 }

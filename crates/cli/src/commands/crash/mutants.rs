@@ -1,0 +1,88 @@
+//! `ordo crash mutants`: whether the choice of states sees.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ordo_bench::compare::System;
+use ordo_bench::crash::{Doing, Mutant, mutants};
+use ordo_crash::Geometry;
+use ordo_crash::mutants::{Search, Sought};
+use ordo_report::table::{Align, Table};
+use ordo_report::{json, number};
+use serde::Serialize;
+
+use crate::args::CrashCommand;
+use crate::text::put;
+
+/// How long one rule was searched for in one geometry.
+#[derive(Serialize)]
+struct Row {
+    system: &'static str,
+    /// The rule that is off.
+    rule: &'static str,
+    geometry: Geometry,
+    #[serde(flatten)]
+    sought: Sought,
+}
+
+/// Exit status 0: what is found, and what is not, is in the table.
+pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
+    let CrashCommand::Mutants { fs, geometry, rule, seed, states, threads, json: as_json } =
+        command
+    else {
+        unreachable!("the caller has looked");
+    };
+    let search = Search { seed: *seed, states: *states, threads: *threads, ..Search::default() };
+    let mut rows = Vec::new();
+    for system in fs {
+        for geometry in geometry {
+            let all = mutants(*system, geometry);
+            for mutant in all.iter().filter(|(name, _)| name.contains(rule.as_str())) {
+                rows.push(row(*system, geometry, mutant, &search)?);
+            }
+        }
+    }
+    let text = if *as_json { json(&rows)? } else { text(&rows, &search) };
+    put(None, &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(
+    system: System,
+    geometry: &Geometry,
+    (rule, subject): &Mutant,
+    search: &Search,
+) -> Result<Row> {
+    let sought = search.run(
+        geometry,
+        |script, config| subject.record(&Doing::Script(script.clone()), config),
+        |run, seed, budget| subject.explore(run, seed, budget),
+    );
+    let sought =
+        sought.with_context(|| format!("{} ({}) without {rule}", system.name(), geometry.name))?;
+    Ok(Row { system: system.name(), rule, geometry: geometry.clone(), sought })
+}
+
+/// One table a system: rules by geometry.
+fn text(rows: &[Row], search: &Search) -> String {
+    let mut out = format!(
+        "states until a promise is broken, with one rule off; '-': none in {}\n",
+        number::count(search.states)
+    );
+    for of_system in rows.chunk_by(|a, b| a.system == b.system) {
+        let shapes: Vec<&[Row]> =
+            of_system.chunk_by(|a, b| a.geometry.name == b.geometry.name).collect();
+        let mut table = Table::new(&[(of_system[0].system, Align::Left)]);
+        shapes.iter().for_each(|shape| table.column(&shape[0].geometry.name, Align::Right));
+        for (i, first) in shapes[0].iter().enumerate() {
+            let cell = |shape: &&[Row]| match &shape[i].sought {
+                Sought { states, found: Some(_) } => number::count(*states),
+                Sought { found: None, .. } => "-".into(),
+            };
+            let cells = shapes.iter().map(cell);
+            table.row(std::iter::once(first.rule.to_lowercase()).chain(cells).collect::<Vec<_>>());
+        }
+        out.push_str(&format!("\n{table}"));
+    }
+    out
+}

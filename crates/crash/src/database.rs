@@ -1,0 +1,116 @@
+//! A small database at work: what it does to its file system, not what is in it.
+//!
+//! A transaction, as SQLite has it with a rollback journal (<https://sqlite.org/atomiccommit.html>): what is to be
+//! changed is copied to a journal beside the database, which is made durable; then the database is changed and made
+//! durable; then the journal goes, which is what commits. It is removed, cut to nothing, or left with its head cleared.
+
+use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, SetAttr};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::Workload;
+use crate::history::Watched;
+
+/// Bytes of a page.
+const PAGE: u64 = 1024;
+/// Pages that a transaction changes at most.
+const CHANGED: u64 = 6;
+
+/// Transactions of one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Fixes which pages are changed.
+    pub seed: u64,
+    /// How many transactions.
+    pub transactions: usize,
+    /// Pages at the start.
+    pub pages: u64,
+    /// Milliseconds between two of them at most.
+    pub pause: u64,
+}
+
+struct Session<F> {
+    fs: F,
+    rng: Pcg64Mcg,
+    database: Ino,
+    pages: u64,
+    number: u8,
+}
+
+const JOURNAL: &[u8] = b"data.db-journal";
+
+impl<F: FileSystem> Session<F> {
+    async fn begin(fs: F, of: &Database) -> FsResult<Session<F>> {
+        let made = fs.make(fs.root(), b"data.db", &NewNode::file(0o644)).await?;
+        let rng = Pcg64Mcg::seed_from_u64(of.seed);
+        let session = Session { fs, rng, database: made.ino, pages: of.pages, number: 1 };
+        for page in 0..of.pages {
+            session.write(made.ino, page * PAGE, PAGE).await?;
+        }
+        session.fs.fsync(made.ino).await?;
+        Ok(session)
+    }
+
+    async fn write(&self, file: Ino, at: u64, len: u64) -> FsResult<()> {
+        self.fs.write(file, at, &vec![self.number; len as usize]).await.map(drop)
+    }
+
+    async fn journal(&self) -> FsResult<Ino> {
+        let root = self.fs.root();
+        match self.fs.lookup(root, JOURNAL).await {
+            Ok(attr) => Ok(attr.ino),
+            Err(_) => Ok(self.fs.make(root, JOURNAL, &NewNode::file(0o644)).await?.ino),
+        }
+    }
+
+    async fn transaction(&mut self) -> FsResult<()> {
+        self.number = self.number.wrapping_add(1).max(1);
+        let count = self.rng.random_range(1..=CHANGED);
+        // Sometimes the last page is a new one.
+        let all = self.pages + u64::from(self.rng.random_range(0..4) == 0);
+        let journal = self.journal().await?;
+        self.write(journal, 0, 512).await?;
+        for page in 0..count {
+            self.write(journal, 512 + page * (PAGE + 8), PAGE + 8).await?;
+        }
+        self.fs.fsync(journal).await?;
+        self.fs.fsync(self.fs.root()).await?;
+        for _ in 0..count {
+            let page = self.rng.random_range(0..all);
+            self.write(self.database, page * PAGE, PAGE).await?;
+        }
+        self.write(self.database, (all - 1) * PAGE, PAGE).await?;
+        self.pages = all;
+        self.fs.fsync(self.database).await?;
+        match self.rng.random_range(0..4) {
+            0 => {
+                let none = SetAttr { size: Some(0), ..SetAttr::default() };
+                self.fs.setattr(journal, &none).await?;
+                self.fs.fsync(journal).await
+            }
+            1 => {
+                self.fs.write(journal, 0, &[0; 28]).await?;
+                self.fs.fsync(journal).await
+            }
+            _ => self.fs.unlink(self.fs.root(), JOURNAL).await,
+        }
+    }
+}
+
+impl Workload for Database {
+    async fn run<F: FileSystem + Clone + 'static>(
+        &self,
+        rt: &Runtime,
+        client: &dyn Fn(usize) -> Watched<F>,
+    ) -> Result<(), String> {
+        let said = |e: ordo_vfs::FsError| e.to_string();
+        let mut session = Session::begin(client(0), self).await.map_err(said)?;
+        for _ in 0..self.transactions {
+            session.transaction().await.map_err(said)?;
+            let millis = session.rng.random_range(0..=self.pause);
+            rt.sleep(Duration::from_millis(millis)).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether the choice of states sees: rules of an ordering switched off, in several shapes of file systems.
+//!
+//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. What would pass everything fails here: the
+//! search finds nothing where all rules hold, and something, always after as many states, where one does not.
+
+use ordo_crash::Geometry;
+use ordo_crash::mutants::{Search, sync, without_each};
+use ordo_ordering::SyncRules;
+
+fn shape(name: &str) -> Geometry {
+    Geometry::by_name(name).unwrap()
+}
+
+/// Rules without which a promise of `sync` is soon broken, whatever the shape. The others protect what a crash rarely
+/// finds between two waits; they are missed elsewhere (`explore.rs`, `lives.rs`), or by a longer search.
+const SOON: [&str; 3] = ["INODE_BEFORE_ENTRY", "NEW_NAME_BEFORE_OLD", "DURABLE_ON_RETURN"];
+
+/// Would catch a choice of states that misses what is wrong in some shape, and a search that is never done.
+#[test]
+fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
+    let search = Search { states: 12_000, ..Search::default() };
+    for name in ["4k-512", "8k-1k", "16k-16k", "8k-1k-groups"] {
+        let shape = shape(name);
+        let few = Search { states: 1500, ..search.clone() };
+        let sought = few.scheme(&sync(SyncRules::all(), &shape), &shape).unwrap();
+        assert_eq!((sought.states >= 1500, sought.found), (true, None), "{name}");
+        for (rule, rules) in without_each::<SyncRules>() {
+            if SOON.contains(&rule) {
+                let sought = search.scheme(&sync(rules, &shape), &shape).unwrap();
+                assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
+            }
+        }
+    }
+}
+
+/// The same search ends after as many states on one thread and on several.
+#[test]
+fn a_search_ends_where_it_ends() {
+    let shape = shape("8k-1k");
+    let (_, rules) = without_each::<SyncRules>().remove(0);
+    let sought = [1, 3].map(|threads| {
+        let search = Search { threads, ..Search::default() };
+        search.scheme(&sync(rules, &shape), &shape).unwrap()
+    });
+    assert!(sought[0].found.is_some() && sought[0] == sought[1], "{sought:?}");
+}
