@@ -12,6 +12,7 @@
 //! | 5 | inode | it has been freed, or has a name again |
 //! | 6 | flags, kind of operation | an operation ended; flag 1: none is under way |
 //! | 7 | | recovery has put everything before this in its place |
+//! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | what older records say of these is durable in its place |
 
 use std::ops::Range;
 
@@ -50,6 +51,8 @@ pub enum Entry<'a> {
     Kept(u64),
     /// Everything before this is in its place, once a quiet end follows.
     Restart,
+    /// Blocks are durable in their places with all that records before some LSN say of them.
+    Placed(Blocks<'a>),
     /// An operation ended.
     End {
         /// Whether no other was under way.
@@ -57,6 +60,37 @@ pub enum Entry<'a> {
         /// Its kind.
         kind: u8,
     },
+}
+
+/// A block that was written to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Byte address on the device.
+    pub at: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What records before it say of the block is durable there.
+    pub lsn: u64,
+}
+
+/// The blocks of a [`Entry::Placed`], by address: an iterator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks<'a> {
+    rest: &'a [u8],
+    lsn: u64,
+    at: u64,
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Block;
+
+    fn next(&mut self) -> Option<Block> {
+        let at = self.at.checked_add(get(&mut self.rest)?.checked_mul(512)?)?;
+        let len = get(&mut self.rest)?.checked_mul(512)?;
+        let lsn = self.lsn.checked_add(get(&mut self.rest)?)?;
+        self.at = at.checked_add(len)?;
+        Some(Block { at, len, lsn })
+    }
 }
 
 /// The runs of a patch: an iterator over place, new bytes and old bytes.
@@ -223,6 +257,21 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Puts into `out` that `blocks`, which are by address and do not overlap, are in their places.
+pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(8);
+    let lsn = blocks.iter().map(|block| block.lsn).min().unwrap_or(0);
+    put(lsn, out);
+    let mut end = 0;
+    for block in blocks {
+        put((block.at - end) / 512, out);
+        put(block.len / 512, out);
+        put(block.lsn - lsn, out);
+        end = block.at + block.len;
+    }
+}
+
 /// Puts one of the short records into `out`.
 pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.clear();
@@ -242,7 +291,7 @@ pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
         }
         Entry::Restart => out.push(7),
         Entry::End { quiet, kind } => out.extend_from_slice(&[6, u8::from(quiet), kind]),
-        Entry::Patch { .. } | Entry::Fresh { .. } => {
+        Entry::Patch { .. } | Entry::Fresh { .. } | Entry::Placed(_) => {
             unreachable!("these have functions of their own")
         }
     }
@@ -268,6 +317,7 @@ pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
         5 => Entry::Kept(get(rest)?),
         6 => Entry::End { quiet: *take(rest, 1)?.first()? == 1, kind: *take(rest, 1)?.first()? },
         7 => Entry::Restart,
+        8 => Entry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
         _ => return None,
     })
 }
@@ -327,9 +377,20 @@ mod tests {
             match decode(&bytes) {
                 Some(Entry::Patch { runs, .. }) => drop(runs.count()),
                 Some(Entry::Fresh { image, .. }) => image.runs(|_, _| ()),
+                Some(Entry::Placed(blocks)) => drop(blocks.count()),
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn placed_blocks_come_back() {
+        let block = |at: u64, len: u64, lsn| Block { at: at * 512, len: len * 512, lsn };
+        let blocks = [block(0, 16, 1 << 33), block(16, 1, 1 << 32), block(1 << 30, 2, 1 << 34)];
+        let mut out = Vec::new();
+        placed(&blocks, &mut out);
+        let Some(Entry::Placed(back)) = decode(&out) else { panic!() };
+        assert_eq!(back.collect::<Vec<_>>(), blocks);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ordo_block::{BlockDevice, BlockError};
 use ordo_format::wafs::WafsSuper;
 use ordo_runtime::sync::{Mutex, Notify};
-use ordo_runtime::{Duration, Runtime};
+use ordo_runtime::{Duration, Runtime, Time};
 
 use crate::mount::Mounted;
 use crate::read::Kept;
@@ -21,6 +21,53 @@ pub struct GroupCommit {
     pub delay: Duration,
     /// How many are waited for at most.
     pub batch: usize,
+}
+
+/// A disk that turns, as far as a log has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// One turn.
+    pub time: Duration,
+    /// Sectors that pass under a head in that time where they are densest.
+    pub sectors: u32,
+    /// From when a request is sent until the disk looks for its first sector.
+    pub overhead: Duration,
+}
+
+/// What is known of the time between two writes of a log: what has to pass under the head meanwhile is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// When the last write ended, where nothing was written since.
+    ended: Option<Time>,
+    /// The usual time until the next one was sent, and how far from it it usually is, in nanoseconds.
+    mean: u64,
+    away: u64,
+}
+
+impl Gap {
+    /// A write is sent now. Whoever was idle for a turn or more tells nothing.
+    pub(crate) fn begins(&mut self, now: Time, turn: Turn) {
+        let Some(ended) = self.ended.take() else { return };
+        let gap = now.since(ended).as_nanos() as u64;
+        if u128::from(gap) < turn.time.as_nanos() {
+            let away = gap.abs_diff(self.mean);
+            self.mean = (7 * self.mean + gap) / 8;
+            self.away = (3 * self.away + away) / 4;
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn ends(&mut self, now: Time) {
+        self.ended = Some(now);
+    }
+
+    /// Sectors that pass until the next write can begin. One that comes too late costs a turn, one too early nearly
+    /// nothing: so most of them come in time.
+    pub(crate) fn sectors(&self, turn: Turn) -> u16 {
+        let until = self.mean + 2 * self.away + turn.overhead.as_nanos() as u64;
+        let each = (turn.time.as_nanos() as u64 / u64::from(turn.sectors.max(1))).max(1);
+        until.div_ceil(each).min(u64::from(turn.sectors / 2)) as u16
+    }
 }
 
 bitflags::bitflags! {
@@ -46,8 +93,8 @@ pub struct MountOptions {
     /// Writes are gathered up to this many bytes, and begun without being asked for when that much has
     /// been appended: 4 KiB in the paper's WAFS, 64 KiB in its log file.
     pub cluster: usize,
-    /// Whether who forces at the same time shares a write. Without it each writes up to its own record,
-    /// one after another.
+    /// Whether who forces waits for others, to share a write with them. Without it nobody is waited for; whatever has
+    /// been appended when a write begins goes with it all the same.
     pub group: Option<GroupCommit>,
     /// Nothing is written, the superblock included.
     pub read_only: bool,
@@ -55,6 +102,9 @@ pub struct MountOptions {
     /// the disk will have turned to by then, instead of a whole turn later. For disks that turn, and
     /// while there is much room.
     pub stride: u16,
+    /// The disk turns like this: the stride follows from how soon writes have come one after another, not from
+    /// [`stride`](Self::stride).
+    pub turn: Option<Turn>,
     /// Bytes of the first records that are kept as mounting reads them, for whoever recovers from them:
     /// [`Wafs::scan`] does not read these again. Given up at the first checkpoint.
     pub keep: usize,
@@ -69,6 +119,7 @@ impl Default for MountOptions {
             group: None,
             read_only: false,
             stride: 0,
+            turn: None,
             keep: 0,
             rules: LogRules::all(),
         }
@@ -147,6 +198,8 @@ pub(crate) struct Shared<D> {
     pub kept: RefCell<Kept>,
     /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
     pub next: Cell<Option<Lsn>>,
+    /// The time between writes.
+    pub gap: Cell<Gap>,
     /// A write of the ring is under way.
     pub writing: Cell<bool>,
     /// Held while the ring or the superblock is written.
@@ -285,5 +338,34 @@ impl<D: BlockDevice> Wafs<D> {
     pub fn truncate(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "only what is durable is given up");
         self.shared.start.set(self.shared.start.get().max(lsn));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Turn =
+        Turn { time: Duration::from_millis(6), sectors: 240, overhead: Duration::from_micros(300) };
+
+    /// What is left out follows from the time between writes, on a disk of any speed; whoever was idle does not count.
+    #[test]
+    fn the_stride_follows_from_the_time_between_writes() {
+        let stride = |gap: Duration, turn: Turn| {
+            let (mut known, mut now) = (Gap::default(), Time::ZERO);
+            for _ in 0..40 {
+                known.begins(now, turn);
+                known.ends(now);
+                now = now + gap;
+            }
+            known.sectors(turn)
+        };
+        assert_eq!(stride(Duration::ZERO, TURN), 12);
+        let some = stride(Duration::from_micros(500), TURN);
+        assert!((32..=36).contains(&some), "{some}");
+        let twice = Turn { sectors: 480, ..TURN };
+        let more = stride(Duration::from_micros(500), twice);
+        assert!((2 * some - 4..=2 * some + 1).contains(&more), "{more}");
+        assert_eq!(stride(Duration::from_secs(1), TURN), 12, "idle");
     }
 }

@@ -24,7 +24,7 @@ impl<D: BlockDevice> Wafs<D> {
         stats.forces += 1;
         shared.stats.set(stats);
         match shared.options.group {
-            None => shared.write_through(|| lsn).await,
+            None => shared.write_past(lsn).await,
             Some(group) => self.force_together(lsn, group).await,
         }
     }
@@ -130,12 +130,26 @@ impl<D: BlockDevice> Shared<D> {
         self.write_until(target()).await
     }
 
-    /// The same for who has the writer's lock.
+    /// Writes until everything before `lsn` is durable, and with it whatever has been appended when each write begins:
+    /// records of others that wait their turn are in it.
+    pub(crate) async fn write_past(&self, lsn: Lsn) -> Result<(), LogError> {
+        let _one = self.writer.lock().await;
+        while self.durable.get() < lsn {
+            self.check()?;
+            let target = self.end.get();
+            self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), LogError> {
+        self.failure.get().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// Writes until everything before `target` is durable, for who has the writer's lock.
     async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
         while self.durable.get() < target {
-            if let Some(failure) = self.failure.get() {
-                return Err(failure.into());
-            }
+            self.check()?;
             self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
         }
         Ok(())
@@ -144,6 +158,11 @@ impl<D: BlockDevice> Shared<D> {
     /// One request: from the first sector that is not durable, up to `target`, a cluster at most.
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
+        if let Some(turn) = self.options.turn {
+            let mut gap = self.gap.get();
+            gap.begins(self.runtime.now(), turn);
+            self.gap.set(gap);
+        }
         let first = ring.number(self.durable.get());
         let cluster = self.cluster();
         let most = cluster - first % cluster;
@@ -163,6 +182,9 @@ impl<D: BlockDevice> Shared<D> {
         self.writing.set(true);
         let written = self.write_sectors(first, image).await;
         self.writing.set(false);
+        let mut gap = self.gap.get();
+        gap.ends(self.runtime.now());
+        self.gap.set(gap);
         written?;
         // Whether somebody has gone on behind what is left out.
         let upto = next.filter(|next| self.end.get() >= *next).unwrap_or(upto);
@@ -201,11 +223,14 @@ impl<D: BlockDevice> Shared<D> {
     /// How many sectors to leave out behind a write up to `upto`: none behind a whole sector, and none where
     /// that would take space that records will need soon.
     fn skip_behind(&self, upto: Lsn) -> u16 {
-        let stride = u64::from(self.options.stride);
-        let next = self.ring.lsn(self.ring.number(upto) + 1 + stride);
+        let stride = match self.options.turn {
+            Some(turn) => self.gap.get().sectors(turn),
+            None => self.options.stride,
+        };
+        let next = self.ring.lsn(self.ring.number(upto) + 1 + u64::from(stride));
         let room = self.ring.room(self.sb.borrow().start, next);
         let within = upto == self.end.get() && upto > self.ring.floor(upto);
-        if within && room > self.ring.capacity() / 16 * 9 { self.options.stride } else { 0 }
+        if within && room > self.ring.capacity() / 16 * 9 { stride } else { 0 }
     }
 
     /// A sector as it is written now. `skip`: what is left out behind the last one.

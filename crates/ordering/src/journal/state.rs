@@ -8,12 +8,15 @@ use std::rc::Rc;
 use ordo_block::{BlockError, Fault, Operation};
 use ordo_cache::{BufKey, BufRef, Buffer, Verdict};
 use ordo_log::Log;
-use ordo_log::record::{self, Entry};
+use ordo_log::record::{self, Block, Entry};
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
 
 use super::{JournalOptions, JournalRules};
 use crate::{Deferred, OpKind};
+
+/// Blocks in one record of those that are in their places.
+const PLACED_MAX: usize = 256;
 
 /// What a journal did since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +38,18 @@ pub(super) struct Track {
     pub low: u64,
     /// The end of the last record.
     pub high: u64,
-    /// Writes under way, or not known to be durable: the version, and where the log ended then.
-    images: Vec<(u64, u64)>,
+    /// Writes under way, or not known to be durable.
+    images: Vec<Written>,
+}
+
+/// A write of a block, under way or not known to be durable.
+struct Written {
+    version: u64,
+    /// Where the log ended then: what it had until then about the block is in the write.
+    end: u64,
+    /// Where the write went, and how long it is, in bytes: the block may have moved, or grown, since.
+    at: u64,
+    len: u64,
 }
 
 /// What an image of the file system's device is kept with in the log.
@@ -75,6 +88,9 @@ pub(super) struct State<L> {
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
     /// Blocks of files that the log has records about: byte address; length, end of the last record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Blocks that are durable in their places, which the log does not say yet: by address; length, and the LSN before
+    /// which all about them is there.
+    pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
     /// Inodes without a name that are not freed yet, and where the log says so.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub client: Cell<Client>,
@@ -117,6 +133,7 @@ impl<L: Log> State<L> {
             freed: RefCell::default(),
             freed_order: RefCell::default(),
             logged: RefCell::default(),
+            placed: RefCell::default(),
             orphans: RefCell::default(),
             client: Cell::default(),
             fragment: Cell::new(512),
@@ -278,9 +295,11 @@ impl<L: Log> State<L> {
             self.count(|stats| stats.write_ahead += 1);
             return Verdict::WaitFor(track.high);
         }
-        let now = (block.version(), self.log.end());
+        let Some(at) = block.address() else { return Verdict::Write };
+        let (version, len) = (block.version(), block.len() as u64);
+        let now = Written { version, end: self.log.end(), at, len };
         match track.images.last_mut() {
-            Some(last) if last.0 == now.0 => {}
+            Some(last) if last.version == version => (last.at, last.len) = (at, len),
             _ => track.images.push(now),
         }
         Verdict::Write
@@ -292,15 +311,42 @@ impl<L: Log> State<L> {
         if !std::ptr::eq(&raw const *track.buf, block) {
             return;
         }
+        let image = track.images.iter().find(|image| image.version == version);
+        if let Some(Written { end, at, len, .. }) = image {
+            self.placed.borrow_mut().insert(*at, (*len, *end));
+            // Whatever was logged since the image was taken is not in it.
+            track.low = track.low.max(*end);
+        }
         if block.version() == version {
             tracks.remove(&block.key());
             return;
         }
-        // Whatever was logged since the image was taken is not in it.
-        if let Some((_, end)) = track.images.iter().find(|(v, _)| *v == version) {
-            track.low = track.low.max(*end);
+        track.images.retain(|image| image.version > version);
+    }
+
+    /// Logs which blocks have come to be durable in their places, as far as the log has records about them, and there is
+    /// much room: a recovery leaves them alone.
+    pub fn append_placed(&self) {
+        let placed = self.placed.take().into_iter();
+        if self.closed.get() {
+            return;
         }
-        track.images.retain(|(v, _)| *v > version);
+        let (mut out, start) = (self.scratch.take(), self.log.start());
+        let mut blocks: Vec<Block> = Vec::new();
+        for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
+            // Addresses may overlap where a block was given away meanwhile: the later one is left out.
+            if blocks.last().is_none_or(|last| last.at + last.len <= at) {
+                blocks.push(Block { at, len, lsn });
+            }
+        }
+        for some in blocks.chunks(PLACED_MAX) {
+            record::placed(some, &mut out);
+            if self.log.room() < self.log.capacity() / 2 {
+                break;
+            }
+            self.append(&out);
+        }
+        self.scratch.replace(out);
     }
 
     pub fn forget(&self, block: &Buffer) {
