@@ -211,7 +211,9 @@ mod tests {
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
         assert_eq!(group.group_batch, Some(8));
-        for wrong in ["group-delay=soon", "orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"] {
+        for wrong in
+            ["group-delay=soon", "orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"]
+        {
             assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
         }
     }

@@ -16,10 +16,10 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError};
-use ordo_log::record::{Entry, decode};
+use ordo_log::record::{Entry, decode, owner};
 use ordo_log::{Log, RecordRef};
 
 use images::Images;
@@ -27,7 +27,7 @@ use place::Work;
 
 use super::JournalRules;
 use super::state::{Client, State};
-use crate::{Deferred, Image, OpKind, RecoverError, Recovery};
+use crate::{Deferred, Image, RecoverError, Recovery};
 
 /// What a log holds at least, in bytes: some operations on blocks of directories or pointers.
 const LOG_MIN: u64 = 48 << 10;
@@ -70,13 +70,13 @@ pub(super) async fn recover<L: Log, D: BlockDevice>(
     let found = survey(&state.log).await?;
     let (counts, work) = put_in_place(state, device, image, &found, MEMORY).await?;
     device.flush().await?;
-    let (start, _) = state.append_short(&Entry::Restart);
-    for ino in &found.orphans {
-        let (lsn, _) = state.append_short(&Entry::Orphan(*ino));
-        state.orphans.borrow_mut().insert(*ino, lsn);
+    let orphans = found.orphans.iter().map(|ino| Entry::Orphan(*ino));
+    let places = state.append_aside([Entry::Restart].into_iter().chain(orphans));
+    let start = places[0];
+    for (ino, lsn) in found.orphans.iter().zip(&places[1..]) {
+        state.orphans.borrow_mut().insert(*ino, *lsn);
         state.recovered.borrow_mut().push_back(Deferred::Release { ino: *ino });
     }
-    state.append_short(&Entry::End { quiet: true, kind: OpKind::Housekeeping as u8 });
     state.log.force(state.log.end()).await?;
     state.log.checkpoint(start, next.encode()).await?;
     state.start_over();
@@ -121,53 +121,103 @@ struct Found {
     quiet: u64,
     /// The end.
     end: u64,
+    /// Where recovery said last that all before is in its place.
+    restart: u64,
     records: u64,
     operations: u64,
+    /// Operations behind the last quiet end that are undone, by number.
+    undone: BTreeSet<u64>,
     /// Inodes to be freed.
     orphans: Vec<u64>,
 }
 
+impl Found {
+    /// Whether a record is repeated: what it belongs to is complete.
+    fn is_complete(&self, record: &RecordRef<'_>) -> bool {
+        record.end <= self.quiet || !self.undone.contains(&owner(record.bytes).0)
+    }
+}
+
+/// The operations behind the last quiet end.
+#[derive(Default)]
+struct Tail {
+    /// By number: what it hangs on, where it has ended.
+    operations: BTreeMap<u64, Option<Vec<u64>>>,
+    /// What was said of inodes, and by whom.
+    told: Vec<(u64, Told)>,
+}
+
+impl Tail {
+    /// Those that did not end, and what hangs on them. What is not here at all was certain before the log begins.
+    fn undone(&self) -> BTreeSet<u64> {
+        let open = self.operations.iter().filter(|(_, needs)| needs.is_none());
+        let mut undone: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
+        loop {
+            let hangs = |needs: &Option<Vec<u64>>| {
+                needs.as_ref().is_some_and(|needs| needs.iter().any(|need| undone.contains(need)))
+            };
+            let more = self.operations.iter();
+            let more = more.filter(|(number, needs)| !undone.contains(number) && hangs(needs));
+            let more: Vec<u64> = more.map(|(number, _)| *number).collect();
+            if more.is_empty() {
+                return undone;
+            }
+            undone.extend(more);
+        }
+    }
+}
+
 async fn survey<L: Log>(log: &L) -> Result<Found, BlockError> {
     let mut found = Found { start: log.start(), quiet: log.start(), ..Found::default() };
-    let mut restart = None;
-    // What is certain with the next quiet end.
-    let mut pending: Vec<(u64, Told)> = Vec::new();
-    let mut orphans = BTreeMap::new();
-    let (mut records, mut operations) = (0, 0);
+    let mut restart = false;
+    let mut tail = Tail::default();
+    let mut orphans = BTreeSet::new();
+    let mut tell = |told| match told {
+        Told::Orphan(ino) => drop(orphans.insert(ino)),
+        Told::Kept(ino) => drop(orphans.remove(&ino)),
+        Told::Restart => orphans.clear(),
+    };
     log.scan(log.start(), &mut |record| {
-        records += 1;
-        match decode(record.bytes) {
-            Some(Entry::Restart) => restart = Some(record.lsn),
-            Some(Entry::Orphan(ino)) => pending.push((record.lsn, Told::Orphan(ino))),
-            Some(Entry::Kept(ino)) => pending.push((record.lsn, Told::Kept(ino))),
-            Some(Entry::End { quiet, .. }) => {
-                operations += 1;
-                if !quiet {
-                    return true;
-                }
-                if let Some(lsn) = restart.take() {
-                    pending.retain(|(at, _)| *at > lsn);
-                    found.start = lsn;
-                    orphans.clear();
-                }
-                found.quiet = record.end;
-                found.operations = operations;
-                for (_, told) in pending.drain(..) {
-                    match told {
-                        Told::Orphan(ino) => drop(orphans.insert(ino, ())),
-                        Told::Kept(ino) => drop(orphans.remove(&ino)),
-                    }
-                }
-            }
-            _ => {}
-        }
+        found.records += 1;
         found.end = record.end;
+        let (number, entry) = (owner(record.bytes).0, decode(record.bytes));
+        match entry {
+            Some(Entry::Placed(_)) | None => return true,
+            Some(Entry::Restart) => {
+                tail.told.push((number, Told::Restart));
+                (restart, found.restart) = (true, record.lsn);
+                return true;
+            }
+            Some(Entry::Orphan(ino)) => tail.told.push((number, Told::Orphan(ino))),
+            Some(Entry::Kept(ino)) => tail.told.push((number, Told::Kept(ino))),
+            Some(Entry::End { quiet: true, .. }) => {
+                found.operations += 1;
+                found.quiet = record.end;
+                if std::mem::take(&mut restart) {
+                    found.start = found.restart;
+                }
+                std::mem::take(&mut tail).told.into_iter().for_each(|(_, told)| tell(told));
+                return true;
+            }
+            Some(Entry::End { needs, .. }) => {
+                tail.operations.insert(number, Some(needs.collect()));
+                return true;
+            }
+            Some(Entry::Patch { .. } | Entry::Fresh { .. } | Entry::Revoke { .. }) => {}
+        }
+        tail.operations.entry(number).or_insert(None);
         true
     })
     .await?;
-    found.records = records;
     found.end = found.end.max(found.quiet);
-    found.orphans = orphans.into_keys().collect();
+    found.undone = tail.undone();
+    let is_complete = |(number, _): &(u64, Told)| !found.undone.contains(number);
+    // A recovery that was cut off has said nothing yet: its numbers are those of others.
+    let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, Told::Restart));
+    before.filter(is_complete).for_each(|(_, told)| tell(told));
+    let ended = tail.operations.keys().filter(|number| !found.undone.contains(number));
+    found.operations += ended.count() as u64;
+    found.orphans = orphans.into_iter().collect();
     Ok(found)
 }
 
@@ -175,6 +225,7 @@ async fn survey<L: Log>(log: &L) -> Result<Found, BlockError> {
 enum Told {
     Orphan(u64),
     Kept(u64),
+    Restart,
 }
 
 /// What was done with the records.
@@ -193,7 +244,7 @@ async fn pass<L: Log>(
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();
     let mut each = |record: RecordRef<'_>| {
-        let is_redone = record.end <= found.quiet;
+        let is_redone = found.is_complete(&record);
         match decode(record.bytes) {
             Some(Entry::Patch { runs, .. }) if is_redone => {
                 for run in runs {
