@@ -98,7 +98,8 @@ impl Journaled {
                 };
                 let time = Duration::from_nanos((60e9 / disk.rpm) as u64);
                 let overhead = Duration::from_nanos((disk.overhead_us * 1e3) as u64);
-                Some(Turn { time, sectors, overhead })
+                let settle = Duration::from_nanos((disk.write_settle_ms * 1e6) as u64);
+                Some(Turn { time, sectors, overhead, settle })
             }
             _ => None,
         };
@@ -179,9 +180,13 @@ impl Journaled {
         options: &MountOptions,
     ) -> Result<(JournaledFs<D>, JournalOrder<AnyLog<D>>), JournaledError> {
         // As published: the log file is written in clusters of 64 KiB, the WAFS that nobody waits for in blocks of
-        // 4 KiB. What somebody waits for is one write: cut at 4 KiB it would be several, and as many turns.
-        let in_blocks = self.place != LogPlace::File && !self.synchronous;
-        let cluster = if in_blocks { 4096 } else { 64 << 10 };
+        // 4 KiB. Where somebody waits that is soon enough: a write that nobody asked for would cut another in two,
+        // with a turn between them.
+        let cluster = match (self.synchronous, self.place) {
+            (true, _) => 256 << 10,
+            (false, LogPlace::File) => 64 << 10,
+            (false, _) => 4096,
+        };
         let log_options = ordo_wafs::MountOptions {
             cluster,
             group: self.group,

@@ -32,27 +32,30 @@ pub struct Turn {
     pub sectors: u32,
     /// From when a request is sent until the disk looks for its first sector.
     pub overhead: Duration,
+    /// How much longer it takes until it can write on another track.
+    pub settle: Duration,
 }
 
-/// What is known of the time between two writes of a log: what has to pass under the head meanwhile is left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gap {
+/// Times between writes that are remembered.
+const GAPS: usize = 32;
+
+/// The times between the last writes of a log: what has to pass under the head meanwhile is left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
     /// When the last write ended, where nothing was written since.
     ended: Option<Time>,
-    /// The usual time until the next one was sent, and how far from it it usually is, in nanoseconds.
-    mean: u64,
-    away: u64,
+    /// From the end of a write until the next one was sent, in nanoseconds, the last ones.
+    last: VecDeque<u64>,
 }
 
-impl Gap {
-    /// A write is sent now. Whoever was idle for a turn or more tells nothing.
+impl Gaps {
+    /// A write is sent now. Whoever was idle for a turn or more tells nothing: the disk is anywhere.
     pub(crate) fn begins(&mut self, now: Time, turn: Turn) {
         let Some(ended) = self.ended.take() else { return };
-        let gap = now.since(ended).as_nanos() as u64;
-        if u128::from(gap) < turn.time.as_nanos() {
-            let away = gap.abs_diff(self.mean);
-            self.mean = (7 * self.mean + gap) / 8;
-            self.away = (3 * self.away + away) / 4;
+        let gap = now.since(ended);
+        if gap < turn.time {
+            self.last.truncate(GAPS - 1);
+            self.last.push_front(gap.as_nanos() as u64);
         }
     }
 
@@ -61,12 +64,28 @@ impl Gap {
         self.ended = Some(now);
     }
 
-    /// Sectors that pass until the next write can begin. One that comes too late costs a turn, one too early nearly
-    /// nothing: so most of them come in time.
+    /// Sectors to leave out so that the last writes would have ended soonest together: one that had come too late would have
+    /// waited for a turn, the others for the sectors left out. Who goes over to the next track needs longer.
     pub(crate) fn sectors(&self, turn: Turn) -> u16 {
-        let until = self.mean + 2 * self.away + turn.overhead.as_nanos() as u64;
-        let each = (turn.time.as_nanos() as u64 / u64::from(turn.sectors.max(1))).max(1);
-        until.div_ceil(each).min(u64::from(turn.sectors / 2)) as u16
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let (time, settle) = (nanos(turn.time).max(1), nanos(turn.settle));
+        let ready: Vec<u64> = match self.last.is_empty() {
+            true => vec![nanos(turn.overhead)],
+            false => self.last.iter().map(|gap| gap + nanos(turn.overhead)).collect(),
+        };
+        let cost = |pass: u64| {
+            let late = ready.iter().map(|ready| match *ready {
+                ready if ready > pass => time,
+                // So many of the writes begin on another track than the last one ended on.
+                ready if ready + settle > pass => pass.min(time),
+                _ => 0,
+            });
+            pass * ready.len() as u64 + late.sum::<u64>()
+        };
+        let passes = ready.iter().flat_map(|ready| [*ready, ready + settle]);
+        let best = passes.min_by_key(|pass| (cost(*pass), *pass)).unwrap_or(0);
+        let sectors = (best * u64::from(turn.sectors)).div_ceil(time);
+        sectors.min(u64::from(turn.sectors) - 1).min(u64::from(u16::MAX)) as u16
     }
 }
 
@@ -90,8 +109,8 @@ bitflags::bitflags! {
 /// How to use a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Writes are gathered up to this many bytes, and begun without being asked for when that much has
-    /// been appended: 4 KiB in the paper's WAFS, 64 KiB in its log file.
+    /// A write is begun without being asked for when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB
+    /// in its log file. Whatever more there is then, in whole such blocks, goes with it.
     pub cluster: usize,
     /// Whether who forces waits for others, to share a write with them. Without it nobody is waited for; whatever has
     /// been appended when a write begins goes with it all the same.
@@ -199,7 +218,7 @@ pub(crate) struct Shared<D> {
     /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
     pub next: Cell<Option<Lsn>>,
     /// The time between writes.
-    pub gap: Cell<Gap>,
+    pub gaps: RefCell<Gaps>,
     /// A write of the ring is under way.
     pub writing: Cell<bool>,
     /// Held while the ring or the superblock is written.
@@ -345,27 +364,38 @@ impl<D: BlockDevice> Wafs<D> {
 mod tests {
     use super::*;
 
-    const TURN: Turn =
-        Turn { time: Duration::from_millis(6), sectors: 240, overhead: Duration::from_micros(300) };
+    const TURN: Turn = Turn {
+        time: Duration::from_millis(6),
+        sectors: 240,
+        overhead: Duration::from_micros(300),
+        settle: Duration::from_micros(200),
+    };
 
-    /// What is left out follows from the time between writes, on a disk of any speed; whoever was idle does not count.
+    fn stride(gaps: &[u64], turn: Turn) -> u16 {
+        let (mut known, mut now) = (Gaps::default(), Time::ZERO);
+        for gap in gaps {
+            known.ends(now);
+            now = now + Duration::from_micros(*gap);
+            known.begins(now, turn);
+        }
+        known.sectors(turn)
+    }
+
+    /// What is left out follows from the times between writes, on a disk of any speed. One that is much longer than the
+    /// others is let go; where many are longer there is time for them; whoever was idle does not count.
     #[test]
     fn the_stride_follows_from_the_time_between_writes() {
-        let stride = |gap: Duration, turn: Turn| {
-            let (mut known, mut now) = (Gap::default(), Time::ZERO);
-            for _ in 0..40 {
-                known.begins(now, turn);
-                known.ends(now);
-                now = now + gap;
-            }
-            known.sectors(turn)
-        };
-        assert_eq!(stride(Duration::ZERO, TURN), 12);
-        let some = stride(Duration::from_micros(500), TURN);
-        assert!((32..=36).contains(&some), "{some}");
-        let twice = Turn { sectors: 480, ..TURN };
-        let more = stride(Duration::from_micros(500), twice);
-        assert!((2 * some - 4..=2 * some + 1).contains(&more), "{more}");
-        assert_eq!(stride(Duration::from_secs(1), TURN), 12, "idle");
+        assert_eq!(stride(&[], TURN), 20, "with some for another track");
+        assert_eq!(stride(&[0; 40], TURN), 20);
+        assert_eq!(stride(&[500; 40], TURN), 40);
+        assert_eq!(stride(&[500; 40], Turn { sectors: 480, ..TURN }), 80);
+        assert_eq!(stride(&[1_000_000; 40], TURN), 20, "idle");
+        let mut some = [0; 40];
+        some[20] = 3000;
+        assert_eq!(stride(&some, TURN), 20, "one is late");
+        let many: Vec<u64> = (0..40).map(|n| n % 2 * 500).collect();
+        assert!(stride(&many, TURN) >= 32, "not every other one");
+        let apart: Vec<u64> = (0..40).map(|n| n % 2 * 5500).collect();
+        assert_eq!(stride(&apart, TURN), 12, "a turn costs less than to wait for all");
     }
 }

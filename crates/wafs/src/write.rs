@@ -9,6 +9,9 @@ use ordo_runtime::sync::first;
 use crate::log::{GroupCommit, Shared, Tail};
 use crate::{LogError, Lsn, Wafs};
 
+/// Bytes that are written at once at most, where a cluster is not more.
+const WRITE_MAX: u64 = 256 << 10;
+
 impl<D: BlockDevice> Wafs<D> {
     /// Makes everything before `lsn` durable.
     ///
@@ -155,17 +158,14 @@ impl<D: BlockDevice> Shared<D> {
         Ok(())
     }
 
-    /// One request: from the first sector that is not durable, up to `target`, a cluster at most.
+    /// One request: from the first sector that is not durable, up to `target`, as much as is written at once.
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
         if let Some(turn) = self.options.turn {
-            let mut gap = self.gap.get();
-            gap.begins(self.runtime.now(), turn);
-            self.gap.set(gap);
+            self.gaps.borrow_mut().begins(self.runtime.now(), turn);
         }
         let first = ring.number(self.durable.get());
-        let cluster = self.cluster();
-        let most = cluster - first % cluster;
+        let most = (WRITE_MAX / ring.sector).max(self.cluster());
         let wanted = ring.number(target - 1) + 1 - first;
         let count = ring.run(first, most.min(wanted));
         let upto = self.end.get().min(ring.lsn(first + count));
@@ -182,9 +182,7 @@ impl<D: BlockDevice> Shared<D> {
         self.writing.set(true);
         let written = self.write_sectors(first, image).await;
         self.writing.set(false);
-        let mut gap = self.gap.get();
-        gap.ends(self.runtime.now());
-        self.gap.set(gap);
+        self.gaps.borrow_mut().ends(self.runtime.now());
         written?;
         // Whether somebody has gone on behind what is left out.
         let upto = next.filter(|next| self.end.get() >= *next).unwrap_or(upto);
@@ -224,13 +222,13 @@ impl<D: BlockDevice> Shared<D> {
     /// that would take space that records will need soon.
     fn skip_behind(&self, upto: Lsn) -> u16 {
         let stride = match self.options.turn {
-            Some(turn) => self.gap.get().sectors(turn),
+            Some(turn) => self.gaps.borrow().sectors(turn),
             None => self.options.stride,
         };
         let next = self.ring.lsn(self.ring.number(upto) + 1 + u64::from(stride));
         let room = self.ring.room(self.sb.borrow().start, next);
         let within = upto == self.end.get() && upto > self.ring.floor(upto);
-        if within && room > self.ring.capacity() / 16 * 9 { stride } else { 0 }
+        if within && room > self.ring.capacity() / 4 { stride } else { 0 }
     }
 
     /// A sector as it is written now. `skip`: what is left out behind the last one.

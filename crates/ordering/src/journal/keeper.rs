@@ -48,6 +48,7 @@ async fn round<D: BlockDevice, L: Log>(
     state.end_behind();
     // Complete or not: nobody is waited for.
     state.force(state.log.end()).await?;
+    // A log leaves sectors out for the sake of its disk as long as a quarter is free: space is made before.
     let short = state.short.take() || state.log.room() < state.log.capacity() * 3 / 8;
     if short {
         force_out(cache).await?;

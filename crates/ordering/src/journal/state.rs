@@ -392,13 +392,14 @@ impl<L: Log> State<L> {
     // Operations.
 
     /// What an operation of this kind may log at most, in bytes: as many blocks as one may take or give back
-    /// ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and a block each of inodes, names and pointers that is new.
+    /// ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and two blocks that are new and full: of those of names, inodes
+    /// and pointers that an operation may need, most are nearly all zeros, which are not logged.
     fn most(&self, kind: OpKind) -> u64 {
         let blocks = match kind {
             OpKind::Write | OpKind::Truncate | OpKind::Free => self.log.capacity() / 16,
             _ => 4096,
         };
-        let new = 3 * 8 * self.fragment.get();
+        let new = 2 * 8 * self.fragment.get();
         (blocks + new).min(self.log.capacity() / 4)
     }
 
@@ -473,9 +474,10 @@ impl<L: Log> State<L> {
         let mut has_waited = false;
         loop {
             self.check()?;
-            let ops = self.ops.borrow();
-            tickets.retain(|ticket| !ops.is_certain(ticket));
-            drop(ops);
+            {
+                let ops = self.ops.borrow();
+                tickets.retain(|ticket| !ops.is_certain(ticket));
+            }
             if tickets.is_empty() {
                 return Ok(());
             }

@@ -204,7 +204,7 @@ fn group_commit(out: &mut Section) {
         "| clients | 1sync | 1sync, group | 2sync | 2sync, group |\n|---|---|---|---|---|\n",
     );
     let mut at_16 = 0.0;
-    let mut before = [0.0; 4];
+    let mut before = [1.0_f64; 4];
     let mut least = f64::INFINITY;
     for clients in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
         let of = |place, group| creates(place, group, clients);
@@ -215,7 +215,7 @@ fn group_commit(out: &mut Section) {
             "| {clients} | {one:.0} | {one_group:.0} | {two:.0} | {two_group:.0} |"
         );
         for (before, now) in before.iter_mut().zip([one, one_group, two, two_group]) {
-            least = least.min(now / before.max(1.0));
+            least = least.min(now / *before);
             *before = now;
         }
         if clients == 16 {

@@ -9,9 +9,10 @@ use ordo_runtime::sync::abreast;
 use super::images::Unit;
 use crate::Image;
 
-/// Bytes that are read or written at once at most.
-const SPAN: u64 = 256 << 10;
-/// The widest gap between two units that is read with them, in bytes: it passes under the head anyway.
+/// Bytes that are read or written at once at most, if the device takes as many: on many a disk a request that goes on
+/// where another ended waits for a turn.
+const SPAN: u64 = 1 << 20;
+/// The widest gap beside a unit that is read and written with it, in bytes: it passes under the head anyway.
 const HOLE: u64 = 16 << 10;
 /// Requests under way at the same time.
 const ABREAST: usize = 32;
@@ -29,13 +30,14 @@ pub(super) struct Work {
     pub(super) writes: u64,
 }
 
-/// A range of the device that is read at once, for the units in it that are not known whole.
+/// A range of the device that is read at once, for the units in it that are not known whole: with the gaps between them,
+/// and up to units beside them that are.
 struct Span {
     start: u64,
     end: u64,
     image: IoBuf,
-    /// The part of it that is not on the device as it is here, by address.
-    changed: Option<(u64, u64)>,
+    /// It is not on the device as it is here.
+    is_changed: bool,
 }
 
 /// Puts units in their places, lowest address first.
@@ -45,11 +47,12 @@ pub(super) async fn put<D: BlockDevice>(
     units: BTreeMap<u64, Unit>,
     work: &mut Work,
 ) -> Result<(), BlockError> {
+    let most = SPAN.min(device.geometry().max_request as u64);
     let mut rest = units;
     rest.retain(|_, unit| !unit.is_empty());
     work.units += rest.len() as u64;
     while !rest.is_empty() {
-        let (mut spans, end) = plan(&rest);
+        let (mut spans, end) = plan(&rest, most);
         let after = end.map_or_else(BTreeMap::new, |end| rest.split_off(&end));
         let batch = std::mem::replace(&mut rest, after);
         work.reads += spans.len() as u64;
@@ -60,7 +63,7 @@ pub(super) async fn put<D: BlockDevice>(
             Ok::<_, BlockError>(())
         })
         .await?;
-        let writes = gather(changed(image, batch, &mut spans));
+        let writes = gather(changed(image, batch, &mut spans), most);
         work.writes += writes.len() as u64;
         let writes =
             writes.into_iter().map(|(start, bytes)| device.write(start, bytes, WriteFlags::META));
@@ -69,31 +72,32 @@ pub(super) async fn put<D: BlockDevice>(
     Ok(())
 }
 
-/// The spans that have to be read for the first units, and the first unit that is left for later.
-fn plan(units: &BTreeMap<u64, Unit>) -> (Vec<Span>, Option<u64>) {
+/// The spans that have to be read for the first units, each of `most` bytes at most, and the first unit that is left for
+/// later.
+fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     let mut spans: Vec<Span> = Vec::new();
-    let (mut bytes, mut is_joined) = (0, false);
+    let (mut bytes, mut end, mut was_read) = (0, 0, false);
     for (start, unit) in units {
-        if unit.is_whole() {
-            // What the log holds whole is not read, not even between two that are.
-            is_joined = false;
-            continue;
-        }
+        let (start, is_read) = (*start, !unit.is_whole());
+        let is_near = end > 0 && start <= end + HOLE;
+        let to = if is_read { unit.end } else { start };
         match spans.last_mut() {
-            Some(span)
-                if is_joined && *start <= span.end + HOLE && unit.end - span.start <= SPAN =>
-            {
-                bytes += unit.end - span.end;
-                span.end = unit.end;
+            // What the log holds whole is not read; the gap before it is.
+            Some(span) if was_read && is_near && to - span.start <= most => {
+                bytes += to - span.end;
+                span.end = to;
             }
-            _ if bytes >= BATCH => return (spans, Some(*start)),
+            _ if !is_read => {}
+            _ if bytes >= BATCH => return (spans, Some(start)),
             _ => {
+                let start =
+                    if is_near && !was_read && unit.end - end <= most { end } else { start };
                 bytes += unit.end - start;
-                let (start, end, image) = (*start, unit.end, IoBuf::zeroed(0));
-                spans.push(Span { start, end, image, changed: None });
+                let image = IoBuf::zeroed(0);
+                spans.push(Span { start, end: unit.end, image, is_changed: false });
             }
         }
-        is_joined = true;
+        (end, was_read) = (unit.end, is_read);
     }
     (spans, None)
 }
@@ -118,29 +122,23 @@ fn changed<'s>(
         let before = place.to_vec();
         unit.put_over(place);
         image.seal(start, place);
-        if before != *place {
-            let from = span.changed.map_or(start, |(from, _)| from);
-            span.changed = Some((from, unit.end));
-        }
+        span.is_changed |= before != *place;
     }
-    for span in spans {
-        if let Some((from, to)) = span.changed {
-            let place = (from - span.start) as usize..(to - span.start) as usize;
-            out.push((from, (&span.image[place]).into()));
-        }
+    for span in spans.iter().filter(|span| span.is_changed) {
+        out.push((span.start, (&span.image[..]).into()));
     }
     out.sort_unstable_by_key(|(start, _)| *start);
     out
 }
 
 /// Requests: neighbours go together.
-fn gather(pieces: Vec<(u64, std::borrow::Cow<'_, [u8]>)>) -> Vec<(u64, IoBuf)> {
+fn gather(pieces: Vec<(u64, std::borrow::Cow<'_, [u8]>)>, most: u64) -> Vec<(u64, IoBuf)> {
     let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
     for (start, bytes) in pieces {
         match out.last_mut() {
             Some((first, all))
                 if *first + all.len() as u64 == start
-                    && (all.len() + bytes.len()) as u64 <= SPAN =>
+                    && (all.len() + bytes.len()) as u64 <= most =>
             {
                 all.extend_from_slice(&bytes);
             }
