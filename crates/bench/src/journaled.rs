@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ordo_block::BlockDevice;
-use ordo_block::model::{Kind, Model};
+use ordo_block::model::{Kind, Model, Zones};
 use ordo_block::part::Part;
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
@@ -12,7 +12,7 @@ use ordo_format::wafs::{SUPER_SECTORS, WafsSuper};
 use ordo_ordering::{JournalOptions, JournalOrder, NoOrder};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FsError;
-use ordo_wafs::{GroupCommit, LogError, Wafs};
+use ordo_wafs::{GroupCommit, LogError, Turn, Wafs};
 
 /// Where the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,13 @@ pub struct Journaled {
     pub options: JournalOptions,
     /// Bytes of log; a hundredth of the file system unless given.
     pub log_bytes: Option<u64>,
-    /// Sectors left out behind a write of the log, for the sake of a disk that turns.
-    pub stride: u16,
+    /// How the log's disk turns, where it does and somebody waits for the log: sectors are left out between writes for
+    /// its sake.
+    pub turn: Option<Turn>,
 }
 
 /// Memory for what mounting reads of a log, so that recovery need not read it again, in bytes.
-const KEEP: usize = 4 << 20;
+const KEEP: usize = 16 << 20;
 
 /// A log wherever it is.
 pub type AnyLog<D> = Wafs<Part<Rc<D>>>;
@@ -78,7 +79,7 @@ impl Journaled {
             LogPlace::File => JournalOptions { synchronous, ..JournalOptions::file() },
             LogPlace::Same | LogPlace::Other => JournalOptions::wafs(synchronous),
         };
-        Journaled { place, synchronous, group, options, log_bytes: None, stride: 0 }
+        Journaled { place, synchronous, group, options, log_bytes: None, turn: None }
     }
 
     /// The group commit that is used where none is asked for: a millisecond for others to come along.
@@ -86,15 +87,23 @@ impl Journaled {
         GroupCommit { delay: Duration::from_millis(1), batch: 64 }
     }
 
-    /// Sectors that pass under the head of a disk of the papers between two writes that one client waits
-    /// for: its controller, a create.
-    pub const STRIDE: u16 = 28;
-
     /// The same with its log on a device of this model: one that turns is not waited for a whole turn.
     #[must_use]
     pub fn on(self, log: &Model) -> Journaled {
-        let turns = matches!(log.kind, Kind::Hdd(_));
-        Journaled { stride: if self.synchronous && turns { Self::STRIDE } else { 0 }, ..self }
+        let turn = match &log.kind {
+            Kind::Hdd(disk) if self.synchronous => {
+                let sectors = match disk.zones {
+                    Zones::Measured(zones) => zones.iter().map(|zone| zone.1).max().unwrap_or(1),
+                    Zones::Even(outer, _) => outer,
+                };
+                let time = Duration::from_nanos((60e9 / disk.rpm) as u64);
+                let overhead = Duration::from_nanos((disk.overhead_us * 1e3) as u64);
+                let settle = Duration::from_nanos((disk.write_settle_ms * 1e6) as u64);
+                Some(Turn { time, sectors, overhead, settle })
+            }
+            _ => None,
+        };
+        Journaled { turn, ..self }
     }
 
     /// The sizes of the file system and of the log on a first device of `bytes` bytes.
@@ -170,15 +179,18 @@ impl Journaled {
         disks: &[Rc<D>],
         options: &MountOptions,
     ) -> Result<(JournaledFs<D>, JournalOrder<AnyLog<D>>), JournaledError> {
-        // As published but for the asynchronous WAFS, which wrote 4 KiB at a time, too: next to the file
-        // system's own writes that costs more than it brings. What a group waits for is one write: cut at
-        // 4 KiB it would be two, and two turns of the disk.
-        let each_for_itself = self.synchronous && self.group.is_none();
-        let cluster = if each_for_itself { 4096 } else { 64 << 10 };
+        // As published: the log file is written in clusters of 64 KiB, the WAFS that nobody waits for in blocks of
+        // 4 KiB. Where somebody waits that is soon enough: a write that nobody asked for would cut another in two,
+        // with a turn between them.
+        let cluster = match (self.synchronous, self.place) {
+            (true, _) => 256 << 10,
+            (false, LogPlace::File) => 64 << 10,
+            (false, _) => 4096,
+        };
         let log_options = ordo_wafs::MountOptions {
             cluster,
             group: self.group,
-            stride: self.stride,
+            turn: self.turn,
             keep: KEEP,
             ..ordo_wafs::MountOptions::default()
         };

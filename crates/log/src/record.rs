@@ -10,8 +10,10 @@
 //! | 3 | sector, sectors | these were freed: older records about them are void |
 //! | 4 | inode | an inode has lost its last name, and is to be freed |
 //! | 5 | inode | it has been freed, or has a name again |
-//! | 6 | flags, kind of operation | an operation ended; flag 1: none is under way |
+//! | 6 | flags, kind of operation; where flag 2 is set: numbers of operations | an operation ended; flag 1: none is under way; flag 2: it is undone if one of these is |
 //! | 7 | | recovery has put everything before this in its place |
+//! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | what older records say of these is durable in its place |
+//! | 9 | number; a record | the record is that operation's; without this it is the first one's, which has number 0 |
 
 use std::ops::Range;
 
@@ -50,13 +52,60 @@ pub enum Entry<'a> {
     Kept(u64),
     /// Everything before this is in its place, once a quiet end follows.
     Restart,
+    /// Blocks are durable in their places with all that records before some LSN say of them.
+    Placed(Blocks<'a>),
     /// An operation ended.
     End {
-        /// Whether no other was under way.
+        /// Whether no other that has changed something was under way.
         quiet: bool,
         /// Its kind.
         kind: u8,
+        /// Those that it hangs on: it is undone if one of them is.
+        needs: Needs<'a>,
     },
+}
+
+/// A block that was written to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Byte address on the device.
+    pub at: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What records before it say of the block is durable there.
+    pub lsn: u64,
+}
+
+/// The blocks of a [`Entry::Placed`], by address: an iterator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks<'a> {
+    rest: &'a [u8],
+    lsn: u64,
+    at: u64,
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Block;
+
+    fn next(&mut self) -> Option<Block> {
+        let at = self.at.checked_add(get(&mut self.rest)?.checked_mul(512)?)?;
+        let len = get(&mut self.rest)?.checked_mul(512)?;
+        let lsn = self.lsn.checked_add(get(&mut self.rest)?)?;
+        self.at = at.checked_add(len)?;
+        Some(Block { at, len, lsn })
+    }
+}
+
+/// Numbers of operations: an iterator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs<'a>(&'a [u8]);
+
+impl Iterator for Needs<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        get(&mut self.0)
+    }
 }
 
 /// The runs of a patch: an iterator over place, new bytes and old bytes.
@@ -223,6 +272,21 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Puts into `out` that `blocks`, which are by address and do not overlap, are in their places.
+pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(8);
+    let lsn = blocks.iter().map(|block| block.lsn).min().unwrap_or(0);
+    put(lsn, out);
+    let mut end = 0;
+    for block in blocks {
+        put((block.at - end) / 512, out);
+        put(block.len / 512, out);
+        put(block.lsn - lsn, out);
+        end = block.at + block.len;
+    }
+}
+
 /// Puts one of the short records into `out`.
 pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.clear();
@@ -241,15 +305,47 @@ pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
             put(ino, out);
         }
         Entry::Restart => out.push(7),
-        Entry::End { quiet, kind } => out.extend_from_slice(&[6, u8::from(quiet), kind]),
-        Entry::Patch { .. } | Entry::Fresh { .. } => {
+        Entry::End { quiet, kind, needs } => {
+            let flags = u8::from(quiet) | u8::from(!needs.0.is_empty()) << 1;
+            out.extend_from_slice(&[6, flags, kind]);
+            out.extend_from_slice(needs.0);
+        }
+        Entry::Patch { .. } | Entry::Fresh { .. } | Entry::Placed(_) => {
             unreachable!("these have functions of their own")
         }
     }
 }
 
+/// Puts into `out` that an operation of this kind has ended. `needs`: those that it hangs on.
+pub fn end(quiet: bool, kind: u8, needs: &[u32], out: &mut Vec<u8>) {
+    let mut numbers = Vec::new();
+    needs.iter().for_each(|number| put((*number).into(), &mut numbers));
+    short(&Entry::End { quiet, kind, needs: Needs(&numbers) }, out);
+}
+
+/// Has a record belong to an operation.
+pub fn set_owner(number: u32, record: &mut Vec<u8>) {
+    if number > 0 {
+        let mut head = vec![9];
+        put(number.into(), &mut head);
+        record.splice(0..0, head);
+    }
+}
+
+/// The number of the operation that a record belongs to, and the record as it is without that.
+pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
+    match bytes.split_first() {
+        Some((9, mut rest)) => match get(&mut rest) {
+            Some(number) => (number, rest),
+            None => (0, bytes),
+        },
+        _ => (0, bytes),
+    }
+}
+
 /// Decodes a record; `None` for what is none. The runs of a patch end where they cannot go on.
 pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
+    let (_, bytes) = owner(bytes);
     let (kind, mut rest) = bytes.split_first()?;
     let rest = &mut rest;
     let place = |rest: &mut &[u8]| get(rest)?.checked_mul(512);
@@ -266,8 +362,13 @@ pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
         3 => Entry::Revoke { at: place(rest)?, len: place(rest)? },
         4 => Entry::Orphan(get(rest)?),
         5 => Entry::Kept(get(rest)?),
-        6 => Entry::End { quiet: *take(rest, 1)?.first()? == 1, kind: *take(rest, 1)?.first()? },
+        6 => {
+            let (flags, kind) = (*take(rest, 1)?.first()?, *take(rest, 1)?.first()?);
+            let needs = Needs(if flags & 2 != 0 { rest } else { &[] });
+            Entry::End { quiet: flags & 1 != 0, kind, needs }
+        }
         7 => Entry::Restart,
+        8 => Entry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
         _ => return None,
     })
 }
@@ -327,9 +428,20 @@ mod tests {
             match decode(&bytes) {
                 Some(Entry::Patch { runs, .. }) => drop(runs.count()),
                 Some(Entry::Fresh { image, .. }) => image.runs(|_, _| ()),
+                Some(Entry::Placed(blocks)) => drop(blocks.count()),
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn placed_blocks_come_back() {
+        let block = |at: u64, len: u64, lsn| Block { at: at * 512, len: len * 512, lsn };
+        let blocks = [block(0, 16, 1 << 33), block(16, 1, 1 << 32), block(1 << 30, 2, 1 << 34)];
+        let mut out = Vec::new();
+        placed(&blocks, &mut out);
+        let Some(Entry::Placed(back)) = decode(&out) else { panic!() };
+        assert_eq!(back.collect::<Vec<_>>(), blocks);
     }
 
     #[test]
@@ -339,11 +451,18 @@ mod tests {
             Entry::Orphan(77),
             Entry::Kept(1 << 20),
             Entry::Restart,
-            Entry::End { quiet: true, kind: 3 },
+            Entry::End { quiet: true, kind: 3, needs: Needs(&[]) },
+            Entry::End { quiet: false, kind: 3, needs: Needs(&[5, 0x80, 1]) },
         ] {
             let mut out = Vec::new();
             short(&entry, &mut out);
             assert_eq!(decode(&out), Some(entry));
+            set_owner(300, &mut out);
+            assert_eq!((owner(&out).0, decode(&out)), (300, Some(entry)));
         }
+        let mut out = Vec::new();
+        end(false, 1, &[7, 300], &mut out);
+        let Some(Entry::End { needs, .. }) = decode(&out) else { panic!() };
+        assert_eq!(needs.collect::<Vec<_>>(), [7, 300]);
     }
 }

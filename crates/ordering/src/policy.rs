@@ -225,6 +225,9 @@ pub enum Recovery {
         redone: u64,
         /// Bytes of log read.
         log_bytes: u64,
+        /// Pieces of the device that the log had something to say about which was not in its place: each is read at
+        /// most once, and written at most once.
+        blocks: u64,
     },
 }
 

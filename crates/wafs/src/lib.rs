@@ -49,7 +49,7 @@ pub mod ring;
 mod write;
 
 pub use error::LogError;
-pub use log::{Appended, GroupCommit, LogRules, LogStats, MountOptions, Wafs};
+pub use log::{Appended, GroupCommit, LogRules, LogStats, MountOptions, Turn, Wafs};
 pub use mkfs::{MkfsOptions, mkfs};
 pub use mount::Mounted;
 pub use read::{Reader, Record, RecordRef};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ordo_block::{BlockDevice, BlockError};
 use ordo_format::wafs::WafsSuper;
 use ordo_runtime::sync::{Mutex, Notify};
-use ordo_runtime::{Duration, Runtime};
+use ordo_runtime::{Duration, Runtime, Time};
 
 use crate::mount::Mounted;
 use crate::read::Kept;
@@ -21,6 +21,72 @@ pub struct GroupCommit {
     pub delay: Duration,
     /// How many are waited for at most.
     pub batch: usize,
+}
+
+/// A disk that turns, as far as a log has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// One turn.
+    pub time: Duration,
+    /// Sectors that pass under a head in that time where they are densest.
+    pub sectors: u32,
+    /// From when a request is sent until the disk looks for its first sector.
+    pub overhead: Duration,
+    /// How much longer it takes until it can write on another track.
+    pub settle: Duration,
+}
+
+/// Times between writes that are remembered.
+const GAPS: usize = 32;
+
+/// The times between the last writes of a log: what has to pass under the head meanwhile is left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
+    /// When the last write ended, where nothing was written since.
+    ended: Option<Time>,
+    /// From the end of a write until the next one was sent, in nanoseconds, the last ones.
+    last: VecDeque<u64>,
+}
+
+impl Gaps {
+    /// A write is sent now. Whoever was idle for a turn or more tells nothing: the disk is anywhere.
+    pub(crate) fn begins(&mut self, now: Time, turn: Turn) {
+        let Some(ended) = self.ended.take() else { return };
+        let gap = now.since(ended);
+        if gap < turn.time {
+            self.last.truncate(GAPS - 1);
+            self.last.push_front(gap.as_nanos() as u64);
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn ends(&mut self, now: Time) {
+        self.ended = Some(now);
+    }
+
+    /// Sectors to leave out so that the last writes would have ended soonest together: one that had come too late would have
+    /// waited for a turn, the others for the sectors left out. Who goes over to the next track needs longer.
+    pub(crate) fn sectors(&self, turn: Turn) -> u16 {
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let (time, settle) = (nanos(turn.time).max(1), nanos(turn.settle));
+        let ready: Vec<u64> = match self.last.is_empty() {
+            true => vec![nanos(turn.overhead)],
+            false => self.last.iter().map(|gap| gap + nanos(turn.overhead)).collect(),
+        };
+        let cost = |pass: u64| {
+            let late = ready.iter().map(|ready| match *ready {
+                ready if ready > pass => time,
+                // So many of the writes begin on another track than the last one ended on.
+                ready if ready + settle > pass => pass.min(time),
+                _ => 0,
+            });
+            pass * ready.len() as u64 + late.sum::<u64>()
+        };
+        let passes = ready.iter().flat_map(|ready| [*ready, ready + settle]);
+        let best = passes.min_by_key(|pass| (cost(*pass), *pass)).unwrap_or(0);
+        let sectors = (best * u64::from(turn.sectors)).div_ceil(time);
+        sectors.min(u64::from(turn.sectors) - 1).min(u64::from(u16::MAX)) as u16
+    }
 }
 
 bitflags::bitflags! {
@@ -43,11 +109,11 @@ bitflags::bitflags! {
 /// How to use a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Writes are gathered up to this many bytes, and begun without being asked for when that much has
-    /// been appended: 4 KiB in the paper's WAFS, 64 KiB in its log file.
+    /// A write is begun without being asked for when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB
+    /// in its log file. Whatever more there is then, in whole such blocks, goes with it.
     pub cluster: usize,
-    /// Whether who forces at the same time shares a write. Without it each writes up to its own record,
-    /// one after another.
+    /// Whether who forces waits for others, to share a write with them. Without it nobody is waited for; whatever has
+    /// been appended when a write begins goes with it all the same.
     pub group: Option<GroupCommit>,
     /// Nothing is written, the superblock included.
     pub read_only: bool,
@@ -55,6 +121,9 @@ pub struct MountOptions {
     /// the disk will have turned to by then, instead of a whole turn later. For disks that turn, and
     /// while there is much room.
     pub stride: u16,
+    /// The disk turns like this: the stride follows from how soon writes have come one after another, not from
+    /// [`stride`](Self::stride).
+    pub turn: Option<Turn>,
     /// Bytes of the first records that are kept as mounting reads them, for whoever recovers from them:
     /// [`Wafs::scan`] does not read these again. Given up at the first checkpoint.
     pub keep: usize,
@@ -69,6 +138,7 @@ impl Default for MountOptions {
             group: None,
             read_only: false,
             stride: 0,
+            turn: None,
             keep: 0,
             rules: LogRules::all(),
         }
@@ -147,6 +217,8 @@ pub(crate) struct Shared<D> {
     pub kept: RefCell<Kept>,
     /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
     pub next: Cell<Option<Lsn>>,
+    /// The time between writes.
+    pub gaps: RefCell<Gaps>,
     /// A write of the ring is under way.
     pub writing: Cell<bool>,
     /// Held while the ring or the superblock is written.
@@ -285,5 +357,45 @@ impl<D: BlockDevice> Wafs<D> {
     pub fn truncate(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "only what is durable is given up");
         self.shared.start.set(self.shared.start.get().max(lsn));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Turn = Turn {
+        time: Duration::from_millis(6),
+        sectors: 240,
+        overhead: Duration::from_micros(300),
+        settle: Duration::from_micros(200),
+    };
+
+    fn stride(gaps: &[u64], turn: Turn) -> u16 {
+        let (mut known, mut now) = (Gaps::default(), Time::ZERO);
+        for gap in gaps {
+            known.ends(now);
+            now = now + Duration::from_micros(*gap);
+            known.begins(now, turn);
+        }
+        known.sectors(turn)
+    }
+
+    /// What is left out follows from the times between writes, on a disk of any speed. One that is much longer than the
+    /// others is let go; where many are longer there is time for them; whoever was idle does not count.
+    #[test]
+    fn the_stride_follows_from_the_time_between_writes() {
+        assert_eq!(stride(&[], TURN), 20, "with some for another track");
+        assert_eq!(stride(&[0; 40], TURN), 20);
+        assert_eq!(stride(&[500; 40], TURN), 40);
+        assert_eq!(stride(&[500; 40], Turn { sectors: 480, ..TURN }), 80);
+        assert_eq!(stride(&[1_000_000; 40], TURN), 20, "idle");
+        let mut some = [0; 40];
+        some[20] = 3000;
+        assert_eq!(stride(&some, TURN), 20, "one is late");
+        let many: Vec<u64> = (0..40).map(|n| n % 2 * 500).collect();
+        assert!(stride(&many, TURN) >= 32, "not every other one");
+        let apart: Vec<u64> = (0..40).map(|n| n % 2 * 5500).collect();
+        assert_eq!(stride(&apart, TURN), 12, "a turn costs less than to wait for all");
     }
 }

@@ -161,6 +161,7 @@ impl<D: BlockDevice> Wafs<D> {
             tail: RefCell::new(tail),
             kept: RefCell::new(kept),
             next: Cell::new(None),
+            gaps: RefCell::default(),
             writing: Cell::new(false),
             writer: Mutex::new((), "the log's writer", 0),
             ripe: Rc::new(Notify::new("a cluster of log", 0)),

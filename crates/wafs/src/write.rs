@@ -9,6 +9,9 @@ use ordo_runtime::sync::first;
 use crate::log::{GroupCommit, Shared, Tail};
 use crate::{LogError, Lsn, Wafs};
 
+/// Bytes that are written at once at most, where a cluster is not more.
+const WRITE_MAX: u64 = 256 << 10;
+
 impl<D: BlockDevice> Wafs<D> {
     /// Makes everything before `lsn` durable.
     ///
@@ -24,7 +27,7 @@ impl<D: BlockDevice> Wafs<D> {
         stats.forces += 1;
         shared.stats.set(stats);
         match shared.options.group {
-            None => shared.write_through(|| lsn).await,
+            None => shared.write_past(lsn).await,
             Some(group) => self.force_together(lsn, group).await,
         }
     }
@@ -130,23 +133,39 @@ impl<D: BlockDevice> Shared<D> {
         self.write_until(target()).await
     }
 
-    /// The same for who has the writer's lock.
-    async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
-        while self.durable.get() < target {
-            if let Some(failure) = self.failure.get() {
-                return Err(failure.into());
-            }
+    /// Writes until everything before `lsn` is durable, and with it whatever has been appended when each write begins:
+    /// records of others that wait their turn are in it.
+    pub(crate) async fn write_past(&self, lsn: Lsn) -> Result<(), LogError> {
+        let _one = self.writer.lock().await;
+        while self.durable.get() < lsn {
+            self.check()?;
+            let target = self.end.get();
             self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
         }
         Ok(())
     }
 
-    /// One request: from the first sector that is not durable, up to `target`, a cluster at most.
+    fn check(&self) -> Result<(), LogError> {
+        self.failure.get().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// Writes until everything before `target` is durable, for who has the writer's lock.
+    async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
+        while self.durable.get() < target {
+            self.check()?;
+            self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
+        }
+        Ok(())
+    }
+
+    /// One request: from the first sector that is not durable, up to `target`, as much as is written at once.
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
+        if let Some(turn) = self.options.turn {
+            self.gaps.borrow_mut().begins(self.runtime.now(), turn);
+        }
         let first = ring.number(self.durable.get());
-        let cluster = self.cluster();
-        let most = cluster - first % cluster;
+        let most = (WRITE_MAX / ring.sector).max(self.cluster());
         let wanted = ring.number(target - 1) + 1 - first;
         let count = ring.run(first, most.min(wanted));
         let upto = self.end.get().min(ring.lsn(first + count));
@@ -163,6 +182,7 @@ impl<D: BlockDevice> Shared<D> {
         self.writing.set(true);
         let written = self.write_sectors(first, image).await;
         self.writing.set(false);
+        self.gaps.borrow_mut().ends(self.runtime.now());
         written?;
         // Whether somebody has gone on behind what is left out.
         let upto = next.filter(|next| self.end.get() >= *next).unwrap_or(upto);
@@ -201,11 +221,14 @@ impl<D: BlockDevice> Shared<D> {
     /// How many sectors to leave out behind a write up to `upto`: none behind a whole sector, and none where
     /// that would take space that records will need soon.
     fn skip_behind(&self, upto: Lsn) -> u16 {
-        let stride = u64::from(self.options.stride);
-        let next = self.ring.lsn(self.ring.number(upto) + 1 + stride);
+        let stride = match self.options.turn {
+            Some(turn) => self.gaps.borrow().sectors(turn),
+            None => self.options.stride,
+        };
+        let next = self.ring.lsn(self.ring.number(upto) + 1 + u64::from(stride));
         let room = self.ring.room(self.sb.borrow().start, next);
         let within = upto == self.end.get() && upto > self.ring.floor(upto);
-        if within && room > self.ring.capacity() / 16 * 9 { self.options.stride } else { 0 }
+        if within && room > self.ring.capacity() / 4 { stride } else { 0 }
     }
 
     /// A sector as it is written now. `skip`: what is left out behind the last one.

@@ -32,7 +32,8 @@ pub(super) fn start<D: BlockDevice, L: Log>(cache: &Cache<D, JournalOrder<L>>) {
             state.space.notify_all();
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
-                state.runtime.sleep(state.options.tick).await;
+                // An operation that is under way may be all that keeps the log's start where it is.
+                first(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
             }
         }
     });
@@ -44,8 +45,11 @@ async fn round<D: BlockDevice, L: Log>(
     last: &mut Time,
 ) -> Result<(), BlockError> {
     let state = &cache.gate().state;
-    state.commit_all().await?;
-    let short = state.log.room() < state.log.capacity() * 5 / 8;
+    state.end_behind();
+    // Complete or not: nobody is waited for.
+    state.force(state.log.end()).await?;
+    // A log leaves sectors out for the sake of its disk as long as a quarter is free: space is made before.
+    let short = state.short.take() || state.log.room() < state.log.capacity() * 3 / 8;
     if short {
         force_out(cache).await?;
     }
@@ -54,6 +58,8 @@ async fn round<D: BlockDevice, L: Log>(
         *last = now;
         state.checkpoint().await?;
     }
+    // It need not be durable soon: without it a recovery has more to do.
+    state.append_placed();
     Ok(())
 }
 
@@ -94,23 +100,17 @@ impl<L: Log> State<L> {
 
     /// Records where the log starts now.
     async fn checkpoint(&self) -> Result<(), BlockError> {
-        // What old records say that must not be lost is said again.
-        let start = self.oldest();
+        // What old records say that must not be lost is said again, where it is certain.
         let said: Vec<u64> = {
             let orphans = self.orphans.borrow();
             let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
-            orphans
-                .iter()
-                .filter(|(_, lsn)| **lsn <= start.max(half))
-                .map(|(ino, _)| *ino)
-                .collect()
+            let until = self.oldest().max(half).min(self.safe.get());
+            orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()
         };
         if !said.is_empty() && self.log.room() < self.log.capacity() * 3 / 4 {
-            for ino in said {
-                let (lsn, _) = self.append_short(&Entry::Orphan(ino));
-                self.orphans.borrow_mut().insert(ino, lsn);
-            }
-            self.commit_all().await?;
+            let places = self.append_aside(said.iter().map(|ino| Entry::Orphan(*ino)));
+            self.orphans.borrow_mut().extend(said.into_iter().zip(places));
+            self.force(self.log.end()).await?;
         }
         let start = self.oldest();
         if start > self.log.start() {

@@ -11,12 +11,12 @@
 //! | hold | nothing is written to a block that was freed before it is certain that it was | [`HOLD`](JournalRules::HOLD) |
 //! | keep | log space is given up when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
 //!
-//! **Complete means quiet.** Operations at the same time change the same bytes: a group's counts, bits side
-//! by side. So the log is complete at places where no operation is under way, *quiet* ones; recovery undoes
-//! everything behind the last one, in the reverse order, and repeats everything before it. That is
-//! right whatever operations share, and what survives is a prefix of what was done. Who needs an
-//! operation to be durable waits until the log is quiet behind it: new ones are not begun meanwhile, and
-//! those under way never wait for one that is to begin.
+//! **Complete means certain.** Operations at the same time change the same bytes: a group's counts, bits side
+//! by side. To undo one is to undo whoever changed the same bytes after it, and whoever began when that had ended
+//! ([`ops`]). Who needs an operation to be durable waits for those under way that it hangs on, and for nobody else;
+//! nobody waits to begin. An operation's end says what it hangs on, so recovery comes to the same result, whatever
+//! operations share; what survives is a prefix of what was done. Where no operation is under way the log is *quiet*:
+//! recovery looks at single operations only behind the last such place.
 //!
 //! **Synchronous or not.** Synchronously a create, link, removal or rename waits until the log is durable
 //! behind it; everything else rides along. Otherwise the log is written in clusters, when a block has to
@@ -28,9 +28,12 @@
 //! Where this is not what the paper describes, and why, is in `docs/journal.md`.
 
 mod keeper;
+mod ops;
 mod policy;
 mod replay;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 
@@ -151,7 +154,7 @@ impl<L: Log> WriteGate for JournalOrder<L> {
 
     async fn unblocked(&self) {
         // A failure is kept, and told to the next who asks.
-        if self.state.commit_all().await.is_err() {
+        if self.state.commit_more().await.is_err() {
             self.state.runtime.sleep(self.state.options.tick).await;
         }
     }

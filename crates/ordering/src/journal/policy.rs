@@ -8,6 +8,7 @@ use ordo_log::Log;
 use ordo_log::record::Entry;
 use ordo_runtime::sync::Notify;
 
+use super::ops::Ticket;
 use super::state::State;
 use super::{JournalOrder, JournalRules, keeper, replay};
 use crate::{
@@ -21,6 +22,9 @@ const BLOCK_RECORDS: u64 = 256;
 pub struct JournalOp<L: Log> {
     state: Rc<State<L>>,
     kind: OpKind,
+    ticket: Ticket,
+    /// Bytes of log that are kept for it.
+    reserved: u64,
     wrote: bool,
     ended: bool,
     /// Blocks whose first contents are in the log, with their places then.
@@ -30,7 +34,7 @@ pub struct JournalOp<L: Log> {
 impl<L: Log> JournalOp<L> {
     fn finish(&mut self) -> u64 {
         self.ended = true;
-        self.state.end(self.kind as u8, self.wrote)
+        self.state.end(self.kind, &mut self.ticket, self.reserved, self.wrote)
     }
 }
 
@@ -68,7 +72,8 @@ impl<L: Log> JournalOrder<L> {
     fn log_whole(&self, op: &mut JournalOp<L>, buf: &BufRef, address: u64) {
         if !op.fresh.contains(&(buf.key(), address)) {
             op.fresh.push((buf.key(), address));
-            self.state.append_fresh(buf, 0..buf.len());
+            let number = self.state.enter(&mut op.ticket);
+            self.state.append_fresh(number, buf, 0..buf.len());
         }
     }
 }
@@ -84,7 +89,7 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
     }
 
     fn blocks_max(&self) -> u64 {
-        // Half of the log is free when an operation begins, and it is not the only one.
+        // So much of the log is kept for each operation under way.
         (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
     }
 
@@ -93,9 +98,9 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         kind: OpKind,
     ) -> Result<JournalOp<L>, BlockError> {
         let state = &cache.gate().state;
-        // What gives space back must not wait for those who wait for space.
-        state.begin(kind != OpKind::Housekeeping).await?;
-        Ok(JournalOp { state: state.clone(), kind, wrote: false, ended: false, fresh: Vec::new() })
+        let (ticket, reserved) = state.begin(kind).await?;
+        let (state, fresh) = (state.clone(), Vec::new());
+        Ok(JournalOp { state, kind, ticket, reserved, wrote: false, ended: false, fresh })
     }
 
     async fn admit<D: BlockDevice>(
@@ -121,8 +126,9 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
                     return;
                 }
                 if change.old.is_empty() {
+                    let number = state.enter(&mut op.ticket);
                     for range in change.ranges {
-                        state.append_fresh(change.buf, range.clone());
+                        state.append_fresh(number, change.buf, range.clone());
                     }
                     return;
                 }
@@ -131,14 +137,17 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         }
         op.wrote = true;
         self.log_target(op, &change.what);
-        state.append_patch(change.buf, change.ranges, change.old);
+        let number = state.enter(&mut op.ticket);
+        state.append_patch(number, change.buf, change.ranges, change.old);
         match change.what {
-            What::FreeBlock { address, frags } => state.freed(address, frags),
+            What::FreeBlock { address, frags } => state.freed(number, address, frags),
             What::SetLinkCount { ino, new: 0, .. } => {
-                let (lsn, _) = state.append_short(&Entry::Orphan(ino));
+                let (lsn, _) = state.append_short(number, &Entry::Orphan(ino));
                 state.orphans.borrow_mut().insert(ino, lsn);
             }
-            What::SetLinkCount { ino, old: 0, .. } | What::ClearInode { ino } => state.keep(ino),
+            What::SetLinkCount { ino, old: 0, .. } | What::ClearInode { ino } => {
+                state.keep(number, ino)
+            }
             _ => {}
         }
     }
@@ -151,7 +160,7 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         let state = &cache.gate().state;
         state.check()?;
         if state.options.synchronous && op.wrote && is_forced(op.kind) {
-            state.commit(behind).await?;
+            state.commit(op.ticket.clone(), behind).await?;
         }
         Ok(())
     }

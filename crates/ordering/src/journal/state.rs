@@ -8,12 +8,16 @@ use std::rc::Rc;
 use ordo_block::{BlockError, Fault, Operation};
 use ordo_cache::{BufKey, BufRef, Buffer, Verdict};
 use ordo_log::Log;
-use ordo_log::record::{self, Entry};
+use ordo_log::record::{self, Block, Entry};
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
 
+use super::ops::{Number, Ops, Ticket};
 use super::{JournalOptions, JournalRules};
 use crate::{Deferred, OpKind};
+
+/// Blocks in one record of those that are in their places.
+const PLACED_MAX: usize = 256;
 
 /// What a journal did since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +26,8 @@ pub struct JournalStats {
     pub operations: u64,
     /// Times a block had to wait for the log.
     pub write_ahead: u64,
-    /// Times that new operations had to wait until the log was quiet.
-    pub drains: u64,
+    /// Times that somebody waited for an operation of another's, whose undoing would have undone his own.
+    pub waits: u64,
     /// Checkpoints that were forced because space was short.
     pub forced_checkpoints: u64,
 }
@@ -35,8 +39,18 @@ pub(super) struct Track {
     pub low: u64,
     /// The end of the last record.
     pub high: u64,
-    /// Writes under way, or not known to be durable: the version, and where the log ended then.
-    images: Vec<(u64, u64)>,
+    /// Writes under way, or not known to be durable.
+    images: Vec<Written>,
+}
+
+/// A write of a block, under way or not known to be durable.
+struct Written {
+    version: u64,
+    /// Where the log ended then: what it had until then about the block is in the write.
+    end: u64,
+    /// Where the write went, and how long it is, in bytes: the block may have moved, or grown, since.
+    at: u64,
+    len: u64,
 }
 
 /// What an image of the file system's device is kept with in the log.
@@ -75,21 +89,25 @@ pub(super) struct State<L> {
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
     /// Blocks of files that the log has records about: byte address; length, end of the last record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Blocks that are durable in their places, which the log does not say yet: by address; length, and the LSN before
+    /// which all about them is there.
+    pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
     /// Inodes without a name that are not freed yet, and where the log says so.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub client: Cell<Client>,
     pub fragment: Cell<u64>,
-    /// Operations under way.
-    open: Cell<u32>,
-    /// Tasks that wait for a quiet place.
-    draining: Cell<u32>,
-    /// Quiet places behind the durable one.
-    quiet: RefCell<VecDeque<u64>>,
-    /// The last quiet place, and the last one that is durable.
-    last_quiet: Cell<u64>,
+    /// Operations that are not certain.
+    ops: RefCell<Ops>,
+    /// Bytes of log that operations under way may need.
+    reserved: Cell<u64>,
+    /// Somebody waits for space.
+    pub short: Cell<bool>,
+    /// Where the log ended when all records before a place had become certain, and that place.
+    certain: RefCell<VecDeque<(u64, u64)>>,
+    /// Everything before it is certain, and durable with all that makes it so.
     pub safe: Cell<u64>,
-    quieted: Notify,
-    may_begin: Notify,
+    /// Something has become certain.
+    pub settled: Notify,
     pub work: Rc<Notify>,
     pub idle: Cell<bool>,
     pub space: Notify,
@@ -117,16 +135,16 @@ impl<L: Log> State<L> {
             freed: RefCell::default(),
             freed_order: RefCell::default(),
             logged: RefCell::default(),
+            placed: RefCell::default(),
             orphans: RefCell::default(),
             client: Cell::default(),
             fragment: Cell::new(512),
-            open: Cell::new(0),
-            draining: Cell::new(0),
-            quiet: RefCell::default(),
-            last_quiet: Cell::new(end),
+            ops: RefCell::default(),
+            reserved: Cell::new(0),
+            short: Cell::new(false),
+            certain: RefCell::default(),
             safe: Cell::new(end),
-            quieted: Notify::new("a quiet log", 0),
-            may_begin: Notify::new("leave to begin", 0),
+            settled: Notify::new("an operation that another hangs on", 0),
             work: Rc::new(Notify::new("something logged", 0)),
             idle: Cell::new(false),
             space: Notify::new("log space", 0),
@@ -141,7 +159,7 @@ impl<L: Log> State<L> {
 
     /// Everything in the log was recovered, and is given up: it ends at a quiet place.
     pub fn start_over(&self) {
-        self.last_quiet.set(self.log.end());
+        self.certain.borrow_mut().clear();
         self.safe.set(self.log.end());
     }
 
@@ -170,31 +188,44 @@ impl<L: Log> State<L> {
             None => {
                 // Nothing can be written any more: what is in memory is not in the log.
                 self.failure.set(Some(NO_ROOM));
+                self.settled.notify_all();
                 (self.log.end(), self.log.end())
             }
         }
     }
 
-    pub fn append_short(&self, entry: &Entry<'_>) -> (u64, u64) {
+    /// The number of an operation that is about to log something.
+    pub fn enter(&self, ticket: &mut Ticket) -> Number {
+        self.ops.borrow_mut().enter(ticket, self.log.end())
+    }
+
+    pub fn append_short(&self, number: Number, entry: &Entry<'_>) -> (u64, u64) {
         let mut out = self.scratch.take();
         record::short(entry, &mut out);
+        record::set_owner(number, &mut out);
         let at = self.append(&out);
         self.scratch.replace(out);
         at
     }
 
     /// An inode without a name has been freed, or has a name again.
-    pub fn keep(&self, ino: u64) {
+    pub fn keep(&self, number: Number, ino: u64) {
         if self.orphans.borrow_mut().remove(&ino).is_some() {
-            self.append_short(&Entry::Kept(ino));
+            self.append_short(number, &Entry::Kept(ino));
         }
     }
 
     /// Logs what changed in a block.
-    pub fn append_patch(&self, buf: &BufRef, ranges: &[Range<usize>], old: &[u8]) {
+    pub fn append_patch(&self, op: Number, buf: &BufRef, ranges: &[Range<usize>], old: &[u8]) {
         let Some(address) = buf.address() else { return };
         let mut out = self.scratch.take();
         if record::patch(address, &buf.read(), ranges, old, &mut out) {
+            let mut ops = self.ops.borrow_mut();
+            for range in ranges {
+                ops.touch(op, address + range.start as u64..address + range.end as u64);
+            }
+            drop(ops);
+            record::set_owner(op, &mut out);
             let at = self.append(&out);
             self.track(buf, at);
         }
@@ -202,10 +233,13 @@ impl<L: Log> State<L> {
     }
 
     /// Logs all of a part of a block.
-    pub fn append_fresh(&self, buf: &BufRef, range: Range<usize>) {
+    pub fn append_fresh(&self, op: Number, buf: &BufRef, range: Range<usize>) {
         let Some(address) = buf.address() else { return };
+        let place = address + range.start as u64..address + range.end as u64;
+        self.ops.borrow_mut().touch(op, place);
         let mut out = self.scratch.take();
         record::fresh(address, range.start, &buf.read()[range], &mut out);
+        record::set_owner(op, &mut out);
         let at = self.append(&out);
         self.scratch.replace(out);
         self.track(buf, at);
@@ -240,9 +274,10 @@ impl<L: Log> State<L> {
     }
 
     /// Fragments have been freed.
-    pub fn freed(&self, address: u64, frags: u32) {
+    pub fn freed(&self, op: Number, address: u64, frags: u32) {
         let size = self.fragment.get();
         let (at, len) = (address * size, u64::from(frags) * size);
+        self.ops.borrow_mut().touch(op, at..at + len);
         let mut logged = self.logged.borrow_mut();
         let hit: Vec<u64> = logged
             .range(at.saturating_sub(1 << 16)..at + len)
@@ -256,7 +291,7 @@ impl<L: Log> State<L> {
         }
         drop(logged);
         if !hit.is_empty() {
-            self.append_short(&Entry::Revoke { at, len });
+            self.append_short(op, &Entry::Revoke { at, len });
         }
         let end = self.log.end();
         let mut freed = self.freed.borrow_mut();
@@ -278,9 +313,11 @@ impl<L: Log> State<L> {
             self.count(|stats| stats.write_ahead += 1);
             return Verdict::WaitFor(track.high);
         }
-        let now = (block.version(), self.log.end());
+        let Some(at) = block.address() else { return Verdict::Write };
+        let (version, len) = (block.version(), block.len() as u64);
+        let now = Written { version, end: self.log.end(), at, len };
         match track.images.last_mut() {
-            Some(last) if last.0 == now.0 => {}
+            Some(last) if last.version == version => (last.at, last.len) = (at, len),
             _ => track.images.push(now),
         }
         Verdict::Write
@@ -292,15 +329,42 @@ impl<L: Log> State<L> {
         if !std::ptr::eq(&raw const *track.buf, block) {
             return;
         }
+        let image = track.images.iter().find(|image| image.version == version);
+        if let Some(Written { end, at, len, .. }) = image {
+            self.placed.borrow_mut().insert(*at, (*len, *end));
+            // Whatever was logged since the image was taken is not in it.
+            track.low = track.low.max(*end);
+        }
         if block.version() == version {
             tracks.remove(&block.key());
             return;
         }
-        // Whatever was logged since the image was taken is not in it.
-        if let Some((_, end)) = track.images.iter().find(|(v, _)| *v == version) {
-            track.low = track.low.max(*end);
+        track.images.retain(|image| image.version > version);
+    }
+
+    /// Logs which blocks have come to be durable in their places, as far as the log has records about them, and there is
+    /// much room: a recovery leaves them alone.
+    pub fn append_placed(&self) {
+        let placed = self.placed.take().into_iter();
+        if self.closed.get() {
+            return;
         }
-        track.images.retain(|(v, _)| *v > version);
+        let (mut out, start) = (self.scratch.take(), self.log.start());
+        let mut blocks: Vec<Block> = Vec::new();
+        for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
+            // Addresses may overlap where a block was given away meanwhile: the later one is left out.
+            if blocks.last().is_none_or(|last| last.at + last.len <= at) {
+                blocks.push(Block { at, len, lsn });
+            }
+        }
+        for some in blocks.chunks(PLACED_MAX) {
+            record::placed(some, &mut out);
+            if self.log.room() < self.log.capacity() / 2 {
+                break;
+            }
+            self.append(&out);
+        }
+        self.scratch.replace(out);
     }
 
     pub fn forget(&self, block: &Buffer) {
@@ -327,88 +391,124 @@ impl<L: Log> State<L> {
 
     // Operations.
 
-    /// Waits until an operation may begin: for a quiet place that somebody needs, and for space.
-    pub async fn begin(&self, space: bool) -> Result<(), BlockError> {
-        loop {
-            self.check()?;
-            if self.draining.get() > 0 && self.open.get() > 0 {
-                self.may_begin.notified().await;
-            } else if space && self.log.room() < self.log.capacity() / 2 {
-                self.idle.set(false);
-                self.work.notify_one();
-                self.space.notified().await;
-            } else {
-                break;
-            }
-        }
-        self.open.set(self.open.get() + 1);
-        Ok(())
+    /// What an operation of this kind may log at most, in bytes: as many blocks as one may take or give back
+    /// ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and two blocks that are new and full: of those of names, inodes
+    /// and pointers that an operation may need, most are nearly all zeros, which are not logged.
+    fn most(&self, kind: OpKind) -> u64 {
+        let blocks = match kind {
+            OpKind::Write | OpKind::Truncate | OpKind::Free => self.log.capacity() / 16,
+            _ => 4096,
+        };
+        let new = 2 * 8 * self.fragment.get();
+        (blocks + new).min(self.log.capacity() / 4)
     }
 
-    /// An operation has ended; the place in the log behind it.
-    pub fn end(&self, kind: u8, wrote: bool) -> u64 {
-        self.open.set(self.open.get() - 1);
-        let quiet = self.open.get() == 0;
-        let behind = self.last_quiet.get() < self.log.end();
-        if wrote || (quiet && behind) {
-            self.append_short(&Entry::End { quiet, kind });
+    /// Waits until there is space for all that an operation may log, beside what those under way may. How much that is.
+    pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
+        let most = self.most(kind);
+        loop {
+            self.check()?;
+            // What gives space back must not wait for those who wait for space.
+            let spare = self.log.capacity() / 8;
+            let is_room = self.log.room() >= self.reserved.get() + most + spare;
+            if kind == OpKind::Housekeeping || is_room {
+                break;
+            }
+            self.short.set(true);
+            self.idle.set(false);
+            self.work.notify_one();
+            self.space.notified().await;
+        }
+        self.reserved.set(self.reserved.get() + most);
+        Ok((self.ops.borrow().begin(), most))
+    }
+
+    /// An operation has ended, which had so much reserved; the place in the log behind it.
+    pub fn end(&self, kind: OpKind, ticket: &mut Ticket, reserved: u64, wrote: bool) -> u64 {
+        self.reserved.set(self.reserved.get() - reserved);
+        if self.short.get() {
+            self.space.notify_all();
         }
         if wrote {
+            let number = self.enter(ticket);
+            let mut ops = self.ops.borrow_mut();
+            let (quiet, needs) = (ops.is_last(number), ops.needs(number));
+            let mut out = self.scratch.take();
+            record::end(quiet, kind as u8, if quiet { &[] } else { &needs }, &mut out);
+            record::set_owner(number, &mut out);
+            drop(ops);
+            self.append(&out);
+            self.scratch.replace(out);
+            ops = self.ops.borrow_mut();
+            let any = ops.end(number);
+            let horizon = ops.horizon();
+            drop(ops);
             self.count(|stats| stats.operations += 1);
-        }
-        if quiet && behind {
-            self.note_quiet();
-        }
-        if quiet {
-            self.quieted.notify_all();
-            self.may_begin.notify_all();
+            let end = self.log.end();
+            self.certain.borrow_mut().push_back((end, horizon.unwrap_or(end)));
+            if any {
+                self.settled.notify_all();
+            }
         }
         self.log.end()
     }
 
-    pub fn note_quiet(&self) {
-        self.last_quiet.set(self.log.end());
-        self.quiet.borrow_mut().push_back(self.log.end());
+    /// Logs facts that belong to no operation, as one that ends at once.
+    pub fn append_aside(&self, entries: impl IntoIterator<Item = Entry<'static>>) -> Vec<u64> {
+        let mut ticket = self.ops.borrow().begin();
+        let number = self.enter(&mut ticket);
+        let places = entries.into_iter().map(|entry| self.append_short(number, &entry).0).collect();
+        self.end(OpKind::Housekeeping, &mut ticket, 0, true);
+        places
     }
 
-    /// Waits until the log is quiet at or behind `lsn`; that place.
-    pub async fn quiet_at(&self, lsn: u64) -> u64 {
-        // What was appended beside any operation: nobody would say that it is quiet behind it.
-        if self.last_quiet.get() < lsn && self.open.get() == 0 {
-            self.append_short(&Entry::End { quiet: true, kind: OpKind::Housekeeping as u8 });
-            self.note_quiet();
+    /// Where nobody is under way, but something waits for a place behind the last end: such a place.
+    pub fn end_behind(&self) {
+        if self.ops.borrow().horizon().is_none() && !self.zombies.borrow().is_empty() {
+            self.append_aside([]);
         }
-        if self.last_quiet.get() < lsn {
-            self.count(|stats| stats.drains += 1);
-            self.draining.set(self.draining.get() + 1);
-            let _guard = Draining(self);
-            while self.last_quiet.get() < lsn && self.failure.get().is_none() {
-                self.quieted.notified().await;
+    }
+
+    /// Waits until these are certain.
+    async fn settle(&self, mut tickets: Vec<Ticket>) -> Result<(), BlockError> {
+        let mut has_waited = false;
+        loop {
+            self.check()?;
+            {
+                let ops = self.ops.borrow();
+                tickets.retain(|ticket| !ops.is_certain(ticket));
             }
+            if tickets.is_empty() {
+                return Ok(());
+            }
+            if !std::mem::replace(&mut has_waited, true) {
+                self.count(|stats| stats.waits += 1);
+            }
+            self.settled.notified().await;
         }
-        self.last_quiet.get().max(lsn).min(self.log.end())
     }
 
-    /// Waits until everything before `lsn` is complete and durable.
-    pub async fn commit(&self, lsn: u64) -> Result<(), BlockError> {
-        if self.safe.get() >= lsn {
-            return self.check();
+    /// Waits until an operation that has ended, with its end before `behind`, is certain and durable.
+    pub async fn commit(&self, ticket: Ticket, behind: u64) -> Result<(), BlockError> {
+        if self.ops.borrow().is_certain(&ticket) {
+            return self.force(behind).await;
         }
-        let quiet = self.first_quiet(lsn);
-        let place = match quiet {
-            Some(place) => place,
-            None => self.quiet_at(lsn).await,
-        };
-        self.force(place).await
+        self.settle(vec![ticket]).await?;
+        self.force(self.log.end()).await
     }
 
-    fn first_quiet(&self, lsn: u64) -> Option<u64> {
-        self.quiet.borrow().iter().copied().find(|place| *place >= lsn)
-    }
-
-    /// As [`commit`](Self::commit), for all that has been logged.
+    /// Waits until everything that has ended is certain and durable.
     pub async fn commit_all(&self) -> Result<(), BlockError> {
-        self.commit(self.log.end()).await
+        let tickets = self.ops.borrow().uncertain(false);
+        self.settle(tickets).await?;
+        self.force(self.log.end()).await
+    }
+
+    /// Waits until everything that has been logged is certain and durable, that of operations under way, too.
+    pub async fn commit_more(&self) -> Result<(), BlockError> {
+        let tickets = self.ops.borrow().uncertain(true);
+        self.settle(tickets).await?;
+        self.force(self.log.end()).await
     }
 
     /// Makes the log durable up to `lsn`, complete there or not.
@@ -417,8 +517,7 @@ impl<L: Log> State<L> {
         let forced = self.log.force(lsn.min(self.log.end())).await;
         if let Err(error) = forced {
             self.failure.set(Some(error));
-            self.quieted.notify_all();
-            self.may_begin.notify_all();
+            self.settled.notify_all();
             self.space.notify_all();
         }
         self.forced();
@@ -428,11 +527,12 @@ impl<L: Log> State<L> {
     /// The log may be durable further than it was: what was waiting for that is certain now.
     pub fn forced(&self) {
         let durable = self.log.durable();
-        let mut quiet = self.quiet.borrow_mut();
-        while quiet.front().is_some_and(|place| *place <= durable) {
-            self.safe.set(quiet.pop_front().expect("just looked at"));
+        let mut certain = self.certain.borrow_mut();
+        while let Some((_, place)) = certain.front().copied().filter(|(end, _)| *end <= durable) {
+            certain.pop_front();
+            self.safe.set(self.safe.get().max(place));
         }
-        drop(quiet);
+        drop(certain);
         let safe = self.safe.get();
         let (mut order, mut freed) = (self.freed_order.borrow_mut(), self.freed.borrow_mut());
         while let Some((end, address, frags)) = order.front().copied().filter(|f| f.0 <= safe) {
@@ -456,17 +556,5 @@ impl<L: Log> State<L> {
         let zombie = self.zombies.borrow().iter().map(|(low, _)| *low).min();
         let orphan = self.orphans.borrow().values().copied().min();
         [low, zombie, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
-    }
-}
-
-/// Lets operations begin again when it is dropped.
-struct Draining<'a, L: Log>(&'a State<L>);
-
-impl<L: Log> Drop for Draining<'_, L> {
-    fn drop(&mut self) {
-        self.0.draining.set(self.0.draining.get() - 1);
-        if self.0.draining.get() == 0 {
-            self.0.may_begin.notify_all();
-        }
     }
 }

@@ -148,6 +148,9 @@ fn nvram(out: &mut Section) {
     out.say(table.trim_end());
 }
 
+/// What a log holds where clients are counted, wherever it lies, in bytes.
+const LOG: u64 = 8 << 20;
+
 /// Creates a virtual second of `clients` clients, each in a directory of its own.
 fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
     const EACH: usize = 60;
@@ -156,7 +159,8 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
     let group = group.then(Journaled::usual_group);
     let model = Model::by_name("cheetah").expect("in the catalogue");
     let journaled = Journaled::new(place, true, group).on(model);
-    let rams = [Rc::new(RamDisk::new(256 << 20)), Rc::new(RamDisk::new(8 << 20))];
+    let journaled = Journaled { log_bytes: Some(LOG), ..journaled };
+    let rams = [Rc::new(RamDisk::new(256 << 20)), Rc::new(RamDisk::new(LOG))];
     let work = async {
         let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
         journaled.make(&rt, &rams, &options).await.expect("it is made");
@@ -194,13 +198,15 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
 fn group_commit(out: &mut Section) {
     out.say(
         "Group commit: durable creates a second by so many clients at once, each in its own directory; \
-         a millisecond for others to come along.",
+         a millisecond for others to come along. Logs of 8 MB.",
     );
     let mut table = String::from(
         "| clients | 1sync | 1sync, group | 2sync | 2sync, group |\n|---|---|---|---|---|\n",
     );
     let mut at_16 = 0.0;
-    for clients in [1, 2, 4, 8, 16, 32, 64] {
+    let mut before = [1.0_f64; 4];
+    let mut least = f64::INFINITY;
+    for clients in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
         let of = |place, group| creates(place, group, clients);
         let (one, one_group) = (of(LogPlace::Same, false), of(LogPlace::Same, true));
         let (two, two_group) = (of(LogPlace::Other, false), of(LogPlace::Other, true));
@@ -208,10 +214,15 @@ fn group_commit(out: &mut Section) {
             table,
             "| {clients} | {one:.0} | {one_group:.0} | {two:.0} | {two_group:.0} |"
         );
+        for (before, now) in before.iter_mut().zip([one, one_group, two, two_group]) {
+            least = least.min(now / *before);
+            *before = now;
+        }
         if clients == 16 {
             at_16 = one_group / one;
         }
     }
     out.say(table.trim_end());
-    out.target("group commit over 1sync with 16 clients, 5 or more", at_16, at_16 >= 5.0);
+    out.target("twice the clients over half of them, 1 or more; the least", least, least >= 1.0);
+    out.say(format_args!("With 16 clients group commit makes {at_16:.1} times as many as 1sync."));
 }

@@ -31,7 +31,9 @@ Options, after -o, separated by commas:
   log=PLACE         where the journal's log is: file (in the image), behind (after the file system);
   logdev=PATH       or on this device or image
   log-sync          changes of names are durable on return
-  group-commit      callers at the same time share log writes
+  group-commit      callers at the same time share log writes; group-delay=MICROSECONDS: how long
+                    the first waits for others at most [default: 1000]; group-batch=N: for how
+                    many [default: 64]
   ro, rw            nothing may be changed; refuse what could only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is a BSD label's
   cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: how much of it may be dirty

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
+use ordo_runtime::Duration;
 use ordo_ufs::AccessTimes;
 
 /// How metadata is kept safe.
@@ -58,6 +59,10 @@ pub struct Wanted {
     pub log: Option<LogPlace>,
     pub log_sync: bool,
     pub group_commit: bool,
+    /// How long the first of a group waits for others at most.
+    pub group_delay: Option<Duration>,
+    /// For how many it waits at most.
+    pub group_batch: Option<usize>,
     pub read_only: bool,
     /// Read-only is not good enough.
     pub read_write: bool,
@@ -165,6 +170,15 @@ impl Wanted {
                     _ => bail!("a log is in a 'file' or 'behind' the file system; logdev=PATH"),
                 });
             }
+            "group-delay" => {
+                let delay = value.parse().map_err(|e| anyhow!("microseconds: {e}"))?;
+                self.group_delay = Some(Duration::from_micros(delay));
+                self.group_commit = true;
+            }
+            "group-batch" => {
+                self.group_batch = Some(value.parse().map_err(|e| anyhow!("a number: {e}"))?);
+                self.group_commit = true;
+            }
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "partition" => self.partition = Some(value.into()),
             "cache" => self.cache = Some(bytes()?),
@@ -196,7 +210,13 @@ mod tests {
         assert_eq!(wanted.ordering, Some(Ordering::SoftUpdates));
         assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
         assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
-        for wrong in ["orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"] {
+        let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
+        assert!(group.group_commit);
+        assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
+        assert_eq!(group.group_batch, Some(8));
+        for wrong in
+            ["group-delay=soon", "orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"]
+        {
             assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
         }
     }

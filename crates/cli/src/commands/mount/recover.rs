@@ -21,6 +21,7 @@ use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftOptions, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
+use ordo_wafs::GroupCommit;
 
 use super::Mount;
 use super::options::{LogPlace, Ordering, Wanted};
@@ -267,7 +268,11 @@ impl Plan<'_> {
             let _ = self.log.set(log.clone());
             disks.push(log);
         }
-        let group = self.wanted.group_commit.then(Journaled::usual_group);
+        let usual = Journaled::usual_group();
+        let group = self.wanted.group_commit.then(|| GroupCommit {
+            delay: self.wanted.group_delay.unwrap_or(usual.delay),
+            batch: self.wanted.group_batch.unwrap_or(usual.batch),
+        });
         let journaled = Journaled::new(place, self.wanted.log_sync, group);
         let was_clean = self.found.sb.clean == 1;
         let attempt = async || {
