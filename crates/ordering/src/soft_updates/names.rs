@@ -36,7 +36,7 @@ impl Graph {
         let before = || block.homes.iter().filter(|(_, from)| at >= *from).map(|(id, _)| *id);
         let in_inode = |id: &Id| self.get(*id).is_some_and(|n| n.key.file == 0);
         let outside = before().filter(|id| !in_inode(id));
-        self.live(&before().filter(in_inode).last().into_iter().chain(outside).collect::<Ids>())
+        self.live(&before().rfind(in_inode).into_iter().chain(outside).collect::<Ids>())
     }
 
     /// The changes by which a block of a directory is found.
