@@ -530,7 +530,7 @@ mod tests {
         let usual = Manner::default();
         let makes = |s: &&Step| matches!(s, Step::Make(Place { name: WIDE.., .. }));
         let wide = steps(Manner { names: 200, ..usual });
-        assert!(wide.iter().filter(makes).count() > 300);
+        assert!(wide.iter().filter(makes).count() > 200);
         let far = steps(Manner { far: 8192, ..usual });
         let beyond = |s: &&Step| matches!(s, Step::Write(_, at, _) if *at >= (12 + 1024) * 8192);
         assert!(far.iter().filter(beyond).count() > 10);

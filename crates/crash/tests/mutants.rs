@@ -11,21 +11,21 @@ fn shape(name: &str) -> Geometry {
     Geometry::by_name(name).unwrap()
 }
 
-/// Rules without which a promise of `sync` is soon broken, whatever the shape. The others protect what a crash rarely
-/// finds between two waits; they are missed elsewhere (`explore.rs`, `lives.rs`), or by a longer search.
-const SOON: [&str; 3] = ["INODE_BEFORE_ENTRY", "NEW_NAME_BEFORE_OLD", "DURABLE_ON_RETURN"];
+/// Rules of which each by itself is rarely missed: the others mend it soon. They are missed in `explore.rs`, where
+/// nothing is durable on return, and in `lives.rs`.
+const LATE: [&str; 3] = ["ENTRY_BEFORE_SIZE", "INODES_BEFORE_USE", "GROUP_BEFORE_ENTRY"];
 
 /// Would catch a choice of states that misses what is wrong in some shape, and a search that is never done.
 #[test]
 fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
-    let search = Search { states: 12_000, ..Search::default() };
+    let search = Search { states: 3000, ..Search::default() };
     for name in ["4k-512", "8k-1k", "16k-16k", "8k-1k-groups"] {
         let shape = shape(name);
         let few = Search { states: 1500, ..search.clone() };
         let sought = few.scheme(&sync(SyncRules::all(), &shape), &shape).unwrap();
         assert_eq!((sought.states >= 1500, sought.found), (true, None), "{name}");
         for (rule, rules) in without_each::<SyncRules>() {
-            if SOON.contains(&rule) {
+            if !LATE.contains(&rule) {
                 let sought = search.scheme(&sync(rules, &shape), &shape).unwrap();
                 assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
             }
