@@ -12,22 +12,21 @@ use ordo_report::table::{Align, Table};
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
-/// What matters of one workload, one line a system: 100 columns at most.
+/// What matters of one workload, one line a system: 100 columns at most. Times are in seconds.
 pub fn summary(rows: &[&Row]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
-    let headings = ["app time", "all on disk", "writes", "waited for", "a file"];
+    let headings = ["app s", "on disk s", "writes", "waited for", "a file"];
     headings.iter().for_each(|heading| table.column(heading, Align::Right));
     let cut = rows.iter().any(|r| r.recovery.is_some());
     if cut {
-        let headings = ["lost back to", "usable after", "damage", "leaks"];
+        let headings = ["lost s", "check s", "damage", "leaks"];
         headings.iter().for_each(|heading| table.column(heading, Align::Right));
     }
-    let plain = |s: f64| format!("{} s", figure(s));
     for row in rows {
         let mut cells = vec![
             row.system.clone(),
-            plain(row.app_seconds),
-            plain(row.total_seconds),
+            figure(row.app_seconds),
+            figure(row.total_seconds),
             count(row.writes.total()),
             count(row.sync_waits),
             writes_for_a_file(row),
@@ -36,8 +35,8 @@ pub fn summary(rows: &[&Row]) -> Table {
             |severity| row.recovery.as_ref().map_or_else(|| "-".into(), |cut| found(cut, severity));
         if cut {
             let lost = row.recovery.as_ref().and_then(|cut| cut.oldest_lost_seconds);
-            cells.push(lost.map_or_else(|| "-".into(), plain));
-            cells.push(row.recovery.as_ref().map_or_else(|| "-".into(), |cut| plain(cut.seconds)));
+            cells.push(lost.map_or_else(|| "-".into(), figure));
+            cells.push(row.recovery.as_ref().map_or_else(|| "-".into(), |cut| figure(cut.seconds)));
             cells.extend([Severity::Damage, Severity::LeakOnly].map(found));
         }
         table.row(cells);
