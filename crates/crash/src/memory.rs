@@ -130,7 +130,7 @@ impl Memory {
     fn note(&mut self, ino: Ino, part: Part, read: Vec<Range<u64>>) {
         let Some(Found { sb, .. }) = &self.superblock else { return };
         let own = |sector: &u64| {
-            let addr = sector * SECTOR as u64 >> sb.fshift;
+            let addr = (sector * SECTOR as u64) >> sb.fshift;
             sb.has_frags(addr, 1) && sb.is_own(addr, 1)
         };
         let mut sectors: Vec<u64> = read.into_iter().flatten().filter(|s| !own(s)).collect();
