@@ -173,10 +173,15 @@ fn geometries_are_rows_and_their_failures_are_repeated() {
     assert_eq!(rows(&["--fs", "ffs-none", "--json"]), [("4k-512".into(), 1 << 20)]);
 
     let all = "random:clients=2,steps=60,names=30,files=far,fsync=10,pause=40000";
-    for workload in [all, "database:transactions=6", "postmark:files=8,transactions=10"] {
+    let aged = ["--real-ages"];
+    for (workload, more) in [
+        (all, &aged[..]),
+        ("database:transactions=6", &aged),
+        ("postmark:files=8,transactions=10", &[]),
+    ] {
         let held = ["--fs", "ffs-none", "--hold-to", "ffs-sync", "--geometry", "16k-2k"];
-        let how = ["--workload", workload, "--real-ages", "--states", "100", "--runs", "1"];
-        let args = [&["--quiet", "--save", "f.json"][..], &held, &how].concat();
+        let how = ["--workload", workload, "--states", "100", "--runs", "1"];
+        let args = [&["--quiet", "--save", "f.json"][..], &held, &how, more].concat();
         let (code, out, err) = crash(dir.path(), &args);
         assert!(code == 1 && out.contains("ffs-none (16k-2k, volatile)"), "{workload}: {out}{err}");
         let (code, told, err) = crash(dir.path(), &["replay", "f.json"]);
