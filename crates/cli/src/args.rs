@@ -34,7 +34,7 @@ pub enum Command {
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
     /// Explore what a crash can leave behind, and judge it.
-    Crash(Crash),
+    Crash(Box<Crash>),
     /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
     Analyze(crate::commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and look at it request by request.

@@ -152,6 +152,70 @@ fn lives_are_counted_and_their_failures_repeated() {
     assert!(code == 1 && err.contains("changed after it was written"), "{err}");
 }
 
+/// Each geometry is a row of its own, in parts too, and a failure in one is repeated in that one, whatever was done. Would
+/// catch a failure that is looked for in another shape than it was found in.
+#[test]
+fn geometries_are_rows_and_their_failures_are_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = |args: &[&str]| {
+        let (code, out, err) = crash(dir.path(), &small(args));
+        assert_eq!(code, 0, "{out}{err}");
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let name = |r: &serde_json::Value| r["geometry"]["name"].as_str().unwrap().to_string();
+        let bytes = |r: &serde_json::Value| r["geometry"]["bytes"].as_u64().unwrap();
+        let rows = value["rows"].as_array().unwrap().iter();
+        rows.map(|r| (name(r), bytes(r))).collect::<Vec<_>>()
+    };
+    let two = ["--fs", "ffs-none", "--geometry", "8k-1k,16k-16k", "--json"];
+    assert_eq!(rows(&two), [("8k-1k".into(), 2 << 20), ("16k-16k".into(), 4 << 20)]);
+    let one = ["--fs", "ffs-none", "--block-size", "8k", "--size", "3m", "--json"];
+    assert_eq!(rows(&one), [("8k-1k".into(), 3 << 20)]);
+    assert_eq!(rows(&["--fs", "ffs-none", "--json"]), [("4k-512".into(), 1 << 20)]);
+
+    let all = "random:clients=2,steps=60,names=30,files=far,fsync=10,pause=40000";
+    let aged = ["--real-ages"];
+    for (workload, more) in [
+        (all, &aged[..]),
+        ("database:transactions=6", &aged),
+        ("postmark:files=8,transactions=10", &[]),
+    ] {
+        let held = ["--fs", "ffs-none", "--hold-to", "ffs-sync", "--geometry", "16k-2k"];
+        let how = ["--workload", workload, "--states", "100", "--runs", "1"];
+        let args = [&["--quiet", "--save", "f.json"][..], &held, &how, more].concat();
+        let (code, out, err) = crash(dir.path(), &args);
+        assert!(code == 1 && out.contains("ffs-none (16k-2k, volatile)"), "{workload}: {out}{err}");
+        let (code, told, err) = crash(dir.path(), &["replay", "f.json"]);
+        assert_eq!(code, 1, "{workload}: {told}{err}");
+        assert!(told.contains("ffs-none (16k-2k) on a disk"), "{told}");
+    }
+    let (code, _, err) = crash(dir.path(), &["--geometry", "4k-513"]);
+    assert!(
+        code == 2 && err.contains("no geometry is called '4k-513'; there are 4k-512,"),
+        "{err}"
+    );
+    let (code, _, err) = crash(dir.path(), &["--fs", "ext2", "--geometry", "8k-1k"]);
+    assert!(code == 1 && err.contains("go with Ordo's systems"), "{err}");
+}
+
+/// A rule that is off has a line, and so has none; would catch a search that finds something where nothing is wrong.
+#[test]
+fn mutants_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = ["mutants", "--fs", "ffs-sync", "--geometry", "8k-1k", "--states", "400"];
+    let (code, out, err) = crash(dir.path(), &of);
+    assert_eq!(code, 0, "{err}");
+    let line = |rule: &str| {
+        let line = out.lines().find(|l| l.starts_with(rule)).unwrap_or_else(|| panic!("{out}"));
+        line.split_whitespace().last().unwrap().to_string()
+    };
+    assert_eq!(line("(none)"), "-");
+    assert!(line("inode_before_entry").parse::<u64>().is_ok(), "{out}");
+    let args = [&of[..], &["--rule", "INODE_BEFORE", "--json"]].concat();
+    let value: serde_json::Value = serde_json::from_str(&crash(dir.path(), &args).1).unwrap();
+    assert_eq!(value.as_array().unwrap().len(), 1);
+    assert_eq!(value[0]["states"].to_string(), line("inode_before_entry"));
+}
+
 /// Rules choose states by meaning, and what is no rule is said.
 #[test]
 fn rules_choose_by_meaning() {

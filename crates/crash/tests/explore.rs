@@ -227,3 +227,43 @@ fn judging_what_changed_is_judging_anew() {
     }
     assert!(broken > 1000, "{broken}");
 }
+
+/// The same where a group has come to hold more blocks of inodes than it was made with, and a crash may leave it without
+/// them: what is in them cannot be looked at then. Would catch inodes that are taken for looked at since nothing of
+/// their own has changed.
+#[test]
+fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
+    let file = |name| Step::Make(Place { dir: 1, name });
+    let mut steps: Vec<Step> = (256..296).map(file).collect();
+    steps.push(Step::Sync);
+    // A group's header, by itself, again and again.
+    for name in 296..330 {
+        steps.extend([file(name), Step::Pause(5), Step::Unlink(Place { dir: 1, name })]);
+    }
+    let script = Script { clients: vec![steps] };
+    // That it can be looked at, and nothing else.
+    let promise = Promise { no_check: true, ..Promise::NONE };
+    let none = OnFfs::new("ffs-none", || NoOrder, promise);
+    // All but a count first, then all but the groups: nothing else changes between these two.
+    let rules = ["lose summary", "lose cylinder_group"].map(|rule| rule.parse().unwrap());
+    for (model, rules, least) in [
+        (Model::Completed, Vec::new(), 100),
+        (Model::Volatile, Vec::new(), 100),
+        (Model::Volatile, rules.to_vec(), 1),
+    ] {
+        let both = [false, true].map(|recall| {
+            let rules = rules.clone();
+            let with = Budget {
+                states: 2000,
+                usable_every: 0,
+                rules,
+                recall,
+                threads: 1,
+                ..Budget::default()
+            };
+            found(explore(&none, &script, &Config::new(1, model), &with).unwrap())
+        });
+        assert!(both[0].0.unusable >= least, "{:?}", both[0]);
+        assert!(both[0] == both[1], "{:?}\n{:?}", both[0], both[1]);
+    }
+}
