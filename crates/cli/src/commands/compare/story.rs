@@ -15,7 +15,7 @@ const WIDTH: usize = 96;
 /// What matters of one workload, one line a system: 100 columns at most. Times are in seconds.
 pub fn summary(rows: &[&Row]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
-    let headings = ["app s", "on disk s", "writes", "waited for", "a file"];
+    let headings = ["app s", "on disk s", "writes", "waits", "a file"];
     headings.iter().for_each(|heading| table.column(heading, Align::Right));
     let cut = rows.iter().any(|r| r.recovery.is_some());
     if cut {
