@@ -127,7 +127,7 @@ fn default_workloads() -> Vec<Workload> {
 
 fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup, wide: bool) -> String {
     let mut out = format!(
-        "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}; time is simulated.\n",
+        "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}.\nTime is simulated.\n",
         setup.disk.description,
         setup.cpu.name,
         number::bytes(setup.memory as u64),
