@@ -110,16 +110,20 @@ impl Graph {
     pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
         let Some(block) = self.blocks.remove(&key) else { return };
         let heir = self.inodes.get(&owner).and_then(|t| t.body);
-        if let Some(mark) = block.mark {
+        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
+        let written: Ids = images.collect();
+        // A mark that an image has met counts as open as well: that write may be lost.
+        let is_mark = |id: &Id| self.get(*id).is_some_and(|n| matches!(n.role, Role::Mark));
+        let marks: Ids = written.iter().copied().filter(is_mark).chain(block.mark).collect();
+        for mark in marks {
             let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
             for waiter in waiting {
                 self.join_pointer(mark, waiter, owner);
             }
             self.replace(mark, heir);
         }
-        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
-        let changes = block.changes.all().iter().map(|(_, id)| *id);
-        for id in changes.chain(images).collect::<Vec<_>>() {
+        let changes: Ids = block.changes.all().iter().map(|(_, id)| *id).collect();
+        for id in changes.into_iter().chain(written) {
             self.replace(id, heir);
         }
     }
