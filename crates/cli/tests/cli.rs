@@ -218,6 +218,34 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     assert!(!one.contains("ffs-sync"), "{one}");
 }
 
+/// Would catch a page that leaves a system or a kind of block out, needs a network or a script, or differs from run to
+/// run.
+#[test]
+fn a_comparison_has_a_page_for_a_browser() {
+    let temp = tempfile::tempdir().unwrap();
+    let page = |name: &str| {
+        let file = temp.path().join(name);
+        let fs = "ffs-none,ffs-soft-updates,lffs-file";
+        let args =
+            ["compare", "-w", "postmark:files=20,transactions=60", "-f", fs, "--html", text(&file)];
+        let said = stdout(&ordo(&args).success());
+        (said, fs::read_to_string(&file).unwrap())
+    };
+    let (said, html) = page("one.html");
+    assert!(said.contains("app s"), "{said}");
+    assert_eq!(html, page("two.html").1);
+    for system in ["ffs-none", "ffs-soft-updates", "lffs-file"] {
+        // A bar of the time, one of the writes, a line of the power cut.
+        assert_eq!(html.matches(&format!("<div>{system}</div>")).count(), 2, "{html}");
+        assert_eq!(html.matches(&format!("<tr><td>{system}</td>")).count(), 1, "{html}");
+    }
+    for kind in ["inode block", "directory", "journal", "file data"] {
+        assert!(html.contains(kind), "{kind}: {html}");
+    }
+    assert!(html.contains("class=\"mark ") && html.ends_with("</html>\n"));
+    assert!(!html.contains("http") && !html.contains("<script"));
+}
+
 #[test]
 fn a_workload_runs_on_one_system_and_in_a_directory_of_the_host() {
     let temp = tempfile::tempdir().unwrap();

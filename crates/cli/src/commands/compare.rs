@@ -1,5 +1,6 @@
 //! `ordo compare`.
 
+mod page;
 mod story;
 
 use std::path::Path;
@@ -103,10 +104,13 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     }
     bar.finish();
     let text = match args.json {
-        true => json(&Rows { rows })?,
+        true => json(&Rows { rows: rows.clone() })?,
         false => as_text(&workloads, &rows, &setup, args.wide),
     };
     put(args.output.as_deref(), &text)?;
+    if let Some(file) = &args.html {
+        put(Some(file), &page::page(&workloads, &rows, &setup))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,15 +129,20 @@ fn default_workloads() -> Vec<Workload> {
     out
 }
 
-fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup, wide: bool) -> String {
-    let mut out = format!(
-        "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}.\nTime is simulated.\n",
+/// What the systems ran on.
+fn machine(setup: &Setup) -> String {
+    format!(
+        "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}.\nTime is simulated.",
         setup.disk.description,
         setup.cpu.name,
         number::bytes(setup.memory as u64),
         number::bytes(setup.block_size.into()),
         number::bytes(setup.frag_size.into()),
-    );
+    )
+}
+
+fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup, wide: bool) -> String {
+    let mut out = machine(setup) + "\n";
     for (i, workload) in workloads.iter().enumerate() {
         out.push_str(&format!("[{}] {}\n", i + 1, workload.describe()));
         if !wide {

@@ -108,9 +108,9 @@ fn found(recovery: &Recovery, severity: Severity) -> String {
 }
 
 /// The kinds that any row has written, in the classifier's order.
-fn kinds(rows: &[Row]) -> Vec<&'static str> {
+pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
-        rows.iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
+        rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
     ordo_sba::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
 }
 

@@ -1,0 +1,209 @@
+//! `ordo compare --html`: one page for a browser, without scripts and without a network.
+
+use std::fmt::Write;
+
+use ordo_bench::compare::{Recovery, Row, Setup};
+use ordo_bench::workload::Workload;
+use ordo_check::Severity;
+use ordo_report::number::{count, figure};
+use ordo_sba::Class;
+
+use super::story;
+
+const STYLE: &str = include_str!("page.css");
+
+/// A part of a bar: how wide it is, in the unit of the bar's picture, its style or class, and its words.
+struct Part {
+    width: f64,
+    attributes: String,
+    words: String,
+}
+
+/// A bar: its name, its parts from left to right, and the value beside it.
+struct Bar<'a> {
+    name: &'a str,
+    parts: Vec<Part>,
+    value: String,
+}
+
+/// The page of a comparison: for each workload the time, the writes by kind and what a power cut left, one bar or
+/// line a system; then the sentences of the text form. The same rows give the same bytes.
+pub fn page(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
+    let title = "Ordo: what each way to protect metadata costs, and what it loses";
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n<h1>{title}</h1>\n"
+    );
+    let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(setup)));
+    for workload in workloads {
+        let name = workload.to_string();
+        let rows: Vec<&Row> = rows.iter().filter(|r| r.workload == name).collect();
+        let _ = writeln!(out, "<h2>{}</h2>", escape(&workload.describe()));
+        times(&mut out, &rows);
+        writes(&mut out, &rows);
+        cuts(&mut out, &rows);
+    }
+    out.push_str("<h2>In words</h2>\n");
+    for sentence in story::sentences(workloads, rows, setup) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&sentence));
+    }
+    out.push_str("</html>\n");
+    out
+}
+
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Bars on one scale, the longest as wide as the page.
+fn bars(out: &mut String, bars: &[Bar<'_>]) {
+    let width = |bar: &Bar<'_>| bar.parts.iter().map(|p| p.width).sum::<f64>();
+    let most = bars.iter().map(width).fold(f64::MIN_POSITIVE, f64::max);
+    out.push_str("<div class=\"bars\">\n");
+    for bar in bars {
+        let _ = write!(out, "<div>{}</div><div class=\"track\">", escape(bar.name));
+        for part in &bar.parts {
+            let Part { width, attributes, words } = part;
+            let _ = write!(
+                out,
+                "<span {} title=\"{}\"></span>",
+                attributes.replacen(
+                    "style=\"",
+                    &format!("style=\"width:{:.2}%;", 100.0 * width / most),
+                    1
+                ),
+                escape(words)
+            );
+        }
+        let _ = writeln!(out, "</div><div class=\"value\">{}</div>", escape(&bar.value));
+    }
+    out.push_str("</div>\n");
+}
+
+fn legend(out: &mut String, entries: impl Iterator<Item = (String, String)>) {
+    out.push_str("<ul class=\"legend\">");
+    for (attributes, words) in entries {
+        let _ = write!(out, "<li><i {attributes}></i>{}</li>", escape(&words));
+    }
+    out.push_str("</ul>\n");
+}
+
+const APP: &str = "class=\"app\" style=\"\"";
+const LATER: &str = "class=\"later\" style=\"\"";
+
+fn times(out: &mut String, rows: &[&Row]) {
+    out.push_str("<h3>Time</h3>\n");
+    let all: Vec<Bar<'_>> = rows
+        .iter()
+        .map(|row| {
+            let later = (row.total_seconds - row.app_seconds).max(0.0);
+            let part = |width, attributes: &str, what: &str| Part {
+                width,
+                attributes: attributes.into(),
+                words: format!("{what}: {} s", figure(width)),
+            };
+            Bar {
+                name: &row.system,
+                parts: vec![
+                    part(row.app_seconds, APP, "application"),
+                    part(later, LATER, "afterwards"),
+                ],
+                value: format!("{} s", figure(row.app_seconds)),
+            }
+        })
+        .collect();
+    bars(out, &all);
+    let entries = [(APP, "the application, in seconds"), (LATER, "until all is on disk")];
+    legend(out, entries.into_iter().map(|(a, w)| (a.into(), w.into())));
+}
+
+fn writes(out: &mut String, rows: &[&Row]) {
+    out.push_str("<h3>Writes, by the kind of block</h3>\n");
+    let all: Vec<Bar<'_>> = rows
+        .iter()
+        .map(|row| {
+            let part = |(kind, n): &(&str, u64)| Part {
+                width: *n as f64,
+                attributes: colour(kind),
+                words: format!("{}: {}", words(kind), count(*n)),
+            };
+            Bar {
+                name: &row.system,
+                parts: row.writes.0.iter().map(part).collect(),
+                value: count(row.writes.total()),
+            }
+        })
+        .collect();
+    bars(out, &all);
+    let kinds = story::kinds(rows.iter().copied());
+    legend(out, kinds.into_iter().map(|kind| (colour(kind), words(kind))));
+}
+
+fn words(kind: &str) -> String {
+    kind.replace('_', " ")
+}
+
+/// The same colour for a kind on every page: hues far apart for kinds that stand beside each other, grey for contents
+/// of files.
+fn colour(kind: &str) -> String {
+    let place = Class::ALL.iter().position(|class| class.key() == kind).unwrap_or(0);
+    let saturation = if kind == Class::FileData.key() { 0 } else { 58 };
+    // The golden angle.
+    let hue = (place as f64 * 137.5) % 360.0;
+    format!("style=\"background:hsl({hue:.0} {saturation}% 52%)\"")
+}
+
+/// What a power cut in the midst left of each system.
+fn cuts(out: &mut String, rows: &[&Row]) {
+    if rows.iter().all(|row| row.recovery.is_none()) {
+        return;
+    }
+    out.push_str("<h3>After a power cut in the midst</h3>\n<table><tr><th>system</th>");
+    let headings = [
+        "verdict",
+        "check or recovery, s",
+        "damage",
+        "leaks",
+        "wrong counts",
+        "oldest change lost, s",
+    ];
+    for (i, heading) in headings.iter().enumerate() {
+        let class = if i == 0 { " class=\"words\"" } else { "" };
+        let _ = write!(out, "<th{class}>{heading}</th>");
+    }
+    out.push_str("<th class=\"words\">which</th></tr>\n");
+    for row in rows {
+        let Some(cut) = &row.recovery else { continue };
+        let found = |severity| cut.findings.get(&severity).copied().unwrap_or(0);
+        let (class, verdict) = verdict(cut);
+        let lost = cut.oldest_lost_seconds.map_or_else(|| "-".into(), figure);
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td class=\"words\"><span class=\"mark {class}\">{verdict}</span></td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{lost}</td><td class=\"words\">{}</td></tr>",
+            escape(&row.system),
+            figure(cut.seconds),
+            count(found(Severity::Damage)),
+            count(found(Severity::LeakOnly)),
+            count(found(Severity::CountsOnly)),
+            escape(cut.oldest_lost.as_deref().unwrap_or("-")),
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+/// The worst that was found, as a class of the style and in words.
+fn verdict(cut: &Recovery) -> (&'static str, &'static str) {
+    let found = |severity| cut.findings.get(&severity).is_some_and(|n| *n > 0);
+    if found(Severity::Damage) || cut.unrepairable > 0 {
+        ("damage", "damage")
+    } else if found(Severity::LeakOnly) {
+        ("leaks", "space leaked")
+    } else if found(Severity::CountsOnly) {
+        ("leaks", "wrong counts")
+    } else {
+        ("clean", "consistent")
+    }
+}
