@@ -138,12 +138,14 @@ Workloads:
   micro[:journaling]                 files of 2 KB to 4 MB made, read, written, removed
   postmark[:small|:large]            many short-lived small files
   tree:PATH                          a directory copied in, compared, removed
+  tree:seed=N[,files=N]              the same with a tree generated from a seed
 
 Examples:
   ordo compare                       a real tree of this machine, then PostMark
   ordo compare --workload create-delete --disk cheetah --cpu pentium3-500
   ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
-  ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json"))]
+  ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
+  ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
     /// What to run; may be given more than once [default: a tree of this machine, and postmark].
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
@@ -163,6 +165,9 @@ pub struct Compare {
     /// Print rows as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a page for a browser as well: bars, writes by kind, what a power cut left.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Write to this file instead.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,

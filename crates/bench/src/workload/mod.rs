@@ -5,6 +5,7 @@
 
 mod create_delete;
 mod files;
+mod generated;
 mod micro;
 mod parse;
 mod postmark;
@@ -16,10 +17,11 @@ use ordo_runtime::{Runtime, Time};
 use ordo_vfs::{FileSystem, FsError, FsResult};
 
 pub use create_delete::CreateDelete;
+pub use generated::Generated;
 pub use micro::Micro;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
-pub use tree::Tree;
+pub use tree::{Source, Tree};
 
 /// Where a workload runs: a mounted file system, and the clock its phases are timed by.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]

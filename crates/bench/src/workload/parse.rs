@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{CreateDelete, Micro, PostMark, Tree, Workload};
+use super::{CreateDelete, Generated, Micro, PostMark, Tree, Workload};
 
 /// What [`Workload::from_str`] takes, for help texts.
 pub const SYNTAX: &str = "\
@@ -15,13 +15,17 @@ postmark[:soft-updates|small|large][,files=N][,transactions=N][,directories=N][,
     Katcher's PostMark
 tree:PATH
     a directory of the host copied in, read back and compared, removed
+tree:seed=N[,files=N]
+    the same with a tree generated from a seed, alike on every machine (default 4000 files)
 Sizes take k, m or g: 64k, 4m.";
 
 /// Why a text is not a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No such workload.
-    #[error("no workload is called '{0}'; there are create-delete, micro, postmark and tree:PATH")]
+    #[error(
+        "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH and tree:seed=N"
+    )]
     Unknown(String),
     /// No such parameter.
     #[error("{workload} has no parameter '{parameter}'; it has {known}")]
@@ -57,9 +61,10 @@ impl FromStr for Workload {
             "create-delete" => create_delete(rest).map(Workload::CreateDelete),
             "micro" => micro(rest).map(Workload::Micro),
             "postmark" => postmark(rest).map(Workload::PostMark),
-            "tree" if rest.is_empty() => {
-                Err(ParseError::Tree("tree needs a directory: tree:/usr/include".into()))
-            }
+            "tree" if rest.is_empty() => Err(ParseError::Tree(
+                "tree needs a directory, or a seed: tree:/usr/include, tree:seed=1".into(),
+            )),
+            "tree" if rest.starts_with("seed=") => generated(rest).map(Workload::Tree),
             "tree" => {
                 Tree::new(rest).map(Workload::Tree).map_err(|e| ParseError::Tree(e.to_string()))
             }
@@ -77,6 +82,23 @@ fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
         }
     }
     Ok(out)
+}
+
+fn generated(rest: &str) -> Result<Tree, ParseError> {
+    /// As many are generated within a second or two, and fit into memory.
+    const FILES_MAX: u64 = 50_000;
+    let mut out = Generated { seed: 1, files: Generated::FILES };
+    for (key, value) in parameters(rest) {
+        match key {
+            "seed" => out.seed = number(key, value, 0)?,
+            "files" => out.files = number(key, value, 1)?,
+            _ => return Err(unknown("tree", key, "seed, files")),
+        }
+    }
+    if out.files > FILES_MAX {
+        return Err(bad("files", Some(&out.files.to_string()), "50,000 at most"));
+    }
+    Tree::generated(out).map_err(|e| ParseError::Tree(e.to_string()))
 }
 
 fn micro(rest: &str) -> Result<Micro, ParseError> {
@@ -202,6 +224,8 @@ mod tests {
             "postmark:small",
             "postmark:large",
             "postmark:files=5,transactions=6,directories=0,min=1,max=2,block=3,buffered=no",
+            "tree:seed=3",
+            "tree:seed=3,files=40",
             "tree:/",
         ] {
             if text != "tree:/" {
@@ -220,6 +244,9 @@ mod tests {
         assert!(refused("postmark:files=99999999999g").contains("no value for files"));
         assert!(refused("postmark:min=3,max=2").contains("no value for max: min or more"));
         assert!(refused("create-delete:files=0").contains("no value for files"));
+        assert!(refused("tree:seed=1,file=3").contains("no parameter 'file'; it has seed, files"));
+        assert!(refused("tree:seed=x").contains("'x' is no value for seed"));
+        assert!(refused("tree:seed=1,files=9m").contains("50,000 at most"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
     }

@@ -1,4 +1,5 @@
-//! A real directory of the host: copied in, read back and compared in every byte and attribute, removed.
+//! A tree, of the host or generated from a seed: copied in, read back and compared in every byte and attribute,
+//! removed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,16 +10,25 @@ use ordo_vfs::tree::{self, CompareOptions, Comparison, Copied, CopyOptions, Limi
 use ordo_vfs::{FileSystem, Ino, NewNode};
 
 use super::files::size;
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Generated, Run, Stage, WorkloadError};
 
 /// The directory that the tree is copied to.
 const PLACE: &[u8] = b"tree";
 
+/// Where a tree comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A directory of the host.
+    Host(PathBuf),
+    /// A seed.
+    Seed(Generated),
+}
+
 /// Its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The directory of the host.
-    pub path: PathBuf,
+    /// Where it comes from.
+    pub source: Source,
     /// What is in it.
     pub totals: Totals,
 }
@@ -36,13 +46,32 @@ impl Tree {
             .block_on(measured)
             .expect("a directory of the host never waits")
             .map_err(WorkloadError::Source)?;
-        Ok(Tree { path, totals })
+        Ok(Tree { source: Source::Host(path), totals })
+    }
+
+    /// A tree that follows from a seed, measured.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Source`] where it cannot be made: too many files for a directory's count of links.
+    pub fn generated(from: Generated) -> Result<Tree, WorkloadError> {
+        let measured = async {
+            let fs = from.make().await?;
+            tree::measure(&fs, fs.root(), Limits::default()).await
+        };
+        let totals = Executor::simulated(0)
+            .block_on(measured)
+            .expect("a tree in memory never waits")
+            .map_err(WorkloadError::Source)?;
+        Ok(Tree { source: Source::Seed(from), totals })
     }
 
     pub(super) fn describe(&self) -> String {
         format!(
             "{} copied in, compared and removed: {} entries, {}{}",
-            self.path.display(),
+            match &self.source {
+                Source::Host(path) => path.display().to_string(),
+                Source::Seed(from) => format!("A tree generated from seed {}", from.seed),
+            },
             self.totals.entries,
             size(self.totals.bytes),
             match self.totals.unreadable {
@@ -57,14 +86,30 @@ impl Tree {
     }
 
     pub(super) async fn run<S: Stage>(&self, run: &mut Run<'_, S>) -> Result<(), WorkloadError> {
-        let host = HostDir::open(&self.path).map_err(WorkloadError::Source)?;
+        match &self.source {
+            Source::Host(path) => {
+                let host = HostDir::open(path).map_err(WorkloadError::Source)?;
+                self.run_from(run, &host).await
+            }
+            Source::Seed(from) => {
+                let made = from.make().await.map_err(WorkloadError::Source)?;
+                self.run_from(run, &made).await
+            }
+        }
+    }
+
+    async fn run_from<S: Stage, T: FileSystem>(
+        &self,
+        run: &mut Run<'_, S>,
+        source: &T,
+    ) -> Result<(), WorkloadError> {
         // Not in the root itself, where a file system may keep a file of its own.
         let root = run.fs().root();
         let place = run.fs().make(root, PLACE, &NewNode::directory(0o755)).await;
         let place = place.doing(|| "making a directory for the tree".into())?.ino;
-        let copied = self.copy_in(run, &host, place).await?;
+        let copied = self.copy_in(run, source, place).await?;
         run.drop_caches().await?;
-        self.compare(run, &host, place, &copied).await?;
+        self.compare(run, source, place, &copied).await?;
         run.drop_caches().await?;
         run.begin("delete", copied.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
@@ -80,26 +125,27 @@ impl Tree {
         Ok(())
     }
 
-    async fn copy_in<S: Stage>(
+    async fn copy_in<S: Stage, T: FileSystem>(
         &self,
         run: &mut Run<'_, S>,
-        host: &HostDir,
+        source: &T,
         place: Ino,
     ) -> Result<Copied, WorkloadError> {
         run.begin("copy in", self.totals.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
         let each = &mut |c: &Copied| log.reached(c.entries, c.bytes);
-        let copied = tree::copy(host, host.root(), fs, place, &CopyOptions::default(), each).await;
+        let copied =
+            tree::copy(source, source.root(), fs, place, &CopyOptions::default(), each).await;
         let copied = copied.doing(|| "copying in".into())?;
         run.log.made(copied.entries);
         run.end();
         Ok(copied)
     }
 
-    async fn compare<S: Stage>(
+    async fn compare<S: Stage, T: FileSystem>(
         &self,
         run: &mut Run<'_, S>,
-        host: &HostDir,
+        source: &T,
         place: Ino,
         copied: &Copied,
     ) -> Result<(), WorkloadError> {
@@ -108,7 +154,7 @@ impl Tree {
         run.begin("read back", copied.entries);
         let (fs, log) = (run.stage.fs(), &mut run.log);
         let each = &mut |c: &Comparison| log.reached(c.entries, c.bytes);
-        let found = tree::compare((host, host.root()), (fs, place), &options, each).await;
+        let found = tree::compare((source, source.root()), (fs, place), &options, each).await;
         let found = found.doing(|| "reading back".into())?;
         if let Some(first) = found.differences.first() {
             let (count, first) = (found.difference_count, first.to_string());
@@ -121,6 +167,12 @@ impl Tree {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tree:{}", self.path.display())
+        match &self.source {
+            Source::Host(path) => write!(f, "tree:{}", path.display()),
+            Source::Seed(Generated { seed, files: Generated::FILES }) => {
+                write!(f, "tree:seed={seed}")
+            }
+            Source::Seed(Generated { seed, files }) => write!(f, "tree:seed={seed},files={files}"),
+        }
     }
 }
