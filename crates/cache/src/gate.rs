@@ -110,6 +110,11 @@ pub trait WriteGate: 'static {
         String::new()
     }
 
+    /// Records that the ordering has made or used since the last call, for which the processor is to be charged.
+    fn take_records(&self) -> u64 {
+        0
+    }
+
     /// Goes up whenever something is met that other blocks depend on.
     fn met(&self) -> u64 {
         0
@@ -149,6 +154,9 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     }
     fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
         (**self).oldest_unwritten(block)
+    }
+    fn take_records(&self) -> u64 {
+        (**self).take_records()
     }
     fn met(&self) -> u64 {
         (**self).met()

@@ -147,6 +147,12 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
         &self.shared.config
     }
 
+    /// Charges the processor for the records that the gate has made or used since the last call.
+    #[inline]
+    pub fn charge_gate(&self) {
+        self.shared.runtime.cpu().records(self.shared.gate.take_records());
+    }
+
     /// Whether the device below may lose what was written and not flushed.
     pub fn is_volatile(&self) -> bool {
         self.shared.volatile

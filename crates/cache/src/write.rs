@@ -342,6 +342,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
                 let (version, at) = (buf.version(), self.shared.runtime.now());
                 parts.push(Part { buf: buf.clone(), version, at, whole });
             }
+            self.charge_gate();
             return Ok((image, parts));
         }
     }

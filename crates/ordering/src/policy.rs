@@ -308,6 +308,7 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
         self.cache.mark_dirty(buf);
         let change = Change { buf, ranges, old: &self.old, what };
         self.cache.gate().record(&mut self.state, &change);
+        self.cache.charge_gate();
         out
     }
 
@@ -318,7 +319,9 @@ impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
 
     /// Puts a step off that gives something back, or returns it to be taken now.
     pub fn defer(&mut self, step: Deferred) -> Option<Deferred> {
-        self.cache.gate().defer(&mut self.state, step)
+        let now = self.cache.gate().defer(&mut self.state, step);
+        self.cache.charge_gate();
+        now
     }
 
     /// Completes the operation.

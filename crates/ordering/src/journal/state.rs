@@ -183,6 +183,8 @@ impl<L: Log> State<L> {
         if self.idle.replace(false) {
             self.work.notify_one();
         }
+        self.runtime.cpu().records(1);
+        self.runtime.cpu().bytes(bytes.len());
         match self.log.append(bytes) {
             Some(at) => at,
             None => {

@@ -161,6 +161,8 @@ struct State {
     open_ops: Cell<usize>,
     taken: Cell<u64>,
     held_back: Cell<u64>,
+    /// Nodes made and undone that the processor has been charged for.
+    charged: Cell<u64>,
 }
 
 impl State {
@@ -212,6 +214,7 @@ impl SoftUpdates {
             open_ops: Cell::new(0),
             taken: Cell::new(0),
             held_back: Cell::new(0),
+            charged: Cell::new(0),
         };
         SoftUpdates { state: Rc::new(state) }
     }
@@ -291,6 +294,12 @@ impl WriteGate for SoftUpdates {
 
     fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
         self.state.graph.borrow().oldest_unwritten(block.key())
+    }
+
+    fn take_records(&self) -> u64 {
+        let graph = self.state.graph.borrow();
+        let all = graph.made + graph.undone;
+        all - self.state.charged.replace(all)
     }
 
     fn story(&self) -> String {

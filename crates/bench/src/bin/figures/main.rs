@@ -10,6 +10,7 @@ mod directories;
 mod files;
 mod in_process;
 mod journal;
+mod processor;
 mod recovery;
 mod replay;
 mod simulated;
@@ -109,10 +110,11 @@ const PAGES: [(&str, &str); 3] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 10] = [
+const SECTIONS: [(&str, &str, &str, Measure); 11] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
+    (CORE, "processor", "What records of an ordering take", processor::measure),
     (CORE, "simulated", "Simulated disk requests", simulated::measure),
     (CORE, "crash", "Crash states judged", crash::measure),
     (CORE, "files", "Writes for each file, and throughput by size", files::measure),
