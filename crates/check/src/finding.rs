@@ -589,7 +589,13 @@ findings! {
         found: u32,
     } Damage, "inode {ino}: {found} links, but 32767 is the most", repair "cannot be repaired: remove names";
 
-    /// Something could not be put into lost+found, or a root directory not made: no space or inode.
+    /// A file without a name, on a disk without room for one, in lost+found or in the root directory.
+    NoPlace {
+        /// The inode.
+        ino: u32,
+    } Damage, "inode {ino}: no space or inode is left to connect it", repair "cleared with all that it holds";
+
+    /// A directory could not be put into lost+found, or a root directory not made: no space or inode.
     NoSpace {
         /// The inode.
         ino: u32,
@@ -679,6 +685,7 @@ impl Finding {
             | LinkCountHigh { ino, .. }
             | LinkCountLow { ino, .. }
             | TooManyLinks { ino, .. }
+            | NoPlace { ino }
             | NoSpace { ino } => Some(*ino),
             _ => None,
         }

@@ -54,8 +54,8 @@ impl<D: BlockDevice> Run<'_, D> {
                 return self.free_file(ino).await;
             }
             if !self.put_file_in_lost(ino, kind).await? {
-                self.finding(Finding::NoSpace { ino });
-                return Ok(());
+                self.finding(Finding::NoPlace { ino });
+                return self.free_file(ino).await;
             }
             self.relinked.insert(ino);
         }

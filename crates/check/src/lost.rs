@@ -11,6 +11,9 @@ use crate::state::{DirBlock, DirInfo, InodeInfo, ROOT, Run};
 /// The most directories for lost things; each holds thousands.
 const MOST_LOST: usize = 1000;
 
+/// Where an entry was added: the directory, the name, and the entry's place as a byte of the device.
+type Placed = (u32, Box<[u8]>, u64);
+
 impl<D: BlockDevice> Run<'_, D> {
     /// Makes a root directory where there is none.
     pub async fn check_root(&mut self) -> Result<(), BlockError> {
@@ -126,36 +129,46 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(true)
     }
 
-    /// Adds an entry to lost+found. Returns the directory, the name, and the entry's place as a byte
-    /// of the device.
-    async fn put_in_lost(
-        &mut self,
-        ino: u32,
-        kind: u8,
-    ) -> Result<Option<(u32, Box<[u8]>, u64)>, BlockError> {
+    /// Adds an entry to lost+found, or, on a disk that has no room for one, to the root directory itself.
+    async fn put_in_lost(&mut self, ino: u32, kind: u8) -> Result<Option<Placed>, BlockError> {
         if self.lost.is_empty() && !self.add_lost().await? {
-            return Ok(None);
+            return self.put_in_root(ino, kind).await;
         }
         loop {
             let idx = *self.lost.last().expect("there is one");
-            for attempt in 0..10 {
-                let name = match attempt {
-                    0 => format!("#{ino:08}"),
-                    _ => format!("#{ino:08}.{attempt}"),
-                };
-                if self.lookup(idx, name.as_bytes()).await?.is_some() {
-                    continue;
-                }
-                if let Some(at) = self.add_entry(idx, name.as_bytes(), ino, kind).await? {
-                    let name = name.into_bytes().into();
-                    return Ok(Some((self.dirs[idx].ino, name, at)));
-                }
-                break;
+            if let Some(placed) = self.put_in(idx, ino, kind).await? {
+                return Ok(Some(placed));
             }
             if !self.add_lost().await? {
-                return Ok(None);
+                return self.put_in_root(ino, kind).await;
             }
         }
+    }
+
+    async fn put_in_root(&mut self, ino: u32, kind: u8) -> Result<Option<Placed>, BlockError> {
+        let Some(&root) = self.dir_of.get(&ROOT) else { return Ok(None) };
+        self.put_in(root, ino, kind).await
+    }
+
+    /// Adds an entry named after an inode to a directory. `None`: there is no space.
+    async fn put_in(
+        &mut self,
+        idx: usize,
+        ino: u32,
+        kind: u8,
+    ) -> Result<Option<Placed>, BlockError> {
+        for attempt in 0..10 {
+            let name = match attempt {
+                0 => format!("#{ino:08}"),
+                _ => format!("#{ino:08}.{attempt}"),
+            };
+            if self.lookup(idx, name.as_bytes()).await?.is_some() {
+                continue;
+            }
+            let at = self.add_entry(idx, name.as_bytes(), ino, kind).await?;
+            return Ok(at.map(|at| (self.dirs[idx].ino, name.into_bytes().into(), at)));
+        }
+        Ok(None)
     }
 
     /// Finds or makes the next directory for lost things. False: there is no space.

@@ -46,51 +46,88 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
     }
 }
 
-#[test]
-fn what_finds_no_space_is_left_and_reported_each_time() {
+/// A file system without a free fragment. Its root directory has `dir`, with a file in it, and a file `f` that is not
+/// empty; and, where it is to be `full`, names of one letter up to its end.
+fn without_space(full: bool) -> Rc<RamDisk> {
     let options = MkfsOptions {
         block_size: 4096,
         frag_size: 512,
         min_free: 0,
-        inodes: Some(64),
+        inodes: Some(96),
         ..MkfsOptions::default()
     };
     let disk = support::empty(&options, 512 << 10);
     let executor = ordo_runtime::Executor::simulated(1);
     let rt = executor.runtime();
-    executor
-        .block_on(async {
-            let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
-            let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
-            let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
-            fs.make(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
-            // Until not a fragment is left.
-            for i in 0..50 {
-                let name = format!("fill{i}");
-                let Ok(file) = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await
-                else {
-                    break;
-                };
-                for size in [4096, 512] {
-                    let mut at = 0;
-                    while fs.write(file.ino, at, &vec![1; size]).await.is_ok() {
-                        at += size as u64;
-                    }
+    let work = async {
+        let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
+        let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
+        let dir = fs.make(fs.root(), b"d", &NewNode::directory(0o755)).await.unwrap().ino;
+        fs.make(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
+        let file = fs.make(fs.root(), b"f", &NewNode::file(0o644)).await.unwrap();
+        fs.write(file.ino, 0, &[1; 700]).await.unwrap();
+        // Until not a fragment is left.
+        for n in 0..8 {
+            let name = format!("fill{n}");
+            let fill = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
+            for size in [4096, 512] {
+                let mut at = fs.getattr(fill.ino).await.unwrap().size;
+                while fs.write(fill.ino, at, &vec![1; size]).await.is_ok() {
+                    at += size as u64;
                 }
             }
-            fs.unmount().await.unwrap();
-        })
-        .unwrap();
+        }
+        for letter in (b'A'..=b'Z').chain(b'0'..=b'9').chain(b'k'..=b'z').filter(|_| full) {
+            if fs.make(fs.root(), &[letter], &NewNode::file(0o644)).await.is_err() {
+                break;
+            }
+        }
+        fs.unmount().await.unwrap();
+    };
+    executor.block_on(work).unwrap();
     assert_clean(&disk, "a full file system");
-    Surgeon::new(&disk).remove_entry(2, "dir");
+    disk
+}
+
+/// Would catch advice that nobody can follow: a disk that must be checked before it can be mounted, and whose check
+/// asks for space that only a mount could make.
+#[test]
+fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
+    for name in ["d", "f"] {
+        let disk = without_space(false);
+        Surgeon::new(&disk).remove_entry(2, name);
+        let report = check(&disk, Repair::Yes).unwrap();
+        assert!(report.paths.values().any(|path| path.starts_with("/#")), "{report}");
+        assert_clean(&disk, name);
+    }
+}
+
+/// A file that cannot have a name anywhere is cleared where everything is to be repaired, as FreeBSD's fsck does; to
+/// preen leaves it alone. A directory is left, and reported each time.
+#[test]
+fn what_finds_no_space_is_cleared_or_reported_each_time() {
+    let disk = without_space(true);
+    Surgeon::new(&disk).remove_entry(2, "f");
+    for repair in [Repair::No, Repair::Preen] {
+        let before = disk.to_vec();
+        let report = check(&disk, repair).unwrap();
+        assert!(kinds(&report).contains(&"NoPlace") && !report.repaired, "{report}");
+        assert!(disk.to_vec() == before, "nothing is written");
+    }
+    let report = check(&disk, Repair::Yes).unwrap();
+    assert_eq!((report.unrepairable, report.exit_code()), (0, 1), "{report}");
+    assert_clean(&disk, "after the file was cleared");
+
+    let disk = without_space(true);
+    Surgeon::new(&disk).remove_entry(2, "d");
     for round in 0..2 {
         let report = check(&disk, Repair::Yes).unwrap();
         assert!(kinds(&report).contains(&"NoSpace"), "round {round}:\n{report}");
         assert_eq!(report.exit_code(), 4);
     }
     // With space, it is found again.
-    Surgeon::new(&disk).remove_entry(2, "fill0");
-    Surgeon::new(&disk).change_inode(3, |node| node.nlink = 0);
+    Surgeon::new(&disk).remove_entry(2, "f");
+    check(&disk, Repair::Yes).unwrap();
     check(&disk, Repair::Yes).unwrap();
     let report = check(&disk, Repair::Yes).unwrap();
     assert!(report.unrepairable == 0, "{report}");

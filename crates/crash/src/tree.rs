@@ -10,9 +10,13 @@ use crate::disk::{SECTOR, Scratch};
 use crate::history::Nature;
 use crate::memory::Memory;
 
-/// Whether a file system or its check makes a name for itself: a second `lost+found.1` where a check was cut off too.
+/// Whether a file system or its check makes a name for itself: a second `lost+found.1` where a check was cut off too,
+/// and `#00000012` in the root directory where there is no room for lost+found.
 pub(crate) fn is_own_name(name: &[u8]) -> bool {
-    name.starts_with(b"lost+found") || name == ordo_ffs::logfile::NAME
+    let found = |rest: &[u8]| rest.len() >= 8 && rest[..8].iter().all(u8::is_ascii_digit);
+    name.starts_with(b"lost+found")
+        || name == ordo_ffs::logfile::NAME
+        || name.strip_prefix(b"#").is_some_and(found)
 }
 
 /// The entries of a directory but `.` and `..`.
