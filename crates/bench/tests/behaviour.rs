@@ -16,6 +16,7 @@ use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_bench::workload::{Stage, Workload};
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options, Repair};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -44,24 +45,25 @@ const HEAD: &str = "\
 # system workload disk seed reads writes flushes bytes time digest
 ";
 
-type Disk = Rc<Modeled<Rc<RamDisk>>>;
-
 /// Disks of one model.
 struct Rig {
     rt: Runtime,
     rams: Vec<Rc<RamDisk>>,
-    disks: Vec<Disk>,
+    models: Vec<Rc<Modeled<Rc<RamDisk>>>>,
+    /// The same, as file systems take them.
+    disks: Vec<Device>,
 }
 
 impl Rig {
     fn new(rt: &Runtime, model: &Model, rams: Vec<Rc<RamDisk>>) -> Rig {
         let disk = |ram: &Rc<RamDisk>| Rc::new(Modeled::new(rt, model, ram.clone()));
-        Rig { rt: rt.clone(), disks: rams.iter().map(disk).collect(), rams }
+        let models: Vec<_> = rams.iter().map(disk).collect();
+        Rig { rt: rt.clone(), disks: Device::of_each(&models), models, rams }
     }
 
     /// The end of a line: counts, time and digest.
     fn outcome(&self) -> String {
-        let stats: Vec<_> = self.disks.iter().map(|disk| disk.stats()).collect();
+        let stats: Vec<_> = self.models.iter().map(|disk| disk.stats()).collect();
         let reads: u64 = stats.iter().map(|s| s.reads).sum();
         let writes: u64 = stats.iter().map(|s| s.writes).sum();
         let flushes: u64 = stats.iter().map(|s| s.flushes).sum();
@@ -94,11 +96,11 @@ fn made(seed: u64) -> MkfsOptions {
 
 struct OnFfs<P: OrderingPolicy> {
     rt: Runtime,
-    fs: Charged<FastFs<Disk, P>>,
+    fs: Charged<FastFs<P>>,
 }
 
 impl<P: OrderingPolicy> Stage for OnFfs<P> {
-    type Fs = Charged<FastFs<Disk, P>>;
+    type Fs = Charged<FastFs<P>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -110,7 +112,7 @@ impl<P: OrderingPolicy> Stage for OnFfs<P> {
     }
 }
 
-async fn postmark<P: OrderingPolicy>(rig: &Rig, fs: FastFs<Disk, P>, seed: u64) {
+async fn postmark<P: OrderingPolicy>(rig: &Rig, fs: FastFs<P>, seed: u64) {
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
     let workload: Workload = "postmark:files=120,transactions=300,directories=3".parse().unwrap();
     let mut stage =
@@ -120,7 +122,7 @@ async fn postmark<P: OrderingPolicy>(rig: &Rig, fs: FastFs<Disk, P>, seed: u64) 
 }
 
 /// Three clients on one tree, then a check. What the disks hold after the clients, before all is written.
-async fn clients<P: OrderingPolicy>(rig: &Rig, fs: FastFs<Disk, P>, seed: u64) -> Vec<Rc<RamDisk>> {
+async fn clients<P: OrderingPolicy>(rig: &Rig, fs: FastFs<P>, seed: u64) -> Vec<Rc<RamDisk>> {
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
     let mut keepers = Vec::new();
     for i in 0..KEEPERS {
@@ -175,7 +177,7 @@ async fn recover(rig: &Rig, journal: Option<Journaled>) {
 /// Runs a workload on a mounted system; what is left to recover.
 async fn on<P: OrderingPolicy + 'static>(
     rig: &Rig,
-    fs: FastFs<Disk, P>,
+    fs: FastFs<P>,
     workload: &str,
     seed: u64,
 ) -> Vec<Rc<RamDisk>> {
@@ -194,15 +196,15 @@ async fn ordered<P: OrderingPolicy + 'static>(
     workload: &str,
     seed: u64,
 ) -> Vec<Rc<RamDisk>> {
-    mkfs(&rig.rams[0], &made(seed), rig.rt.wall_time().0).await.unwrap();
+    mkfs(&rig.rams[0].clone().erase(), &made(seed), rig.rt.wall_time().0).await.unwrap();
     let fs = mount(&rig.rt, rig.disks[0].clone(), policy, &options()).await.unwrap();
     on(rig, fs, workload, seed).await
 }
 
 async fn journaled(rig: &Rig, journal: Journaled, workload: &str, seed: u64) -> Vec<Rc<RamDisk>> {
-    journal.make(&rig.rt, &rig.rams, &made(seed)).await.unwrap();
+    journal.make(&rig.rt, &Device::of_each(&rig.rams), &made(seed)).await.unwrap();
     let (fs, policy) = journal.mount(&rig.rt, &rig.disks, &options()).await.unwrap();
-    let _: JournalOrder<_> = policy;
+    let _: JournalOrder = policy;
     on(rig, fs, workload, seed).await
 }
 

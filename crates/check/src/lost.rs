@@ -1,6 +1,6 @@
 //! Places for what was found without one: the root directory, lost+found, and entries in it.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG};
 use ordo_format::ufs2::inode::IFDIR;
 use ordo_format::ufs2::{Dinode, NDADDR};
@@ -11,7 +11,7 @@ use crate::state::{DirBlock, DirInfo, InodeInfo, ROOT, Run};
 /// The most directories for lost things; each holds thousands.
 const MOST_LOST: usize = 1000;
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Makes a root directory where there is none.
     pub async fn check_root(&mut self) -> Result<(), BlockError> {
         if self.is_used(ROOT) {
