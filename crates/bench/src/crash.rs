@@ -3,10 +3,9 @@
 //! [`subject`] is where a system's name becomes something to crash, with what it promises. Commands see no
 //! more of it than [`Subject`]: so each system is compiled once, here.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_block::BlockDevice;
+use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_crash::database::Database;
 use ordo_crash::history::Watched;
@@ -200,7 +199,7 @@ struct OnJournal {
 const TICK: Duration = Duration::from_millis(5);
 
 impl Scheme for OnJournal {
-    type Fs<D: BlockDevice> = JournaledFs<D>;
+    type Fs = JournaledFs;
 
     fn name(&self) -> &str {
         self.name
@@ -221,17 +220,17 @@ impl Scheme for OnJournal {
         }
     }
 
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let made = self.journal.make(rt, disks, &self.geometry.mkfs()).await;
         made.map(drop).map_err(|e| e.to_string())
     }
 
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<JournaledFs<D>, String> {
+    ) -> Result<JournaledFs, String> {
         let mut journal = self.journal;
         journal.options.tick = TICK;
         journal.options.checkpoint_every = TICK;
@@ -240,7 +239,7 @@ impl Scheme for OnJournal {
         mounted.map(|(fs, _)| fs).map_err(|e| e.to_string())
     }
 
-    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let fs = self.mount(rt, disks, &CacheConfig::default()).await?;
         fs.unmount().await.map_err(|e| e.to_string())
     }

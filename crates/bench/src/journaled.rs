@@ -1,10 +1,8 @@
 //! FFS under a journal, wherever its log is: making, mounting, recovering.
 
-use std::rc::Rc;
-
-use ordo_block::BlockDevice;
 use ordo_block::model::{Kind, Model, Zones};
 use ordo_block::part::Part;
+use ordo_block::{BlockDevice, Device};
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountError, MountOptions, logfile, mount};
@@ -46,11 +44,8 @@ pub struct Journaled {
 /// Memory for what mounting reads of a log, so that recovery need not read it again, in bytes.
 const KEEP: usize = 16 << 20;
 
-/// A log wherever it is.
-pub type AnyLog<D> = Wafs<Part<Rc<D>>>;
-
 /// A mounted file system.
-pub type JournaledFs<D> = FastFs<Rc<D>, JournalOrder<AnyLog<D>>>;
+pub type JournaledFs = FastFs<JournalOrder>;
 
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
@@ -121,10 +116,10 @@ impl Journaled {
     ///
     /// # Errors
     /// [`JournaledError`].
-    pub async fn make<D: BlockDevice>(
+    pub async fn make(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         options: &MkfsOptions,
     ) -> Result<MkfsReport, JournaledError> {
         let now = rt.wall_time().0;
@@ -143,11 +138,11 @@ impl Journaled {
             LogPlace::Same => part.first(log),
             LogPlace::File | LogPlace::Other => part,
         };
-        ordo_wafs::mkfs(&part, &ordo_wafs::MkfsOptions::default(), now).await?;
+        ordo_wafs::mkfs(&part.erase(), &ordo_wafs::MkfsOptions::default(), now).await?;
         Ok(report)
     }
 
-    async fn part<D: BlockDevice>(&self, disks: &[Rc<D>]) -> Result<Part<Rc<D>>, JournaledError> {
+    async fn part(&self, disks: &[Device]) -> Result<Part<Device>, JournaledError> {
         let first = disks[0].clone();
         Ok(match self.place {
             LogPlace::Other => {
@@ -173,12 +168,12 @@ impl Journaled {
     ///
     /// # Errors
     /// [`JournaledError`].
-    pub async fn mount<D: BlockDevice>(
+    pub async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         options: &MountOptions,
-    ) -> Result<(JournaledFs<D>, JournalOrder<AnyLog<D>>), JournaledError> {
+    ) -> Result<(JournaledFs, JournalOrder), JournaledError> {
         // As published: the log file is written in clusters of 64 KiB, the WAFS that nobody waits for in blocks of
         // 4 KiB. Where somebody waits that is soon enough: a write that nobody asked for would cut another in two,
         // with a turn between them.
@@ -215,7 +210,7 @@ pub struct FoundLog {
 ///
 /// # Errors
 /// [`JournaledError`].
-pub async fn find<D: BlockDevice>(disks: &[Rc<D>]) -> Result<Option<FoundLog>, JournaledError> {
+pub async fn find(disks: &[Device]) -> Result<Option<FoundLog>, JournaledError> {
     let Ok(found) = find_superblock(&disks[0]).await else { return Ok(None) };
     let place = match logfile::find(&disks[0], &found).await {
         _ if disks.len() > 1 => LogPlace::Other,
@@ -227,7 +222,7 @@ pub async fn find<D: BlockDevice>(disks: &[Rc<D>]) -> Result<Option<FoundLog>, J
     if part.geometry().bytes < SUPER_SECTORS * u64::from(part.geometry().sector) {
         return Ok(None);
     }
-    match ordo_wafs::mount::find_superblock(&part).await {
+    match ordo_wafs::mount::find_superblock(&part.erase()).await {
         Ok(superblock) => Ok(Some(FoundLog { place, superblock })),
         // Behind a file system may be anything; where a log must be its damage is told.
         Err(LogError::NoSuperblock(_)) if place == LogPlace::Same => Ok(None),
@@ -239,10 +234,7 @@ pub async fn find<D: BlockDevice>(disks: &[Rc<D>]) -> Result<Option<FoundLog>, J
 ///
 /// # Errors
 /// [`JournaledError`]: the image is as it was, or can be replayed again.
-pub async fn replay<D: BlockDevice>(
-    rt: &Runtime,
-    disks: &[Rc<D>],
-) -> Result<Option<Replayed>, JournaledError> {
+pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, JournaledError> {
     let Ok(found) = find_superblock(&disks[0]).await else { return Ok(None) };
     if found.sb.clean == 1 {
         return Ok(None);

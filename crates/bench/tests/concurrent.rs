@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
@@ -25,7 +26,7 @@ const TASKS: u64 = 8;
 const STEPS: u32 = 400;
 const NAMES: u32 = 7;
 
-type Fs<P> = FastFs<Rc<Modeled<Rc<RamDisk>>>, P>;
+type Fs<P> = FastFs<P>;
 
 /// One task: random operations in random directories, some of them gone by the time they are used.
 struct Actor<P: OrderingPolicy> {
@@ -135,7 +136,7 @@ fn stress<P: OrderingPolicy>(seed: u64, bytes: u64, policy: fn() -> P) {
     let disk = Rc::new(Modeled::new(&rt, model, ram.clone()));
     let outcome = executor.block_on(async {
         let made = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-        mkfs(&ram, &made, rt.wall_time().0).await.unwrap();
+        mkfs(&ram.clone().erase(), &made, rt.wall_time().0).await.unwrap();
         rt.cpu().set_model(CpuModel::MODERN);
         let cache = CacheConfig::with_capacity(1 << 20);
         let options = MountOptions { cache, use_reserve: true, ..MountOptions::default() };

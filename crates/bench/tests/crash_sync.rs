@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use ordo_block::tap::{Recorder, Tap};
 use ordo_block::volatile::{Loss, VolatileCache};
-use ordo_block::{Operation, ram::RamDisk};
+use ordo_block::{BlockDevice, Operation, ram::RamDisk};
 use ordo_check::{Checker, Options, Report, Severity};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
@@ -40,8 +40,8 @@ struct Run {
     reported: Vec<(usize, Vec<u8>)>,
 }
 
-type Disk = Rc<Tap<Jitter<RamDisk>>>;
-type Mounted = FastFs<Disk, SyncOrder>;
+type Disk = Rc<Tap<Jitter<Rc<RamDisk>>>>;
+type Mounted = FastFs<SyncOrder>;
 
 /// What was done: the disk at its start, the keepers, the names reported.
 type Done = (RamDisk, Rc<Vec<Ino>>, Vec<(usize, Vec<u8>)>);
@@ -55,7 +55,7 @@ fn record(
     let executor = Executor::simulated(seed);
     executor.set_schedule(Schedule::Seeded);
     let rt = executor.runtime();
-    let disk = RamDisk::new(1 << 20);
+    let disk = Rc::new(RamDisk::new(1 << 20));
     // What lies where nothing was written yet is not zero: an older file system's remains.
     for at in (0..1u64 << 20).step_by(512) {
         disk.store(at, &[0x5a; 512]);
@@ -63,7 +63,7 @@ fn record(
     let recorder = Recorder::new(true);
     let all = async {
         let options = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-        mkfs(&disk, &options, rt.wall_time().0).await.unwrap();
+        mkfs(&disk.clone().erase(), &options, rt.wall_time().0).await.unwrap();
         let tap = Rc::new(Tap::new(&rt, Jitter { runtime: rt.clone(), slow, disk }));
         let mut options = MountOptions::default();
         options.cache.metadata_age = age;
@@ -308,7 +308,7 @@ const MOVED_FRAGMENTS: &str = "DuplicateBlock";
 async fn cut_at_random(rt: &Runtime, seed: u64) -> Vec<String> {
     let ram = Rc::new(RamDisk::new(1 << 20));
     let options = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-    mkfs(&ram, &options, rt.wall_time().0).await.unwrap();
+    mkfs(&ram.clone().erase(), &options, rt.wall_time().0).await.unwrap();
     let disk = Rc::new(Jitter { runtime: rt.clone(), slow: 0, disk: VolatileCache::new(ram) });
     let mut options = MountOptions::default();
     options.cache.metadata_age = Duration::from_millis(3);

@@ -31,7 +31,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 type Disk = Rc<Faulty<RamDisk>>;
-type Fs<P> = FastFs<Disk, P>;
+type Fs<P> = FastFs<P>;
 
 const MIB: u64 = 1 << 20;
 
@@ -213,7 +213,7 @@ fn papers() -> MkfsOptions {
 async fn made(bytes: u64, options: &MkfsOptions) -> (Disk, Faults) {
     let faults = Faults::new();
     let disk = Rc::new(Faulty::new(RamDisk::new(bytes), &faults));
-    mkfs(&disk, options, 0).await.unwrap();
+    mkfs(&disk.clone().erase(), options, 0).await.unwrap();
     (disk, faults)
 }
 
@@ -531,7 +531,7 @@ fn odd_devices() {
     simulated(1, async |rt| {
         let bytes = 9 * MIB + 3 * 512;
         let disk = Rc::new(RamDisk::new(bytes));
-        mkfs(&disk, &papers(), 0).await.unwrap();
+        mkfs(&disk.clone().erase(), &papers(), 0).await.unwrap();
         let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
         let ino = fs.make(fs.root(), b"all", &NewNode::file(0o600)).await.unwrap().ino;
         let chunk = contents("all", 100_000);

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use ordo_bench::oracle::{OracleConfig, Subject, check};
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
 use ordo_check::Checker;
@@ -22,7 +23,7 @@ use ordo_vfs::{FsError, FsResult, Timestamp};
 struct OnFfs<P: OrderingPolicy> {
     runtime: Runtime,
     disk: Rc<RamDisk>,
-    fs: Charged<FastFs<Rc<RamDisk>, P>>,
+    fs: Charged<FastFs<P>>,
     policy: fn() -> P,
     options: MountOptions,
 }
@@ -38,7 +39,7 @@ impl<P: OrderingPolicy> OnFfs<P> {
             endian: size.endian,
             ..MkfsOptions::default()
         };
-        mkfs(&disk, &made, runtime.wall_time().0).await.expect("legal sizes");
+        mkfs(&disk.clone().erase(), &made, runtime.wall_time().0).await.expect("legal sizes");
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
         let contents_pass = size.atime;
         let ufs = UfsConfig { access_times, contents_pass, ..UfsConfig::default() };
@@ -63,7 +64,7 @@ impl<P: OrderingPolicy> OnFfs<P> {
 }
 
 impl<P: OrderingPolicy> Subject for OnFfs<P> {
-    type Fs = Charged<FastFs<Rc<RamDisk>, P>>;
+    type Fs = Charged<FastFs<P>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use ordo_bench::journaled::{Journaled, JournaledError, LogPlace};
 use ordo_block::fault::{Faults, Faulty, Rule};
-use ordo_block::{Operation, ram::RamDisk};
+use ordo_block::{BlockDevice, Device, Operation, ram::RamDisk};
 use ordo_check::{Checker, Options};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions};
@@ -36,7 +36,7 @@ fn recovered(journaled: Journaled, disks: &[Rc<RamDisk>]) -> Vec<Vec<u8>> {
     let rt = executor.runtime();
     let work = async {
         let options = MountOptions::default();
-        let (fs, _) = journaled.mount(&rt, disks, &options).await.unwrap();
+        let (fs, _) = journaled.mount(&rt, &Device::of_each(disks), &options).await.unwrap();
         let mut names = Vec::new();
         for n in 0..200 {
             if fs.lookup(fs.root(), &name(n)).await.is_ok() {
@@ -61,14 +61,15 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
             let faults = Faults::new();
             let journaled = Journaled::new(LogPlace::Other, synchronous, None);
             let work = async {
-                journaled.make(&rt, &rams, &small()).await.unwrap();
+                journaled.make(&rt, &Device::of_each(&rams), &small()).await.unwrap();
                 let sound = Faults::new();
                 let disks = [
                     Rc::new(Faulty::new(rams[0].clone(), &sound)),
                     Rc::new(Faulty::new(rams[1].clone(), &faults)),
                 ];
                 let options = MountOptions::default();
-                let (fs, _) = journaled.mount(&rt, &disks, &options).await.unwrap();
+                let (fs, _) =
+                    journaled.mount(&rt, &Device::of_each(&disks), &options).await.unwrap();
                 let mut promised = 0;
                 for n in 0..10 {
                     fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
@@ -119,9 +120,9 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
         let disks = [Rc::new(RamDisk::new(48 * MIB)), Rc::new(RamDisk::new(log))];
         let journaled = Journaled { log_bytes: Some(log), ..Journaled::new(place, true, None) };
         let work = async {
-            journaled.make(&rt, &disks, &small()).await.unwrap();
+            journaled.make(&rt, &Device::of_each(&disks), &small()).await.unwrap();
             let options = MountOptions::default();
-            let mounted = journaled.mount(&rt, &disks, &options).await;
+            let mounted = journaled.mount(&rt, &Device::of_each(&disks), &options).await;
             let (fs, _) = match mounted {
                 Ok(mounted) => mounted,
                 Err(error) => return Some(error.to_string()),
@@ -171,8 +172,11 @@ fn a_log_that_is_not_its_own_is_refused() {
         let disks = [Rc::new(RamDisk::new(8 * MIB)), Rc::new(RamDisk::new(MIB))];
         let work = async {
             let options = MkfsOptions { seed, ..small() };
-            journaled.make(&rt, &disks, &options).await.unwrap();
-            let (fs, _) = journaled.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+            journaled.make(&rt, &Device::of_each(&disks), &options).await.unwrap();
+            let (fs, _) = journaled
+                .mount(&rt, &Device::of_each(&disks), &MountOptions::default())
+                .await
+                .unwrap();
             for n in 0..30 {
                 fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
             }
@@ -184,7 +188,11 @@ fn a_log_that_is_not_its_own_is_refused() {
         let executor = Executor::simulated(5);
         let rt = executor.runtime();
         let before = disks[0].to_vec();
-        let mounted = executor.block_on(journaled.mount(&rt, disks, &MountOptions::default()));
+        let mounted = executor.block_on(journaled.mount(
+            &rt,
+            &Device::of_each(disks),
+            &MountOptions::default(),
+        ));
         let error = mounted.unwrap().err().expect("it must not mount");
         assert!(disks[0].to_vec() == before, "refused, but the image was changed: {error}");
         error
@@ -199,7 +207,7 @@ fn a_log_that_is_not_its_own_is_refused() {
     let executor = Executor::simulated(3);
     let new = Rc::new(RamDisk::new(MIB));
     let options = ordo_wafs::MkfsOptions::default();
-    executor.block_on(ordo_wafs::mkfs(&new, &options, 0)).unwrap().unwrap();
+    executor.block_on(ordo_wafs::mkfs(&new.clone().erase(), &options, 0)).unwrap().unwrap();
     let error = recover(tried(&[one[0].clone(), new]));
     assert!(matches!(error, RecoverError::UnusedLog), "{error}");
     for other in [Rc::new(RamDisk::new(MIB)), two[0].clone()] {

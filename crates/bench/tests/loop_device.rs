@@ -44,7 +44,7 @@ impl Drop for Loop {
 
 async fn whole_life(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-    mkfs(&disk, &options, 0).await.unwrap();
+    mkfs(&disk.clone().erase(), &options, 0).await.unwrap();
     let fs = mount(rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await.unwrap();
     let file = fs.make(fs.root(), b"file", &NewNode::file(0o600)).await.unwrap().ino;
     let contents: Vec<u8> = (0..500_000u32).map(|i| (i % 251) as u8).collect();

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
@@ -21,7 +22,7 @@ use ordo_vfs::{FileSystem, FileType, Ino, NewNode, RenameMode, SetAttr, XattrMod
 
 const FREEBSD: &str = "images/freebsd-ufs2-little-endian.img";
 
-type Fs<P> = FastFs<Rc<RamDisk>, P>;
+type Fs<P> = FastFs<P>;
 
 fn read_only() -> MountOptions {
     let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
@@ -298,7 +299,7 @@ fn others_read_what_ordo_wrote() {
                     endian,
                     ..MkfsOptions::default()
                 };
-                mkfs(&disk, &options, rt.wall_time().0).await.unwrap();
+                mkfs(&disk.clone().erase(), &options, rt.wall_time().0).await.unwrap();
                 let fs =
                     mount(&rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await;
                 let fs = fs.unwrap();

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use ordo_bench::journaled::{Journaled, JournaledError, LogPlace, replay};
 use ordo_block::overlay::Overlay;
 use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device};
 use ordo_check::{Checker, Options};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions, mount};
@@ -22,8 +23,9 @@ fn cut(place: LogPlace) -> RamDisk {
     let disks = [Rc::new(RamDisk::new(16 << 20))];
     let journaled = Journaled::new(place, true, None);
     let work = async {
-        journaled.make(&rt, &disks, &MkfsOptions::default()).await.unwrap();
-        let (fs, _) = journaled.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+        journaled.make(&rt, &Device::of_each(&disks), &MkfsOptions::default()).await.unwrap();
+        let (fs, _) =
+            journaled.mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await.unwrap();
         for n in 0..50 {
             let name = format!("file-{n}").into_bytes();
             fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
@@ -42,15 +44,19 @@ fn a_look_changes_nothing_and_a_replay_leaves_nothing() {
         let executor = Executor::simulated(2);
         let rt = executor.runtime();
         let work = async {
-            let look = Rc::new(Overlay::new(disk.clone()));
+            let look = Overlay::new(disk.clone()).erase();
             assert!(replay(&rt, std::slice::from_ref(&look)).await.unwrap().is_some());
             let report = Checker::new(look, Options::default()).run().await.unwrap();
             assert!(report.findings.is_empty(), "{place:?}: {report}");
             assert!(disk.to_vec() == before, "{place:?}: a look has changed the image");
-            assert!(replay(&rt, &disks).await.unwrap().is_some());
+            assert!(replay(&rt, &Device::of_each(&disks)).await.unwrap().is_some());
             let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
             assert!(report.findings.is_empty() && report.files >= 51, "{place:?}: {report}");
-            assert_eq!(replay(&rt, &disks).await.unwrap(), None, "nothing is left to replay");
+            assert_eq!(
+                replay(&rt, &Device::of_each(&disks)).await.unwrap(),
+                None,
+                "nothing is left to replay"
+            );
         };
         executor.block_on(work).unwrap();
     }
@@ -69,7 +75,7 @@ fn a_stale_log_is_refused() {
         fs.make(fs.root(), b"other", &NewNode::file(0o644)).await.unwrap();
         fs.sync().await.unwrap();
         let stale = Rc::new(disk.snapshot());
-        let error = replay(&rt, &[stale]).await.unwrap_err();
+        let error = replay(&rt, &[stale.erase()]).await.unwrap_err();
         let refused =
             matches!(error, JournaledError::Mount(MountError::Recover(RecoverError::StaleLog)));
         assert!(refused, "{error}");

@@ -1,6 +1,6 @@
 //! What the checker found, as steps to be taken.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_check::{Finding, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::{Dinode, Group, Superblock, bitmap};
@@ -44,8 +44,8 @@ pub(crate) struct Groups {
 }
 
 /// Reads the headers of all groups.
-pub(crate) async fn groups<D: BlockDevice>(
-    view: &D,
+pub(crate) async fn groups(
+    view: &Device,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<Groups, BlockError> {
@@ -68,8 +68,8 @@ pub(crate) async fn groups<D: BlockDevice>(
 }
 
 /// Turns a report into steps.
-pub(crate) async fn gather<D: BlockDevice>(
-    view: &D,
+pub(crate) async fn gather(
+    view: &Device,
     sb: &Superblock,
     endian: Endian,
     report: &Report,
@@ -181,8 +181,8 @@ fn follows(report: &Report, finding: &Finding) -> bool {
     }
 }
 
-async fn inode<D: BlockDevice>(
-    view: &D,
+async fn inode(
+    view: &Device,
     sb: &Superblock,
     endian: Endian,
     ino: u64,

@@ -22,14 +22,14 @@
 //!
 //! ```
 //! use ordo_bgfsck::{Background, Ending, Pace};
-//! use ordo_block::{frozen::Frozen, ram::RamDisk};
+//! use ordo_block::{BlockDevice, frozen::Frozen, ram::RamDisk};
 //! use ordo_ffs::{MountOptions, mkfs, mount};
 //! use ordo_ordering::NoOrder;
 //!
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let rt = executor.runtime();
 //! executor.block_on(async {
-//!     let disk = RamDisk::new(16 << 20);
+//!     let disk = RamDisk::new(16 << 20).erase();
 //!     mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), 0).await.unwrap();
 //!     let disk = std::rc::Rc::new(Frozen::new(disk, 64 << 20));
 //!     let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
@@ -50,7 +50,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use ordo_block::frozen::Frozen;
-use ordo_block::{BlockDevice, BlockError, Fault};
+use ordo_block::{BlockDevice, BlockError, Device, Fault};
 use ordo_check::{CheckError, Checker, Options, Report};
 use ordo_ffs::FastFs;
 use ordo_ordering::OrderingPolicy;
@@ -63,7 +63,7 @@ use paced::Paced;
 use steps::Taken;
 
 /// A file system that can be checked while it is used.
-pub type Watched<D, P> = FastFs<Rc<Frozen<D>>, P>;
+pub type Watched<P> = FastFs<P>;
 
 /// How much of the time it may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,10 +180,10 @@ pub struct Background {
 impl Background {
     /// Starts a check of a file system that has just been mounted on a device frozen before that. It ends
     /// at once where the image was clean.
-    pub fn start<D: BlockDevice, P: OrderingPolicy>(
+    pub fn start<P: OrderingPolicy>(
         runtime: &Runtime,
-        fs: &Watched<D, P>,
-        disk: &Rc<Frozen<D>>,
+        fs: &Watched<P>,
+        disk: &Rc<Frozen<Device>>,
         pace: Pace,
     ) -> Background {
         let stop = Rc::new(Cell::new(false));
@@ -215,15 +215,15 @@ impl Background {
     }
 }
 
-struct Run<D: BlockDevice, P: OrderingPolicy> {
+struct Run<P: OrderingPolicy> {
     runtime: Runtime,
-    fs: Watched<D, P>,
-    disk: Rc<Frozen<D>>,
+    fs: Watched<P>,
+    disk: Rc<Frozen<Device>>,
     pace: Pace,
     stop: Rc<Cell<bool>>,
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Run<D, P> {
+impl<P: OrderingPolicy> Run<P> {
     async fn run(self) -> Result<Outcome, BackgroundError> {
         let outcome = self.check_and_give_back().await;
         self.disk.thaw();
@@ -265,7 +265,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Run<D, P> {
         let sb = self.fs.layout().superblock();
         let endian = self.fs.layout().endian();
         let view =
-            Rc::new(Paced::new(&self.runtime, self.disk.view(), self.pace, self.stop.clone()));
+            Paced::new(&self.runtime, self.disk.view(), self.pace, self.stop.clone()).erase();
         let found::Groups { free, directories } = found::groups(&view, sb, endian).await?;
         let frag = sb.fshift;
         let base = sb.fpg as u64;

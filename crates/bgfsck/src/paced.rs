@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, Fault, Geometry, IoBuf, Operation, WriteFlags};
 use ordo_runtime::{Runtime, Time};
 
 use crate::Pace;
@@ -13,16 +13,21 @@ use crate::Pace;
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// A device that rests after each read, and fails once it is told to stop.
-pub(crate) struct Paced<D> {
+pub(crate) struct Paced {
     runtime: Runtime,
-    inner: D,
+    inner: Device,
     pace: Pace,
     stop: Rc<Cell<bool>>,
 }
 
-impl<D: BlockDevice> Paced<D> {
-    pub fn new(runtime: &Runtime, inner: D, pace: Pace, stop: Rc<Cell<bool>>) -> Paced<D> {
-        Paced { runtime: runtime.clone(), inner, pace, stop }
+impl Paced {
+    pub fn new(
+        runtime: &Runtime,
+        inner: impl BlockDevice,
+        pace: Pace,
+        stop: Rc<Cell<bool>>,
+    ) -> Paced {
+        Paced { runtime: runtime.clone(), inner: inner.erase(), pace, stop }
     }
 }
 
@@ -38,7 +43,7 @@ pub(crate) async fn rest(runtime: &Runtime, pace: Pace, start: Time) {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Paced<D> {
+impl BlockDevice for Paced {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }

@@ -1,6 +1,5 @@
 //! Each step as an operation of the live file system.
 
-use ordo_block::BlockDevice;
 use ordo_ordering::OrderingPolicy;
 use ordo_vfs::FsResult;
 
@@ -20,10 +19,7 @@ pub(crate) enum Taken {
 /// # Errors
 /// The device failed; `Corrupt` where a bitmap is not as it must be: only the step that it is for could
 /// have changed it.
-pub(crate) async fn take<D: BlockDevice, P: OrderingPolicy>(
-    fs: &Watched<D, P>,
-    step: &Step,
-) -> FsResult<Taken> {
+pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsResult<Taken> {
     let done = match step {
         Step::Block { address, frags } => {
             let sb = fs.layout().superblock();

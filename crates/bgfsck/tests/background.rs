@@ -16,6 +16,7 @@ use ordo_bgfsck::{Background, Ending, Outcome, Pace, Watched};
 use ordo_block::frozen::Frozen;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device};
 use ordo_check::Repair;
 use ordo_ffs::{MountOptions, mkfs::MkfsOptions, mount};
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
@@ -27,8 +28,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use support::{Surgeon, check};
 
-type Disk = Modeled<Rc<RamDisk>>;
-type Fs = Watched<Disk, SoftUpdates>;
+type Fs = Watched<SoftUpdates>;
 
 const ROOT: u32 = 2;
 
@@ -127,10 +127,10 @@ fn crash(sound: &RamDisk) -> Surgeon {
     s
 }
 
-fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Frozen<Disk>>) {
+fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Frozen<Device>>) {
     let rt = executor.runtime();
     let model = Model::by_name("viking").expect("a model of ours");
-    let disk = Rc::new(Frozen::new(Modeled::new(&rt, model, ram.clone()), memory));
+    let disk = Rc::new(Frozen::new(Modeled::new(&rt, model, ram.clone()).erase(), memory));
     let mut options = MountOptions::default();
     // Small, so that the disk is read and written all the time.
     options.cache.capacity = 1 << 20;

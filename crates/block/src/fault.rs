@@ -336,6 +336,10 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
             Some(Failure::Lie | Failure::Tear(_, None)) => Ok(()),
         }
     }
+
+    fn immediate(&self) -> bool {
+        self.inner.immediate()
+    }
 }
 
 #[cfg(test)]

@@ -212,6 +212,10 @@ impl<D: BlockDevice> BlockDevice for View<D> {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         self.geometry().check_write(Operation::Discard, offset, len as usize)
     }
+
+    fn immediate(&self) -> bool {
+        self.device.immediate()
+    }
 }
 
 impl<D: BlockDevice> BlockDevice for Frozen<D> {
@@ -242,6 +246,11 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
             self.preserve(offset..offset + len).await;
         }
         self.device.discard(offset, len).await
+    }
+
+    fn immediate(&self) -> bool {
+        // A copy is waited for that another write has begun: where reads are over at once there is none.
+        self.device.immediate()
     }
 }
 

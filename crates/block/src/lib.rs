@@ -2,7 +2,7 @@
 //!
 //! Layers: a store ([`ram`], a file) at the bottom; wrappers that compose around it: a disk model
 //! gives it time, a volatile cache makes writes losable, faults make it fail, a tap shows every
-//! request to whoever watches.
+//! request to whoever watches. What is above takes a [`Device`], which is any of them: see [`device`].
 //!
 //! Invariants:
 //! - No order holds between requests that are under way at once, nor between completed writes and the
@@ -21,6 +21,7 @@
 //! }).unwrap();
 //! ```
 
+pub mod device;
 mod error;
 pub mod fault;
 pub mod file;
@@ -35,6 +36,7 @@ pub mod volatile;
 
 use std::rc::Rc;
 
+pub use device::Device;
 pub use error::{BlockError, Fault, Operation};
 pub use ordo_runtime::IoBuf;
 
@@ -125,6 +127,20 @@ pub trait BlockDevice: 'static {
     /// # Errors
     /// Outside the device, or the device failed.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError>;
+
+    /// Whether each operation completes when it is first polled. Through a [`Device`] such a device never
+    /// allocates for a request; one that waits all the same panics there.
+    fn immediate(&self) -> bool {
+        false
+    }
+
+    /// This device as any device: nothing is wrapped twice.
+    fn erase(self) -> Device
+    where
+        Self: Sized,
+    {
+        Device::shared(Rc::new(self))
+    }
 }
 
 impl<D: BlockDevice> BlockDevice for Rc<D> {
@@ -142,5 +158,11 @@ impl<D: BlockDevice> BlockDevice for Rc<D> {
     }
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         (**self).discard(offset, len).await
+    }
+    fn immediate(&self) -> bool {
+        (**self).immediate()
+    }
+    fn erase(self) -> Device {
+        Device::shared(self)
     }
 }

@@ -157,6 +157,10 @@ impl<D: BlockDevice> BlockDevice for Nearby<D> {
         let _writing = self.writing(offset, len);
         self.inner.discard(offset, len).await
     }
+
+    fn immediate(&self) -> bool {
+        self.inner.immediate()
+    }
 }
 
 #[cfg(test)]

@@ -54,4 +54,8 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     async fn discard(&self, _offset: u64, _len: u64) -> Result<(), BlockError> {
         Ok(())
     }
+
+    fn immediate(&self) -> bool {
+        self.inner.immediate()
+    }
 }

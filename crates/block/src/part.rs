@@ -111,6 +111,10 @@ impl<D: BlockDevice> BlockDevice for Part<D> {
         }
         Ok(())
     }
+
+    fn immediate(&self) -> bool {
+        self.inner.immediate()
+    }
 }
 
 #[cfg(test)]

@@ -134,6 +134,10 @@ impl BlockDevice for RamDisk {
         self.geometry.check(Operation::Discard, offset, len as usize)?;
         Ok(())
     }
+
+    fn immediate(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

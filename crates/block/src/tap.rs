@@ -208,6 +208,10 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
         self.complete(&ticket, None, result);
         result
     }
+
+    fn immediate(&self) -> bool {
+        self.inner.immediate()
+    }
 }
 
 /// A request as a [`Recorder`] keeps it.

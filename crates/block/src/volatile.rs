@@ -332,6 +332,11 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
         let host_len = usize::try_from(len).unwrap_or(usize::MAX);
         self.inner.geometry().check_write(Operation::Discard, offset, host_len)
     }
+
+    fn immediate(&self) -> bool {
+        // The lock is held across operations of the device beneath only: where those are over at once it is free.
+        self.inner.immediate()
+    }
 }
 
 #[cfg(test)]

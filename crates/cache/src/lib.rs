@@ -32,7 +32,7 @@ pub mod write;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
 use rustc_hash::FxHashMap;
 
@@ -48,13 +48,13 @@ use write::Epochs;
 pub type Seal = Box<dyn Fn(&Buffer, &mut [u8], &[usize])>;
 
 /// A buffer cache over a device. Cheap to clone: clones share everything.
-pub struct Cache<D, G> {
-    shared: Rc<Shared<D, G>>,
+pub struct Cache<G> {
+    shared: Rc<Shared<G>>,
 }
 
-struct Shared<D, G> {
+struct Shared<G> {
     runtime: Runtime,
-    device: D,
+    device: Device,
     gate: G,
     config: CacheConfig,
     volatile: bool,
@@ -87,15 +87,24 @@ struct Shared<D, G> {
     stats: RefCell<CacheStats>,
 }
 
-impl<D, G> Clone for Cache<D, G> {
+impl<G> Clone for Cache<G> {
     fn clone(&self) -> Self {
         Cache { shared: self.shared.clone() }
     }
 }
 
-impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+impl<G: WriteGate> Cache<G> {
     /// A cache over `device` whose writes pass `gate`; starts its syncer.
-    pub fn new(runtime: &Runtime, device: D, gate: G, config: CacheConfig) -> Cache<D, G> {
+    pub fn new(
+        runtime: &Runtime,
+        device: impl BlockDevice,
+        gate: G,
+        config: CacheConfig,
+    ) -> Cache<G> {
+        Cache::over(runtime, device.erase(), gate, config)
+    }
+
+    fn over(runtime: &Runtime, device: Device, gate: G, config: CacheConfig) -> Cache<G> {
         let volatile = device.geometry().volatile_cache;
         let shared = Shared {
             runtime: runtime.clone(),
@@ -133,7 +142,7 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
     }
 
     /// The device below. Reading or writing what is cached goes through the cache instead.
-    pub fn device(&self) -> &D {
+    pub fn device(&self) -> &Device {
         &self.shared.device
     }
 

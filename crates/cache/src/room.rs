@@ -1,11 +1,9 @@
 //! Bounded memory: what comes in, what must go.
 
-use ordo_block::BlockDevice;
-
 use crate::buffer::{BufRef, Buffer};
 use crate::{Cache, WriteGate};
 
-impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+impl<G: WriteGate> Cache<G> {
     pub(crate) fn insert(&self, buf: &BufRef) {
         let replaced = self.shared.buffers.borrow_mut().insert(buf.key(), buf.clone());
         assert!(replaced.is_none(), "one buffer for each key");
@@ -95,13 +93,13 @@ impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
 
 /// Buffers being read. Those that are not filled when this is dropped leave the cache again, so that
 /// a failed or abandoned read leaves nothing behind.
-pub(crate) struct Loading<'a, D: BlockDevice, G: WriteGate> {
-    cache: &'a Cache<D, G>,
+pub(crate) struct Loading<'a, G: WriteGate> {
+    cache: &'a Cache<G>,
     buffers: Vec<BufRef>,
 }
 
-impl<'a, D: BlockDevice, G: WriteGate> Loading<'a, D, G> {
-    pub(crate) fn new(cache: &'a Cache<D, G>) -> Self {
+impl<'a, G: WriteGate> Loading<'a, G> {
+    pub(crate) fn new(cache: &'a Cache<G>) -> Self {
         Loading { cache, buffers: Vec::new() }
     }
 
@@ -119,7 +117,7 @@ impl<'a, D: BlockDevice, G: WriteGate> Loading<'a, D, G> {
     }
 }
 
-impl<D: BlockDevice, G: WriteGate> Drop for Loading<'_, D, G> {
+impl<G: WriteGate> Drop for Loading<'_, G> {
     fn drop(&mut self) {
         for buf in self.buffers.drain(..) {
             self.cache.remove(&buf);

@@ -1,6 +1,5 @@
 //! The syncer: writes what has grown old, or what would not be written in time if it waited until then.
 
-use ordo_block::BlockDevice;
 use ordo_runtime::{Duration, sync::first};
 
 use crate::{Cache, WriteGate};
@@ -9,7 +8,7 @@ use crate::{Cache, WriteGate};
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// Starts the syncer of a cache. It ends with the executor; when nothing is dirty it sets no timer.
-pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
+pub(crate) fn start<G: WriteGate>(cache: &Cache<G>) {
     let shared = std::rc::Rc::downgrade(&cache.shared);
     cache.shared.runtime.spawn_daemon("syncer", async move {
         while let Some(shared) = shared.upgrade() {
@@ -19,7 +18,7 @@ pub(crate) fn start<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
 }
 
 /// Waits until something is due, and writes it. Failures are kept by the cache.
-async fn round<D: BlockDevice, G: WriteGate>(cache: &Cache<D, G>) {
+async fn round<G: WriteGate>(cache: &Cache<G>) {
     let shared = &cache.shared;
     if cache.is_behind() && cache.failure().is_none() {
         let now = shared.runtime.now();

@@ -6,7 +6,7 @@
 //! blocks without dependencies first. On a device with a volatile cache there is a flush after a wave,
 //! because only then is it known to be durable.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 
 use ordo_runtime::{Duration, Time};
 
@@ -32,7 +32,7 @@ const ROUND_MAX: usize = 1024;
 /// Rounds of writing everything in which nothing came of it, before that is taken for a mistake.
 const FRUITLESS_MAX: u32 = 10_000;
 
-impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+impl<G: WriteGate> Cache<G> {
     /// Writes these buffers, in clusters, in order of address, many at once, and waits for all: first
     /// those in which nothing has to be undone, then those that this has freed, and so on.
     /// Buffers in which the gate rolled something back stay dirty.

@@ -53,7 +53,7 @@ impl Epochs {
     }
 }
 
-impl<D: BlockDevice, G: WriteGate> Cache<D, G> {
+impl<G: WriteGate> Cache<G> {
     /// Writes buffers one after another and waits until each is durable: what an ordering does with
     /// blocks that must be on disk before the next step. A clean buffer is not written again, but where
     /// it was written without being durable, by the syncer say, the device's cache is flushed.

@@ -74,9 +74,7 @@ impl BlockDevice for Slow {
     }
 }
 
-type TestCache<G> = Cache<Rc<Slow>, G>;
-
-fn with_cache<G: WriteGate, F: AsyncFnOnce(TestCache<G>, Rc<Slow>)>(
+fn with_cache<G: WriteGate, F: AsyncFnOnce(Cache<G>, Rc<Slow>)>(
     gate: G,
     config: CacheConfig,
     story: F,
@@ -88,7 +86,7 @@ fn with_cache<G: WriteGate, F: AsyncFnOnce(TestCache<G>, Rc<Slow>)>(
     executor.block_on(story(cache, disk)).unwrap();
 }
 
-async fn new_block<G: WriteGate>(cache: &TestCache<G>, n: u64, byte: u8) -> BufRef {
+async fn new_block<G: WriteGate>(cache: &Cache<G>, n: u64, byte: u8) -> BufRef {
     let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
     let buf = cache.get_new(key, Some(at), BLOCK, Class::Data).await;
     buf.write(|b| b.fill(byte));

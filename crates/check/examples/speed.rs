@@ -5,6 +5,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_check::{Checker, Options};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -18,7 +19,7 @@ fn image(block_size: u32, frag_size: u32, bytes: u64, files: usize) -> Rc<RamDis
     let runtime = executor.runtime();
     let options = MkfsOptions { block_size, frag_size, ..MkfsOptions::default() };
     let made = executor.block_on(async {
-        mkfs(&disk, &options, 0).await.expect("legal sizes");
+        mkfs(&disk.clone().erase(), &options, 0).await.expect("legal sizes");
         let mounting = MountOptions::default();
         let mounted = mount::mount(&runtime, disk.clone(), NoOrder, &mounting).await;
         let fs = mounted.unwrap_or_else(|error| panic!("{error}"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::ufs2::superblock::{
     FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE, SuperblockError,
 };
@@ -19,20 +19,20 @@ use crate::{CheckError, Finding, Options, Phase, Progress, Repair, Report};
 const DEEPEST_PATH: usize = 256;
 
 /// Checks and repairs the file system on a device.
-pub struct Checker<D> {
-    device: D,
+pub struct Checker {
+    device: Device,
     options: Options,
     progress: Option<Progress>,
 }
 
-impl<D: BlockDevice> Checker<D> {
+impl Checker {
     /// A checker of `device`, which nothing else may write meanwhile.
-    pub fn new(device: D, options: Options) -> Checker<D> {
-        Checker { device, options, progress: None }
+    pub fn new(device: impl BlockDevice, options: Options) -> Checker {
+        Checker { device: device.erase(), options, progress: None }
     }
 
     /// Calls `progress` as the check goes on.
-    pub fn on_progress(mut self, progress: Progress) -> Checker<D> {
+    pub fn on_progress(mut self, progress: Progress) -> Checker {
         self.progress = Some(progress);
         self
     }
@@ -85,7 +85,7 @@ impl<D: BlockDevice> Checker<D> {
         Ok(run.report)
     }
 
-    fn start(&self, found: Found, work: crate::Work) -> Run<'_, D> {
+    fn start(&self, found: Found, work: crate::Work) -> Run<'_> {
         let Found { sb, endian, from_copy, findings } = found;
         let mut run = Run {
             io: Io::new(&self.device, sb.frag_size(), work),
@@ -122,7 +122,7 @@ impl<D: BlockDevice> Checker<D> {
     }
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Paths of the inodes that findings are about.
     fn work_out_paths(&mut self) {
         for (ino, place) in std::mem::take(&mut self.wanted) {
@@ -148,7 +148,7 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 
     /// Writes repairs where the options allow all of them.
-    async fn write_repairs(&mut self, device: &D) -> Result<(), CheckError> {
+    async fn write_repairs(&mut self, device: &Device) -> Result<(), CheckError> {
         let report = &self.report;
         let allowed = match self.options.repair {
             Repair::No => false,
@@ -182,7 +182,7 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 
     /// Writes anew the superblock's copies that were found wrong.
-    async fn write_copies(&mut self, device: &D) -> Result<(), CheckError> {
+    async fn write_copies(&mut self, device: &Device) -> Result<(), CheckError> {
         let wrong = self.report.findings.iter().filter_map(|finding| match finding {
             Finding::SuperblockCopy { cg, .. } => Some(*cg),
             _ => None,
@@ -194,7 +194,7 @@ impl<D: BlockDevice> Run<'_, D> {
         Ok(())
     }
 
-    async fn write_superblock(&mut self, device: &D, at: u64) -> Result<(), CheckError> {
+    async fn write_superblock(&mut self, device: &Device, at: u64) -> Result<(), CheckError> {
         let sector = u64::from(device.geometry().sector);
         if !at.is_multiple_of(sector) || !(SBLOCK_SIZE as u64).is_multiple_of(sector) {
             let error = SuperblockError::Place { value: at as i64 };

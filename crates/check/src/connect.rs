@@ -1,6 +1,6 @@
 //! Phase 3: every directory is to be inside of the root.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir;
 
 use crate::state::{DirInfo, ROOT, Run};
@@ -16,7 +16,7 @@ enum Way {
     Ends,
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// What is said of a directory that is in none.
     pub fn unreferenced(&self, idx: usize) -> Finding {
         let DirInfo { ino, entries, size, .. } = self.dirs[idx];

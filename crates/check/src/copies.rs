@@ -1,6 +1,5 @@
 //! The superblock's copies against it, and it against them.
 
-use ordo_block::BlockDevice;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
 
 use crate::state::Run;
@@ -19,7 +18,7 @@ pub(crate) struct Copies {
     other: Option<(u64, Box<Superblock>)>,
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// The copy of the superblock in a group: usable, and of this file system.
     pub fn check_copy(&mut self, cg: u32, bytes: &[u8]) {
         let error = match Superblock::read_copy(bytes) {
@@ -46,10 +45,10 @@ impl<D: BlockDevice> Run<'_, D> {
     }
 }
 
-impl<D: BlockDevice> Search<'_, D> {
+impl Search<'_> {
     /// The superblock as its copies have it, where none is of its shape, but two are of one other shape: a
     /// field of it is wrong of which nothing but the copies can tell.
-    pub async fn outvote(&mut self, run: &mut Run<'_, D>) -> Result<Option<Found>, CheckError> {
+    pub async fn outvote(&mut self, run: &mut Run<'_>) -> Result<Option<Found>, CheckError> {
         let (sb, endian) = (&run.sb, run.endian);
         let found = match run.copies.other.take() {
             Some((at, copy)) => Some((at, *copy)),

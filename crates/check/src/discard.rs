@@ -3,14 +3,14 @@
 //! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). Only where everything else is as soft
 //! updates leave it: where there is damage, what has no name may be what somebody wants back.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, DT_DIR};
 use ordo_format::ufs2::{Group, bitmap};
 
 use crate::Severity;
 use crate::state::{DirInfo, ROOT, Run};
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Whether all that has been and will be found is ordinary after soft updates. After phase 2, and
     /// after loops of directories were looked for: nothing was repaired yet but what was found.
     pub fn is_ordinary(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::group::{Group, GroupLayout};
 use ordo_format::ufs2::superblock::{
     FS_FLAGS_UPDATED, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock,
@@ -15,7 +15,7 @@ use ordo_format::ufs2::{SECTOR, bitmap};
 use crate::Finding;
 use crate::state::Run;
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Checks what else the superblock says, once it can be used.
     pub async fn check_superblock(&mut self) -> Result<(), BlockError> {
         let shift = self.right_sector_shift().await?;

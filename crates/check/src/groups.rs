@@ -3,7 +3,7 @@
 //! A count is only reported when it fits neither the bitmap beside it nor what is truly in use: where
 //! a bitmap is wrong, that is the finding, not every count that follows from it.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
 use ordo_format::ufs2::group::{CKHASH_OFFSET, GroupLayout};
 use ordo_format::ufs2::superblock::CK_CYLGRP;
@@ -21,7 +21,7 @@ struct Derived {
     sums: [i32; 17],
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Checks every group, then the summary and the totals.
     pub async fn check_groups(&mut self) -> Result<(), BlockError> {
         let groups = self.groups.len();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
 use ordo_format::ufs2::group::Group;
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFMT, IFREG, IFSOCK};
@@ -20,7 +20,7 @@ const NO_DEVICE: i64 = -1;
 /// Inode blocks that are read together with a group's header.
 const BLOCKS_AHEAD: u32 = 2;
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Reads every group and all its inodes, and grants blocks to files.
     pub async fn check_blocks(&mut self) -> Result<(), BlockError> {
         let groups = self.sb.ncg as usize;

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 
 use crate::Work;
 
 /// Access to the device in fragments. Changes are laid over what is read; nothing is written before
 /// [`write_out`](Io::write_out), so that a check without repair sees exactly what one with repair
 /// does.
-pub(crate) struct Io<'d, D> {
-    device: &'d D,
+pub(crate) struct Io<'d> {
+    device: &'d Device,
     frag: usize,
     request: usize,
     overlay: BTreeMap<u64, Box<[u8]>>,
@@ -19,8 +19,8 @@ pub(crate) struct Io<'d, D> {
     pub work: Work,
 }
 
-impl<'d, D: BlockDevice> Io<'d, D> {
-    pub fn new(device: &'d D, frag: usize, work: Work) -> Io<'d, D> {
+impl<'d> Io<'d> {
+    pub fn new(device: &'d Device, frag: usize, work: Work) -> Io<'d> {
         let request = device.geometry().max_request / frag * frag;
         let (overlay, fresh) = (BTreeMap::new(), BTreeSet::new());
         Io { device, frag, request: request.max(frag), overlay, fresh, work }

@@ -1,6 +1,6 @@
 //! Phase 4: link counts against the names there are.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
 
 use crate::state::{ROOT, Run};
@@ -9,7 +9,7 @@ use crate::{Finding, Phase};
 /// The most links that a count can hold.
 const MOST_LINKS: u32 = i16::MAX as u32;
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Compares link counts, and finds a place for files without a name.
     pub async fn check_references(&mut self) -> Result<(), BlockError> {
         let groups = self.groups.len();

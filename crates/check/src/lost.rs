@@ -1,6 +1,6 @@
 //! Places for what was found without one: the root directory, lost+found, and entries in it.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG};
 use ordo_format::ufs2::inode::IFDIR;
 use ordo_format::ufs2::{Dinode, NDADDR};
@@ -14,7 +14,7 @@ const MOST_LOST: usize = 1000;
 /// Where an entry was added: the directory, the name, and the entry's place as a byte of the device.
 type Placed = (u32, Box<[u8]>, u64);
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Makes a root directory where there is none.
     pub async fn check_root(&mut self) -> Result<(), BlockError> {
         if self.is_used(ROOT) {

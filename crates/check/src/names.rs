@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::WHITEOUT_INO;
 use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG, DT_WHT, Entry};
 use ordo_format::ufs2::superblock::FS_SUJ;
@@ -45,7 +45,7 @@ pub(crate) struct Names {
     twice: FxHashSet<u64>,
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Reads every directory, and finds out which directory is in which.
     pub async fn check_names(&mut self) -> Result<(), BlockError> {
         let mut names = Names::default();

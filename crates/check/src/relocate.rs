@@ -1,7 +1,7 @@
 //! After phase 1: blocks that files may not keep get a copy elsewhere, files whose addresses changed
 //! are measured again, directories get back the blocks that they lack.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{CHUNK, write_free_chunk};
 use ordo_format::ufs2::inode::IFDIR;
 use ordo_format::ufs2::{NDADDR, bitmap};
@@ -12,7 +12,7 @@ use crate::state::{DirBlock, Refused, Run};
 use crate::walk::{FileWalk, Held, has_blocks};
 use crate::{Finding, Repair, Slot};
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Sorts out every refused address.
     pub async fn relocate(&mut self) -> Result<(), BlockError> {
         // What is still to be copied must not be overwritten by other copies.

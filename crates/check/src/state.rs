@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{CK_INODE, Superblock};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO, bitmap};
@@ -96,8 +96,8 @@ pub(crate) struct Refused {
 }
 
 /// Everything, while a check goes on.
-pub(crate) struct Run<'d, D> {
-    pub io: Io<'d, D>,
+pub(crate) struct Run<'d> {
+    pub io: Io<'d>,
     pub options: Options,
     pub progress: Option<Progress>,
     pub sb: Superblock,
@@ -132,7 +132,7 @@ pub(crate) struct Run<'d, D> {
     pub lost: Vec<usize>,
 }
 
-impl<'d, D: BlockDevice> Run<'d, D> {
+impl<'d> Run<'d> {
     pub fn finding(&mut self, finding: Finding) {
         let severity = self.report.severity(&finding);
         *self.report.counts.entry(severity).or_default() += 1;

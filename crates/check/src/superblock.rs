@@ -1,6 +1,6 @@
 //! Before phase 1: finding a superblock that can be used.
 
-use ordo_block::{BlockDevice, IoBuf};
+use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{
     CK_SUPERBLOCK, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock, SuperblockError,
@@ -27,13 +27,13 @@ pub(crate) struct Found {
 }
 
 /// Reads superblocks.
-pub(crate) struct Search<'d, D> {
-    device: &'d D,
+pub(crate) struct Search<'d> {
+    device: &'d Device,
     pub work: Work,
 }
 
-impl<'d, D: BlockDevice> Search<'d, D> {
-    pub fn new(device: &'d D) -> Search<'d, D> {
+impl<'d> Search<'d> {
+    pub fn new(device: &'d Device) -> Search<'d> {
         Search { device, work: Work::default() }
     }
 

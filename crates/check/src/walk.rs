@@ -1,6 +1,6 @@
 //! The block addresses of a file: which can be granted, which are in the way.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_format::ufs2::inode::SF_SNAPSHOT;
 use ordo_format::ufs2::{Dinode, NDADDR, NIADDR};
 
@@ -70,7 +70,7 @@ struct Frame {
     index: usize,
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// Looks at all addresses of a file's contents, and clears in `node` those it cannot have.
     pub async fn walk_file(
         &mut self,
@@ -264,7 +264,7 @@ impl Held {
     }
 }
 
-impl<D: BlockDevice> Run<'_, D> {
+impl Run<'_> {
     /// All blocks that a file holds, extended attributes included. Only once every address was
     /// granted or cleared, so that they form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {

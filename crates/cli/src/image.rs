@@ -2,13 +2,12 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_bench::journaled;
-use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_block::overlay::Overlay;
+use ordo_block::{BlockDevice, Device};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::NoOrder;
 use ordo_report::number;
@@ -16,10 +15,10 @@ use ordo_runtime::{Executor, Runtime};
 use ordo_ufs::UfsConfig;
 
 /// A file system in an image that is written.
-pub type ImageFs = FastFs<FileDisk, NoOrder>;
+pub type ImageFs = FastFs<NoOrder>;
 
 /// A file system in an image that is only read.
-pub type ReadFs = FastFs<Rc<Overlay<FileDisk>>, NoOrder>;
+pub type ReadFs = FastFs<NoOrder>;
 
 /// Runs a command's work in real time.
 ///
@@ -48,7 +47,7 @@ pub async fn open(runtime: &Runtime, path: &Path) -> Result<ImageFs> {
 /// The image cannot be opened, or what is in it cannot be mounted.
 pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<ReadFs> {
     let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
-    let disk = Rc::new(Overlay::new(disk));
+    let disk = Overlay::new(disk).erase();
     if let Some(said) = replay_log(runtime, std::slice::from_ref(&disk), path, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
@@ -59,9 +58,9 @@ pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<ReadFs> {
 
 /// Replays the log of an image that has one and was not unmounted; what is to be said of it. Where it cannot be
 /// replayed things go on without.
-pub async fn replay_log<D: BlockDevice>(
+pub async fn replay_log(
     runtime: &Runtime,
-    disks: &[Rc<D>],
+    disks: &[Device],
     path: &Path,
     in_memory: bool,
 ) -> Option<String> {

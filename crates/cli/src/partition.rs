@@ -1,8 +1,11 @@
 //! Finding a disk's partitions, and taking one.
 
+use std::rc::Rc;
+
 use anyhow::{Result, anyhow, bail};
+use ordo_block::file::FileDisk;
 use ordo_block::part::Part;
-use ordo_block::{BlockDevice, Geometry};
+use ordo_block::{BlockDevice, Device, Geometry};
 use ordo_format::label::{self, Kind, Range, SECTOR};
 
 /// Extended partitions in a chain at most.
@@ -27,7 +30,7 @@ pub struct Partition {
 ///
 /// # Errors
 /// The device failed.
-pub async fn list<D: BlockDevice>(disk: &D) -> Result<Vec<Partition>> {
+pub async fn list(disk: &Device) -> Result<Vec<Partition>> {
     let Geometry { bytes, .. } = disk.geometry();
     let mut found: Vec<(u32, Range)> = match label::mbr(&sector(disk, 0).await?) {
         None => Vec::new(),
@@ -62,14 +65,14 @@ fn partition(name: String, range: Range) -> Partition {
     Partition { name, start, bytes: len, kind: kind.to_string(), label }
 }
 
-async fn sector<D: BlockDevice>(disk: &D, at: u64) -> Result<Vec<u8>> {
+async fn sector(disk: &Device, at: u64) -> Result<Vec<u8>> {
     if at + SECTOR > disk.geometry().bytes {
         return Ok(Vec::new());
     }
     Ok(disk.read(at, SECTOR as usize).await?.to_vec())
 }
 
-async fn gpt<D: BlockDevice>(disk: &D, at: u64) -> Result<Option<Vec<(u32, Range)>>> {
+async fn gpt(disk: &Device, at: u64) -> Result<Option<Vec<(u32, Range)>>> {
     let Some(header) = label::gpt_header(&sector(disk, at).await?) else { return Ok(None) };
     let len = header.entries_len.next_multiple_of(SECTOR as usize);
     let inside = header.entries_at.checked_add(len as u64);
@@ -80,10 +83,7 @@ async fn gpt<D: BlockDevice>(disk: &D, at: u64) -> Result<Option<Vec<(u32, Range
 }
 
 /// The entries of an MBR, and the logical partitions in the extended one, which begin at 5.
-async fn with_logical<D: BlockDevice>(
-    disk: &D,
-    mut entries: Vec<(u32, Range)>,
-) -> Result<Vec<(u32, Range)>> {
+async fn with_logical(disk: &Device, mut entries: Vec<(u32, Range)>) -> Result<Vec<(u32, Range)>> {
     let Some(outer) = entries.iter().find(|(_, r)| r.kind == Kind::Extended).map(|(_, r)| r.start)
     else {
         return Ok(entries);
@@ -111,8 +111,8 @@ async fn with_logical<D: BlockDevice>(
 }
 
 /// Adds the partitions of the BSD label in a slice, if it has one.
-async fn labelled<D: BlockDevice>(
-    disk: &D,
+async fn labelled(
+    disk: &Device,
     slice: &str,
     start: u64,
     len: u64,
@@ -132,10 +132,10 @@ async fn labelled<D: BlockDevice>(
 ///
 /// # Errors
 /// There is no such partition, or the device failed.
-pub async fn take<D: BlockDevice>(disk: D, name: Option<&str>) -> Result<Part<D>> {
+pub async fn take(disk: Rc<FileDisk>, name: Option<&str>) -> Result<Part<Rc<FileDisk>>> {
     let bytes = disk.geometry().bytes;
     let Some(name) = name else { return Ok(Part::new(disk, 0, bytes)) };
-    let all = list(&disk).await?;
+    let all = list(&disk.clone().erase()).await?;
     if all.is_empty() {
         bail!("it has no partitions that Ordo can read (GPT, MBR, BSD label)");
     }

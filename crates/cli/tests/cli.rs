@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use assert_cmd::Command;
 use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_block::Device;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
@@ -97,8 +98,9 @@ fn with_names_in_its_log() -> Vec<u8> {
     let disks = [Rc::new(RamDisk::new(16 << 20))];
     let journaled = Journaled::new(LogPlace::File, true, None);
     let work = async {
-        journaled.make(&rt, &disks, &MkfsOptions::default()).await.unwrap();
-        let (fs, _) = journaled.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+        journaled.make(&rt, &Device::of_each(&disks), &MkfsOptions::default()).await.unwrap();
+        let (fs, _) =
+            journaled.mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await.unwrap();
         for n in 0..20 {
             let name = format!("file-{n}").into_bytes();
             fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();

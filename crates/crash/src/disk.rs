@@ -248,6 +248,10 @@ impl BlockDevice for Scratch {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         self.is_inside(Operation::Discard, offset, len as usize).map(drop)
     }
+
+    fn immediate(&self) -> bool {
+        true
+    }
 }
 
 /// A disk that takes a random time for each write and each flush, so that requests under way complete

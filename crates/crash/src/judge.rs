@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, Device};
 use ordo_check::{Checker, Options, Repair, Report, Severity};
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{FileSystem, FileType, FsResult, Ino, NewNode};
@@ -139,6 +139,8 @@ pub(crate) struct Depth {
 pub(crate) struct Judge<'r, S> {
     pub scheme: &'r S,
     pub disks: Vec<Rc<Scratch>>,
+    /// The same, for who knows of no scratch.
+    devices: Vec<Device>,
     pub history: &'r History,
     promise: Promise,
     /// Of checks that only read.
@@ -168,6 +170,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         let executor = Executor::simulated(0);
         Judge {
             scheme,
+            devices: Device::of_each(&disks),
             disks,
             history: &run.history,
             promise,
@@ -201,7 +204,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         }
         if self.scheme.recovers()
             && let Err(error) =
-                simulate(|rt| async move { self.scheme.recover(&rt, &self.disks).await })
+                simulate(|rt| async move { self.scheme.recover(&rt, &self.devices).await })
         {
             return verdict.cannot(true, format!("recovery: {error}"));
         }
@@ -272,7 +275,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         let (mut memory, mut compared) = self.memory.take();
         let (into, kept, found) = (&mut *verdict, &mut memory, &mut compared);
         let looked = simulate(|rt| async move {
-            let fs = look(&rt, &self.disks[0]).await?;
+            let fs = look(&rt, &self.devices[0]).await?;
             if !self.recalls {
                 return question.compare(&fs, into).await;
             }
@@ -289,7 +292,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
 
     fn check(&self, repair: Repair, verdict: &mut Verdict) -> Option<Report> {
         let options = Options { repair, ..Options::default() };
-        let checker = Checker::new(self.disks[0].clone(), options);
+        let checker = Checker::new(self.devices[0].clone(), options);
         match self.executor.block_on(checker.run()) {
             Ok(Ok(report)) => Some(report),
             Ok(Err(error)) => {
@@ -324,7 +327,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
     fn usable(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let used = simulate(|rt| async move {
             let cache = ordo_cache::CacheConfig::with_capacity(4 << 20);
-            let fs = self.scheme.mount(&rt, &self.disks, &cache).await?;
+            let fs = self.scheme.mount(&rt, &self.devices, &cache).await?;
             let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
             question.work_with(&fs).await?;
             fs.unmount().await.map_err(said("unmounting afterwards"))
@@ -332,7 +335,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         if let Err(error) = used {
             return verdict.cannot(true, error);
         }
-        let checker = Checker::new(self.disks[0].clone(), Options::default());
+        let checker = Checker::new(self.devices[0].clone(), Options::default());
         match self.executor.block_on(checker.run()).expect("a check does not wait for itself") {
             Ok(report) => {
                 // What was leaked stays so; whoever starts from a repaired disk has no excuse.
@@ -415,7 +418,7 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
 }
 
 /// What `device` holds, as one line for each thing that a check finds: for a person.
-pub fn describe<D: BlockDevice>(device: D) -> String {
+pub fn describe(device: impl BlockDevice) -> String {
     let executor = Executor::simulated(0);
     match executor.block_on(Checker::new(device, Options::default()).run()) {
         Ok(Ok(report)) => report.to_string(),

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_vfs::{FileSystem, Ino};
 use rustc_hash::FxHashMap;
@@ -73,7 +74,7 @@ impl Memory {
             return true;
         }
         disk.log();
-        let found = find_superblock(disk).await;
+        let found = find_superblock(&disk.clone().erase()).await;
         let read = disk.logged();
         let Ok(found) = found else {
             *self = Memory { versions: self.versions, ..Memory::default() };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ordo_block::fault::{Attempt, Faults, Faulty, Rule};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
-use ordo_block::{BlockDevice, Operation, WriteFlags};
+use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options, Repair};
 use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
@@ -236,13 +236,13 @@ async fn recorded<S: Scheme, W: Workload>(
     let rams = match &config.disks {
         None => {
             let rams: Vec<Rc<RamDisk>> = scheme.devices().into_iter().map(used).collect();
-            scheme.make(rt, &rams).await.map_err(CrashError::Make)?;
+            scheme.make(rt, &Device::of_each(&rams)).await.map_err(CrashError::Make)?;
             rams
         }
         Some(images) => found(scheme, images).await?,
     };
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
-    let (line, disks) = watch(rt, rams, config).await?;
+    let (line, disks) = watch(rt, Device::of_each(&rams), config).await?;
     let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
     let clock = line.clone();
     let book = Book::new(fs.root(), move || clock.borrow().events.len());
@@ -269,14 +269,12 @@ impl Line {
     }
 }
 
-/// A disk of a run: it takes its time, and every request is put on a line.
-type Disk<D> = Rc<Tap<Slow<Faulty<Rc<D>>>>>;
-
-async fn watch<D: BlockDevice>(
+/// The disks of a run: each takes its time, and every request is put on a line.
+async fn watch(
     rt: &Runtime,
-    inner: Vec<Rc<D>>,
+    inner: Vec<Device>,
     config: &Config,
-) -> Result<(Rc<RefCell<Line>>, Vec<Disk<D>>), CrashError> {
+) -> Result<(Rc<RefCell<Line>>, Vec<Device>), CrashError> {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
     for (disk, inner) in inner.into_iter().enumerate() {
@@ -296,7 +294,7 @@ async fn watch<D: BlockDevice>(
             };
             faults.add(Rule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
         }
-        disks.push(tap);
+        disks.push(tap.erase());
     }
     Ok((line, disks))
 }
@@ -316,7 +314,7 @@ pub(crate) fn simulate_recovery<S: Scheme>(
     executor.set_schedule(Schedule::Seeded);
     let rt = executor.runtime();
     let work = async {
-        let disks = images.iter().map(|image| Scratch::new(image.clone())).collect();
+        let disks = images.iter().map(|image| Scratch::new(image.clone()).erase()).collect();
         let config = Config::new(seed, of.model);
         let watched = watch(&rt, disks, &config).await;
         let (line, disks) = watched.map_err(|e| e.to_string())?;
@@ -338,13 +336,13 @@ pub(crate) fn simulate_recovery<S: Scheme>(
 async fn found<S: Scheme>(scheme: &S, images: &[Vec<u8>]) -> Result<Vec<Rc<RamDisk>>, CrashError> {
     let rams: Vec<_> = images.iter().map(|image| Rc::new(RamDisk::from_image(image))).collect();
     if !scheme.promise().no_check {
-        repair(&rams[0]).await.map_err(CrashError::Mount)?;
+        repair(&rams[0].clone().erase()).await.map_err(CrashError::Mount)?;
     }
     Ok(rams)
 }
 
 /// Checks a disk and mends what it finds, as must be done before a mount where nothing better is promised.
-async fn repair<D: BlockDevice>(disk: &Rc<D>) -> Result<(), String> {
+async fn repair(disk: &Device) -> Result<(), String> {
     let options = Options { repair: Repair::Yes, ..Options::default() };
     let checked = Checker::new(disk.clone(), options).run().await;
     checked.map(drop).map_err(|e| e.to_string())
@@ -370,9 +368,9 @@ fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
 }
 
 /// Has every write named by what it means. A disk may hold a log alone, which is known by what is written.
-async fn name_writes<D: BlockDevice, I: BlockDevice>(
-    tap: &Rc<Tap<D>>,
-    inner: &Rc<I>,
+async fn name_writes(
+    tap: &Rc<Tap<Slow<Faulty<Device>>>>,
+    inner: &Device,
     line: &Rc<RefCell<Line>>,
     disk: usize,
 ) -> Result<Rc<Classifier>, CrashError> {

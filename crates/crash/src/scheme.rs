@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_block::BlockDevice;
+use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_check::{Finding, Report, Severity};
 use ordo_ffs::mkfs::mkfs;
@@ -28,7 +28,7 @@ pub trait Volume: FileSystem + Clone + 'static {
     async fn unmount(&self) -> FsResult<()>;
 }
 
-impl<D: BlockDevice, P: OrderingPolicy + 'static> Volume for FastFs<D, P> {
+impl<P: OrderingPolicy + 'static> Volume for FastFs<P> {
     async fn unmount(&self) -> FsResult<()> {
         FastFs::unmount(self).await
     }
@@ -41,7 +41,7 @@ impl<D: BlockDevice, P: OrderingPolicy + 'static> Volume for FastFs<D, P> {
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Scheme: Clone + Send + Sync + 'static {
     /// The mounted file system.
-    type Fs<D: BlockDevice>: Volume;
+    type Fs: Volume;
 
     /// The name a user gives it.
     fn name(&self) -> &str;
@@ -53,19 +53,19 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     fn devices(&self) -> Vec<u64>;
 
     /// Makes the empty file system.
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String>;
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String>;
 
     /// Mounts it: freshly made, or as a crash left it (after a check where the promise needs one).
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String>;
+    ) -> Result<Self::Fs, String>;
 
     /// Brings what a crash left into the state in which it is judged: replays a log. Must leave on the
     /// disks all that it does. Nothing by default.
-    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let _ = (rt, disks);
         Ok(())
     }
@@ -242,7 +242,7 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
 impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
     for OnFfs<M>
 {
-    type Fs<D: BlockDevice> = FastFs<Rc<D>, P>;
+    type Fs = FastFs<P>;
 
     fn name(&self) -> &str {
         &self.name
@@ -256,27 +256,24 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
         vec![self.geometry.bytes]
     }
 
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let made = mkfs(&disks[0], &self.geometry.mkfs(), rt.wall_time().0).await;
         made.map(drop).map_err(|e| e.to_string())
     }
 
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String> {
+    ) -> Result<Self::Fs, String> {
         let options = MountOptions { cache: cache.clone(), ..MountOptions::default() };
         mount(rt, disks[0].clone(), (self.policy)(), &options).await.map_err(|e| e.to_string())
     }
 }
 
 /// Mounts the file system on a device read-only, whatever keeps it, to look at what is there.
-pub(crate) async fn look<D: BlockDevice>(
-    rt: &Runtime,
-    disk: &Rc<D>,
-) -> Result<FastFs<Rc<D>, NoOrder>, String> {
+pub(crate) async fn look(rt: &Runtime, disk: &Device) -> Result<FastFs<NoOrder>, String> {
     let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
     let options = MountOptions { ufs, ..MountOptions::default() };
     mount(rt, disk.clone(), NoOrder, &options).await.map_err(|e| e.to_string())

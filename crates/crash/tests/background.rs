@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use ordo_bgfsck::{Background, Ending, Pace};
-use ordo_block::BlockDevice;
+use ordo_block::Device;
 use ordo_block::frozen::Frozen;
 use ordo_cache::CacheConfig;
 use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
@@ -23,7 +23,7 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Checked<S>(S);
 
 impl<S: Scheme> Scheme for Checked<S> {
-    type Fs<D: BlockDevice> = S::Fs<D>;
+    type Fs = S::Fs;
 
     fn name(&self) -> &str {
         self.0.name()
@@ -35,18 +35,18 @@ impl<S: Scheme> Scheme for Checked<S> {
     fn devices(&self) -> Vec<u64> {
         self.0.devices()
     }
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         self.0.make(rt, disks).await
     }
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<S::Fs<D>, String> {
+    ) -> Result<S::Fs, String> {
         self.0.mount(rt, disks, cache).await
     }
-    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         give_back(rt, disks[0].clone()).await
     }
     fn recovers(&self) -> bool {
@@ -54,7 +54,7 @@ impl<S: Scheme> Scheme for Checked<S> {
     }
 }
 
-async fn give_back<D: BlockDevice>(rt: &Runtime, disk: Rc<D>) -> Result<(), String> {
+async fn give_back(rt: &Runtime, disk: Device) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let disk = Rc::new(Frozen::new(disk, 1 << 20));
     let fs = mount(rt, disk.clone(), SoftUpdates::default(), &MountOptions::default()).await;

@@ -6,10 +6,9 @@
 //! system and our checker take for right and FreeBSD does not.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Finding, Options, Repair, Report};
 use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
@@ -66,7 +65,7 @@ struct Repaired<S> {
 }
 
 impl<S: Scheme> Scheme for Repaired<S> {
-    type Fs<D: BlockDevice> = S::Fs<D>;
+    type Fs = S::Fs;
 
     fn name(&self) -> &str {
         self.scheme.name()
@@ -80,20 +79,20 @@ impl<S: Scheme> Scheme for Repaired<S> {
         self.scheme.devices()
     }
 
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         self.scheme.make(rt, disks).await
     }
 
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String> {
+    ) -> Result<Self::Fs, String> {
         self.scheme.mount(rt, disks, cache).await
     }
 
-    async fn recover<D: BlockDevice>(&self, _rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn recover(&self, _rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let fsck = FreebsdFsck::new();
         let mut image = read(&disks[0]).await?;
         match self.repairer {
@@ -184,7 +183,7 @@ const ROUNDS_MAX: u32 = 6;
 /// Bytes read or written at once.
 const PIECE: usize = 64 << 10;
 
-async fn read<D: BlockDevice>(disk: &Rc<D>) -> Result<Vec<u8>, String> {
+async fn read(disk: &Device) -> Result<Vec<u8>, String> {
     let bytes = disk.geometry().bytes as usize;
     let mut image = Vec::with_capacity(bytes);
     while image.len() < bytes {
@@ -196,7 +195,7 @@ async fn read<D: BlockDevice>(disk: &Rc<D>) -> Result<Vec<u8>, String> {
 }
 
 /// Writes what differs.
-async fn write<D: BlockDevice>(disk: &Rc<D>, old: &[u8], new: &[u8]) -> Result<(), String> {
+async fn write(disk: &Device, old: &[u8], new: &[u8]) -> Result<(), String> {
     for (i, (old, new)) in old.chunks(512).zip(new.chunks(512)).enumerate() {
         if old != new {
             let data = IoBuf::from_slice(new);

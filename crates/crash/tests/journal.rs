@@ -8,9 +8,9 @@
 
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
 use ordo_block::part::Part;
 use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore, life, record};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -53,15 +53,13 @@ impl Journal {
     }
 }
 
-type LogOf<D> = Wafs<Part<Rc<D>>>;
-
 /// An error in words.
 fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
 impl Journal {
-    async fn part<D: BlockDevice>(&self, disks: &[Rc<D>]) -> Result<Part<Rc<D>>, String> {
+    async fn part(&self, disks: &[Device]) -> Result<Part<Device>, String> {
         Ok(match self.place {
             Place::Other => Part::new(disks[1].clone(), 0, LOG),
             Place::Behind => Part::new(disks[0].clone(), FS, LOG),
@@ -75,7 +73,7 @@ impl Journal {
 }
 
 impl Scheme for Journal {
-    type Fs<D: BlockDevice> = FastFs<Rc<D>, JournalOrder<LogOf<D>>>;
+    type Fs = FastFs<JournalOrder>;
 
     fn name(&self) -> &str {
         self.name
@@ -92,7 +90,7 @@ impl Scheme for Journal {
         }
     }
 
-    async fn make<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let in_file = self.place == Place::File;
         let options = MkfsOptions {
             block_size: 4096,
@@ -109,15 +107,15 @@ impl Scheme for Journal {
             fs.unmount().await.map_err(said)?;
         }
         let (part, options) = (self.part(disks).await?, ordo_wafs::MkfsOptions::default());
-        ordo_wafs::mkfs(&part, &options, now).await.map(drop).map_err(said)
+        ordo_wafs::mkfs(&part.erase(), &options, now).await.map(drop).map_err(said)
     }
 
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String> {
+    ) -> Result<Self::Fs, String> {
         let options = JournalOptions {
             tick: Duration::from_millis(5),
             checkpoint_every: Duration::from_millis(5),
@@ -127,7 +125,7 @@ impl Scheme for Journal {
         self.mount_with(rt, disks, cache, options).await
     }
 
-    async fn recover<D: BlockDevice>(&self, rt: &Runtime, disks: &[Rc<D>]) -> Result<(), String> {
+    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let fs = self.mount(rt, disks, &CacheConfig::default()).await?;
         fs.unmount().await.map_err(said)
     }
@@ -138,13 +136,13 @@ impl Scheme for Journal {
 }
 
 impl Journal {
-    async fn mount_with<D: BlockDevice>(
+    async fn mount_with(
         &self,
         rt: &Runtime,
-        disks: &[Rc<D>],
+        disks: &[Device],
         cache: &CacheConfig,
         journal: JournalOptions,
-    ) -> Result<<Self as Scheme>::Fs<D>, String> {
+    ) -> Result<<Self as Scheme>::Fs, String> {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
             // Some leave sectors out, some do not.
@@ -267,9 +265,9 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
     let cache = CacheConfig::default();
     let data = |n: u8| vec![n + 1; 16 << 10];
     let inos = executor.block_on(async {
-        scheme.make(&rt, &disks).await.unwrap();
+        scheme.make(&rt, &Device::of_each(&disks)).await.unwrap();
         let slow = JournalOptions { rules, ..JournalOptions::wafs(false) };
-        let fs = scheme.mount_with(&rt, &disks, &cache, slow).await.unwrap();
+        let fs = scheme.mount_with(&rt, &Device::of_each(&disks), &cache, slow).await.unwrap();
         let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
         for n in 0..40u8 {
             let name = [vec![b'n'; 100], vec![b'0' + n]].concat();
@@ -298,7 +296,7 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
     let executor = Executor::simulated(2);
     let rt = executor.runtime();
     let same = executor.block_on(async {
-        let fs = scheme.mount(&rt, &disks, &cache).await.unwrap();
+        let fs = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
         for (n, ino) in inos {
             let mut there = vec![0; 16 << 10];
             fs.read(ino, 0, &mut there).await.unwrap();
@@ -328,13 +326,13 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
     let cache = CacheConfig::default();
     let old = vec![7; 200 << 10];
     let work = async {
-        scheme.make(&rt, &disks).await.unwrap();
+        scheme.make(&rt, &Device::of_each(&disks)).await.unwrap();
         let slow = JournalOptions {
             tick: Duration::from_secs(1000),
             rules,
             ..JournalOptions::wafs(false)
         };
-        let fs = scheme.mount_with(&rt, &disks, &cache, slow).await.unwrap();
+        let fs = scheme.mount_with(&rt, &Device::of_each(&disks), &cache, slow).await.unwrap();
         let file = fs.make(fs.root(), b"old", &NewNode::file(0o644)).await.unwrap().ino;
         assert_eq!(fs.write(file, 0, &old).await.unwrap(), old.len());
         let rest = fs.make(fs.root(), b"rest", &NewNode::file(0o644)).await.unwrap().ino;
@@ -363,7 +361,7 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
     let executor = Executor::simulated(2);
     let rt = executor.runtime();
     let same = executor.block_on(async {
-        let fs = scheme.mount(&rt, &disks, &cache).await.unwrap();
+        let fs = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
         let Ok(file) = fs.lookup(fs.root(), b"old").await else {
             // The removal was made certain before anything was written: as good.
             return true;

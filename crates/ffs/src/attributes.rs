@@ -6,7 +6,6 @@
 
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
 use ordo_ufs::{Inode, io_error};
@@ -19,7 +18,7 @@ fn key(ip: &Inode, n: usize) -> BufKey {
     BufKey::file(ip.ino(), -1 - n as i64)
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// The blocks of an area of `len` bytes: address and fragments of each.
     fn area_blocks(&self, ip: &Inode) -> FsResult<Vec<(u64, u32)>> {
         let d = ip.dinode();
@@ -62,7 +61,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     pub(crate) async fn write_area(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         area: &[u8],
     ) -> FsResult<()> {
@@ -126,7 +125,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Stores the inode with the new blocks instead of the old ones.
     async fn hang_area(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         len: usize,
         old: &[(u64, u32)],

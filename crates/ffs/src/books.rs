@@ -1,6 +1,5 @@
 //! What is free in each group, in memory, and the superblock that says it on disk.
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Superblock};
@@ -66,7 +65,7 @@ impl Books {
     }
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// The buffer of the superblock.
     pub(crate) async fn superblock_block(&self) -> FsResult<BufRef> {
         let len = (self.sb.sbsize as usize).next_multiple_of(512);
@@ -98,7 +97,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     }
 
     /// A group's counts have changed: so they do in the summary area, where the ordering keeps that.
-    pub(crate) fn note_counts(&self, op: &mut crate::FfsOp<'_, D, P>, cg: u32) {
+    pub(crate) fn note_counts(&self, op: &mut crate::FfsOp<'_, P>, cg: u32) {
         let per_block = self.bsize() as usize / Csum::SIZE;
         let (block, nth) = (cg as usize / per_block, cg as usize % per_block);
         let Some(buf) = self.summary.get(block) else { return };
@@ -113,7 +112,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     }
 
     /// Copies the counts of all groups into the summary area's buffers.
-    async fn store_summary(&self, op: &mut crate::FfsOp<'_, D, P>) -> FsResult<()> {
+    async fn store_summary(&self, op: &mut crate::FfsOp<'_, P>) -> FsResult<()> {
         let count = self.books.borrow().groups.len();
         let per_block = self.bsize() as usize / Csum::SIZE;
         let mut first = 0;
@@ -143,8 +142,8 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 }
 
 /// The buffer of the n-th block of the summary area; the last one is as long as there is summary.
-pub(crate) async fn summary_block<D: BlockDevice, P: OrderingPolicy>(
-    cache: &ordo_cache::Cache<D, P>,
+pub(crate) async fn summary_block<P: OrderingPolicy>(
+    cache: &ordo_cache::Cache<P>,
     sb: &Superblock,
     n: usize,
 ) -> FsResult<BufRef> {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::Endian;
 use ordo_format::ufs2::bitmap::{
@@ -99,7 +98,7 @@ impl GroupEdit<'_> {
     }
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// The buffer of a group's header and bitmaps, checked when it was read.
     pub(crate) async fn group(&self, cg: u32) -> FsResult<BufRef> {
         let at = self.sb.byte_of(self.sb.cg_header(cg));
@@ -145,7 +144,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// changes nothing outside of `maps` (byte ranges in the group) and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         buf: &BufRef,
         map: Range<usize>,
         what: What<'_>,

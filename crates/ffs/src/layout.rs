@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Cache, Class};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
@@ -17,7 +16,7 @@ use crate::{Ffs, FfsOp};
 /// The most names an inode can have: FreeBSD's UFS limit.
 const LINKS_MAX: u32 = 65_500;
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// The block that holds an inode.
     pub(crate) async fn inode_buffer(&self, ino: u64) -> FsResult<BufRef> {
         let (address, _) = self.sb.inode_block(ino);
@@ -35,7 +34,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Stores an inode in its block, with its check-hash.
     pub(crate) fn put_inode(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         block: &BufRef,
         ip: &Inode,
         what: What<'_>,
@@ -56,7 +55,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Stores an inode as the change `what`.
     pub(crate) async fn store(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         what: What<'_>,
     ) -> FsResult<()> {
@@ -93,11 +92,10 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     }
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Layout for Ffs<D, P> {
-    type Device = D;
+impl<P: OrderingPolicy> Layout for Ffs<P> {
     type Policy = P;
 
-    fn cache(&self) -> &Cache<D, P> {
+    fn cache(&self) -> &Cache<P> {
         &self.cache
     }
 

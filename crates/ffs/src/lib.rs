@@ -23,14 +23,14 @@
 //! included); the format's page `docs/formats/ufs2.md`.
 //!
 //! ```
-//! use ordo_block::ram::RamDisk;
+//! use ordo_block::{BlockDevice, ram::RamDisk};
 //! use ordo_ffs::{mkfs, mount::{self, MountOptions}};
 //! use ordo_ordering::NoOrder;
 //! use ordo_vfs::{FileSystem, NewNode};
 //!
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let rt = executor.runtime();
-//! let disk = std::rc::Rc::new(RamDisk::new(16 << 20));
+//! let disk = RamDisk::new(16 << 20).erase();
 //! executor.block_on(async {
 //!     mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), rt.wall_time().0).await.unwrap();
 //!     let fs = mount::mount(&rt, disk, NoOrder, &MountOptions::default()).await.unwrap();
@@ -61,7 +61,6 @@ mod tests;
 
 use std::cell::RefCell;
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufRef, Cache};
 use ordo_format::Endian;
 use ordo_format::ufs2::{NDADDR, Superblock};
@@ -75,14 +74,14 @@ use books::Books;
 use marks::Marks;
 
 /// A fast file system on a device, under an ordering.
-pub type FastFs<D, P> = Ufs<Ffs<D, P>>;
+pub type FastFs<P> = Ufs<Ffs<P>>;
 
 /// Direct blocks of an inode, as a logical block number.
 pub(crate) const DIRECT: u64 = NDADDR as u64;
 
 /// The layout: one mounted UFS2 file system.
-pub struct Ffs<D, P> {
-    cache: Cache<D, P>,
+pub struct Ffs<P> {
+    cache: Cache<P>,
     /// Geometry and constants; the counts in it are as they were at mount.
     sb: Superblock,
     endian: Endian,
@@ -101,9 +100,9 @@ pub struct Ffs<D, P> {
 }
 
 /// An operation on this layout.
-pub(crate) type FfsOp<'a, D, P> = Op<'a, D, P>;
+pub(crate) type FfsOp<'a, P> = Op<'a, P>;
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// The superblock, as it was at mount but for what never changes.
     pub fn superblock(&self) -> &Superblock {
         &self.sb

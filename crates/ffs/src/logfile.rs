@@ -5,7 +5,7 @@
 //! may write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn
 //! the root directory, but an inode that never changes is never half written.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::{Dinode, NDADDR, ROOT_INO};
 use ordo_vfs::{Errno, FileSystem, FileType, FsError, FsResult, NewNode, SetAttr, flags};
 
@@ -45,7 +45,7 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
 ///
 /// # Errors
 /// The device failed, or the file's blocks cannot be right.
-pub async fn find<D: BlockDevice>(device: &D, image: &Found) -> FsResult<Option<Vec<(u64, u64)>>> {
+pub async fn find(device: &Device, image: &Found) -> FsResult<Option<Vec<(u64, u64)>>> {
     let sb = &image.sb;
     if sb.is_ufs1() {
         return Ok(None);
@@ -69,17 +69,13 @@ pub async fn find<D: BlockDevice>(device: &D, image: &Found) -> FsResult<Option<
     Ok(None)
 }
 
-async fn read<D: BlockDevice>(device: &D, at: u64, len: usize) -> FsResult<Vec<u8>> {
+async fn read(device: &Device, at: u64, len: usize) -> FsResult<Vec<u8>> {
     let failed = |e: BlockError| FsError::with_detail(Errno::Io, e);
     device.read(at, len).await.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
 /// The runs of a file, from its pointers.
-async fn extents<D: BlockDevice>(
-    device: &D,
-    image: &Found,
-    d: &Dinode,
-) -> FsResult<Vec<(u64, u64)>> {
+async fn extents(device: &Device, image: &Found, d: &Dinode) -> FsResult<Vec<(u64, u64)>> {
     let sb = &image.sb;
     let block = sb.block_size() as u64;
     let blocks = d.size / block;

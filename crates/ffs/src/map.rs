@@ -5,7 +5,6 @@
 //! less its height minus one: -12 for the single indirect block, so that all of a file's blocks share
 //! one name space (the extended-attribute area has -1 and -2).
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::dir;
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
@@ -72,7 +71,7 @@ pub(crate) fn way(per_block: u64, lbn: u64) -> Option<Way> {
     None
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) fn way(&self, lbn: u64) -> FsResult<Way> {
         way(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
     }
@@ -232,7 +231,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// pointer is in it. The block count is the caller's.
     pub(crate) async fn set_pointer(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         old: (u64, u32),
@@ -263,7 +262,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     fn put_pointer(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         buf: &BufRef,
         index: usize,
         address: u64,
@@ -277,7 +276,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     pub(crate) async fn make_file_block(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         len: usize,
@@ -333,7 +332,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// A buffer for a block that was just allocated, with its first contents.
     async fn fresh(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         address: u64,
@@ -361,7 +360,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn make_direct(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         frags: u32,
@@ -383,7 +382,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Makes the run of fragments of a file's last block longer: where it is, else elsewhere.
     async fn grow_fragments(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         buf: &BufRef,
@@ -424,7 +423,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     /// Gives a file's last block `len` bytes. All that a directory gets is free chunks: it can grow into them
     /// without another write.
-    fn lengthen(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, buf: &BufRef, len: usize) {
+    fn lengthen(&self, op: &mut FfsOp<'_, P>, ip: &Inode, buf: &BufRef, len: usize) {
         let had = buf.len();
         self.cache.resize(buf, len);
         self.cache.mark_dirty(buf);
@@ -438,7 +437,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn make_indirect(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         fill: Fill<'_>,
@@ -479,7 +478,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Allocates `pointers` blocks of pointers and a block of data, or nothing: addresses from the top.
     async fn allocate_tree(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         lbn: u64,
         lowest: Option<&BufRef>,
@@ -516,7 +515,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Hangs an empty block of pointers into the tree.
     async fn hang_pointers(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         way: &Way,
         above: Option<&BufRef>,

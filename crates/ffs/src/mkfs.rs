@@ -7,7 +7,7 @@ mod error;
 mod plan;
 mod write;
 
-use ordo_block::{BlockDevice, Geometry};
+use ordo_block::{BlockDevice, Device, Geometry};
 use ordo_format::Endian;
 use ordo_format::ufs2::{Superblock, superblock};
 
@@ -103,9 +103,9 @@ pub struct MkfsReport {
 /// elsewhere stays, but nothing refers to it. Durable when it returns.
 ///
 /// ```
-/// use ordo_block::ram::RamDisk;
+/// use ordo_block::{BlockDevice, ram::RamDisk};
 /// use ordo_ffs::mkfs::{MkfsOptions, mkfs};
-/// let disk = RamDisk::new(64 << 20);
+/// let disk = RamDisk::new(64 << 20).erase();
 /// let executor = ordo_runtime::Executor::simulated(1);
 /// let report = executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
 /// assert_eq!(report.superblock.bsize, 32768);
@@ -113,8 +113,8 @@ pub struct MkfsReport {
 ///
 /// # Errors
 /// Illegal sizes, a device that is too small or read-only, or a device error.
-pub async fn mkfs<D: BlockDevice>(
-    device: &D,
+pub async fn mkfs(
+    device: &Device,
     options: &MkfsOptions,
     now: i64,
 ) -> Result<MkfsReport, MkfsError> {

@@ -1,6 +1,6 @@
 //! Mounting: finding the superblock, refusing what must not be touched, reading the summaries.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_cache::{BufRef, Cache, CacheConfig};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
@@ -92,7 +92,7 @@ pub struct Found {
 ///
 /// # Errors
 /// None is there, or it is damaged, or the device failed.
-pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<Found, MountError> {
+pub async fn find_superblock(device: &Device) -> Result<Found, MountError> {
     let geometry = device.geometry();
     let sector = u64::from(geometry.sector);
     let mut damaged = None;
@@ -142,12 +142,21 @@ fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`MountError`]; nothing has been written then.
-pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
+pub async fn mount<P: OrderingPolicy>(
     runtime: &Runtime,
-    device: D,
+    device: impl BlockDevice,
     policy: P,
     options: &MountOptions,
-) -> Result<FastFs<D, P>, MountError> {
+) -> Result<FastFs<P>, MountError> {
+    mount_on(runtime, device.erase(), policy, options).await
+}
+
+async fn mount_on<P: OrderingPolicy>(
+    runtime: &Runtime,
+    device: Device,
+    policy: P,
+    options: &MountOptions,
+) -> Result<FastFs<P>, MountError> {
     let Found { sb, endian, at: sb_at, torn } = find_superblock(&device).await?;
     let geometry = device.geometry();
     let want = sb.byte_of(sb.size.max(0).cast_unsigned());
@@ -212,13 +221,13 @@ pub async fn mount<D: BlockDevice, P: OrderingPolicy>(
 }
 
 /// A cache that finishes superblock and groups before they are written.
-fn sealing_cache<D: BlockDevice, P: OrderingPolicy>(
+fn sealing_cache<P: OrderingPolicy>(
     runtime: &Runtime,
-    device: D,
+    device: Device,
     policy: P,
     options: &MountOptions,
     (sb, sb_at, endian): (&Superblock, u64, Endian),
-) -> Cache<D, P> {
+) -> Cache<P> {
     let cache = Cache::new(runtime, device, policy, options.cache.clone());
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image, undone| {
@@ -232,7 +241,7 @@ fn sealing_cache<D: BlockDevice, P: OrderingPolicy>(
 }
 
 /// Without a root directory there is nothing to use.
-async fn check_root<D: BlockDevice, P: OrderingPolicy>(ffs: &Ffs<D, P>) -> FsResult<()> {
+async fn check_root<P: OrderingPolicy>(ffs: &Ffs<P>) -> FsResult<()> {
     let root = match ffs.load_inode(ROOT_INO).await {
         Err(error) if error.errno == Errno::NotFound => None,
         found => Some(found?),
@@ -247,8 +256,8 @@ async fn check_root<D: BlockDevice, P: OrderingPolicy>(ffs: &Ffs<D, P>) -> FsRes
     )))
 }
 
-async fn read_summary<D: BlockDevice, P: OrderingPolicy>(
-    cache: &Cache<D, P>,
+async fn read_summary<P: OrderingPolicy>(
+    cache: &Cache<P>,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<(Vec<BufRef>, Vec<Csum>), MountError> {

@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 
-use ordo_block::BlockDevice;
 use ordo_cache::BufRef;
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::{Inode, io_error};
@@ -37,12 +36,12 @@ struct Step {
     _held: Vec<BufRef>,
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// Takes blocks `first..end` away, or as many of them as one step may; up to which that was. None of
     /// them is the file's last.
     pub(crate) async fn take_out(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         first: u64,
         end: u64,

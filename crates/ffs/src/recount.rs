@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::ufs2::bitmap::{block_mask, cluster_counts, count, for_each_run};
 use ordo_format::ufs2::group::GroupLayout;
@@ -58,9 +58,9 @@ impl fmt::Display for Recovered {
 ///
 /// # Errors
 /// The device failed; a header that is not one.
-pub(crate) async fn groups<D: BlockDevice>(
+pub(crate) async fn groups(
     runtime: &Runtime,
-    device: &D,
+    device: &Device,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<(Vec<Csum>, Recovered), MountError> {

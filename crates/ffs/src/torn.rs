@@ -8,7 +8,7 @@
 //! the clean flag is set: then the flag alone is of a write that was cut off. A mount waits for that write
 //! before it makes any other, and an unmount makes it after all others, so the image is clean.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
 
 use crate::mount::Found;
@@ -17,8 +17,8 @@ use crate::mount::Found;
 const CLEAN_AT: usize = 209;
 
 /// The superblock in `bytes`, read at byte `at` with a wrong check-hash, if it is merely torn.
-pub(crate) async fn read<D: BlockDevice>(
-    device: &D,
+pub(crate) async fn read(
+    device: &Device,
     bytes: &[u8],
     at: u64,
 ) -> Result<Option<Found>, BlockError> {

@@ -3,7 +3,6 @@
 //! The inode, without its pointers, is stored before any block is marked free: an ordering that cares
 //! is asked before each. Blocks of pointers that are freed whole are not changed.
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef};
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::{Fill, Inode, io_error};
@@ -24,10 +23,10 @@ pub(crate) enum Loose {
     Tree { height: u32, first: u64, address: i64 },
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn set_size(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         size: u64,
     ) -> FsResult<()> {
@@ -49,7 +48,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         }
     }
 
-    async fn note_size(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn note_size(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
         let old = ip.size();
         if size == old {
             return Ok(());
@@ -64,7 +63,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     }
 
     /// A longer file: its old last block becomes whole, its new last block is there.
-    async fn extend_to(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.bsize());
         let last = (size - 1) / bsize;
         let old_last = old.saturating_sub(1) / bsize;
@@ -92,7 +91,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
         }
     }
 
-    async fn cut_to(&self, op: &mut FfsOp<'_, D, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn cut_to(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
         let bsize = self.bsize();
         let _held = self.read_before_cut(ip, size).await?;
         if size > 0 {
@@ -195,7 +194,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Resets the inode's own pointers beyond the end, and stores it with its new size.
     async fn cut_inode(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         size: u64,
         loose: &mut Vec<Loose>,
@@ -241,7 +240,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Resets the pointers beyond `keep` blocks in those trees that are cut in the middle.
     async fn cut_trees(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         keep: u64,
         loose: &mut Vec<Loose>,
@@ -294,7 +293,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// passed over and reported through `damage`; only a failed device stops it.
     pub(crate) async fn free_loose(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         loose: Loose,
         damage: &mut Option<FsError>,
@@ -323,7 +322,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn free_checked(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         block: i64,
         address: i64,
@@ -346,7 +345,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn free_tree(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         height: u32,
         first: u64,

@@ -1,6 +1,8 @@
 //! File systems that mkfs makes: every legal shape validates structure by structure, illegal ones are
 //! refused, FreeBSD's own image has the same geometry, and readers that others wrote accept them.
 
+use std::rc::Rc;
+
 use ordo_block::{BlockDevice, ram::RamDisk};
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs, plan};
 use ordo_format::Endian;
@@ -8,9 +10,9 @@ use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock, SuperblockErr
 use ordo_format::ufs2::{Csum, Dinode, Group, ROOT_INO, bitmap, dir};
 use ordo_testkit::{dissect, judge};
 
-fn make(disk: &RamDisk, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
+fn make(disk: &Rc<RamDisk>, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
     let executor = ordo_runtime::Executor::simulated(1);
-    executor.block_on(mkfs(disk, options, 1_700_000_000)).unwrap()
+    executor.block_on(mkfs(&disk.clone().erase(), options, 1_700_000_000)).unwrap()
 }
 
 fn sizes(block_size: u32, frag_size: u32) -> MkfsOptions {
@@ -74,7 +76,7 @@ fn every_legal_shape_is_sound() {
         for endian in [Endian::Little, Endian::Big] {
             for megabytes in [4, 33, 700] {
                 for (hashes, snap, odd) in [(true, false, 0), (false, true, 7)] {
-                    let disk = RamDisk::new((megabytes << 20) - odd * 512);
+                    let disk = Rc::new(RamDisk::new((megabytes << 20) - odd * 512));
                     let options = MkfsOptions {
                         endian,
                         check_hashes: hashes,
@@ -93,7 +95,7 @@ fn every_legal_shape_is_sound() {
 fn every_device_size_is_sound_or_too_small() {
     // Each size in fragments from nothing to several groups: the last group is the trap.
     for frags in 0..1200 {
-        let disk = RamDisk::new(frags * 1024);
+        let disk = Rc::new(RamDisk::new(frags * 1024));
         let options = sizes(8192, 1024);
         match make(&disk, &options) {
             Ok(_) => {
@@ -115,7 +117,7 @@ fn every_device_size_is_sound_or_too_small() {
 #[test]
 fn the_geometry_is_the_one_freebsd_chose() {
     // What newfs made of 4 MiB with soft updates: see docs/formats/ufs2.md.
-    let disk = RamDisk::new(4 << 20);
+    let disk = Rc::new(RamDisk::new(4 << 20));
     let options = MkfsOptions { soft_updates: true, ..MkfsOptions::default() };
     let sb = make(&disk, &options).unwrap().superblock;
     assert_eq!((sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno), (24, 32, 40, 56));
@@ -131,7 +133,7 @@ fn the_geometry_is_the_one_freebsd_chose() {
 
 #[test]
 fn a_huge_sparse_device_takes_little_writing() {
-    let disk = RamDisk::new(100 << 30);
+    let disk = Rc::new(RamDisk::new(100 << 30));
     let report = make(&disk, &MkfsOptions::default()).unwrap();
     assert!(report.bytes_written < 64 << 20, "{}", report.bytes_written);
     assert!(report.writes < 4 * u64::from(report.superblock.ncg) + 16);
@@ -140,7 +142,7 @@ fn a_huge_sparse_device_takes_little_writing() {
 
 #[test]
 fn inode_counts_and_group_sizes_are_honoured() {
-    let disk = RamDisk::new(64 << 20);
+    let disk = Rc::new(RamDisk::new(64 << 20));
     let options = MkfsOptions { inodes: Some(1000), ..sizes(8192, 1024) };
     let sb = make(&disk, &options).unwrap().superblock;
     assert!((1000..2000).contains(&sb.inodes()), "{}", sb.inodes());
@@ -157,7 +159,7 @@ fn inode_counts_and_group_sizes_are_honoured() {
 
 #[test]
 fn illegal_options_are_refused_and_nothing_is_written() {
-    let disk = RamDisk::new(16 << 20);
+    let disk = Rc::new(RamDisk::new(16 << 20));
     let d = MkfsOptions::default;
     let cases = [
         (sizes(3000, 512), MkfsError::BlockSize(3000)),
@@ -210,7 +212,7 @@ fn sizes_never_panic() {
 
 #[test]
 fn an_interrupted_run_is_recognised() {
-    let disk = RamDisk::new(16 << 20);
+    let disk = Rc::new(RamDisk::new(16 << 20));
     make(&disk, &MkfsOptions::default()).unwrap();
     let mut bytes = vec![0; SBLOCK_SIZE];
     disk.load(65536, &mut bytes);
@@ -226,7 +228,7 @@ const LIST_ROOT: &str = "import sys; from dissect.ffs import FFS; \
 fn other_readers_accept_it() {
     for (block, frag) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 8192)] {
         for endian in [Endian::Little, Endian::Big] {
-            let disk = RamDisk::new(32 << 20);
+            let disk = Rc::new(RamDisk::new(32 << 20));
             let options = MkfsOptions { endian, snapshot_dir: true, ..sizes(block, frag) };
             let sb = make(&disk, &options).unwrap().superblock;
             let dir = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ const REQUEST: usize = 128 << 10;
 /// A disk that takes 100 µs for a request, and counts bytes read.
 struct Counted {
     runtime: Runtime,
-    disk: RamDisk,
+    disk: Rc<RamDisk>,
     read: Cell<usize>,
 }
 
@@ -58,7 +58,7 @@ async fn mounted<P: OrderingPolicy>(
     disk: &Disk,
     policy: P,
     contents_pass: bool,
-) -> FastFs<Disk, P> {
+) -> FastFs<P> {
     let ufs = UfsConfig { contents_pass, ..UfsConfig::default() };
     let cache = CacheConfig { cluster: 1 << 20, ..CacheConfig::with_capacity(256 << 20) };
     mount(rt, disk.clone(), policy, &MountOptions { ufs, cache, ..MountOptions::default() })
@@ -66,7 +66,7 @@ async fn mounted<P: OrderingPolicy>(
         .unwrap()
 }
 
-async fn in_memory<P: OrderingPolicy>(fs: &FastFs<Disk, P>) -> usize {
+async fn in_memory<P: OrderingPolicy>(fs: &FastFs<P>) -> usize {
     fs.layout().cache().stats().bytes
 }
 
@@ -77,8 +77,8 @@ async fn there_and_back<P: OrderingPolicy>(
     policy: fn() -> P,
     contents_pass: bool,
 ) -> (usize, usize, f64) {
-    let disk = RamDisk::new(128 << 20);
-    mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+    let disk = Rc::new(RamDisk::new(128 << 20));
+    mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
     let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
     let fs = mounted(rt, &disk, policy(), contents_pass).await;
     let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
@@ -105,7 +105,7 @@ async fn there_and_back<P: OrderingPolicy>(
     (written, read, times)
 }
 
-async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<Disk, P>, ino: Ino, first: usize) {
+async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<P>, ino: Ino, first: usize) {
     let mut buf = vec![0; REQUEST];
     for at in (first * REQUEST..FILE).step_by(2 * REQUEST) {
         assert_eq!(fs.read(ino, at as u64, &mut buf).await.unwrap(), REQUEST);
@@ -142,8 +142,8 @@ fn a_stream_leaves_memory_unsynced() {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
     let story = async {
-        let disk = RamDisk::new(256 << 20);
-        mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+        let disk = Rc::new(RamDisk::new(256 << 20));
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
         let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
         let fs = mounted(&rt, &disk, SoftUpdates::default(), true).await;
         let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
@@ -165,8 +165,8 @@ fn no_more_is_read_ahead_than_was_asked_for() {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
     let story = async {
-        let disk = RamDisk::new(128 << 20);
-        mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+        let disk = Rc::new(RamDisk::new(128 << 20));
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
         let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
         let fs = mounted(&rt, &disk, NoOrder, true).await;
         let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
@@ -16,14 +17,14 @@ use ordo_vfs::{FileSystem, NewNode};
 
 type Disk = Rc<RamDisk>;
 
-async fn mounted<P: OrderingPolicy>(rt: &Runtime, disk: &Disk, policy: P) -> FastFs<Disk, P> {
+async fn mounted<P: OrderingPolicy>(rt: &Runtime, disk: &Disk, policy: P) -> FastFs<P> {
     mount(rt, disk.clone(), policy, &MountOptions::default()).await.unwrap()
 }
 
 /// A file system with `files` files of some blocks each.
 async fn populated(rt: &Runtime, files: u32) -> Disk {
     let disk = Rc::new(RamDisk::new(128 << 20));
-    mkfs(&disk, &MkfsOptions::default(), 1_700_000_000).await.unwrap();
+    mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
     let fs = mounted(rt, &disk, SoftUpdates::default()).await;
     for i in 0..files {
         let file = fs.make(fs.root(), i.to_string().as_bytes(), &NewNode::file(0o644)).await;

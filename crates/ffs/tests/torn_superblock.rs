@@ -19,10 +19,10 @@ const AT: u64 = 65536;
 const SECTORS: usize = 3;
 
 fn made(executor: &Executor) -> RamDisk {
-    let disk = RamDisk::new(1 << 20);
+    let disk = Rc::new(RamDisk::new(1 << 20));
     let options = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
-    executor.block_on(mkfs(&disk, &options, 1_700_000_000)).unwrap().unwrap();
-    disk
+    executor.block_on(mkfs(&disk.clone().erase(), &options, 1_700_000_000)).unwrap().unwrap();
+    disk.snapshot()
 }
 
 fn superblock(disk: &RamDisk) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
         }
         // Nothing else was written yet, so either is true.
         let is_clean = kept & 4 == 0;
-        let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
+        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
         assert_eq!(found.sb.clean, i8::from(is_clean), "sectors {kept:03b}");
         let mounted = executor.block_on(mount(&rt, torn.clone(), NoOrder, &options)).unwrap();
         match mounted {
@@ -68,7 +68,7 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
                 executor.block_on(fs.unwrap().unwrap().unmount()).unwrap().unwrap();
             }
         }
-        let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
+        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
         assert_eq!((found.sb.clean == 1, found.torn), (is_clean, false), "sectors {kept:03b}");
         assert_eq!(found.sb.flags & FS_UNCLEAN == 0, is_clean, "sectors {kept:03b}");
     }
@@ -95,7 +95,7 @@ fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
             let range = sector * 512..(sector + 1) * 512;
             torn.store(AT + range.start as u64, &from[range]);
         }
-        let found = executor.block_on(find_superblock(&torn)).unwrap().unwrap();
+        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
         // The hash, and with it the time, is in the last sector.
         assert_eq!(found.sb.clean == 1, kept & 4 != 0, "sectors {kept:03b}");
         assert_eq!(found.sb.flags, 0x200, "sectors {kept:03b}");
@@ -110,8 +110,8 @@ fn a_superblock_with_another_geometry_is_damaged() {
     // Size of the data area, at byte 1088: plausible, and not the copy's.
     bytes[1088] ^= 1;
     disk.store(AT, &bytes);
-    let found = executor.block_on(find_superblock(&disk)).unwrap();
+    assert_eq!(disk.geometry().bytes, 1 << 20);
+    let found = executor.block_on(find_superblock(&disk.erase())).unwrap();
     let Err(MountError::Superblock { at: AT, error }) = found else { panic!("{found:?}") };
     assert!(matches!(error, SuperblockError::CheckHash { .. }), "{error}");
-    assert_eq!(disk.geometry().bytes, 1 << 20);
 }

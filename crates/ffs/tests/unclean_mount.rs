@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
@@ -23,7 +24,7 @@ type Disk = Rc<RamDisk>;
 
 fn made(executor: &Executor, options: &MkfsOptions, bytes: u64) -> Disk {
     let disk = Rc::new(RamDisk::new(bytes));
-    executor.block_on(mkfs(&disk, options, 1_700_000_000)).unwrap().unwrap();
+    executor.block_on(mkfs(&disk.clone().erase(), options, 1_700_000_000)).unwrap().unwrap();
     disk
 }
 
@@ -31,13 +32,13 @@ fn mounted<P: OrderingPolicy>(
     executor: &Executor,
     disk: &Disk,
     policy: P,
-) -> Result<FastFs<Disk, P>, MountError> {
+) -> Result<FastFs<P>, MountError> {
     let options = MountOptions { use_reserve: true, ..MountOptions::default() };
     executor.block_on(mount(&executor.runtime(), disk.clone(), policy, &options)).unwrap()
 }
 
 fn superblock(executor: &Executor, disk: &Disk) -> (Superblock, Endian) {
-    let found = executor.block_on(find_superblock(disk)).unwrap().unwrap();
+    let found = executor.block_on(find_superblock(&disk.clone().erase())).unwrap().unwrap();
     (found.sb, found.endian)
 }
 
@@ -72,7 +73,7 @@ fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
 }
 
 /// Makes files of many sizes, removes some: bitmaps with everything in them.
-fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<Disk, P>, round: u64) {
+fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<P>, round: u64) {
     let run = async {
         for i in 0..40u64 {
             let name = format!("{round}-{i}");
@@ -170,8 +171,7 @@ fn marks_follow_freebsds_rules() {
         let (sb, _) = superblock(&executor, disk);
         (sb.clean, sb.flags & (FS_UNCLEAN | FS_DOSOFTDEP | FS_NEEDSFSCK))
     };
-    let unmount =
-        |fs: &FastFs<Disk, SoftUpdates>| executor.block_on(fs.unmount()).unwrap().unwrap();
+    let unmount = |fs: &FastFs<SoftUpdates>| executor.block_on(fs.unmount()).unwrap().unwrap();
     assert_eq!(state(&disk), (1, 0));
     let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert_eq!(state(&disk), (0, FS_DOSOFTDEP), "while mounted");

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::{self, MountOptions};
@@ -97,7 +98,7 @@ fn make(which: usize) -> Base {
     let executor = Executor::simulated(1);
     executor
         .block_on(async {
-            mkfs(&disk, &options, 1_700_000_000).await.expect("sizes are legal");
+            mkfs(&disk.clone().erase(), &options, 1_700_000_000).await.expect("sizes are legal");
             let runtime = executor.runtime();
             let mounting = MountOptions::default();
             let mounted = mount::mount(&runtime, disk.clone(), NoOrder, &mounting).await;

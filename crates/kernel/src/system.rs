@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ordo_block::BlockDevice;
+use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_crash::disk::Scratch;
 use ordo_crash::{Config, CrashError, Promise, Question, Run, Scheme, Verdict, Workload};
@@ -118,7 +118,7 @@ const ELSEWHERE: &str = "a file system of the kernel's is made and mounted by th
 
 impl Scheme for System {
     /// Never there: see [`judge_outside`](Scheme::judge_outside).
-    type Fs<D: BlockDevice> = FastFs<Rc<D>, NoOrder>;
+    type Fs = FastFs<NoOrder>;
 
     fn name(&self) -> &str {
         self.name
@@ -142,16 +142,16 @@ impl Scheme for System {
         vec![self.bytes]
     }
 
-    async fn make<D: BlockDevice>(&self, _rt: &Runtime, _disks: &[Rc<D>]) -> Result<(), String> {
+    async fn make(&self, _rt: &Runtime, _disks: &[Device]) -> Result<(), String> {
         Err(ELSEWHERE.into())
     }
 
-    async fn mount<D: BlockDevice>(
+    async fn mount(
         &self,
         _rt: &Runtime,
-        _disks: &[Rc<D>],
+        _disks: &[Device],
         _cache: &CacheConfig,
-    ) -> Result<Self::Fs<D>, String> {
+    ) -> Result<Self::Fs, String> {
         Err(ELSEWHERE.into())
     }
 

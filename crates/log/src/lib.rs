@@ -1,7 +1,7 @@
 //! Logs for journals: what a journal asks of a log, and the records it keeps there.
 //!
 //! Layers:
-//! - [`Log`]: append, force, read from a number on, give up the old end.
+//! - [`Log`]: what a journal asks of a log: append, force, read from a number on, give up the old end.
 //! - [`record`]: the records of a journal of byte ranges, and their codec.
 //!
 //! A log is a [`Wafs`]: on a device of its own, on a part of one beyond the file system
@@ -14,59 +14,9 @@
 
 pub mod record;
 
-use ordo_block::{BlockDevice, BlockError, Fault, Operation};
+use ordo_block::{BlockError, Fault, Operation};
 pub use ordo_wafs::RecordRef;
-use ordo_wafs::{LogError, LogStats, Lsn, Wafs};
-
-/// What a journal asks of a log.
-#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait Log: 'static {
-    /// Appends a record, in memory; where it begins and ends. `None`: there is no room.
-    fn append(&self, record: &[u8]) -> Option<(Lsn, Lsn)>;
-
-    /// Makes everything before `lsn` durable.
-    ///
-    /// # Errors
-    /// The log's device failed.
-    async fn force(&self, lsn: Lsn) -> Result<(), BlockError>;
-
-    /// The oldest record.
-    fn start(&self) -> Lsn;
-
-    /// Where the next record will begin.
-    fn end(&self) -> Lsn;
-
-    /// Everything before it is durable.
-    fn durable(&self) -> Lsn;
-
-    /// Bytes that can be appended.
-    fn room(&self) -> u64;
-
-    /// Bytes that it holds.
-    fn capacity(&self) -> u64;
-
-    /// Gives up everything before `start`, and keeps `client` with it, durably.
-    ///
-    /// # Errors
-    /// The log's device failed.
-    async fn checkpoint(&self, start: Lsn, client: [u8; 64]) -> Result<(), BlockError>;
-
-    /// What was kept with the last checkpoint.
-    fn client(&self) -> [u8; 64];
-
-    /// Calls `each` with every durable record from `from` on, in order, as long as it says so.
-    ///
-    /// # Errors
-    /// The log's device failed.
-    async fn scan(
-        &self,
-        from: Lsn,
-        each: &mut dyn FnMut(RecordRef<'_>) -> bool,
-    ) -> Result<(), BlockError>;
-
-    /// Counters.
-    fn stats(&self) -> LogStats;
-}
+use ordo_wafs::{LogError, Lsn, Wafs};
 
 /// A failure of a log that is mounted is one of its device.
 fn as_device(error: LogError) -> BlockError {
@@ -76,53 +26,83 @@ fn as_device(error: LogError) -> BlockError {
     }
 }
 
-impl<D: BlockDevice> Log for Wafs<D> {
-    fn append(&self, record: &[u8]) -> Option<(Lsn, Lsn)> {
-        Wafs::append(self, record).ok().map(|at| (at.lsn, at.end))
+/// A mounted log, as a journal sees it. Clones are the same log.
+#[derive(Clone)]
+pub struct Log(Wafs);
+
+impl From<Wafs> for Log {
+    fn from(log: Wafs) -> Log {
+        Log(log)
+    }
+}
+
+impl Log {
+    /// The log itself.
+    pub fn wafs(&self) -> &Wafs {
+        &self.0
     }
 
-    async fn force(&self, lsn: Lsn) -> Result<(), BlockError> {
-        Wafs::force(self, lsn).await.map_err(as_device)
+    /// Appends a record, in memory; where it begins and ends. `None`: there is no room.
+    pub fn append(&self, record: &[u8]) -> Option<(Lsn, Lsn)> {
+        self.0.append(record).ok().map(|at| (at.lsn, at.end))
     }
 
-    fn start(&self) -> Lsn {
-        Wafs::start(self)
+    /// Makes everything before `lsn` durable.
+    ///
+    /// # Errors
+    /// The log's device failed.
+    pub async fn force(&self, lsn: Lsn) -> Result<(), BlockError> {
+        self.0.force(lsn).await.map_err(as_device)
     }
 
-    fn end(&self) -> Lsn {
-        Wafs::end(self)
+    /// The oldest record.
+    pub fn start(&self) -> Lsn {
+        self.0.start()
     }
 
-    fn durable(&self) -> Lsn {
-        Wafs::durable(self)
+    /// Where the next record will begin.
+    pub fn end(&self) -> Lsn {
+        self.0.end()
     }
 
-    fn room(&self) -> u64 {
-        Wafs::room(self)
+    /// Everything before it is durable.
+    pub fn durable(&self) -> Lsn {
+        self.0.durable()
     }
 
-    fn capacity(&self) -> u64 {
-        Wafs::capacity(self)
+    /// Bytes that can be appended.
+    pub fn room(&self) -> u64 {
+        self.0.room()
     }
 
-    async fn checkpoint(&self, start: Lsn, client: [u8; 64]) -> Result<(), BlockError> {
-        self.truncate(start);
-        Wafs::checkpoint(self, Some(client)).await.map_err(as_device)
+    /// Bytes that it holds.
+    pub fn capacity(&self) -> u64 {
+        self.0.capacity()
     }
 
-    fn client(&self) -> [u8; 64] {
-        self.superblock().client
+    /// Gives up everything before `start`, and keeps `client` with it, durably.
+    ///
+    /// # Errors
+    /// The log's device failed.
+    pub async fn checkpoint(&self, start: Lsn, client: [u8; 64]) -> Result<(), BlockError> {
+        self.0.truncate(start);
+        self.0.checkpoint(Some(client)).await.map_err(as_device)
     }
 
-    async fn scan(
+    /// What was kept with the last checkpoint.
+    pub fn client(&self) -> [u8; 64] {
+        self.0.superblock().client
+    }
+
+    /// Calls `each` with every durable record from `from` on, in order, as long as it says so.
+    ///
+    /// # Errors
+    /// The log's device failed.
+    pub async fn scan(
         &self,
         from: Lsn,
         each: &mut dyn FnMut(RecordRef<'_>) -> bool,
     ) -> Result<(), BlockError> {
-        Wafs::scan(self, from, each).await.map_err(as_device)
-    }
-
-    fn stats(&self) -> LogStats {
-        Wafs::stats(self)
+        self.0.scan(from, each).await.map_err(as_device)
     }
 }

@@ -4,7 +4,7 @@
 //! journaling-versus-soft-updates-2000, Table 1. The fastest there can be, and after a crash a check
 //! may not be able to mend what it finds.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, What};
@@ -22,24 +22,17 @@ impl OrderingPolicy for NoOrder {
     const NEEDS_CHECK: bool = true;
     type Op = ();
 
-    async fn begin<D: BlockDevice>(
-        _cache: &Cache<D, Self>,
-        _kind: OpKind,
-    ) -> Result<(), BlockError> {
+    async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<(), BlockError> {
         Ok(())
     }
 
-    async fn admit<D: BlockDevice>(
-        _cache: &Cache<D, Self>,
-        _op: &mut (),
-        _what: &What<'_>,
-    ) -> Result<(), BlockError> {
+    async fn admit(_cache: &Cache<Self>, _op: &mut (), _what: &What<'_>) -> Result<(), BlockError> {
         Ok(())
     }
 
     fn record(&self, _op: &mut (), _change: &Change<'_>) {}
 
-    async fn end<D: BlockDevice>(_cache: &Cache<D, Self>, _op: ()) -> Result<(), BlockError> {
+    async fn end(_cache: &Cache<Self>, _op: ()) -> Result<(), BlockError> {
         Ok(())
     }
 }

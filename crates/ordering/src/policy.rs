@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockError, Device};
 use ordo_cache::{BufRef, Cache, WriteGate};
 use ordo_runtime::sync::Notify;
 
@@ -55,23 +55,20 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn begin<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        kind: OpKind,
-    ) -> Result<Self::Op, BlockError>;
+    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<Self::Op, BlockError>;
 
     /// A change is about to be made. May wait until what it depends on is on disk.
     ///
     /// # Errors
     /// The device failed: the change must not be made.
-    async fn admit<D: BlockDevice>(
-        cache: &Cache<D, Self>,
+    async fn admit(
+        cache: &Cache<Self>,
         op: &mut Self::Op,
         what: &What<'_>,
     ) -> Result<(), BlockError>;
 
     /// Something will wait for this block before long: a chance to start writing it.
-    fn soon<D: BlockDevice>(cache: &Cache<D, Self>, block: &BufRef) {
+    fn soon(cache: &Cache<Self>, block: &BufRef) {
         let _ = (cache, block);
     }
 
@@ -82,7 +79,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed: the operation is done in memory, but not durable.
-    async fn end<D: BlockDevice>(cache: &Cache<D, Self>, op: Self::Op) -> Result<(), BlockError>;
+    async fn end(cache: &Cache<Self>, op: Self::Op) -> Result<(), BlockError>;
 
     /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and whatever is
     /// needed to find it again after a crash. Unless an ordering says otherwise its blocks are written,
@@ -90,11 +87,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn fsync<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        ino: u64,
-        inode: &BufRef,
-    ) -> Result<(), BlockError> {
+    async fn fsync(cache: &Cache<Self>, ino: u64, inode: &BufRef) -> Result<(), BlockError> {
         cache.flush_file(ino).await?;
         cache.write_now(std::slice::from_ref(inode)).await?;
         cache.barrier().await
@@ -105,17 +98,13 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed, or what the ordering keeps does not belong to the image.
-    async fn recover<D: BlockDevice>(
-        &self,
-        device: &D,
-        image: &dyn Image,
-    ) -> Result<Recovery, RecoverError> {
+    async fn recover(&self, device: &Device, image: &dyn Image) -> Result<Recovery, RecoverError> {
         let _ = (device, image);
         Ok(Recovery::None)
     }
 
     /// The file system is mounted to be written: starts whatever runs beside it.
-    fn start<D: BlockDevice>(cache: &Cache<D, Self>) {
+    fn start(cache: &Cache<Self>) {
         let _ = cache;
     }
 
@@ -123,7 +112,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn sync<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+    async fn sync(cache: &Cache<Self>) -> Result<(), BlockError> {
         let _ = cache;
         Ok(())
     }
@@ -132,7 +121,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn close<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+    async fn close(cache: &Cache<Self>) -> Result<(), BlockError> {
         let _ = cache;
         Ok(())
     }
@@ -183,7 +172,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn reclaim<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<bool, BlockError> {
+    async fn reclaim(cache: &Cache<Self>) -> Result<bool, BlockError> {
         let _ = cache;
         Ok(false)
     }
@@ -259,18 +248,18 @@ pub enum RecoverError {
 }
 
 /// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.
-pub struct Op<'c, D, P: OrderingPolicy> {
-    cache: &'c Cache<D, P>,
+pub struct Op<'c, P: OrderingPolicy> {
+    cache: &'c Cache<P>,
     state: P::Op,
     old: Vec<u8>,
 }
 
-impl<'c, D: BlockDevice, P: OrderingPolicy> Op<'c, D, P> {
+impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// Starts an operation.
     ///
     /// # Errors
     /// The device failed, now or earlier: with metadata that cannot be written nothing more is begun.
-    pub async fn begin(cache: &'c Cache<D, P>, kind: OpKind) -> Result<Self, BlockError> {
+    pub async fn begin(cache: &'c Cache<P>, kind: OpKind) -> Result<Self, BlockError> {
         // What gives space back must not wait for those who wait for space.
         if kind != OpKind::Free {
             cache.throttle().await?;

@@ -24,7 +24,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_cache::{BufRef, Cache, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
@@ -109,18 +109,12 @@ impl Pending {
         }
     }
 
-    async fn write<D: BlockDevice>(
-        &mut self,
-        cache: &Cache<D, SyncOrder>,
-    ) -> Result<(), BlockError> {
+    async fn write(&mut self, cache: &Cache<SyncOrder>) -> Result<(), BlockError> {
         self.write_blocks(cache).await?;
         cache.write_now(&std::mem::take(&mut self.pointers)).await
     }
 
-    async fn write_blocks<D: BlockDevice>(
-        &mut self,
-        cache: &Cache<D, SyncOrder>,
-    ) -> Result<(), BlockError> {
+    async fn write_blocks(&mut self, cache: &Cache<SyncOrder>) -> Result<(), BlockError> {
         if self.blocks.is_empty() {
             return Ok(());
         }
@@ -155,15 +149,12 @@ impl OrderingPolicy for SyncOrder {
     const NEEDS_CHECK: bool = true;
     type Op = Pending;
 
-    async fn begin<D: BlockDevice>(
-        _cache: &Cache<D, Self>,
-        _kind: OpKind,
-    ) -> Result<Pending, BlockError> {
+    async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<Pending, BlockError> {
         Ok(Pending::default())
     }
 
-    async fn admit<D: BlockDevice>(
-        cache: &Cache<D, Self>,
+    async fn admit(
+        cache: &Cache<Self>,
         op: &mut Pending,
         what: &What<'_>,
     ) -> Result<(), BlockError> {
@@ -225,10 +216,7 @@ impl OrderingPolicy for SyncOrder {
         }
     }
 
-    async fn end<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        mut op: Pending,
-    ) -> Result<(), BlockError> {
+    async fn end(cache: &Cache<Self>, mut op: Pending) -> Result<(), BlockError> {
         if !cache.gate().rules.contains(SyncRules::DURABLE_ON_RETURN) {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::Tap;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -22,10 +23,10 @@ fn main() {
             let start = Instant::now();
             let work = async {
                 let ram = Rc::new(RamDisk::new(1 << 30));
-                mkfs(&ram, &options, 0).await.expect("large enough");
+                mkfs(&ram.clone().erase(), &options, 0).await.expect("large enough");
                 let tap = Rc::new(Tap::new(&rt, ram.clone()));
                 if watched {
-                    classifier.prime(&ram).await.expect("memory does not fail");
+                    classifier.prime(&ram.clone().erase()).await.expect("memory does not fail");
                     tap.attach(classifier.clone());
                 }
                 let options = MountOptions::default();

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufRef, Cache};
 use ordo_format::Endian;
 use ordo_format::ufs2::Dinode;
@@ -45,13 +44,11 @@ pub enum Fill<'a> {
 /// Decides where inodes and blocks go. Logical blocks count from 0, in blocks.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Layout: Sized + 'static {
-    /// The device.
-    type Device: BlockDevice;
     /// The ordering.
     type Policy: OrderingPolicy;
 
     /// The cache all blocks go through.
-    fn cache(&self) -> &Cache<Self::Device, Self::Policy>;
+    fn cache(&self) -> &Cache<Self::Policy>;
 
     /// What files can be like.
     fn limits(&self) -> Limits;

@@ -49,10 +49,10 @@ pub use inode::{Inode, InodeTable};
 pub use layout::{Fill, Layout, Limits};
 
 /// An operation of a layout's ordering.
-pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Device, <L as Layout>::Policy>;
+pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Policy>;
 
 /// The cache of a layout.
-pub type LayoutCache<L> = Cache<<L as Layout>::Device, <L as Layout>::Policy>;
+pub type LayoutCache<L> = Cache<<L as Layout>::Policy>;
 
 /// How a file system is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ type Map = BTreeMap<String, String>;
 /// A store on a device: a log in its first half, two places for snapshots in the rest.
 struct Store<D> {
     disk: Rc<D>,
-    log: Wafs<Part<Rc<D>>>,
+    log: Wafs,
     map: RefCell<Map>,
     /// Which of the two places the next snapshot goes to.
     next: RefCell<u64>,
@@ -38,7 +38,9 @@ struct Store<D> {
 impl<D: BlockDevice> Store<D> {
     async fn create(disk: &Rc<D>) -> Result<(), LogError> {
         let half = disk.geometry().bytes / 2;
-        mkfs(&Part::new(disk.clone(), 0, half), &MkfsOptions::default(), 0).await.map(|_| ())
+        mkfs(&Part::new(disk.clone(), 0, half).erase(), &MkfsOptions::default(), 0)
+            .await
+            .map(|_| ())
     }
 
     async fn open(rt: &Runtime, disk: Rc<D>) -> Result<Store<D>, LogError> {

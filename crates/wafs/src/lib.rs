@@ -26,11 +26,11 @@
 //! them appends.
 //!
 //! ```
-//! use ordo_block::ram::RamDisk;
+//! use ordo_block::{BlockDevice, ram::RamDisk};
 //! use ordo_wafs::{MkfsOptions, MountOptions, Wafs, mkfs};
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let rt = executor.runtime();
-//! let disk = std::rc::Rc::new(RamDisk::new(1 << 20));
+//! let disk = RamDisk::new(1 << 20).erase();
 //! executor.block_on(async {
 //!     mkfs(&disk, &MkfsOptions::default(), rt.wall_time().0).await.unwrap();
 //!     let log = Wafs::mount(&rt, disk.clone(), &MountOptions::default()).await.unwrap();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockError, Device};
 use ordo_format::wafs::WafsSuper;
 use ordo_runtime::sync::{Mutex, Notify};
 use ordo_runtime::{Duration, Runtime, Time};
@@ -190,19 +190,14 @@ pub(crate) struct Tail {
 }
 
 /// A mounted log. Cheap to clone: clones share everything.
-pub struct Wafs<D> {
-    pub(crate) shared: Rc<Shared<D>>,
+#[derive(Clone)]
+pub struct Wafs {
+    pub(crate) shared: Rc<Shared>,
 }
 
-impl<D> Clone for Wafs<D> {
-    fn clone(&self) -> Self {
-        Wafs { shared: self.shared.clone() }
-    }
-}
-
-pub(crate) struct Shared<D> {
+pub(crate) struct Shared {
     pub runtime: Runtime,
-    pub device: D,
+    pub device: Device,
     pub options: MountOptions,
     pub ring: Ring,
     pub volatile: bool,
@@ -253,7 +248,7 @@ impl Default for Group {
     }
 }
 
-impl<D> Shared<D> {
+impl Shared {
     /// Goes on where the next record is to begin.
     fn leave_out(&self) {
         let Some(next) = self.next.take() else { return };
@@ -270,7 +265,7 @@ impl<D> Shared<D> {
     }
 }
 
-impl<D: BlockDevice> Wafs<D> {
+impl Wafs {
     /// Appends a record: in memory only.
     ///
     /// # Errors
@@ -343,7 +338,7 @@ impl<D: BlockDevice> Wafs<D> {
     }
 
     /// The device below.
-    pub fn device(&self) -> &D {
+    pub fn device(&self) -> &Device {
         &self.shared.device
     }
 

@@ -1,6 +1,6 @@
 //! Making a log.
 
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::check_hash;
 use ordo_format::wafs::{SECTOR_MAX, SUPER_MAGIC, SUPER_SECTORS, VERSION, WafsSuper};
 
@@ -25,8 +25,8 @@ pub struct MkfsOptions {
 ///
 /// # Errors
 /// The device is too small, or failed.
-pub async fn mkfs<D: BlockDevice>(
-    device: &D,
+pub async fn mkfs(
+    device: &Device,
     options: &MkfsOptions,
     made: i64,
 ) -> Result<WafsSuper, LogError> {

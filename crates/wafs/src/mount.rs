@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, Device};
 use ordo_format::wafs::{SECTOR_MAX, SUPER_SECTORS, SectorHead, WafsError, WafsSuper};
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::{Mutex, Notify};
@@ -34,7 +34,7 @@ pub struct Mounted {
 ///
 /// # Errors
 /// Neither is, or the device failed.
-pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<WafsSuper, LogError> {
+pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     let geometry = device.geometry();
     let first = copy_at(device, 0).await?;
     // The second copy lies a sector further, and how large that is the first one tells, or nobody.
@@ -56,10 +56,7 @@ pub async fn find_superblock<D: BlockDevice>(device: &D) -> Result<WafsSuper, Lo
 }
 
 /// A copy of the superblock, with a turned bit turned back.
-async fn copy_at<D: BlockDevice>(
-    device: &D,
-    at: u64,
-) -> Result<Result<WafsSuper, WafsError>, LogError> {
+async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError>, LogError> {
     let geometry = device.geometry();
     let mut bytes = device.read(at, geometry.sector.max(512) as usize).await?;
     let mut found = WafsSuper::read(&bytes, geometry.bytes);
@@ -78,8 +75,8 @@ struct End {
 }
 
 /// Reads on from the start to the end.
-async fn find_end<D: BlockDevice>(
-    device: &D,
+async fn find_end(
+    device: &Device,
     sb: &WafsSuper,
     options: &MountOptions,
 ) -> Result<End, LogError> {
@@ -135,7 +132,7 @@ async fn find_end<D: BlockDevice>(
     Ok(End { lsn, tail, kept, mounted })
 }
 
-impl<D: BlockDevice> Wafs<D> {
+impl Wafs {
     /// Mounts a log. Unless it is mounted read-only the superblock is written, and what a crash left
     /// behind the end is given up.
     ///
@@ -143,9 +140,17 @@ impl<D: BlockDevice> Wafs<D> {
     /// There is no log, it is damaged, or the device failed.
     pub async fn mount(
         runtime: &Runtime,
-        device: D,
+        device: impl BlockDevice,
         options: &MountOptions,
-    ) -> Result<Wafs<D>, LogError> {
+    ) -> Result<Wafs, LogError> {
+        Wafs::mount_on(runtime, device.erase(), options).await
+    }
+
+    async fn mount_on(
+        runtime: &Runtime,
+        device: Device,
+        options: &MountOptions,
+    ) -> Result<Wafs, LogError> {
         let sb = find_superblock(&device).await?;
         let ring = Ring::of(&sb);
         let End { lsn, tail, kept, mounted } = find_end(&device, &sb, options).await?;

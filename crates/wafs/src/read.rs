@@ -1,6 +1,6 @@
 //! Reading records, in order or by their numbers.
 
-use ordo_block::{BlockDevice, IoBuf};
+use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
 
 use crate::log::Shared;
@@ -80,8 +80,8 @@ pub(crate) enum Stop {
 }
 
 /// Goes from sector to sector as long as they continue the log.
-pub(crate) struct Sectors<'d, D> {
-    device: &'d D,
+pub(crate) struct Sectors<'d> {
+    device: &'d Device,
     ring: Ring,
     id: u32,
     first: u64,
@@ -99,9 +99,9 @@ pub(crate) struct Sectors<'d, D> {
     pub stop: Option<Stop>,
 }
 
-impl<'d, D: BlockDevice> Sectors<'d, D> {
+impl<'d> Sectors<'d> {
     pub(crate) fn new(
-        device: &'d D,
+        device: &'d Device,
         (ring, id, rules): (Ring, u32, LogRules),
         number: u64,
     ) -> Self {
@@ -189,8 +189,8 @@ impl<'d, D: BlockDevice> Sectors<'d, D> {
 }
 
 /// Reads records one after another.
-pub struct Reader<'d, D> {
-    sectors: Sectors<'d, D>,
+pub struct Reader<'d> {
+    sectors: Sectors<'d>,
     /// Payload that has been read, from `at` on.
     bytes: Vec<u8>,
     /// How much of it has been given out.
@@ -201,19 +201,19 @@ pub struct Reader<'d, D> {
     time: u32,
 }
 
-impl<'d, D: BlockDevice> Reader<'d, D> {
-    pub(crate) fn new(device: &'d D, log: (Ring, u32, LogRules), from: Lsn) -> Self {
+impl<'d> Reader<'d> {
+    pub(crate) fn new(device: &'d Device, log: (Ring, u32, LogRules), from: Lsn) -> Self {
         let sectors = Sectors::new(device, log, log.0.number(from));
         // The first sector's payload is cut when it comes.
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, jump: None, time: 0 }
     }
 
     /// Reads the log of a superblock from `from` on, where a record must begin, without mounting it.
-    pub fn on(device: &'d D, sb: &WafsSuper, from: Lsn) -> Self {
+    pub fn on(device: &'d Device, sb: &WafsSuper, from: Lsn) -> Self {
         Reader::new(device, (Ring::of(sb), sb.id, LogRules::all()), from)
     }
 
-    pub(crate) fn sectors(&mut self) -> &mut Sectors<'d, D> {
+    pub(crate) fn sectors(&mut self) -> &mut Sectors<'d> {
         &mut self.sectors
     }
 
@@ -278,14 +278,14 @@ impl<'d, D: BlockDevice> Reader<'d, D> {
     }
 }
 
-impl<D> Shared<D> {
+impl Shared {
     /// What the log's sectors are known by.
     fn known_by(&self) -> (Ring, u32, LogRules) {
         (self.ring, self.sb.borrow().id, self.options.rules)
     }
 }
 
-impl<D: BlockDevice> Wafs<D> {
+impl Wafs {
     /// Calls `each` with the durable records from `from` on, where one must begin, in order, as long as it says so.
     /// What [mounting](crate::MountOptions::keep) kept of them is not read again.
     ///
@@ -316,7 +316,7 @@ impl<D: BlockDevice> Wafs<D> {
     }
 
     /// Reads records from `lsn` on, where one must begin: what is on the device by now.
-    pub fn reader(&self, lsn: Lsn) -> Reader<'_, D> {
+    pub fn reader(&self, lsn: Lsn) -> Reader<'_> {
         Reader::new(&self.shared.device, self.shared.known_by(), lsn)
     }
 

@@ -12,7 +12,7 @@ use crate::{LogError, Lsn, Wafs};
 /// Bytes that are written at once at most, where a cluster is not more.
 const WRITE_MAX: u64 = 256 << 10;
 
-impl<D: BlockDevice> Wafs<D> {
+impl Wafs {
     /// Makes everything before `lsn` durable.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<D: BlockDevice> Wafs<D> {
 }
 
 /// Starts the task that writes whole clusters when nobody forces. It ends with the executor, or the log.
-pub(crate) fn start<D: BlockDevice>(log: &Wafs<D>) {
+pub(crate) fn start(log: &Wafs) {
     let weak = Rc::downgrade(&log.shared);
     let ripe = log.shared.ripe.clone();
     log.shared.runtime.spawn_daemon("log writer", async move {
@@ -114,7 +114,7 @@ pub(crate) fn start<D: BlockDevice>(log: &Wafs<D>) {
     });
 }
 
-impl<D: BlockDevice> Shared<D> {
+impl Shared {
     /// Sectors in a cluster.
     fn cluster(&self) -> u64 {
         (self.options.cluster as u64 / self.ring.sector).max(1)

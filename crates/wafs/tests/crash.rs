@@ -22,7 +22,7 @@ use ordo_wafs::{
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-async fn all<D: BlockDevice>(log: &Wafs<D>) -> Vec<Vec<u8>> {
+async fn all(log: &Wafs) -> Vec<Vec<u8>> {
     let mut reader = log.reader(log.start());
     let mut out = Vec::new();
     while let Some(record) = reader.next().await.unwrap() {
@@ -32,10 +32,7 @@ async fn all<D: BlockDevice>(log: &Wafs<D>) -> Vec<Vec<u8>> {
 }
 
 /// All records; `None` where a scan from any one on gives others: some that mounting kept, the rest read.
-async fn all_and_scanned<D: BlockDevice>(
-    log: &Wafs<D>,
-    rng: &mut Pcg64Mcg,
-) -> Option<Vec<Vec<u8>>> {
+async fn all_and_scanned(log: &Wafs, rng: &mut Pcg64Mcg) -> Option<Vec<Vec<u8>>> {
     let there = all(log).await;
     let skip = rng.random_range(0..=there.len());
     let (mut from, mut out) = (log.end(), Vec::new());
@@ -86,12 +83,19 @@ fn crash(
     disk
 }
 
+/// The same disk with a new log.
+fn with_log(executor: &Executor, disk: &RamDisk) -> RamDisk {
+    let disk = Rc::new(disk.snapshot());
+    let made = executor.block_on(mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0));
+    made.unwrap().unwrap();
+    disk.snapshot()
+}
+
 /// Life after life on one image; how many crashes lost something that was appended, or what was wrong.
 fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let mut disk = RamDisk::new(64 << 10);
     let executor = Executor::simulated(seed);
-    executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+    let mut disk = with_log(&executor, &RamDisk::new(64 << 10));
     // What the log must hold, and from where on it was not forced.
     let mut expected: Vec<Vec<u8>> = Vec::new();
     let mut forced = 0;
@@ -220,9 +224,7 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
 #[test]
 fn a_record_that_was_lost_has_no_end_in_another() {
     let story = |first: usize, sector: usize, rules: LogRules| {
-        let disk = RamDisk::new(64 << 10);
-        let executor = Executor::simulated(1);
-        executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+        let disk = with_log(&Executor::simulated(1), &RamDisk::new(64 << 10));
         let a = vec![0xaa; first];
         let (mut crashed, whole) = appended(&disk, rules, &[&a, &[0xbb; 1100]]);
         let behind = (sector + 1) * 512;
@@ -250,7 +252,7 @@ fn sample() -> (RamDisk, Vec<Vec<u8>>) {
     records.iter_mut().for_each(|record| record.truncate(90));
     executor
         .block_on(async {
-            mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+            mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
             // Once around, so that the rest of the ring holds old sectors.
             let log = Wafs::mount(&rt, disk.clone(), &MountOptions::default()).await.unwrap();
             while log.room() > 100 {
@@ -347,8 +349,7 @@ fn what_is_no_log_is_refused() {
         assert!(matches!(v, Ok(_) | Err(LogError::Damaged { .. })));
     }
     // A new log where an old one was starts empty, whatever the old sectors say.
-    let executor = Executor::simulated(1);
-    executor.block_on(mkfs(&disk, &MkfsOptions::default(), 0)).unwrap().unwrap();
+    let disk = with_log(&Executor::simulated(1), &disk);
     assert_eq!(verdict(disk), Ok(Vec::new()));
 }
 
@@ -362,7 +363,7 @@ fn group_commit_shares_writes() {
         let disk = Rc::new(RamDisk::new(1 << 20));
         executor
             .block_on(async {
-                mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+                mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
                 let options = MountOptions { group, stride: 2, ..MountOptions::default() };
                 let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
                 let order = Rc::new(RefCell::new(0));
@@ -404,7 +405,7 @@ fn a_write_carries_what_others_wait_for() {
     let model = Model::by_name("cheetah").unwrap();
     let disk = Rc::new(Modeled::new(&rt, model, RamDisk::new(1 << 20)));
     let work = async {
-        mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
         let options = MountOptions { cluster: 64 << 10, ..MountOptions::default() };
         let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
         let client = |who: u8| {

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_runtime::Executor;
 use ordo_wafs::{LogError, MkfsOptions, MountOptions, Wafs, mkfs};
@@ -18,7 +19,7 @@ fn filling(room: u64, with: u8) -> Vec<u8> {
     vec![with; (room - length) as usize]
 }
 
-async fn records(log: &Wafs<Rc<RamDisk>>) -> Vec<Vec<u8>> {
+async fn records(log: &Wafs) -> Vec<Vec<u8>> {
     let mut reader = log.reader(log.start());
     let mut out = Vec::new();
     while let Some(record) = reader.next().await.expect("it is whole") {
@@ -34,7 +35,7 @@ fn fill(size: usize, stride: u16) {
     let rt = executor.runtime();
     let disk = Rc::new(RamDisk::new(16 << 10));
     let work = async {
-        mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
         let options = MountOptions { stride, ..MountOptions::default() };
         let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
         for lap in 0..LAPS {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ordo_block::model::Modeled;
+use ordo_block::{BlockDevice, Device};
 use ordo_check::{Checker, Options, Repair, Severity};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::NoOrder;
@@ -57,14 +58,14 @@ pub(super) fn check(
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
     runtime.cpu().set_model(setup.cpu);
-    let disks: Vec<Rc<Modeled<Store>>> = cut
+    let disks: Vec<Device> = cut
         .images
         .into_iter()
         .enumerate()
         .map(|(number, image)| {
             let model = setup.model(number);
             let store = Store::new(Rc::new(image), model.volatile_cache());
-            Rc::new(Modeled::new(&runtime, model, store))
+            Modeled::new(&runtime, model, store).erase()
         })
         .collect();
     let disk = disks[0].clone();
@@ -111,7 +112,7 @@ pub(super) fn check(
 /// The oldest change that the repaired file system lacks.
 async fn oldest_lost(
     runtime: &Runtime,
-    disk: Rc<Modeled<Store>>,
+    disk: Device,
     changes: &Changes,
     cut: Time,
 ) -> Result<Option<Lost>, CompareError> {
@@ -124,7 +125,7 @@ async fn oldest_lost(
 /// Recovers by replaying the log, and unmounts; the seconds until the file system could be used.
 async fn replayed(
     runtime: &Runtime,
-    disks: &[Rc<Modeled<Store>>],
+    disks: &[Device],
     journal: Journaled,
 ) -> Result<f64, CompareError> {
     let (fs, _) = journal.mount(runtime, disks, &MountOptions::default()).await?;

@@ -7,7 +7,7 @@ use ordo_block::model::{DiskStats, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
-use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_ffs::mkfs::mkfs;
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
@@ -70,18 +70,21 @@ impl BlockDevice for Store {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         either!(self, d => d.discard(offset, len).await)
     }
+    fn immediate(&self) -> bool {
+        either!(self, d => d.immediate())
+    }
 }
 
-pub(super) type Disk = Rc<Tap<Modeled<Store>>>;
+type Disk = Rc<Tap<Modeled<Store>>>;
 
 /// A mounted FFS on a stack.
 struct OnFfs<P: OrderingPolicy> {
     runtime: Runtime,
-    fs: Charged<Noted<FastFs<Disk, P>>>,
+    fs: Charged<Noted<FastFs<P>>>,
 }
 
 impl<P: OrderingPolicy> Stage for OnFfs<P> {
-    type Fs = Charged<Noted<FastFs<Disk, P>>>;
+    type Fs = Charged<Noted<FastFs<P>>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -155,12 +158,17 @@ impl Rig {
             let store = Store::new(ram.clone(), model.volatile_cache());
             let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
             let classifier = Classifier::new();
-            classifier.prime(ram).await.map_err(MountError::from)?;
+            classifier.prime(&ram.clone().erase()).await.map_err(MountError::from)?;
             disk.attach(classifier.clone());
             rig.disks.push(disk);
             rig.classifiers.push(classifier);
         }
         Ok(rig)
+    }
+
+    /// The disks, as file systems take them.
+    fn devices(&self) -> Vec<Device> {
+        Device::of_each(&self.disks)
     }
 
     fn mark(&self) -> Mark {
@@ -190,7 +198,7 @@ pub(super) async fn run<P: OrderingPolicy>(
 ) -> Result<(Row, Option<Cut>), CompareError> {
     let ram = Rc::new(RamDisk::new(setup.bytes_for(workload)?));
     // Made beneath the model: that is not part of the story.
-    mkfs(&ram, &setup.mkfs_options(), runtime.wall_time().0).await?;
+    mkfs(&ram.clone().erase(), &setup.mkfs_options(), runtime.wall_time().0).await?;
     let rig = Rig::new(runtime, &[ram], setup).await?;
     let fs = mount(runtime, rig.disks[0].clone(), policy(), &mount_options(setup)).await?;
     drive(rig, fs, system, workload, setup, follow).await
@@ -211,9 +219,9 @@ pub(super) async fn run_journaled(
     if journaled.place == LogPlace::Other {
         rams.push(Rc::new(RamDisk::new(journaled.sizes(bytes).1)));
     }
-    journaled.make(runtime, &rams, &setup.mkfs_options()).await?;
+    journaled.make(runtime, &Device::of_each(&rams), &setup.mkfs_options()).await?;
     let rig = Rig::new(runtime, &rams, setup).await?;
-    let (fs, journal) = journaled.mount(runtime, &rig.disks, &mount_options(setup)).await?;
+    let (fs, journal) = journaled.mount(runtime, &rig.devices(), &mount_options(setup)).await?;
     let before = (journal.log().stats(), journal.stats());
     let (mut row, cut) = drive(rig, fs, system, workload, setup, follow).await?;
     let (log, stats) = (journal.log().stats(), journal.stats());
@@ -233,7 +241,7 @@ pub(super) async fn run_journaled(
 /// Runs the workload on a mounted file system, and counts.
 async fn drive<P: OrderingPolicy>(
     rig: Rig,
-    fs: FastFs<Disk, P>,
+    fs: FastFs<P>,
     system: &'static str,
     workload: &Workload,
     setup: &Setup,
@@ -279,7 +287,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn of<P: OrderingPolicy>(fs: &FastFs<Disk, P>) -> Kept {
+    fn of<P: OrderingPolicy>(fs: &FastFs<P>) -> Kept {
         let cache = fs.layout().cache();
         let dependencies = cache.gate().dependencies().map(|d| DependencyRow {
             undone: d.undone,

@@ -269,4 +269,8 @@ impl<D: BlockDevice> BlockDevice for Modeled<D> {
         self.update(|s| s.discards += 1);
         Ok(())
     }
+
+    fn immediate(&self) -> bool {
+        matches!(self.timing, Timing::Ram) && self.inner.immediate()
+    }
 }

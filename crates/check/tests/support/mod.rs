@@ -5,6 +5,7 @@ pub mod mutants;
 
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_check::{CheckError, Checker, Finding, Options, Repair, Report};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -44,7 +45,7 @@ pub fn assert_clean(disk: &Rc<RamDisk>, context: &str) {
 pub fn empty(options: &MkfsOptions, bytes: u64) -> Rc<RamDisk> {
     let disk = Rc::new(RamDisk::new(bytes));
     let executor = ordo_runtime::Executor::simulated(1);
-    executor.block_on(mkfs(&disk, options, 1_700_000_000)).unwrap().unwrap();
+    executor.block_on(mkfs(&disk.clone().erase(), options, 1_700_000_000)).unwrap().unwrap();
     disk
 }
 

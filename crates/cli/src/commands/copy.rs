@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use ordo_block::BlockDevice;
 use ordo_block::file::FileDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_report::{json, number, progress::Progress};
@@ -246,7 +247,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
     let inodes = totals.entries + totals.entries / 4 + 1000;
     let enough = bytes / (2 * frag) >= inodes;
     let options = MkfsOptions { inodes: (!enough).then_some(inodes), ..options };
-    let disk = FileDisk::create(runtime, &args.image, bytes)?;
+    let disk = FileDisk::create(runtime, &args.image, bytes)?.erase();
     mkfs(&disk, &options, runtime.wall_time().0)
         .await
         .with_context(|| args.image.display().to_string())?;

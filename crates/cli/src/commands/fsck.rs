@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_block::overlay::Overlay;
+use ordo_block::{BlockDevice, Device};
 use ordo_check::{Checker, Options, Phase, Repair, Report};
 use ordo_report::{json, progress::Progress};
 use ordo_runtime::Runtime;
@@ -35,23 +35,21 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
         if let Some(path) = &args.journal {
             disks.push(FileDisk::open(&rt, path, access)?);
         }
-        if repair == Repair::No {
+        let device = |disk: FileDisk| match repair {
             // What a replay would make of it is looked at; the image stays as it is.
-            let disks: Vec<_> = disks.into_iter().map(|disk| Rc::new(Overlay::new(disk))).collect();
-            replay_log(&rt, &disks, args).await;
-            check(disks[0].clone(), options, args).await
-        } else {
-            let disks: Vec<_> = disks.into_iter().map(Rc::new).collect();
-            replay_log(&rt, &disks, args).await;
-            check(disks[0].clone(), options, args).await
-        }
+            Repair::No => Overlay::new(disk).erase(),
+            _ => disk.erase(),
+        };
+        let disks: Vec<Device> = disks.into_iter().map(device).collect();
+        replay_log(&rt, &disks, args).await;
+        check(disks[0].clone(), options, args).await
     })?;
     put(None, &if args.json { json(&report)? } else { as_text(args, &report) })?;
     Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
 }
 
 /// Replays the log of an image that has one, before it is checked.
-async fn replay_log<D: BlockDevice>(rt: &Runtime, disks: &[Rc<D>], args: &Fsck) {
+async fn replay_log(rt: &Runtime, disks: &[Device], args: &Fsck) {
     if args.superblock.is_some() {
         return;
     }
@@ -62,7 +60,7 @@ async fn replay_log<D: BlockDevice>(rt: &Runtime, disks: &[Rc<D>], args: &Fsck) 
     }
 }
 
-async fn check<D: BlockDevice>(disk: Rc<D>, options: Options, args: &Fsck) -> Result<Report> {
+async fn check(disk: Device, options: Options, args: &Fsck) -> Result<Report> {
     let bar = Progress::new(args.quiet);
     let checker = Checker::new(disk, options).on_progress(Rc::new(move |phase, done, total| {
         if done == 0 {

@@ -4,9 +4,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_bench::journaled::{self, FoundLog, LogPlace};
-use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
-use ordo_block::part::Part;
+use ordo_block::{BlockDevice, Device};
 use ordo_ffs::mount::{Found, find_superblock};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
@@ -26,17 +25,17 @@ pub fn run(args: &Info) -> Result<()> {
 
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
-    let disk = FileDisk::open(runtime, &args.image, Access::ReadOnly)?;
-    let partitions = partition::list(&disk).await.with_context(name)?;
+    let disk = Rc::new(FileDisk::open(runtime, &args.image, Access::ReadOnly)?);
+    let partitions = partition::list(&disk.clone().erase()).await.with_context(name)?;
     if !partitions.is_empty() && args.partition.is_none() {
         return match args.json {
             true => Ok(json(&serde_json::json!({ "partitions": partitions }))?),
             false => Ok(table(&partitions)),
         };
     }
-    let disk = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
+    let part = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
+    let disk = part.erase();
     let found = find_superblock(&disk).await.with_context(name)?;
-    let disk = Rc::new(disk);
     let log = journaled::find(std::slice::from_ref(&disk)).await;
     if args.json {
         return as_json(&disk, &found, args, log.ok().flatten()).await.with_context(name);
@@ -98,7 +97,7 @@ fn table(partitions: &[Partition]) -> String {
 }
 
 /// The summary area: what each group's counts are said to be.
-async fn summary(disk: &Part<FileDisk>, found: &Found) -> Result<Vec<Csum>> {
+async fn summary(disk: &Device, found: &Found) -> Result<Vec<Csum>> {
     let sb = &found.sb;
     let mut out = Vec::new();
     let total = sb.ncg as usize * Csum::SIZE;
@@ -114,7 +113,7 @@ async fn summary(disk: &Part<FileDisk>, found: &Found) -> Result<Vec<Csum>> {
 }
 
 /// One group's header, and its dump.
-async fn group(disk: &Part<FileDisk>, found: &Found, cg: u32) -> Result<(Group, String)> {
+async fn group(disk: &Device, found: &Found, cg: u32) -> Result<(Group, String)> {
     let sb = &found.sb;
     let bytes = disk.read(sb.byte_of(sb.cg_header(cg)), sb.bsize as usize).await?;
     let group = Group::read(&bytes, found.endian, sb, cg)
@@ -172,7 +171,7 @@ struct Shown {
 }
 
 async fn as_json(
-    disk: &Part<FileDisk>,
+    disk: &Device,
     found: &Found,
     args: &Info,
     log: Option<FoundLog>,

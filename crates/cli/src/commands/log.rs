@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
 use ordo_report::number::parse_bytes;
 use ordo_report::{json, number};
@@ -163,7 +164,7 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-async fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<Wafs<FileDisk>> {
+async fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<Wafs> {
     let disk = FileDisk::open(runtime, path, access)?;
     let read_only = access != Access::ReadWrite;
     let options = MountOptions { cluster: 64 << 10, read_only, ..MountOptions::default() };
@@ -176,6 +177,7 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
         (false, Some(size)) => FileDisk::create(runtime, &args.log, size)?,
         (false, None) => bail!("not there; give --size to make it"),
     };
+    let disk = disk.erase();
     if !args.force && find_superblock(&disk).await.is_ok() {
         bail!("holds a log; --force makes a new one in its place");
     }
@@ -187,7 +189,7 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
 }
 
 /// Appends a record; where it does not fit, gives up old ones if it may.
-async fn append_one(log: &Wafs<FileDisk>, record: &[u8], wrap: bool) -> Result<Lsn> {
+async fn append_one(log: &Wafs, record: &[u8], wrap: bool) -> Result<Lsn> {
     let need = record.len() as u64 + 8;
     if wrap && need > log.room() && need < log.capacity() / 2 {
         log.force(log.end()).await?;
@@ -258,7 +260,7 @@ impl Line {
 }
 
 async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
-    let disk = FileDisk::open(runtime, &args.log, Access::ReadOnly)?;
+    let disk = FileDisk::open(runtime, &args.log, Access::ReadOnly)?.erase();
     // Up to a place that is known the log can be read whatever became of the rest.
     let sb = find_superblock(&disk).await?;
     let log = match args.to {

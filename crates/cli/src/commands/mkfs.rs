@@ -1,12 +1,11 @@
 //! `ordo mkfs`.
 
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use ordo_bench::journaled::{Journaled, LogPlace};
-use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk};
+use ordo_block::{BlockDevice, Device};
 use ordo_ffs::mkfs::{MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_format::Endian;
@@ -36,6 +35,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
             bail!("{}: not there; give --size to make it", path.display())
         }
     };
+    let disk = disk.erase();
     if !args.force && find_superblock(&disk).await.is_ok() {
         bail!("{}: holds a UFS2 file system; --force makes a new one in its place", path.display());
     }
@@ -70,7 +70,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
 /// Makes a file system and its log.
 async fn with_log(
     runtime: &Runtime,
-    disk: FileDisk,
+    disk: Device,
     place: &Path,
     options: &MkfsOptions,
     log_bytes: Option<u64>,
@@ -81,17 +81,18 @@ async fn with_log(
         _ => LogPlace::Other,
     };
     let journaled = Journaled { log_bytes, ..Journaled::new(at, false, None) };
-    let mut disks = vec![Rc::new(disk)];
+    let mut disks = vec![disk];
     if at == LogPlace::Other {
         let bytes = options.size.unwrap_or_else(|| disks[0].geometry().bytes);
         let log = match place.exists() {
             true => FileDisk::open(runtime, place, Access::ReadWrite)?,
             false => FileDisk::create(runtime, place, journaled.sizes(bytes).1)?,
         };
+        let log = log.erase();
         if find_superblock(&log).await.is_ok() {
             bail!("{}: holds a UFS2 file system; name another place for the log", place.display());
         }
-        disks.push(Rc::new(log));
+        disks.push(log);
     }
     Ok(journaled.make(runtime, &disks, options).await?)
 }

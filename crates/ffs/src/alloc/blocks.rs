@@ -1,6 +1,5 @@
 //! Blocks and fragments.
 
-use ordo_block::BlockDevice;
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
 use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
@@ -20,7 +19,7 @@ struct Choice {
     block: bool,
 }
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// Where a file's block would best go: after the one before it, or, for a first block and after
     /// every `maxbpg` blocks, in a new place. An address; only a wish.
     pub(crate) fn preference(&self, ip: &Inode, lbn: u64, previous: Option<u64>) -> u64 {
@@ -58,7 +57,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Marks `frags` fragments, of one block, used; their address.
     pub(crate) async fn allocate(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         wish: u64,
         frags: u32,
@@ -75,7 +74,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn allocate_once(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         wish: u64,
         frags: u32,
@@ -106,7 +105,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn allocate_in(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         cg: u32,
         wish: Option<u32>,
         frags: u32,
@@ -185,7 +184,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// forgotten, and the pointer to them reset.
     pub(crate) async fn free(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         address: u64,
         frags: u32,
     ) -> FsResult<()> {
@@ -202,7 +201,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     pub(crate) async fn free_now(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         address: u64,
         frags: u32,
     ) -> FsResult<()> {
@@ -223,7 +222,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// is. False where they are not free.
     pub(crate) async fn extend(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         address: u64,
         old: u32,
         new: u32,

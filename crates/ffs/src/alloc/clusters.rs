@@ -3,7 +3,6 @@
 //! Source: Smith and Seltzer's reallocation as soft-updates-2000, section 4.1, has it in every
 //! instance it compares. The blocks move in the cache, before they were ever written.
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::Endian;
 use ordo_format::ufs2::Group;
@@ -15,12 +14,12 @@ use ordo_vfs::FsResult;
 
 use crate::{Ffs, FfsOp};
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// A run of `count` blocks of a file was written: places it better where that can be had for
     /// nothing, and starts to write it.
     pub(crate) async fn place_cluster(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         first: u64,
         count: u64,
@@ -55,7 +54,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn move_cluster(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ip: &Inode,
         first: u64,
         buffers: &[BufRef],
@@ -89,7 +88,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Marks `count` blocks in a row used, in one group, near `wish` if it is in that group.
     async fn allocate_run(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         cg: u32,
         wish: u64,
         count: u32,

@@ -1,6 +1,5 @@
 //! Inodes: files near their directory, directories spread over the groups.
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::bitmap::next_clear;
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
@@ -11,11 +10,11 @@ use ordo_vfs::{Errno, FileType, FsError, FsResult};
 use super::group_order;
 use crate::{Ffs, FfsOp};
 
-impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
+impl<P: OrderingPolicy> Ffs<P> {
     /// Finds a free inode and marks it used; its number.
     pub(crate) async fn allocate_inode(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         parent: &Inode,
         mode: u16,
     ) -> FsResult<u64> {
@@ -31,7 +30,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn allocate_inode_once(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         parent: &Inode,
         mode: u16,
     ) -> FsResult<u64> {
@@ -57,7 +56,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     async fn allocate_inode_in(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         cg: u32,
         is_directory: bool,
     ) -> FsResult<Option<u64>> {
@@ -106,7 +105,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// after it is filled, so that nobody has to wait for it when its turn comes.
     async fn initialise_inodes(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         cg: u32,
         group: &BufRef,
         index: u32,
@@ -136,7 +135,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// `None` where another has come first.
     async fn fill_inodes(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         cg: u32,
         group: &BufRef,
         ready: u32,
@@ -175,7 +174,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
     /// Marks an inode free, now or when the ordering says so.
     pub(crate) async fn release_inode(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ino: u64,
         is_directory: bool,
     ) -> FsResult<()> {
@@ -187,7 +186,7 @@ impl<D: BlockDevice, P: OrderingPolicy> Ffs<D, P> {
 
     pub(crate) async fn release_inode_now(
         &self,
-        op: &mut FfsOp<'_, D, P>,
+        op: &mut FfsOp<'_, P>,
         ino: u64,
         is_directory: bool,
     ) -> FsResult<()> {

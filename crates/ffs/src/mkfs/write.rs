@@ -1,6 +1,6 @@
 //! Building each group's bytes, and sending them.
 
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::ufs2::group::{Group, GroupLayout};
 use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock};
@@ -16,8 +16,8 @@ const RECOVERY_SIZE: usize = 20;
 const INODE_BLOCKS: u32 = 2;
 
 /// Makes a planned file system.
-pub(super) struct Writer<'a, D> {
-    device: &'a D,
+pub(super) struct Writer<'a> {
+    device: &'a Device,
     options: &'a MkfsOptions,
     endian: Endian,
     sb: Superblock,
@@ -30,8 +30,8 @@ pub(super) struct Writer<'a, D> {
     bytes: u64,
 }
 
-impl<'a, D: BlockDevice> Writer<'a, D> {
-    pub(super) fn new(device: &'a D, options: &'a MkfsOptions, plan: Plan) -> Writer<'a, D> {
+impl<'a> Writer<'a> {
+    pub(super) fn new(device: &'a Device, options: &'a MkfsOptions, plan: Plan) -> Writer<'a> {
         Writer {
             device,
             options,

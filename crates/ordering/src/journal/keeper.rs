@@ -1,8 +1,7 @@
 //! The keeper: once a second the log is written, its start moved, and space made where it is short.
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_cache::{BufRef, Cache};
-use ordo_log::Log;
 use ordo_log::record::Entry;
 use ordo_runtime::Time;
 use ordo_runtime::sync::first;
@@ -11,7 +10,7 @@ use super::JournalOrder;
 use super::state::State;
 
 /// Starts the task. It ends when the journal is closed, or with the executor.
-pub(super) fn start<D: BlockDevice, L: Log>(cache: &Cache<D, JournalOrder<L>>) {
+pub(super) fn start(cache: &Cache<JournalOrder>) {
     let cache = cache.clone();
     let runtime = cache.runtime().clone();
     runtime.spawn_daemon("journal keeper", async move {
@@ -40,10 +39,7 @@ pub(super) fn start<D: BlockDevice, L: Log>(cache: &Cache<D, JournalOrder<L>>) {
 }
 
 /// Writes the log, and, where it is time or space is short, moves its start.
-async fn round<D: BlockDevice, L: Log>(
-    cache: &Cache<D, JournalOrder<L>>,
-    last: &mut Time,
-) -> Result<(), BlockError> {
+async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.end_behind();
     // Complete or not: nobody is waited for.
@@ -64,9 +60,7 @@ async fn round<D: BlockDevice, L: Log>(
 }
 
 /// A forced checkpoint: the blocks that the older half of the log describes are written.
-async fn force_out<D: BlockDevice, L: Log>(
-    cache: &Cache<D, JournalOrder<L>>,
-) -> Result<(), BlockError> {
+async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
     let old: Vec<BufRef> = {
@@ -82,9 +76,7 @@ async fn force_out<D: BlockDevice, L: Log>(
 }
 
 /// Everything is in its place, and the image says that it is clean: nothing of the log is needed.
-pub(super) async fn close<D: BlockDevice, L: Log>(
-    cache: &Cache<D, JournalOrder<L>>,
-) -> Result<(), BlockError> {
+pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.closed.set(true);
     state.work.notify_one();
@@ -92,7 +84,7 @@ pub(super) async fn close<D: BlockDevice, L: Log>(
     state.log.checkpoint(state.log.end(), state.client.get().encode()).await
 }
 
-impl<L: Log> State<L> {
+impl State {
     /// Whether there is nothing to keep.
     fn is_settled(&self) -> bool {
         self.tracks.borrow().is_empty() && self.log.durable() == self.log.end()

@@ -38,8 +38,8 @@ mod tests;
 use std::rc::Rc;
 
 use ordo_cache::{Buffer, WriteGate};
-use ordo_log::Log;
 use ordo_runtime::{Duration, Runtime};
+use ordo_wafs::Wafs;
 
 pub use state::JournalStats;
 
@@ -99,25 +99,20 @@ impl JournalOptions {
 }
 
 /// The ordering `journal`, on a log. Cheap to clone: clones share everything.
-pub struct JournalOrder<L> {
-    state: Rc<State<L>>,
+#[derive(Clone)]
+pub struct JournalOrder {
+    state: Rc<State>,
 }
 
-impl<L> Clone for JournalOrder<L> {
-    fn clone(&self) -> Self {
-        JournalOrder { state: self.state.clone() }
-    }
-}
-
-impl<L: Log> JournalOrder<L> {
+impl JournalOrder {
     /// A journal on a mounted log.
-    pub fn new(runtime: &Runtime, log: L, options: JournalOptions) -> JournalOrder<L> {
-        JournalOrder { state: Rc::new(State::new(runtime, log, options)) }
+    pub fn new(runtime: &Runtime, log: Wafs, options: JournalOptions) -> JournalOrder {
+        JournalOrder { state: Rc::new(State::new(runtime, log.into(), options)) }
     }
 
     /// The log.
-    pub fn log(&self) -> &L {
-        &self.state.log
+    pub fn log(&self) -> &Wafs {
+        self.state.log.wafs()
     }
 
     /// Counters.
@@ -126,7 +121,7 @@ impl<L: Log> JournalOrder<L> {
     }
 }
 
-impl<L: Log> WriteGate for JournalOrder<L> {
+impl WriteGate for JournalOrder {
     const FOLLOWS_WRITES: bool = true;
 
     fn before_write(

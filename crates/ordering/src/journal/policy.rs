@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockError, Device};
 use ordo_cache::{BufKey, BufRef, Cache};
-use ordo_log::Log;
 use ordo_log::record::Entry;
 use ordo_runtime::sync::Notify;
 
@@ -19,8 +18,8 @@ use crate::{
 const BLOCK_RECORDS: u64 = 256;
 
 /// An operation under way. Dropped without an end it has undone its own changes, which counts as one.
-pub struct JournalOp<L: Log> {
-    state: Rc<State<L>>,
+pub struct JournalOp {
+    state: Rc<State>,
     kind: OpKind,
     ticket: Ticket,
     /// Bytes of log that are kept for it.
@@ -31,14 +30,14 @@ pub struct JournalOp<L: Log> {
     fresh: Vec<(BufKey, u64)>,
 }
 
-impl<L: Log> JournalOp<L> {
+impl JournalOp {
     fn finish(&mut self) -> u64 {
         self.ended = true;
         self.state.end(self.kind, &mut self.ticket, self.reserved, self.wrote)
     }
 }
 
-impl<L: Log> Drop for JournalOp<L> {
+impl Drop for JournalOp {
     fn drop(&mut self) {
         if !self.ended {
             self.finish();
@@ -51,9 +50,9 @@ fn is_forced(kind: OpKind) -> bool {
     matches!(kind, OpKind::Make | OpKind::Link | OpKind::Remove | OpKind::Rename)
 }
 
-impl<L: Log> JournalOrder<L> {
+impl JournalOrder {
     /// Logs the contents of a block that a pointer is set to, where they are metadata.
-    fn log_target(&self, op: &mut JournalOp<L>, what: &What<'_>) {
+    fn log_target(&self, op: &mut JournalOp, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
         // The target of a long symbolic link is in a block of data, and part of making it.
         if to == PointerTo::Data && op.kind != OpKind::Make {
@@ -69,7 +68,7 @@ impl<L: Log> JournalOrder<L> {
         self.log_whole(op, init, address);
     }
 
-    fn log_whole(&self, op: &mut JournalOp<L>, buf: &BufRef, address: u64) {
+    fn log_whole(&self, op: &mut JournalOp, buf: &BufRef, address: u64) {
         if !op.fresh.contains(&(buf.key(), address)) {
             op.fresh.push((buf.key(), address));
             let number = self.state.enter(&mut op.ticket);
@@ -78,11 +77,11 @@ impl<L: Log> JournalOrder<L> {
     }
 }
 
-impl<L: Log> OrderingPolicy for JournalOrder<L> {
+impl OrderingPolicy for JournalOrder {
     const NAME: &'static str = "journal";
     const NEEDS_CHECK: bool = false;
     const KEEPS_SUMMARY: bool = true;
-    type Op = JournalOp<L>;
+    type Op = JournalOp;
 
     fn wants_old(what: &What<'_>) -> bool {
         !matches!(what, What::Summary | What::InitDirectory { .. })
@@ -93,25 +92,22 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
     }
 
-    async fn begin<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        kind: OpKind,
-    ) -> Result<JournalOp<L>, BlockError> {
+    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<JournalOp, BlockError> {
         let state = &cache.gate().state;
         let (ticket, reserved) = state.begin(kind).await?;
         let (state, fresh) = (state.clone(), Vec::new());
         Ok(JournalOp { state, kind, ticket, reserved, wrote: false, ended: false, fresh })
     }
 
-    async fn admit<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        _op: &mut JournalOp<L>,
+    async fn admit(
+        cache: &Cache<Self>,
+        _op: &mut JournalOp,
         _what: &What<'_>,
     ) -> Result<(), BlockError> {
         cache.gate().state.check()
     }
 
-    fn record(&self, op: &mut JournalOp<L>, change: &Change<'_>) {
+    fn record(&self, op: &mut JournalOp, change: &Change<'_>) {
         let state = &self.state;
         match change.what {
             // The superblock: its sums are worked out anew at mount.
@@ -152,10 +148,7 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         }
     }
 
-    async fn end<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        mut op: JournalOp<L>,
-    ) -> Result<(), BlockError> {
+    async fn end(cache: &Cache<Self>, mut op: JournalOp) -> Result<(), BlockError> {
         let behind = op.finish();
         let state = &cache.gate().state;
         state.check()?;
@@ -165,34 +158,26 @@ impl<L: Log> OrderingPolicy for JournalOrder<L> {
         Ok(())
     }
 
-    async fn fsync<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        ino: u64,
-        _inode: &BufRef,
-    ) -> Result<(), BlockError> {
+    async fn fsync(cache: &Cache<Self>, ino: u64, _inode: &BufRef) -> Result<(), BlockError> {
         // First the log: what it holds back can be written then.
         cache.gate().state.commit_all().await?;
         cache.flush_file(ino).await?;
         cache.barrier().await
     }
 
-    async fn recover<D: BlockDevice>(
-        &self,
-        device: &D,
-        image: &dyn Image,
-    ) -> Result<Recovery, RecoverError> {
+    async fn recover(&self, device: &Device, image: &dyn Image) -> Result<Recovery, RecoverError> {
         replay::recover(&self.state, device, image).await
     }
 
-    fn start<D: BlockDevice>(cache: &Cache<D, Self>) {
+    fn start(cache: &Cache<Self>) {
         keeper::start(cache);
     }
 
-    async fn sync<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+    async fn sync(cache: &Cache<Self>) -> Result<(), BlockError> {
         cache.gate().state.commit_all().await
     }
 
-    async fn close<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<(), BlockError> {
+    async fn close(cache: &Cache<Self>) -> Result<(), BlockError> {
         keeper::close(cache).await
     }
 

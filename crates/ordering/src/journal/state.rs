@@ -76,9 +76,9 @@ impl Client {
     }
 }
 
-pub(super) struct State<L> {
+pub(super) struct State {
     pub runtime: Runtime,
-    pub log: L,
+    pub log: Log,
     pub options: JournalOptions,
     pub tracks: RefCell<BTreeMap<BufKey, Track>>,
     /// Records that are needed though their block is gone: the first, and up to where the log must be
@@ -123,8 +123,8 @@ pub(super) struct State<L> {
 const NO_ROOM: BlockError =
     BlockError { op: Operation::Write, offset: 0, len: 0, fault: Fault::Io(28) };
 
-impl<L: Log> State<L> {
-    pub fn new(runtime: &Runtime, log: L, options: JournalOptions) -> State<L> {
+impl State {
+    pub fn new(runtime: &Runtime, log: Log, options: JournalOptions) -> State {
         let end = log.end();
         State {
             runtime: runtime.clone(),

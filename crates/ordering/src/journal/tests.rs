@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_log::record::Entry;
 use ordo_runtime::sync::first;
@@ -12,16 +13,14 @@ use super::JournalOptions;
 use super::state::State;
 use crate::OpKind;
 
-type Log = Wafs<Rc<RamDisk>>;
-
-fn run<T>(work: impl AsyncFnOnce(&Runtime, State<Log>) -> T) -> T {
+fn run<T>(work: impl AsyncFnOnce(&Runtime, State) -> T) -> T {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let all = async {
         let disk = Rc::new(RamDisk::new(1 << 20));
-        mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
         let log = Wafs::mount(&rt, disk, &MountOptions::default()).await.unwrap();
-        let state = State::new(&rt, log, JournalOptions::wafs(true));
+        let state = State::new(&rt, log.into(), JournalOptions::wafs(true));
         work(&rt, state).await
     };
     executor.block_on(all).unwrap()

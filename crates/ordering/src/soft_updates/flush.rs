@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
 
 use super::SoftUpdates;
@@ -87,8 +87,8 @@ impl Graph {
 }
 
 /// Writes a file's blocks, its inode and its names, wave by wave, until nothing of them is left.
-pub(super) async fn fsync<D: BlockDevice>(
-    cache: &Cache<D, SoftUpdates>,
+pub(super) async fn fsync(
+    cache: &Cache<SoftUpdates>,
     ino: u64,
     inode: &BufRef,
 ) -> Result<(), BlockError> {
@@ -129,9 +129,7 @@ pub(super) async fn fsync<D: BlockDevice>(
 
 /// Holds an operation back while dependencies take more memory than they may, and writes meanwhile:
 /// whoever makes them is slowed to the rate at which they are met.
-pub(super) async fn hold_back<D: BlockDevice>(
-    cache: &Cache<D, SoftUpdates>,
-) -> Result<(), BlockError> {
+pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let most = state.options.memory_beside(cache.config().capacity);
     while state.graph.borrow().memory().0 > most {
@@ -150,9 +148,7 @@ pub(super) async fn hold_back<D: BlockDevice>(
 
 /// Before something is given back, which makes dependencies of its own: writes until there is room, or
 /// nothing comes of it. Never waits for a step: it is the one who takes them.
-pub(super) async fn make_room<D: BlockDevice>(
-    cache: &Cache<D, SoftUpdates>,
-) -> Result<(), BlockError> {
+pub(super) async fn make_room(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
     let most = state.options.memory_beside(cache.config().capacity);
@@ -163,9 +159,7 @@ pub(super) async fn make_room<D: BlockDevice>(
 }
 
 /// Writes some, and says whether anything came of it; nothing where somebody else has just written.
-async fn write_for_memory<D: BlockDevice>(
-    cache: &Cache<D, SoftUpdates>,
-) -> Result<Option<bool>, BlockError> {
+async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, BlockError> {
     let state = &cache.gate().state;
     if state.writing.replace(true) {
         state.relieved.notified().await;
@@ -178,9 +172,7 @@ async fn write_for_memory<D: BlockDevice>(
 }
 
 /// Hastens what has been put off: writes what it waits for. Whether anything was given back.
-pub(super) async fn reclaim<D: BlockDevice>(
-    cache: &Cache<D, SoftUpdates>,
-) -> Result<bool, BlockError> {
+pub(super) async fn reclaim(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
     let state = &cache.gate().state;
     let before = state.taken.get();
     for _ in 0..RECLAIM_ROUNDS {

@@ -50,7 +50,7 @@ mod undo;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
 use ordo_runtime::sync::Notify;
 
@@ -331,10 +331,7 @@ impl OrderingPolicy for SoftUpdates {
         )
     }
 
-    async fn begin<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        kind: OpKind,
-    ) -> Result<SoftOp, BlockError> {
+    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<SoftOp, BlockError> {
         match kind {
             // What gives back must not wait for those who wait for it.
             OpKind::Free => flush::make_room(cache).await?,
@@ -344,8 +341,8 @@ impl OrderingPolicy for SoftUpdates {
         Ok(SoftOp::new(cache.gate().state.clone()))
     }
 
-    async fn admit<D: BlockDevice>(
-        cache: &Cache<D, Self>,
+    async fn admit(
+        cache: &Cache<Self>,
         _op: &mut SoftOp,
         what: &What<'_>,
     ) -> Result<(), BlockError> {
@@ -367,20 +364,16 @@ impl OrderingPolicy for SoftUpdates {
         self.state.announce();
     }
 
-    async fn end<D: BlockDevice>(_cache: &Cache<D, Self>, op: SoftOp) -> Result<(), BlockError> {
+    async fn end(_cache: &Cache<Self>, op: SoftOp) -> Result<(), BlockError> {
         drop(op);
         Ok(())
     }
 
-    async fn fsync<D: BlockDevice>(
-        cache: &Cache<D, Self>,
-        ino: u64,
-        inode: &BufRef,
-    ) -> Result<(), BlockError> {
+    async fn fsync(cache: &Cache<Self>, ino: u64, inode: &BufRef) -> Result<(), BlockError> {
         flush::fsync(cache, ino, inode).await
     }
 
-    fn soon<D: BlockDevice>(cache: &Cache<D, Self>, block: &BufRef) {
+    fn soon(cache: &Cache<Self>, block: &BufRef) {
         cache.write_soon(block);
     }
 
@@ -421,7 +414,7 @@ impl OrderingPolicy for SoftUpdates {
         Some(Dependencies { undone, memory_peak, put_off: taken })
     }
 
-    async fn reclaim<D: BlockDevice>(cache: &Cache<D, Self>) -> Result<bool, BlockError> {
+    async fn reclaim(cache: &Cache<Self>) -> Result<bool, BlockError> {
         flush::reclaim(cache).await
     }
 }

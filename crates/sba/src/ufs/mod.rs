@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_block::{BlockDevice, BlockError, IoBuf, Operation, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, IoBuf, Operation, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, SEARCH};
 use ordo_format::ufs2::{Group, Superblock};
@@ -71,7 +71,7 @@ impl Classifier {
     ///
     /// # Errors
     /// The device failed.
-    pub async fn prime<D: BlockDevice>(&self, device: &D) -> Result<bool, BlockError> {
+    pub async fn prime(&self, device: &Device) -> Result<bool, BlockError> {
         let geometry = device.geometry();
         let read = async |at, len| read_inside(device, at, len).await;
         self.learn(geometry.bytes, geometry.max_request as u64, &read).await
@@ -207,11 +207,7 @@ fn named(
 }
 
 /// Reads a range as far as it is inside the device.
-async fn read_inside<D: BlockDevice>(
-    device: &D,
-    at: u64,
-    len: u64,
-) -> Result<ordo_block::IoBuf, BlockError> {
+async fn read_inside(device: &Device, at: u64, len: u64) -> Result<ordo_block::IoBuf, BlockError> {
     let geometry = device.geometry();
     let len = len.min(geometry.bytes.saturating_sub(at)) / u64::from(geometry.sector);
     device.read(at, (len * u64::from(geometry.sector)) as usize).await

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::{FastFs, MountOptions, mkfs, mount};
 use ordo_ordering::NoOrder;
@@ -19,7 +20,7 @@ const CREATES: u64 = 1_000;
 const LOOKUPS: u64 = 20_000;
 const ROUNDS: u64 = 15;
 
-type Fs = FastFs<Rc<RamDisk>, NoOrder>;
+type Fs = FastFs<NoOrder>;
 
 async fn directory(fs: &Fs, name: &[u8], entries: u64) -> Ino {
     let dir = fs.make(fs.root(), name, &NewNode::directory(0o755)).await.expect("room").ino;
@@ -61,7 +62,9 @@ pub fn measure(out: &mut Section) {
     let disk = Rc::new(RamDisk::new(16 << 30));
     let mut samples: [Sample; 4] = Default::default();
     let run = async {
-        mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
+        mkfs::mkfs(&disk.clone().erase(), &mkfs::MkfsOptions::default(), 0)
+            .await
+            .expect("legal sizes");
         let mut options = MountOptions::default();
         options.cache.capacity = 1 << 30;
         options.cache.dirty_max = 1 << 29;

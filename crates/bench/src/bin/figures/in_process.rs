@@ -5,6 +5,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Instant;
 
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::{MountOptions, mkfs, mount};
 use ordo_ordering::NoOrder;
@@ -29,7 +30,9 @@ fn in_process() -> Rates {
     let rt = executor.runtime();
     let disk = Rc::new(RamDisk::new(1 << 30));
     let run = async {
-        mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
+        mkfs::mkfs(&disk.clone().erase(), &mkfs::MkfsOptions::default(), 0)
+            .await
+            .expect("legal sizes");
         let mut options = MountOptions::default();
         options.cache.capacity = 256 << 20;
         options.cache.dirty_max = 128 << 20;

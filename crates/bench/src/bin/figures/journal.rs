@@ -6,6 +6,7 @@ use std::rc::Rc;
 use ordo_bench::compare::{PhaseRow, Row, Setup, System, run};
 use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_bench::workload::Workload;
+use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_ffs::MountOptions;
@@ -168,9 +169,10 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
     let rams = [Rc::new(RamDisk::new(256 << 20)), Rc::new(RamDisk::new(LOG))];
     let work = async {
         let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-        journaled.make(&rt, &rams, &options).await.expect("it is made");
+        journaled.make(&rt, &Device::of_each(&rams), &options).await.expect("it is made");
         let disks = rams.clone().map(|ram| Rc::new(Modeled::new(&rt, model, ram)));
-        let mounted = journaled.mount(&rt, &disks, &MountOptions::default()).await;
+        let mounted =
+            journaled.mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await;
         let (fs, _) = mounted.expect("it mounts");
         let mut dirs = Vec::new();
         for n in 0..clients {

@@ -1,9 +1,9 @@
 //! What a record of an ordering takes of the processor: the source of the model's price.
 
-use std::rc::Rc;
 use std::time::Instant;
 
 use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
@@ -49,7 +49,7 @@ enum Ordering {
 fn once(ordering: Ordering, counts: CpuModel) -> (f64, f64) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
-    let disk = Rc::new(RamDisk::new(256 << 20));
+    let disk = RamDisk::new(256 << 20).erase();
     let (make, how) = (MkfsOptions::default(), MountOptions::default());
     let all = async {
         match ordering {

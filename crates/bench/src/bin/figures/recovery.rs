@@ -10,7 +10,7 @@ use ordo_block::file::{Access, FileDisk};
 use ordo_block::frozen::Frozen;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_check::{Checker, Options, Work};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
@@ -102,15 +102,15 @@ fn mounts(block_size: u32, frag_size: u32) -> [Sample; 3] {
     samples
 }
 
-fn on_image<T>(path: &Path, work: impl AsyncFnOnce(&Runtime, &FileDisk) -> T) -> T {
+fn on_image<T>(path: &Path, work: impl AsyncFnOnce(&Runtime, &Device) -> T) -> T {
     let executor = Executor::real(1);
     let rt = executor.runtime();
-    let disk = FileDisk::open(&rt, path, Access::ReadWrite).expect("an image of ours");
+    let disk = FileDisk::open(&rt, path, Access::ReadWrite).expect("an image of ours").erase();
     executor.block_on(work(&rt, &disk)).expect("no deadlock")
 }
 
 /// Marks 76 % of everything used, and has every count as in an empty group.
-async fn fill(disk: &FileDisk) {
+async fn fill(disk: &Device) {
     let found = find_superblock(disk).await.expect("an image of ours");
     let (sb, endian) = (found.sb, found.endian);
     let mut rng = Pcg64Mcg::seed_from_u64(1);
@@ -155,7 +155,7 @@ fn crashed(one_in: u32) -> Rc<RamDisk> {
     let rt = executor.runtime();
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
     let fill = async {
-        mkfs(&disk, &options, 0).await.expect("legal sizes");
+        mkfs(&disk.clone().erase(), &options, 0).await.expect("legal sizes");
         let mut options = MountOptions::default();
         options.cache.capacity = 512 << 20;
         options.cache.dirty_max = 64 << 20;
@@ -222,10 +222,7 @@ fn preen(out: &mut Section) {
 }
 
 /// A loop of making, writing, forcing and removing files; virtual seconds.
-async fn work<D: BlockDevice>(
-    rt: &Runtime,
-    fs: &ordo_ffs::FastFs<Rc<Frozen<D>>, SoftUpdates>,
-) -> f64 {
+async fn work(rt: &Runtime, fs: &ordo_ffs::FastFs<SoftUpdates>) -> f64 {
     let start = rt.now();
     let dir = fs.make(fs.root(), b"work", &NewNode::directory(0o755)).await.expect("room").ino;
     for n in 0..1500 {
@@ -248,7 +245,7 @@ fn background(out: &mut Section) {
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
         let model = Model::by_name("viking").expect("a model of ours");
-        let disk = Modeled::new(&rt, model, disk.snapshot());
+        let disk = Modeled::new(&rt, model, disk.snapshot()).erase();
         let disk = Rc::new(Frozen::new(disk, 64 << 20));
         let all = async {
             let options = MountOptions::default();

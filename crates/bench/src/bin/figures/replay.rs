@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_check::{Checker, Options};
@@ -79,14 +80,17 @@ impl Crash {
         let work = async {
             let options =
                 MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-            journaled().make(&rt, &disks, &options).await.expect("it is made");
+            journaled().make(&rt, &Device::of_each(&disks), &options).await.expect("it is made");
             if self.full > 0 {
-                let mounted = journaled().mount(&rt, &disks, &MountOptions::default()).await;
+                let mounted = journaled()
+                    .mount(&rt, &Device::of_each(&disks), &MountOptions::default())
+                    .await;
                 let (fs, _) = mounted.expect("it mounts");
                 fill(&fs, self.full).await;
                 fs.unmount().await.expect("the disk does not fail");
             }
-            let mounted = journaled().mount(&rt, &disks, &MountOptions::default()).await;
+            let mounted =
+                journaled().mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await;
             let (fs, journal) = mounted.expect("it mounts");
             let mut dir = fs.root();
             for n in 0..self.creates {
@@ -117,7 +121,8 @@ impl Crash {
         let rt = executor.runtime();
         let disks = [Rc::new(Modeled::new(&rt, model, image))];
         let work = async {
-            let mounted = journaled().mount(&rt, &disks, &MountOptions::default()).await;
+            let mounted =
+                journaled().mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await;
             let (fs, journal) = mounted.expect("it is recovered");
             let replay = rt.now().as_secs_f64();
             let log = journal.log().mounted().bytes;

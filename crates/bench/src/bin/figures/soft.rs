@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ordo_bench::compare::{PhaseRow, Row, Setup, System, run};
 use ordo_bench::workload::Workload;
+use ordo_block::BlockDevice;
 use ordo_block::model::Model;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -140,7 +141,9 @@ fn rate<P: OrderingPolicy + Clone>(policy: P) -> (f64, P) {
     let disk = Rc::new(RamDisk::new(256 << 20));
     let kept = policy.clone();
     let work = async {
-        mkfs(&disk, &MkfsOptions::default(), rt.wall_time().0).await.expect("legal sizes");
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), rt.wall_time().0)
+            .await
+            .expect("legal sizes");
         let fs = mount(&rt, disk.clone(), policy, &MountOptions::default()).await.expect("made");
         let start = Instant::now();
         for n in 0..FILES {

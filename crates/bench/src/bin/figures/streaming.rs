@@ -83,7 +83,7 @@ async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
 
 /// The file written and read through the file system, caches cold.
 async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
-    mkfs::mkfs(disk, &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
+    mkfs::mkfs(&disk.clone().erase(), &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
     let mut options = MountOptions { use_reserve: true, ..MountOptions::default() };
     options.cache.capacity = 128 << 20;
     options.cache.dirty_max = 64 << 20;

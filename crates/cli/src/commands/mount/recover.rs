@@ -7,11 +7,11 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 use ordo_bench::journaled::{self, Journaled, JournaledError};
 use ordo_bgfsck::{Background, Ending, Pace};
-use ordo_block::BlockDevice;
 use ordo_block::file::{Access, FileDisk, OpenError};
 use ordo_block::frozen::Frozen;
 use ordo_block::nearby::Nearby;
 use ordo_block::part::Part;
+use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options as CheckOptions, Repair};
 use ordo_ffs::mount::{Found, find_superblock};
@@ -30,7 +30,7 @@ use super::tell::Tell;
 use crate::partition;
 
 /// The image, or the part of it that is mounted.
-type Disk = Rc<Nearby<Part<FileDisk>>>;
+type Disk = Rc<Nearby<Part<Rc<FileDisk>>>>;
 
 /// Memory for the view that a background check looks at, in bytes.
 const VIEW_MAX: usize = 256 << 20;
@@ -67,12 +67,13 @@ pub async fn mount_and_serve(
 ) -> Result<()> {
     let name = || args.image.display().to_string();
     let (disk, device_read_only) = open_free(runtime, args, wanted).await?;
-    let part = partition::take(disk, wanted.partition.as_deref()).await.with_context(name)?;
-    let disk = Rc::new(Nearby::new(part));
-    let found = find_superblock(&disk).await.with_context(name)?;
+    let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
+    let disk = Rc::new(Nearby::new(part.with_context(name)?));
+    let device = disk.clone().erase();
+    let found = find_superblock(&device).await.with_context(name)?;
     let ordering = match wanted.ordering {
         Some(ordering) => ordering,
-        None => usual(&disk, &found, wanted).await?,
+        None => usual(&device, &found, wanted).await?,
     };
     let read_only = wanted.read_only || device_read_only;
     if device_read_only && !wanted.read_only {
@@ -139,7 +140,7 @@ fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, b
 }
 
 /// The ordering that an image asks for by what it has.
-async fn usual(disk: &Disk, found: &Found, wanted: &Wanted) -> Result<Ordering> {
+async fn usual(disk: &Device, found: &Found, wanted: &Wanted) -> Result<Ordering> {
     Ok(match () {
         () if wanted.log.is_some() => Ordering::Journal,
         () if journaled::find(std::slice::from_ref(disk)).await?.is_some() => Ordering::Journal,
@@ -216,7 +217,7 @@ impl Plan<'_> {
     /// Mounts under soft updates; what a crash leaked is given back meanwhile.
     async fn soft_updates(&self) -> Result<Option<String>> {
         let attempt = async || {
-            let device = Rc::new(Frozen::new(self.disk.clone(), VIEW_MAX));
+            let device = Rc::new(Frozen::new(self.disk.clone().erase(), VIEW_MAX));
             let options = self.options();
             let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
             let policy = SoftUpdates::new(SoftOptions { memory_max, ..SoftOptions::default() });
@@ -248,7 +249,7 @@ impl Plan<'_> {
 
     /// Mounts under a journal.
     async fn journal(&self) -> Result<Option<String>> {
-        let mut disks = vec![self.disk.clone()];
+        let mut disks = vec![self.disk.clone().erase()];
         let place = match self.wanted.log {
             Some(LogPlace::File) => journaled::LogPlace::File,
             Some(LogPlace::Behind) => journaled::LogPlace::Same,
@@ -264,9 +265,9 @@ impl Plan<'_> {
         if let Some(LogPlace::Device(path)) = &self.wanted.log {
             let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
             let bytes = log.geometry().bytes;
-            let log = Rc::new(Nearby::new(Part::new(log, 0, bytes)));
+            let log = Rc::new(Nearby::new(Part::new(Rc::new(log), 0, bytes)));
             let _ = self.log.set(log.clone());
-            disks.push(log);
+            disks.push(log.erase());
         }
         let usual = Journaled::usual_group();
         let group = self.wanted.group_commit.then(|| GroupCommit {
@@ -316,8 +317,8 @@ impl Plan<'_> {
     /// Repairs what a crash leaves, as at boot; anything else is for a person to decide.
     async fn preen(&self) -> Result<()> {
         self.tell.notice("not unmounted cleanly: checking it");
-        let disks = std::slice::from_ref(&self.disk);
-        if let Some(done) = journaled::replay(self.runtime, disks).await? {
+        let disks = [self.disk.clone().erase()];
+        if let Some(done) = journaled::replay(self.runtime, &disks).await? {
             self.tell.notice(&format!("its log was replayed, {} records", done.records));
         }
         let options =

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_block::BlockDevice;
 use ordo_ffs::FastFs;
 use ordo_fuse::dev::{self, Farewell, Stop};
 use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
@@ -20,9 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::recover::Plan;
 
 /// Serves a file system until it is unmounted, and unmounts it.
-pub async fn serve<D: BlockDevice, P: OrderingPolicy + 'static>(
+pub async fn serve<P: OrderingPolicy + 'static>(
     plan: &Plan<'_>,
-    fs: FastFs<D, P>,
+    fs: FastFs<P>,
     ends: impl AsyncFnOnce(),
 ) -> Result<()> {
     let unmount = async || fs.unmount().await.context("unmounting; check it (ordo fsck)");
@@ -74,9 +73,9 @@ fn over_ring(plan: &Plan<'_>) -> bool {
     false
 }
 
-async fn requests<D: BlockDevice, P: OrderingPolicy + 'static>(
+async fn requests<P: OrderingPolicy + 'static>(
     plan: &Plan<'_>,
-    fs: &FastFs<D, P>,
+    fs: &FastFs<P>,
     attached: &Attached,
 ) -> Result<Farewell> {
     let io_uring = over_ring(plan);

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_block::{BlockDevice, BlockError};
+use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_log::record::{Entry, decode, owner};
 use ordo_log::{Log, RecordRef};
 
@@ -40,9 +40,9 @@ pub(super) const MEMORY: usize = 16 << 20;
 const FRESH_MAX: usize = 1 << 16;
 
 /// Recovers what a crash left, and takes note of the image.
-pub(super) async fn recover<L: Log, D: BlockDevice>(
-    state: &State<L>,
-    device: &D,
+pub(super) async fn recover(
+    state: &State,
+    device: &Device,
     image: &dyn Image,
 ) -> Result<Recovery, RecoverError> {
     state.fragment.set(image.fragment());
@@ -91,9 +91,9 @@ pub(super) async fn recover<L: Log, D: BlockDevice>(
 }
 
 /// Puts everything in its place that the log has something to say about, lowest addresses first.
-async fn put_in_place<L: Log, D: BlockDevice>(
-    state: &State<L>,
-    device: &D,
+async fn put_in_place(
+    state: &State,
+    device: &Device,
     image: &dyn Image,
     found: &Found,
     memory: usize,
@@ -167,7 +167,7 @@ impl Tail {
     }
 }
 
-async fn survey<L: Log>(log: &L) -> Result<Found, BlockError> {
+async fn survey(log: &Log) -> Result<Found, BlockError> {
     let mut found = Found { start: log.start(), quiet: log.start(), ..Found::default() };
     let mut restart = false;
     let mut tail = Tail::default();
@@ -236,11 +236,7 @@ struct Counts {
 }
 
 /// One pass over the log, from its start to its end: the images of a window, and what was done for them.
-async fn pass<L: Log>(
-    state: &State<L>,
-    found: &Found,
-    images: &mut Images<'_>,
-) -> Result<Counts, BlockError> {
+async fn pass(state: &State, found: &Found, images: &mut Images<'_>) -> Result<Counts, BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();
     let mut each = |record: RecordRef<'_>| {

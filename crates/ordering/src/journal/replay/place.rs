@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 use ordo_runtime::sync::abreast;
 
 use super::images::Unit;
@@ -41,8 +41,8 @@ struct Span {
 }
 
 /// Puts units in their places, lowest address first.
-pub(super) async fn put<D: BlockDevice>(
-    device: &D,
+pub(super) async fn put(
+    device: &Device,
     image: &dyn Image,
     units: BTreeMap<u64, Unit>,
     work: &mut Work,

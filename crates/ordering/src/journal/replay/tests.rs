@@ -102,7 +102,7 @@ enum Event {
 /// A log that says what was done, the device as it was left, and as it has to become.
 struct Told {
     rt: Runtime,
-    log: Wafs<Rc<RamDisk>>,
+    log: Wafs,
     left: RamDisk,
     wanted: Vec<u8>,
     /// Units that were new in what has to be undone: what is in them does not matter.
@@ -149,7 +149,7 @@ fn undone(all: &[Done]) -> Vec<bool> {
 
 /// Blocks in memory, a log, and what has happened.
 struct World {
-    log: Wafs<Rc<RamDisk>>,
+    log: Wafs,
     left: RamDisk,
     now: Vec<u8>,
     ops: Ops,
@@ -265,7 +265,7 @@ impl World {
 /// Carries events out in memory as a journal does, and works out the long way what has to come of it.
 async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
     let disk = Rc::new(RamDisk::new(4 << 20));
-    mkfs(&disk, &MkfsOptions::default(), 0).await.unwrap();
+    mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
     let log = Wafs::mount(rt, disk, &MountOptions::default()).await.unwrap();
     let (left, now) = (RamDisk::new(bytes), vec![0; (UNITS * UNIT) as usize]);
     let under_way = [None, None, None];
@@ -290,11 +290,11 @@ async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
 /// Recovers with so much memory for images; the device then, and what it took.
 async fn recover(told: &Told, memory: usize, rules: JournalRules) -> (Counted, Work) {
     let options = JournalOptions { rules, ..JournalOptions::wafs(false) };
-    let state = State::new(&told.rt, told.log.clone(), options);
-    let device = Counted::new(told.left.snapshot());
+    let state = State::new(&told.rt, told.log.clone().into(), options);
+    let device = Rc::new(Counted::new(told.left.snapshot()));
     let found = survey(&state.log).await.unwrap();
-    let done = put_in_place(&state, &device, &Plain, &found, memory).await.unwrap();
-    (device, done.1)
+    let done = put_in_place(&state, &device.clone().erase(), &Plain, &found, memory).await.unwrap();
+    (Rc::into_inner(device).expect("nobody has it any more"), done.1)
 }
 
 fn run<T>(work: impl AsyncFnOnce(&Runtime) -> T) -> T {
@@ -499,7 +499,7 @@ fn what_is_not_complete_is_undone() {
         };
         assert!(of(JournalRules::all()).await);
         assert!(!of(JournalRules::all() - JournalRules::UNDO).await);
-        let state = State::new(rt, told.log.clone(), JournalOptions::wafs(false));
+        let state = State::new(rt, told.log.clone().into(), JournalOptions::wafs(false));
         let found = survey(&state.log).await.unwrap();
         let mut images = Images::new(&Plain, 0..UNITS * UNIT, MEMORY);
         let counts = pass(&state, &found, &mut images).await.unwrap();

@@ -35,8 +35,8 @@ impl Watched {
         let classifier = Classifier::new();
         let sb = executor
             .block_on(async {
-                let report = mkfs(&ram, options, 0).await.unwrap();
-                assert!(classifier.prime(&ram).await.unwrap());
+                let report = mkfs(&ram.clone().erase(), options, 0).await.unwrap();
+                assert!(classifier.prime(&ram.clone().erase()).await.unwrap());
                 report.superblock
             })
             .unwrap();

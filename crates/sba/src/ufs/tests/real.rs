@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use ordo_block::BlockDevice;
 use ordo_block::Operation;
 use ordo_block::tap::Recorder;
 use ordo_ffs::mount::{self, MountOptions};
@@ -94,7 +95,7 @@ fn what_is_learned_online_is_what_is_on_disk() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) {
         let (watched, _) = run(policy, seed, churn, endian);
         let fresh = Classifier::new();
-        watched.executor.block_on(fresh.prime(&watched.ram)).unwrap().unwrap();
+        watched.executor.block_on(fresh.prime(&watched.ram.clone().erase())).unwrap().unwrap();
         let (online, reread) = (extents(&watched.classifier), extents(&fresh));
         assert!(reread.len() > 80, "{} extents", reread.len());
         for class in [Class::Directory, Class::Indirect, Class::FileData, Class::Symlink] {
@@ -187,7 +188,7 @@ fn a_freebsd_image_has_no_unknown_byte() {
     let ram = Rc::new(RamDisk::from_image(&image));
     let tap = Tap::new(&executor.runtime(), ram.clone());
     let classifier = Classifier::new();
-    assert!(executor.block_on(classifier.prime(&ram)).unwrap().unwrap());
+    assert!(executor.block_on(classifier.prime(&ram.clone().erase())).unwrap().unwrap());
     tap.attach(classifier.clone());
     let bytes = ram.geometry().bytes;
     executor

@@ -1,0 +1,290 @@
+//! One type for every device: what is above this crate is compiled once, not once for each stack of wrappers.
+//!
+//! An operation on a [`Device`] is ready or boxed. Of a device that answers at once
+//! ([`BlockDevice::immediate`]) the operation's future lives on the stack, is polled once, and nothing is
+//! allocated; any other gives its future in a box, which costs little beside a request that takes time.
+
+use std::any::Any;
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+
+/// Any device. Clones are the same device.
+///
+/// ```
+/// use ordo_block::{BlockDevice, Device, ram::RamDisk};
+/// let devices: [Device; 2] = [RamDisk::new(4096).erase(), RamDisk::new(8192).erase()];
+/// assert_eq!(devices.map(|device| device.geometry().bytes), [4096, 8192]);
+/// ```
+#[derive(Clone)]
+pub struct Device(Rc<dyn Erased>);
+
+impl Device {
+    /// `device` as any device, sharing it: nothing is wrapped that is one already.
+    pub(crate) fn shared<D: BlockDevice>(device: Rc<D>) -> Device {
+        match (&*device as &dyn Any).downcast_ref::<Device>() {
+            Some(device) => device.clone(),
+            None => Device(device),
+        }
+    }
+
+    /// Each of `devices` as any device, in their order.
+    pub fn of_each<D: BlockDevice + Clone>(devices: &[D]) -> Vec<Device> {
+        devices.iter().map(|device| device.clone().erase()).collect()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.geometry()).finish()
+    }
+}
+
+impl BlockDevice for Device {
+    fn geometry(&self) -> Geometry {
+        self.0.what_geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        match self.0.begin_read(offset, len) {
+            Begun::Ready(result) => result,
+            Begun::Boxed(future) => future.await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        match self.0.begin_write(offset, data, flags) {
+            Begun::Ready(result) => result,
+            Begun::Boxed(future) => future.await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        match self.0.begin_flush() {
+            Begun::Ready(result) => result,
+            Begun::Boxed(future) => future.await,
+        }
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        match self.0.begin_discard(offset, len) {
+            Begun::Ready(result) => result,
+            Begun::Boxed(future) => future.await,
+        }
+    }
+
+    fn immediate(&self) -> bool {
+        self.0.is_immediate()
+    }
+
+    fn erase(self) -> Device {
+        self
+    }
+}
+
+/// An operation that is over, or one to wait for.
+enum Begun<'d, T> {
+    Ready(Result<T, BlockError>),
+    Boxed(Pin<Box<dyn Future<Output = Result<T, BlockError>> + 'd>>),
+}
+
+/// [`BlockDevice`] without types that differ from device to device.
+trait Erased: 'static {
+    fn what_geometry(&self) -> Geometry;
+    fn is_immediate(&self) -> bool;
+    fn begin_read(&self, offset: u64, len: usize) -> Begun<'_, IoBuf>;
+    fn begin_write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Begun<'_, ()>;
+    fn begin_flush(&self) -> Begun<'_, ()>;
+    fn begin_discard(&self, offset: u64, len: u64) -> Begun<'_, ()>;
+}
+
+impl<D: BlockDevice> Erased for D {
+    fn what_geometry(&self) -> Geometry {
+        self.geometry()
+    }
+    fn is_immediate(&self) -> bool {
+        self.immediate()
+    }
+    fn begin_read(&self, offset: u64, len: usize) -> Begun<'_, IoBuf> {
+        begin(self, self.read(offset, len))
+    }
+    fn begin_write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Begun<'_, ()> {
+        begin(self, self.write(offset, data, flags))
+    }
+    fn begin_flush(&self) -> Begun<'_, ()> {
+        begin(self, self.flush())
+    }
+    fn begin_discard(&self, offset: u64, len: u64) -> Begun<'_, ()> {
+        begin(self, self.discard(offset, len))
+    }
+}
+
+/// Polls `operation` where `device` answers at once, and boxes it elsewhere.
+fn begin<'d, D: BlockDevice, T>(
+    device: &D,
+    operation: impl Future<Output = Result<T, BlockError>> + 'd,
+) -> Begun<'d, T> {
+    if !device.immediate() {
+        return Begun::Boxed(Box::pin(operation));
+    }
+    match pin!(operation).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Begun::Ready(result),
+        Poll::Pending => {
+            let name = std::any::type_name::<D>();
+            panic!("{name} says that it answers at once (BlockDevice::immediate), and waits")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use ordo_runtime::{Duration, Executor, Runtime};
+
+    use super::*;
+    use crate::fault::{Faults, Faulty};
+    use crate::frozen::Frozen;
+    use crate::model::{Model, Modeled};
+    use crate::nearby::Nearby;
+    use crate::overlay::Overlay;
+    use crate::part::Part;
+    use crate::ram::RamDisk;
+    use crate::tap::Tap;
+    use crate::volatile::VolatileCache;
+
+    /// A device that takes a millisecond for each operation, whatever it says, and counts them.
+    struct Late {
+        runtime: Runtime,
+        says_immediate: bool,
+        begun: Cell<u32>,
+        ram: RamDisk,
+    }
+
+    impl Late {
+        fn new(runtime: &Runtime, says_immediate: bool) -> Rc<Late> {
+            let (runtime, begun) = (runtime.clone(), Cell::new(0));
+            Rc::new(Late { runtime, says_immediate, begun, ram: RamDisk::new(1 << 16) })
+        }
+
+        async fn wait(&self) {
+            self.begun.set(self.begun.get() + 1);
+            self.runtime.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    impl BlockDevice for Late {
+        fn geometry(&self) -> Geometry {
+            self.ram.geometry()
+        }
+        async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+            self.wait().await;
+            self.ram.read(offset, len).await
+        }
+        async fn write(
+            &self,
+            offset: u64,
+            data: IoBuf,
+            flags: WriteFlags,
+        ) -> Result<(), BlockError> {
+            self.wait().await;
+            self.ram.write(offset, data, flags).await
+        }
+        async fn flush(&self) -> Result<(), BlockError> {
+            self.wait().await;
+            self.ram.flush().await
+        }
+        async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+            self.wait().await;
+            self.ram.discard(offset, len).await
+        }
+        fn immediate(&self) -> bool {
+            self.says_immediate
+        }
+    }
+
+    /// Every operation once.
+    async fn use_it(device: &Device) {
+        device.write(512, IoBuf::from_slice(&[7; 1024]), WriteFlags::empty()).await.unwrap();
+        device.flush().await.unwrap();
+        assert_eq!(device.read(1024, 512).await.unwrap()[..], [7; 512]);
+        device.discard(0, 512).await.unwrap();
+        assert!(device.read(1 << 20, 512).await.is_err());
+    }
+
+    /// Wrappers that never wait, over memory: each operation is ready and in no box, through every one of them. Over
+    /// what waits, and with a model of a disk between: boxed, and the same comes of it.
+    #[test]
+    fn operations_are_ready_or_boxed() {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let late = Late::new(&rt, false);
+        let stacks = |inner: Device| -> [Device; 8] {
+            let frozen = Frozen::new(inner.clone(), 1 << 20);
+            [
+                inner.clone(),
+                Part::new(inner.clone(), 512, 8192).erase(),
+                Overlay::new(inner.clone()).erase(),
+                Faulty::new(inner.clone(), &Faults::new()).erase(),
+                Nearby::new(inner.clone()).erase(),
+                Tap::new(&rt, inner.clone()).erase(),
+                VolatileCache::new(inner.clone()).erase(),
+                frozen.erase(),
+            ]
+        };
+        let ready = stacks(RamDisk::new(1 << 16).erase());
+        let boxed = stacks(late.clone().erase());
+        let hdd = Model::by_name("viking").expect("in the catalogue");
+        let slow = Modeled::new(&rt, hdd, RamDisk::new(1 << 16)).erase();
+        for (device, is_ready) in ready
+            .iter()
+            .map(|device| (device, true))
+            .chain(boxed.iter().map(|device| (device, false)))
+            .chain([(&slow, false)])
+        {
+            assert_eq!(device.immediate(), is_ready);
+            let began = device.0.begin_read(0, 512);
+            assert_eq!(matches!(began, Begun::Ready(Ok(_))), is_ready);
+            drop(began);
+            assert_eq!(matches!(device.0.begin_flush(), Begun::Ready(Ok(()))), is_ready);
+            executor.block_on(use_it(device)).unwrap();
+        }
+        assert!(late.begun.get() > 20 && rt.now().as_nanos() > 20_000_000);
+    }
+
+    /// What is in a box and is dropped before it was polled was never begun, as with any other future.
+    #[test]
+    fn nothing_begins_before_it_is_polled() {
+        let executor = Executor::simulated(1);
+        let late = Late::new(&executor.runtime(), false);
+        let device = late.clone().erase();
+        drop(device.flush());
+        assert_eq!(late.begun.get(), 0);
+        executor.block_on(device.flush()).unwrap().unwrap();
+        assert_eq!(late.begun.get(), 1);
+    }
+
+    /// A device that is erased again, or shared and erased, is the same device, not one around it.
+    #[test]
+    fn nothing_is_wrapped_twice() {
+        let ram = Rc::new(RamDisk::new(4096));
+        let inside: *const () = Rc::as_ptr(&ram).cast();
+        let is_the_same = |device: &Device| Rc::as_ptr(&device.0).cast::<()>() == inside;
+        let device = ram.clone().erase();
+        assert!(is_the_same(&device));
+        assert!(is_the_same(&device.clone().erase()));
+        assert!(is_the_same(&Rc::new(device.clone()).erase()));
+        assert!(Device::of_each(&[ram.clone(), ram.clone()]).iter().all(is_the_same));
+    }
+
+    #[test]
+    #[should_panic(expected = "Late says that it answers at once")]
+    fn who_says_at_once_and_waits_is_found_out() {
+        let executor = Executor::simulated(1);
+        let device = Late::new(&executor.runtime(), true).erase();
+        drop(executor.block_on(device.flush()));
+    }
+}
