@@ -21,11 +21,11 @@ use ordo_ordering::{
 };
 use ordo_runtime::{Duration, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
-use ordo_vfs::{FileSystem, FsResult};
+use ordo_vfs::{Errno, FileSystem, FsResult};
 
 use crate::compare::System;
 use crate::journaled::{Journaled, JournaledFs, LogPlace};
-use crate::workload::{Stage, Workload};
+use crate::workload::{Stage, Workload, WorkloadError};
 
 /// What is done to a system that is crashed.
 #[derive(Clone, Debug)]
@@ -284,6 +284,9 @@ impl ordo_crash::Workload for Seeded<'_> {
         let fs = Charged::new(client(0), rt.clone());
         let mut stage = OnWatched { fs, runtime: rt.clone() };
         let ran = self.workload.run(&mut stage, self.seed, &mut ()).await;
-        ran.map(drop).map_err(|e| e.to_string())
+        match ran {
+            Err(WorkloadError::FileSystem { error, .. }) if error.errno == Errno::NoSpace => Ok(()),
+            ran => ran.map(drop).map_err(|e| e.to_string()),
+        }
     }
 }

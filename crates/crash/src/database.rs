@@ -5,7 +5,7 @@
 //! durable; then the journal goes, which is what commits. It is removed, cut to nothing, or left with its head cleared.
 
 use ordo_runtime::{Duration, Runtime};
-use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, SetAttr};
+use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, SetAttr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -104,13 +104,18 @@ impl Workload for Database {
         rt: &Runtime,
         client: &dyn Fn(usize) -> Watched<F>,
     ) -> Result<(), String> {
-        let said = |e: ordo_vfs::FsError| e.to_string();
-        let mut session = Session::begin(client(0), self).await.map_err(said)?;
-        for _ in 0..self.transactions {
-            session.transaction().await.map_err(said)?;
-            let millis = session.rng.random_range(0..=self.pause);
-            rt.sleep(Duration::from_millis(millis)).await;
+        let work = async {
+            let mut session = Session::begin(client(0), self).await?;
+            for _ in 0..self.transactions {
+                session.transaction().await?;
+                let millis = session.rng.random_range(0..=self.pause);
+                rt.sleep(Duration::from_millis(millis)).await;
+            }
+            Ok(())
+        };
+        match work.await {
+            Err(ordo_vfs::FsError { errno: Errno::NoSpace, .. }) => Ok(()),
+            worked => worked.map_err(|e: ordo_vfs::FsError| e.to_string()),
         }
-        Ok(())
     }
 }

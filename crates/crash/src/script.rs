@@ -207,7 +207,8 @@ impl Manner {
     }
 }
 
-/// What is done to the file system while it is recorded.
+/// What is done to the file system while it is recorded. Where space runs out, a workload ends: all that came before is
+/// worth a crash.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Workload: Sync {
     /// Does it. `client` gives the file system as a client with a number sees it: what one client does is judged to
