@@ -29,6 +29,12 @@ pub(super) struct Id {
     stamp: u32,
 }
 
+/// The stamp of a node that has ended.
+const ENDED: u32 = 0;
+
+/// Heap memory of a block's lists, in bytes: a few changes, and an image or two.
+const LISTS: usize = 4 * size_of::<(u32, Id)>() + 2 * size_of::<Image>();
+
 /// A few nodes.
 pub(super) type Ids = SmallVec<[Id; 2]>;
 
@@ -232,7 +238,9 @@ pub(super) struct Graph {
     pub met: u64,
     /// Changes undone in images.
     pub undone: u64,
-    /// Bytes of undo information, and numbers beyond those that nodes have room for.
+    /// The last node's stamp.
+    stamp: u32,
+    /// Bytes of undo information.
     spilled: usize,
     peak: usize,
 }
@@ -263,18 +271,50 @@ impl Graph {
         (self.bytes(), self.peak)
     }
 
+    /// Bytes of all that is there: what a bound can be held to, since it falls when things end.
     fn bytes(&self) -> usize {
         // A hash map's entry, with the share of empty places that it keeps.
         let entry = |payload: usize| payload + payload / 4 + 1;
+        let list = size_of::<SmallVec<[u64; 1]>>();
         (self.nodes.len() - self.vacant.len()) * size_of::<Node>()
             + self.spilled
-            + self.blocks.len() * entry(size_of::<(BufKey, Block)>())
+            + self.blocks.len() * (entry(size_of::<(BufKey, Block)>()) + LISTS)
             + self.inodes.len() * entry(size_of::<(u64, Tails)>())
             + (self.dropped.len() + self.kept.len()) * entry(size_of::<(u64, Id)>())
             + self.names.len() * entry(size_of::<(u64, Names)>())
-            + self.below.len() * 2 * entry(size_of::<(u64, SmallVec<[u64; 1]>)>())
-            + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>() + size_of::<u64>())
+            + (self.named_by.len() + self.homes.len()) * entry(size_of::<Id>() + list)
+            + (self.below.len() + self.above.len()) * entry(size_of::<u64>() + list)
+            + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>())
+            + self.removed_with.len() * entry(size_of::<Id>() + list)
+            + self.filled.len() * entry(size_of::<(BufKey, Id)>())
+            + self.unseen.len() * entry(size_of::<u64>())
+            + self.moved.len() * size_of::<Id>()
             + self.ready.len() * size_of::<Deferred>()
+    }
+
+    /// Gives memory back where nothing waits for anything any more. Numbers of nodes that have ended stay without
+    /// meaning: no stamp is given twice.
+    pub(super) fn shrink(&mut self) {
+        /// Nodes for which there is always room.
+        const KEPT: usize = 1024;
+        if self.vacant.len() < self.nodes.len() || self.nodes.capacity() <= KEPT {
+            return;
+        }
+        (self.nodes, self.vacant) = (Vec::new(), Vec::new());
+        self.blocks.shrink_to(KEPT);
+        self.inodes.shrink_to(KEPT);
+        self.dropped.shrink_to(KEPT);
+        self.kept.shrink_to(KEPT);
+        self.names.shrink_to(KEPT);
+        self.named_by.shrink_to(KEPT);
+        self.homes.shrink_to(KEPT);
+        self.below.shrink_to(KEPT);
+        self.above.shrink_to(KEPT);
+        self.removed.shrink_to(KEPT);
+        self.removed_with.shrink_to(KEPT);
+        self.filled.shrink_to(KEPT);
+        self.unseen.shrink_to(KEPT);
+        self.ready.shrink_to(KEPT);
     }
 
     /// A new node that waits for `needs`, and for the end of its operation where it is `open`.
@@ -287,8 +327,8 @@ impl Graph {
         open: bool,
     ) -> Id {
         let index = self.vacant.pop().unwrap_or(self.nodes.len() as u32);
-        let stamp = self.nodes.get(index as usize).map_or(1, |n| n.stamp);
-        let id = Id { index, stamp };
+        self.stamp = self.stamp.wrapping_add(1).max(ENDED + 1);
+        let id = Id { index, stamp: self.stamp };
         for need in &needs {
             self.get_mut(*need).expect("only live nodes are waited for").waiting.push(id);
         }
@@ -298,7 +338,7 @@ impl Graph {
         }
         let place = role.cell();
         let node = Node {
-            stamp,
+            stamp: id.stamp,
             unmet,
             key,
             subject,
@@ -417,7 +457,7 @@ impl Graph {
     /// Takes a node out without telling who waits for it; they are returned.
     fn take(&mut self, id: Id) -> Ids {
         let Some(node) = self.get_mut(id) else { return Ids::new() };
-        node.stamp = node.stamp.wrapping_add(1);
+        node.stamp = ENDED;
         let waiting = std::mem::take(&mut node.waiting);
         node.needs = Ids::new();
         let (key, subject, unmet) = (node.key, node.subject, node.unmet);
@@ -601,5 +641,36 @@ impl Graph {
             self.get_mut(waiter).expect("it is live").needs.push(by);
             self.get_mut(by).expect("it is live").waiting.push(waiter);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch memory that is kept for ever, and a number that comes to stand for another node.
+    #[test]
+    fn what_has_ended_takes_no_memory_and_never_comes_back() {
+        let mut graph = Graph::default();
+        let empty = graph.memory().0;
+        let mut old = Vec::new();
+        for round in 0..3 {
+            for n in 0..5000 {
+                let (key, role) =
+                    (BufKey::device(n), Role::Change { cell: 0, undo: Undo::Zero(0) });
+                old.push(graph.add(key, n + 1, role, Ids::new(), false));
+            }
+            assert!(graph.memory().0 > empty + 5000 * size_of::<Node>());
+            for id in &old {
+                let Some(key) = graph.get(*id).map(|node| node.key) else { continue };
+                graph.end(*id);
+                graph.tidy(key);
+            }
+            graph.shrink();
+            assert_eq!(graph.memory().0, empty, "round {round}");
+            assert!(graph.nodes.capacity() <= 1024 && graph.blocks.capacity() <= 2048);
+        }
+        let id = graph.add(BufKey::device(1), 1, Role::Mark, Ids::new(), false);
+        assert!(graph.is_live(id) && old.iter().all(|id| !graph.is_live(*id)));
     }
 }

@@ -102,6 +102,7 @@ impl Graph {
             self.replace_all(id, &homes);
         }
         self.tidy(key);
+        self.shrink();
     }
 
     /// A block leaves memory and is not written any more: what it belonged to has been reset. Everybody who
