@@ -110,8 +110,8 @@ pub trait WriteGate: 'static {
         String::new()
     }
 
-    /// Records that the ordering has made or used since the last call, for which the processor is to be charged.
-    fn take_records(&self) -> u64 {
+    /// Dependencies that the ordering has made or undone since the last call, for which the processor is to be charged.
+    fn take_work(&self) -> u64 {
         0
     }
 
@@ -155,8 +155,8 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
         (**self).oldest_unwritten(block)
     }
-    fn take_records(&self) -> u64 {
-        (**self).take_records()
+    fn take_work(&self) -> u64 {
+        (**self).take_work()
     }
     fn met(&self) -> u64 {
         (**self).met()

@@ -156,10 +156,10 @@ impl<G: WriteGate> Cache<G> {
         &self.shared.config
     }
 
-    /// Charges the processor for the records that the gate has made or used since the last call.
+    /// Charges the processor for the dependencies that the gate has made or used since the last call.
     #[inline]
     pub fn charge_gate(&self) {
-        self.shared.runtime.cpu().records(self.shared.gate.take_records());
+        self.shared.runtime.cpu().dependencies(self.shared.gate.take_work());
     }
 
     /// Whether the device below may lose what was written and not flushed.

@@ -1,7 +1,7 @@
 //! The price of processor work in virtual time.
 //!
 //! Code charges what it does as it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`],
-//! [`Cpu::records`]), which only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays it by
+//! [`Cpu::dependencies`]), which only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays it by
 //! sleeping on the one processor of the model. On a real clock the model is [`CpuModel::NONE`] and nothing is charged.
 
 use std::cell::Cell;
@@ -15,23 +15,22 @@ pub struct CpuModel {
     pub operation_ns: u64,
     /// Finding one buffer and changing something in it.
     pub touch_ns: u64,
-    /// Making one record of an ordering, and all that becomes of it: a dependency of soft updates, an entry of a
-    /// log without the bytes copied into it. Nobody has printed this; Ordo's own code takes so much of the time of a
-    /// look at a buffer ([`RECORD_TOUCHES_PERCENT`]).
-    pub record_ns: u64,
+    /// Making one dependency of soft updates, or undoing it in an image, and all that becomes of it
+    /// ([`DEPENDENCY_TOUCHES`]).
+    pub dependency_ns: u64,
+    /// Making one entry of a log, beside the bytes copied into it ([`LOG_RECORD_TOUCHES`]).
+    pub log_record_ns: u64,
     /// Copying 1,024 bytes between user and cache.
     pub copy_kib_ns: u64,
     /// Starting one disk request and handling its interrupt.
     pub request_ns: u64,
 }
 
-/// What a record takes, in hundredths of a touch: measured on Ordo's own code in process, `make bench`, section
-/// `processor` of `docs/results/core.md`.
-pub const RECORD_TOUCHES_PERCENT: u64 = 100;
-
-const fn record(touch_ns: u64) -> u64 {
-    touch_ns * RECORD_TOUCHES_PERCENT / 100
-}
+/// What a dependency takes, in looks at a buffer: measured on Ordo's own code in process, since nobody has printed it;
+/// `make bench`, section `processor` of `docs/results/core.md`.
+pub const DEPENDENCY_TOUCHES: u64 = 8;
+/// What an entry of a log takes, likewise.
+pub const LOG_RECORD_TOUCHES: u64 = 4;
 
 impl CpuModel {
     /// Processor work is free.
@@ -39,7 +38,8 @@ impl CpuModel {
         name: "none",
         operation_ns: 0,
         touch_ns: 0,
-        record_ns: 0,
+        dependency_ns: 0,
+        log_record_ns: 0,
         copy_kib_ns: 0,
         request_ns: 0,
     };
@@ -48,7 +48,8 @@ impl CpuModel {
         name: "pentium2-300",
         operation_ns: 25_000,
         touch_ns: 2_500,
-        record_ns: record(2_500),
+        dependency_ns: DEPENDENCY_TOUCHES * 2_500,
+        log_record_ns: LOG_RECORD_TOUCHES * 2_500,
         copy_kib_ns: 12_500,
         request_ns: 40_000,
     };
@@ -57,7 +58,8 @@ impl CpuModel {
         name: "pentium3-500",
         operation_ns: 14_000,
         touch_ns: 1_400,
-        record_ns: record(1_400),
+        dependency_ns: DEPENDENCY_TOUCHES * 1_400,
+        log_record_ns: LOG_RECORD_TOUCHES * 1_400,
         copy_kib_ns: 6_200,
         request_ns: 22_000,
     };
@@ -66,7 +68,8 @@ impl CpuModel {
         name: "modern",
         operation_ns: 700,
         touch_ns: 60,
-        record_ns: record(60),
+        dependency_ns: DEPENDENCY_TOUCHES * 60,
+        log_record_ns: LOG_RECORD_TOUCHES * 60,
         copy_kib_ns: 100,
         request_ns: 2_000,
     };
@@ -122,10 +125,17 @@ impl Cpu {
         self.charge(self.model.get().touch_ns);
     }
 
-    /// Charges `n` records of an ordering.
+    /// Charges `n` dependencies.
     #[inline]
-    pub fn records(&self, n: u64) {
-        self.charge(self.model.get().record_ns * n);
+    pub fn dependencies(&self, n: u64) {
+        self.charge(self.model.get().dependency_ns * n);
+    }
+
+    /// Charges one entry of a log of so many bytes.
+    #[inline]
+    pub fn log_record(&self, bytes: usize) {
+        self.charge(self.model.get().log_record_ns);
+        self.bytes(bytes);
     }
 
     /// Charges copying `n` bytes.

@@ -183,8 +183,7 @@ impl State {
         if self.idle.replace(false) {
             self.work.notify_one();
         }
-        self.runtime.cpu().records(1);
-        self.runtime.cpu().bytes(bytes.len());
+        self.runtime.cpu().log_record(bytes.len());
         match self.log.append(bytes) {
             Some(at) => at,
             None => {

@@ -296,7 +296,7 @@ impl WriteGate for SoftUpdates {
         self.state.graph.borrow().oldest_unwritten(block.key())
     }
 
-    fn take_records(&self) -> u64 {
+    fn take_work(&self) -> u64 {
         let graph = self.state.graph.borrow();
         let all = graph.made + graph.undone;
         all - self.state.charged.replace(all)
