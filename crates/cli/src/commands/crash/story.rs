@@ -7,9 +7,6 @@ use ordo_report::table::{Align, Table};
 
 use super::on;
 
-/// How many systems stand side by side.
-const COLUMNS: usize = 4;
-
 /// All of it.
 pub(super) fn text(results: &Results) -> String {
     let plan = &results.plan;
@@ -25,14 +22,10 @@ pub(super) fn text(results: &Results) -> String {
         out.push_str(&format!("; only: {}", plan.rules.join("; ")));
     }
     out.push_str("\n\n");
-    for rows in results.rows.chunks(COLUMNS) {
-        out.push_str(&matrix(rows));
-        out.push('\n');
-    }
-    for rows in results.rows.chunks(COLUMNS) {
-        out.push_str(&guarantees(rows));
-        out.push('\n');
-    }
+    each_table(&mut out, &results.rows, coverage);
+    each_table(&mut out, &results.rows, findings);
+    out.push_str(FOUND);
+    each_table(&mut out, &results.rows, guarantees);
     out.push_str(&sources());
     for row in &results.rows {
         if let Some((seed, what)) = &row.first_broken {
@@ -46,80 +39,127 @@ fn heading(row: &Row) -> String {
     format!("{} ({})", row.system, on(&row.geometry, row.model))
 }
 
+/// A line of a table: what it is about, and the row.
+type Line<'a> = (String, &'a Row);
+
+/// The tables of each part: one of all systems where they were crashed in one shape on one disk, else one a system.
+fn tables(rows: &[Row]) -> Vec<(String, Vec<Line<'_>>)> {
+    let place = |row: &Row| on(&row.geometry, row.model);
+    let Some(first) = rows.first().map(place) else { return Vec::new() };
+    if rows.iter().all(|row| place(row) == first) {
+        return vec![(first, rows.iter().map(|row| (row.system.clone(), row)).collect())];
+    }
+    rows.chunk_by(|a, b| a.system == b.system)
+        .map(|rows| (rows[0].system.clone(), rows.iter().map(|row| (place(row), row)).collect()))
+        .collect()
+}
+
+fn each_table(out: &mut String, rows: &[Row], table: fn(&str, &[Line<'_>]) -> String) {
+    for (head, lines) in tables(rows) {
+        out.push_str(&table(&head, &lines));
+        out.push('\n');
+    }
+}
+
+fn table(head: &str, columns: &[&str], lines: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new(&[(head, Align::Left)]);
+    columns.iter().for_each(|column| table.column(column, Align::Right));
+    lines.for_each(|cells| table.row(cells));
+    table.to_string()
+}
+
+/// How much was looked at.
+fn coverage(head: &str, lines: &[Line<'_>]) -> String {
+    let columns = ["states judged", "of about", "times", "wholly", "recovery cut off", "lives"];
+    let cells = |(what, r): &Line<'_>| {
+        vec![
+            what.clone(),
+            number::count(r.counts.states),
+            format!("{:.1e}", r.possible),
+            number::count(r.frontiers),
+            number::count(r.exhausted),
+            number::count(r.counts.in_recovery),
+            number::count(r.lives),
+        ]
+    };
+    table(head, &columns, lines.iter().map(cells))
+}
+
 fn share(part: u64, of: u64) -> String {
     match (part, of) {
         (_, 0) => "-".into(),
         (0, _) => "0".into(),
-        (part, of) => format!("{:.2} %", 100.0 * part as f64 / of as f64),
+        (part, of) => format!("{:.2}", 100.0 * part as f64 / of as f64),
     }
 }
 
-/// What was found, one column a system and disk.
-fn matrix(rows: &[Row]) -> String {
-    let mut table = Table::new(&[("after a crash", Align::Left)]);
-    for row in rows {
-        table.column(&heading(row), Align::Right);
-    }
-    let mut line = |what: &str, cell: &dyn Fn(&Row) -> String| {
-        let cells = rows.iter().map(cell);
-        table.row(std::iter::once(what.to_string()).chain(cells).collect::<Vec<_>>());
+/// What the short heads of [`findings`] stand for.
+const FOUND: &str = "\
+Found after a crash, in % of the states judged: 'check', one is needed before use; 'findings', it finds
+anything but wrong counts; 'guess', its repair has to guess; 'returned', names changed by a call that
+returned are not there, and the most of them at once; 'durable', what fsync or sync returned for is not
+there; 'order', names between two operations, or out of order; 'stale', contents never written there;
+'use', not usable afterwards; 'broken', a promise of the system is broken.
+
+";
+
+/// What was found, in percent.
+fn findings(head: &str, lines: &[Line<'_>]) -> String {
+    let columns = [
+        "check", "findings", "guess", "returned", "most", "durable", "order", "stale", "use",
+        "broken",
+    ];
+    let cells = |(what, r): &Line<'_>| {
+        let c = &r.counts;
+        vec![
+            what.clone(),
+            share(c.unsound, c.states),
+            share(c.needs_check, c.states),
+            share(c.unresolvable, c.states),
+            share(c.lost_returned, c.trees),
+            number::count(c.lost_returned_most),
+            share(c.lost_durable, c.trees),
+            share(c.not_atomic, c.trees),
+            share(c.stale, c.trees),
+            share(c.unusable, c.states),
+            share(c.promise_broken, c.states),
+        ]
     };
-    line("states judged", &|r| number::count(r.counts.states));
-    line("  of as many as there are, about", &|r| format!("{:.1e}", r.possible));
-    line("  times of which all states were judged", &|r| {
-        format!("{} of {}", number::count(r.exhausted), number::count(r.frontiers))
-    });
-    line("  with recovery cut off too", &|r| number::count(r.counts.in_recovery));
-    if rows.iter().any(|r| r.lives > r.runs) {
-        line("lives, each on what a crash has left", &|r| number::count(r.lives));
-    }
-    line("check needed before use", &|r| share(r.counts.unsound, r.counts.states));
-    line("  whose repair has to guess", &|r| share(r.counts.unresolvable, r.counts.states));
-    line("anything but wrong counts", &|r| share(r.counts.needs_check, r.counts.states));
-    line("names changed, returned, and not there", &|r| {
-        share(r.counts.lost_returned, r.counts.trees)
-    });
-    line("  the most at once", &|r| number::count(r.counts.lost_returned_most));
-    line("durable (fsync, sync), and not there", &|r| share(r.counts.lost_durable, r.counts.trees));
-    line("between two operations, or out of order", &|r| {
-        share(r.counts.not_atomic, r.counts.trees)
-    });
-    line("contents never written there", &|r| share(r.counts.stale, r.counts.trees));
-    line("not usable afterwards", &|r| share(r.counts.unusable, r.counts.states));
-    line("a promise broken", &|r| share(r.counts.promise_broken, r.counts.states));
-    table.to_string()
+    table(head, &columns, lines.iter().map(cells))
 }
 
-/// Table 2 of the paper, measured: a "no" was seen, a "yes" was never contradicted.
-fn guarantees(rows: &[Row]) -> String {
-    let mut table = Table::new(&[("guarantee (measured / published)", Align::Left)]);
-    for row in rows {
-        table.column(&heading(row), Align::Right);
-    }
-    let word = |yes: bool| if yes { "yes" } else { "no" };
+/// Table 2 of the paper, measured: a "no" was seen; what "held" was not seen to fail.
+fn guarantees(head: &str, lines: &[Line<'_>]) -> String {
     type Published = fn(&published::Guarantees) -> bool;
-    let mut line = |what: &str, measured: &dyn Fn(&Row) -> bool, published: Published| {
-        let cells = rows.iter().map(|row| {
-            let paper = published::guarantees(&row.system).map(|g| word(published(&g)));
-            format!("{} / {}", word(measured(row)), paper.unwrap_or("-"))
+    type Measured = fn(&Row) -> bool;
+    let all: [(&str, Measured, Published); 5] = [
+        ("durable", |r| r.counts.lost_returned == 0, |g| g.durable),
+        ("atomic", |r| r.counts.not_atomic == 0, |g| g.atomic),
+        ("data first", |r| r.counts.stale == 0, |g| g.data_first),
+        ("no check", |r| r.counts.unsound == 0 && r.counts.unusable == 0, |g| g.no_check),
+        ("repairable", |r| r.counts.unresolvable == 0, |g| g.recoverable),
+    ];
+    let columns: Vec<&str> = std::iter::once("states").chain(all.map(|(name, ..)| name)).collect();
+    let cells = |(what, r): &Line<'_>| {
+        let each = all.iter().map(|(_, measured, published)| {
+            let paper = published::guarantees(&r.system);
+            let paper = paper.map_or("-", |g| if published(&g) { "yes" } else { "no" });
+            format!("{} / {paper}", if measured(r) { "held" } else { "no" })
         });
-        table.row(std::iter::once(what.to_string()).chain(cells).collect::<Vec<_>>());
+        [what.clone(), number::count(r.counts.states)].into_iter().chain(each).collect()
     };
-    line("names durable on return", &|r| r.counts.lost_returned == 0, |g| g.durable);
-    line("operations atomic and in order", &|r| r.counts.not_atomic == 0, |g| g.atomic);
-    line("no file shows what it never held", &|r| r.counts.stale == 0, |g| g.data_first);
-    let as_it_is = |r: &Row| r.counts.unsound == 0 && r.counts.unusable == 0;
-    line("usable without a check", &as_it_is, |g| g.no_check);
-    line("can always be repaired", &|r| r.counts.unresolvable == 0, |g| g.recoverable);
-    table.to_string()
+    table(head, &columns, lines.iter().map(cells))
 }
 
 /// Where the published words are from, and the trials that the paper made.
 fn sources() -> String {
     let trials = published::CRASH_TRIALS;
     format!(
-        "published: Journaling versus Soft Updates (2000), section 6, Table 2.\nIn {}, {} trials: a \
-         check was needed in {} % (ffs-sync, ffs-none) and 0 %\n(soft updates), and could not resolve all \
+        "Guarantees, as measured / as published (Journaling versus Soft Updates, 2000, section 6, Table 2).\n\
+         'held': not seen to fail in so many states, which is no proof; 'no': seen to fail. 'durable', names\n\
+         are on disk when a call returns; 'atomic', an operation is there wholly or not at all, in order;\n\
+         'data first', no file shows what it never held; 'no check', usable as it is; 'repairable', no repair\n\
+         has to guess.\nIn {}, {} trials: a check was needed in {} % (ffs-sync, ffs-none) and 0 %\n(soft updates), and could not resolve all \
          in {} % (ffs-none).\n",
         trials.source,
         trials.value,
