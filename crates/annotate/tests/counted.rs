@@ -115,10 +115,7 @@ impl Numbers {
                 1 => (Class::Directory, What::Only("directory")),
                 2 => (Class::InodeBlock, What::Inodes { first: block, count: 8, changed: vec![] }),
                 3 => (Class::FileData, What::Unclaimed),
-                _ => (
-                    Class::Unknown,
-                    What::Unknown(Reason::ALL[block as usize / 5 % Reason::ALL.len()]),
-                ),
+                _ => (Class::Unknown, What::Unknown(Reason::ALL[(block / 5 % 4) as usize])),
             };
             out.push(Part { class, offset: at, len: next - at, what });
             at = next;

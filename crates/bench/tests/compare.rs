@@ -64,6 +64,20 @@ fn every_request_is_named_and_counted_once() {
     }
 }
 
+/// Files of 0 bytes, made and removed: nothing but processor time (Journaling versus Soft Updates, section 8.1: soft
+/// updates "somewhat poorer" than no order, asynchronous journals below half of it). Would catch dependencies and log
+/// records that cost nothing.
+#[test]
+fn records_take_the_processors_time_where_nothing_else_is_done() {
+    let setup = Setup { recovery: false, ..Setup::papers() };
+    let seconds = |system| row(system, "create-delete:files=5000", &setup).app_seconds;
+    let none = seconds(System::FfsNone);
+    let share = |system| none / seconds(system);
+    let (soft, journal) = (share(System::FfsSoftUpdates), share(System::LffsWafs1Async));
+    assert!((0.55..0.9).contains(&soft), "soft updates: {soft}");
+    assert!((0.25..0.5).contains(&journal), "1async: {journal}");
+}
+
 /// So much that blocks which can be written only in part are passed over again and again. Would catch a
 /// syncer that looks at them for ever and lets no time pass.
 #[test]
@@ -151,12 +165,14 @@ fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
         let cut = r.recovery.as_ref().unwrap();
         assert!(cut.consistent_afterwards && cut.kinds.is_empty(), "{}: {cut:?}", r.system);
         let log = r.log.as_ref().unwrap();
-        assert!(log.bytes_per_operation < 300.0, "{}: {log:?}", r.system);
+        assert!((100.0..200.0).contains(&log.bytes_per_operation), "{}: {log:?}", r.system);
         assert!(r.writes.get("log") > 0);
         if r.system.contains("sync") && !r.system.contains("async") {
-            assert!(r.app_seconds < 0.9 * sync.app_seconds, "{}: {}", r.system, r.app_seconds);
+            assert!(r.app_seconds < 0.4 * sync.app_seconds, "{}: {}", r.system, r.app_seconds);
         } else {
-            assert!(r.app_seconds < 1.15 * none.app_seconds, "{}: {}", r.system, r.app_seconds);
+            // All of it fits into memory: records take the processor's time, and little else is waited for.
+            let times = r.app_seconds / none.app_seconds;
+            assert!((1.1..1.7).contains(&times), "{}: {times}", r.system);
         }
     }
 }

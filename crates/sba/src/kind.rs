@@ -7,46 +7,41 @@ use ordo_runtime::Time;
 
 pub use crate::class::Class;
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
-        /// Why a request has no name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum Reason {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Reason {
-            /// All of them.
-            pub const ALL: [Reason; [$($words),*].len()] = [$(Reason::$name),*];
-
-            /// In a sentence.
-            pub const fn words(self) -> &'static str {
-                match self {
-                    $(Reason::$name => $words,)*
-                }
-            }
-        }
-    };
-}
-
-reasons! {
+/// Why a request has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
     /// No superblock has been seen yet.
-    NoSuperblock = "no superblock seen yet",
+    NoSuperblock,
     /// It lies behind the end of the file system.
-    BeyondFileSystem = "behind the file system's end",
+    BeyondFileSystem,
     /// It is damaged, or of a format newer than what is known here.
-    NotUnderstood = "damaged, or a newer format",
+    NotUnderstood,
     /// What would say what it is has not been seen.
-    NotLearned = "what it is was not seen",
+    NotLearned,
     /// Striped with parity.
-    Parity = "striped with parity, which is not read here",
+    Parity,
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 4] =
+        [Reason::NoSuperblock, Reason::BeyondFileSystem, Reason::NotUnderstood, Reason::NotLearned];
+
     /// The reason with these words.
     pub fn from_words(words: &str) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| reason.words() == words)
+    }
+
+    /// In a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Reason::NoSuperblock => "no superblock seen yet",
+            Reason::BeyondFileSystem => "behind the file system's end",
+            Reason::NotUnderstood => "damaged, or a newer format",
+            Reason::NotLearned => "what it is was not seen",
+            Reason::Parity => "striped with parity, which is not read here",
+        }
     }
 }
 
