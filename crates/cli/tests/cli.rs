@@ -241,7 +241,7 @@ fn a_comparison_has_a_page_for_a_browser() {
         assert_eq!(html.matches(&format!("<div>{system}</div>")).count(), 2, "{html}");
         assert_eq!(html.matches(&format!("<tr><td>{system}</td>")).count(), 1, "{html}");
     }
-    for kind in ["inode block", "directory", "log", "file data"] {
+    for kind in ["inode block", "directory", "log"] {
         assert!(html.contains(kind), "{kind}: {html}");
     }
     assert!(html.contains("class=\"mark ") && html.ends_with("</html>\n"));

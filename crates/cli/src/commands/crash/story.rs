@@ -159,8 +159,8 @@ fn sources() -> String {
          'held': not seen to fail in so many states, which is no proof; 'no': seen to fail. 'durable', names\n\
          are on disk when a call returns; 'atomic', an operation is there wholly or not at all, in order;\n\
          'data first', no file shows what it never held; 'no check', usable as it is; 'repairable', no repair\n\
-         has to guess.\nIn {}, {} trials: a check was needed in {} % (ffs-sync, ffs-none) and 0 %\n(soft updates), and could not resolve all \
-         in {} % (ffs-none).\n",
+         has to guess. In {}, {} trials: a check was needed in\n{} % (ffs-sync, ffs-none) and \
+         0 % (soft updates), and could not resolve all in {} % (ffs-none).\n",
         trials.source,
         trials.value,
         published::CRASH_CHECK_PERCENT.value,
