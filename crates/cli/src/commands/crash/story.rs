@@ -95,11 +95,12 @@ fn share(part: u64, of: u64) -> String {
 
 /// What the short heads of [`findings`] stand for.
 const FOUND: &str = "\
-Found after a crash, in % of the states judged: 'check', one is needed before use; 'findings', it finds
-anything but wrong counts; 'guess', its repair has to guess; 'returned', names changed by a call that
-returned are not there, and the most of them at once; 'durable', what fsync or sync returned for is not
-there; 'order', names between two operations, or out of order; 'stale', contents never written there;
-'use', not usable afterwards; 'broken', a promise of the system is broken.
+Found after a crash, in % of the states judged: 'check', one is needed before use; 'findings',
+it finds anything but wrong counts; 'guess', its repair has to guess; 'returned', names
+changed by a call that returned are not there, and the most of them at once; 'durable', what
+fsync or sync returned for is not there; 'order', names between two operations, or out of
+order; 'stale', contents never written there; 'use', not usable afterwards; 'broken', a
+promise of the system is broken.
 
 ";
 
@@ -158,8 +159,8 @@ fn sources() -> String {
         "Guarantees, as measured / as published (Journaling versus Soft Updates, 2000, section 6, Table 2).\n\
          'held': not seen to fail in so many states, which is no proof; 'no': seen to fail. 'durable', names\n\
          are on disk when a call returns; 'atomic', an operation is there wholly or not at all, in order;\n\
-         'data first', no file shows what it never held; 'no check', usable as it is; 'repairable', no repair\n\
-         has to guess. In {}, {} trials: a check was needed in\n{} % (ffs-sync, ffs-none) and \
+         'data first', no file shows what it never held; 'no check', usable as it is; 'repairable', no\n\
+         repair has to guess. In {}, {} trials: a check was needed in\n{} % (ffs-sync, ffs-none) and \
          0 % (soft updates), and could not resolve all in {} % (ffs-none).\n",
         trials.source,
         trials.value,
