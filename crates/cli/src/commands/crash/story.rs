@@ -95,7 +95,7 @@ fn share(part: u64, of: u64) -> String {
 
 /// What the short heads of [`findings`] stand for.
 const FOUND: &str = "\
-Found after a crash, in % of the states judged: 'check', one is needed before use; 'findings',
+Found after a crash, in % of the states judged: 'check', one is needed before use; 'finds',
 it finds anything but wrong counts; 'guess', its repair has to guess; 'returned', names
 changed by a call that returned are not there, and the most of them at once; 'durable', what
 fsync or sync returned for is not there; 'order', names between two operations, or out of
@@ -107,8 +107,7 @@ promise of the system is broken.
 /// What was found, in percent.
 fn findings(head: &str, lines: &[Line<'_>]) -> String {
     let columns = [
-        "check", "findings", "guess", "returned", "most", "durable", "order", "stale", "use",
-        "broken",
+        "check", "finds", "guess", "returned", "most", "durable", "order", "stale", "use", "broken",
     ];
     let cells = |(what, r): &Line<'_>| {
         let c = &r.counts;
