@@ -29,13 +29,12 @@
 //! - Memory is bounded by the metadata of the file system, whatever the requests.
 //!
 //! ```
-//! use std::rc::Rc;
 //! use ordo_block::{BlockDevice, ram::RamDisk, tap::Tap};
 //! use ordo_sba::{Class, Classifier};
 //!
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let runtime = executor.runtime();
-//! let ram = Rc::new(RamDisk::new(16 << 20));
+//! let ram = RamDisk::new(16 << 20).erase();
 //! let tap = Tap::new(&runtime, ram.clone());
 //! let classifier = Classifier::new();
 //! tap.attach(classifier.clone());
