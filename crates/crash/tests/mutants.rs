@@ -4,8 +4,8 @@
 //! search finds nothing where all rules hold, and something, always after as many states, where one does not.
 
 use ordo_crash::Geometry;
-use ordo_crash::mutants::{Search, sync, without_each};
-use ordo_ordering::SyncRules;
+use ordo_crash::mutants::{Search, soft_updates, sync, without_each};
+use ordo_ordering::{SoftRules, SyncRules};
 
 fn shape(name: &str) -> Geometry {
     Geometry::by_name(name).unwrap()
@@ -27,6 +27,30 @@ fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
         for (rule, rules) in without_each::<SyncRules>() {
             if !LATE.contains(&rule) {
                 let sought = search.scheme(&sync(rules, &shape), &shape).unwrap();
+                assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
+            }
+        }
+    }
+}
+
+/// Rules of soft updates whose absence this search does not find: `SIZE_AFTER_CONTENTS` takes longer directories
+/// (`directories.rs`), the others more clients or steps of their own (`soft_updates.rs`).
+const ELSEWHERE: [&str; 4] =
+    ["INODES_BEFORE_USE", "ONE_OF_A_NAME", "SIZE_AFTER_CONTENTS", "LAST_COUNT_WITH_CLEARING"];
+
+/// Would catch a choice of states that misses a rule of soft updates, in a shape whose blocks are of few fragments,
+/// in one of many, and in one of one fragment each.
+#[test]
+fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
+    let search = Search { states: 5000, ..Search::default() };
+    for name in ["4k-512", "8k-1k", "16k-16k"] {
+        let shape = shape(name);
+        let few = Search { states: 1500, ..search.clone() };
+        let sought = few.scheme(&soft_updates(SoftRules::all(), &shape), &shape).unwrap();
+        assert_eq!((sought.states >= 1500, sought.found), (true, None), "{name}");
+        for (rule, rules) in without_each::<SoftRules>() {
+            if !ELSEWHERE.contains(&rule) {
+                let sought = search.scheme(&soft_updates(rules, &shape), &shape).unwrap();
                 assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
             }
         }
