@@ -7,41 +7,46 @@ use ordo_runtime::Time;
 
 pub use crate::class::Class;
 
-/// Why a request has no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
+        /// Why a request has no name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// All of them.
+            pub const ALL: [Reason; [$($words),*].len()] = [$(Reason::$name),*];
+
+            /// In a sentence.
+            pub const fn words(self) -> &'static str {
+                match self {
+                    $(Reason::$name => $words,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// No superblock has been seen yet.
-    NoSuperblock,
+    NoSuperblock = "no superblock seen yet",
     /// It lies behind the end of the file system.
-    BeyondFileSystem,
+    BeyondFileSystem = "behind the file system's end",
     /// It is damaged, or of a format newer than what is known here.
-    NotUnderstood,
+    NotUnderstood = "damaged, or a newer format",
     /// What would say what it is has not been seen.
-    NotLearned,
+    NotLearned = "what it is was not seen",
     /// Striped with parity.
-    Parity,
+    Parity = "striped with parity, which is not read here",
 }
 
 impl Reason {
-    /// Every reason.
-    pub const ALL: [Reason; 4] =
-        [Reason::NoSuperblock, Reason::BeyondFileSystem, Reason::NotUnderstood, Reason::NotLearned];
-
     /// The reason with these words.
     pub fn from_words(words: &str) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| reason.words() == words)
-    }
-
-    /// In a sentence.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Reason::NoSuperblock => "no superblock seen yet",
-            Reason::BeyondFileSystem => "behind the file system's end",
-            Reason::NotUnderstood => "damaged, or a newer format",
-            Reason::NotLearned => "what it is was not seen",
-            Reason::Parity => "striped with parity, which is not read here",
-        }
     }
 }
 
