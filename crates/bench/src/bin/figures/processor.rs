@@ -7,13 +7,13 @@ use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::{NoOrder, SoftUpdates};
 use ordo_runtime::cpu::{CpuModel, DEPENDENCY_TOUCHES, LOG_RECORD_TOUCHES};
-use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_runtime::{Executor, Runtime};
+use ordo_vfs::FileSystem;
 use ordo_vfs::charged::Charged;
-use ordo_vfs::{FileSystem, NewNode};
 
+use crate::soft::{FILES, churn};
 use crate::{Sample, Section};
 
-const FILES: u64 = 20_000;
 const ROUNDS: usize = 9;
 
 /// What this thread has had of the processor: others may use it as well.
@@ -29,18 +29,7 @@ async fn work<F: FileSystem>(rt: &Runtime, fs: F, counts: CpuModel) -> (f64, f64
     let before = rt.cpu().total_ns();
     rt.cpu().set_model(counts);
     let start = processor_seconds();
-    for n in 0..FILES {
-        let name = format!("file{n}").into_bytes();
-        let file = fs.make(fs.root(), &name, &NewNode::file(0o644)).await.expect("room");
-        fs.write(file.ino, 0, &[7; 1024]).await.expect("room");
-        if n >= 1000 {
-            let old = format!("file{}", n - 1000).into_bytes();
-            fs.unlink(fs.root(), &old).await.expect("it is there");
-        }
-        if n % 1000 == 0 {
-            rt.sleep(Duration::from_secs(10)).await;
-        }
-    }
+    churn(rt, &fs).await;
     fs.sync().await.expect("a sound device");
     let seconds = processor_seconds() - start;
     let counted = rt.cpu().total_ns() - before;

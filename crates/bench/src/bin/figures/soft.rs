@@ -12,7 +12,7 @@ use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftRules, SoftUpdates};
-use ordo_runtime::{Duration, Executor};
+use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
@@ -131,8 +131,26 @@ fn order_of_writing(out: &mut Section) {
     out.say(table.trim_end());
 }
 
-const FILES: usize = 20_000;
+/// How many files [`churn`] makes.
+pub const FILES: usize = 20_000;
 const ROUNDS: usize = 9;
+
+/// Makes [`FILES`] files, writes 1 KB to each and removes them, a thousand there at any time, ten seconds for each thousand.
+pub async fn churn<F: FileSystem>(rt: &Runtime, fs: &F) {
+    for n in 0..FILES {
+        let name = format!("file{n}").into_bytes();
+        let file = fs.make(fs.root(), &name, &NewNode::file(0o644)).await.expect("room");
+        fs.write(file.ino, 0, &[7; 1024]).await.expect("room");
+        if n >= 1000 {
+            let old = format!("file{}", n - 1000).into_bytes();
+            fs.unlink(fs.root(), &old).await.expect("it is there");
+        }
+        if n % 1000 == 0 {
+            // Time passes, so that the syncer writes.
+            rt.sleep(Duration::from_secs(10)).await;
+        }
+    }
+}
 
 /// Files made, written and removed a second on a disk in memory, in process.
 fn rate<P: OrderingPolicy + Clone>(policy: P) -> (f64, P) {
@@ -146,19 +164,7 @@ fn rate<P: OrderingPolicy + Clone>(policy: P) -> (f64, P) {
             .expect("legal sizes");
         let fs = mount(&rt, disk.clone(), policy, &MountOptions::default()).await.expect("made");
         let start = Instant::now();
-        for n in 0..FILES {
-            let name = format!("file{n}").into_bytes();
-            let file = fs.make(fs.root(), &name, &NewNode::file(0o644)).await.expect("room");
-            fs.write(file.ino, 0, &[7; 1024]).await.expect("room");
-            if n >= 1000 {
-                let old = format!("file{}", n - 1000).into_bytes();
-                fs.unlink(fs.root(), &old).await.expect("it is there");
-            }
-            if n % 1000 == 0 {
-                // Time passes, so that the syncer writes.
-                rt.sleep(Duration::from_secs(10)).await;
-            }
-        }
+        churn(&rt, &fs).await;
         fs.unmount().await.expect("it is whole");
         FILES as f64 / start.elapsed().as_secs_f64()
     };
