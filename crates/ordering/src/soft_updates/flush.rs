@@ -6,7 +6,8 @@ use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
 
 use super::SoftUpdates;
-use super::graph::{Graph, Id, Role};
+use super::graph::Graph;
+use super::node::Id;
 
 /// Rounds of writing for space that bring nothing before it is given up.
 const RECLAIM_ROUNDS: u32 = 8;
@@ -32,15 +33,15 @@ impl Graph {
         wanted.directories.insert(ino);
         for id in self.moved() {
             self.collect(id, &mut wanted);
-            inodes.extend(self.get(id).map(|n| n.subject));
+            inodes.extend(self.change(id).map(|change| change.subject));
         }
         while let Some(ino) = inodes.pop() {
-            let tails = self.inodes.get(&ino).copied().unwrap_or_default();
-            let names = self.names.get(&ino).into_iter().flatten().map(|name| name.id);
-            for id in tails.body.into_iter().chain(tails.links).chain(names) {
+            let latest = self.inodes.get(ino);
+            let names = self.inodes.names(ino).map(|name| name.id);
+            for id in latest.body.into_iter().chain(latest.links).chain(names) {
                 self.collect(id, &mut wanted);
             }
-            for dir in self.parents(ino) {
+            for dir in self.directories_of(ino) {
                 if wanted.directories.insert(dir) {
                     inodes.push(dir);
                 }
@@ -60,8 +61,8 @@ impl Graph {
     /// Adds the first `changes` nodes, as far as they lie on some blocks, and all that they wait for.
     fn collect_blocks(&self, blocks: &[BufRef], changes: u64, wanted: &mut Wanted) {
         for block in blocks.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
-            for (_, id) in block.changes.all() {
-                if self.get(*id).is_some_and(|node| node.age < changes) {
+            for (_, id) in block.changes() {
+                if self.change(*id).is_some_and(|change| change.age < changes) {
                     self.collect(*id, wanted);
                 }
             }
@@ -72,14 +73,14 @@ impl Graph {
     fn collect(&self, id: Id, wanted: &mut Wanted) {
         let mut stack = vec![id];
         while let Some(id) = stack.pop() {
-            let Some(node) = self.get(id) else { continue };
+            let Some(block) = self.block_of(id) else { continue };
             if wanted.seen.insert(id) {
-                wanted.blocks.insert(node.key);
-                stack.extend(node.needs.iter().copied());
+                wanted.blocks.insert(block);
+                stack.extend(self.needs(id));
                 // What comes before it in its cell goes before it to the disk, and perhaps with what
                 // comes after.
-                if let Role::Change { cell, .. } = node.role {
-                    stack.extend(self.cell(node.key, cell));
+                if let Some(change) = self.change(id) {
+                    stack.extend(self.cell(block, change.cell));
                 }
             }
         }

@@ -1,234 +1,54 @@
-//! What waits for what: nodes, and the blocks they lie on.
+//! What waits for what: nodes, and the blocks and inodes from which they hang.
 //!
-//! A node is one of three things: a *change* of some bytes of a block, which can be undone in the block's
-//! image; a *mark*, met when the block's contents as they are now, whatever else is undone in them, are on
-//! disk; a *step* that gives something back. Each knows what it waits for and who waits for it. A node
-//! ends when it is on disk; its number then stands for nothing, which is how others see that it is met.
-//!
-//! Changes of one *cell* (an inode's links, all else of an inode, a pointer, a directory entry) build on one
-//! another: none is in an image without those before it. So what an image shows of a cell is always a state
-//! that the cell really had.
+//! A node ([`node`](super::node)) knows what it waits for and what waits for it. A node ends when it is on disk; its
+//! number then stands for nothing, which is how others see that it is met.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::num::NonZeroU32;
 
 use ordo_cache::BufKey;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::undo::Undo;
+use super::block::{BlockDeps, BlockLists};
+use super::inode::{Chunk, Inodes, Name};
+use super::node::{Change, FLAG, Free, Id, Ids, Kind, Written};
+use super::rollback::Rollback;
+use super::slab::{List, Lists, Slab};
 use crate::Deferred;
 
-/// Set in a cell's number where two cells start at one byte.
-pub(super) const FLAG: u32 = 1 << 31;
-
-/// A node's number; of one that has ended, it stands for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id {
-    pub(super) index: u32,
-    stamp: u32,
-}
-
-/// The stamp of a node that has ended.
-const ENDED: u32 = 0;
-
-/// Heap memory of a block's lists, in bytes: a few changes, and an image or two.
-const LISTS: usize = 4 * size_of::<(u32, Id)>() + 2 * size_of::<Image>();
-
-/// A few nodes.
-pub(super) type Ids = SmallVec<[Id; 2]>;
-
-/// What a node is.
-#[derive(Debug)]
-pub(super) enum Role {
-    /// A change of a cell, with how to undo it.
-    Change { cell: u32, undo: Undo },
-    /// The block as it is now.
-    Mark,
-    /// Something to be given back.
-    Step(Deferred),
-}
-
-impl Role {
-    /// The cell of a change.
-    pub(super) fn cell(&self) -> Option<u32> {
-        match self {
-            Role::Change { cell, .. } => Some(*cell),
-            _ => None,
-        }
-    }
-}
-
-pub(super) struct Node {
-    stamp: u32,
-    /// How many it waits for, an operation that is not complete included.
-    pub unmet: u32,
-    /// The block it lies on; of a step, nothing.
-    pub key: BufKey,
-    /// The inode that it changes, or that the entry stands for; 0 for none.
-    pub subject: u64,
-    pub role: Role,
-    /// It has been in an image: it is on disk, or will be if that write is not lost.
-    pub included: bool,
-    /// An earlier change of its cell that is never in an image without it.
-    pub with: Option<Id>,
-    /// The first contents of an inode that was free.
-    pub first: bool,
-    /// Where blocks are that the inode has with it, and had not, or not there.
-    pub placed: SmallVec<[u64; 1]>,
-    /// How many nodes were made before it.
-    pub age: u64,
-    /// What it waits for.
-    pub needs: Ids,
-    /// Who waits for it.
-    pub waiting: Ids,
-}
-
-/// A write of a block, from the time its image was made until it is durable.
-pub(super) struct Image {
-    /// Which buffer, by its address: after a block is forgotten another may have its key.
-    pub who: usize,
-    pub version: u64,
-    pub holds: Ids,
-}
-
-/// The changes of a block with their cells: those of a cell together, oldest first.
-#[derive(Default)]
-pub(super) struct Changes(Vec<(u32, Id)>);
-
-impl Changes {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All of them, by cell.
-    pub(super) fn all(&self) -> &[(u32, Id)] {
-        &self.0
-    }
-
-    /// Those of one cell, oldest first.
-    pub(super) fn of(&self, cell: u32) -> &[(u32, Id)] {
-        self.within(&(cell..cell + 1))
-    }
-
-    /// Those of some cells.
-    pub(super) fn within(&self, cells: &Range<u32>) -> &[(u32, Id)] {
-        let first = self.0.partition_point(|(c, _)| *c < cells.start);
-        let count = self.0[first..].partition_point(|(c, _)| *c < cells.end);
-        &self.0[first..first + count]
-    }
-
-    /// Adds the newest change of a cell.
-    fn push(&mut self, cell: u32, id: Id) {
-        let after = self.0.partition_point(|(c, _)| *c <= cell);
-        self.0.insert(after, (cell, id));
-    }
-
-    fn remove(&mut self, cell: u32, id: Id) {
-        let first = self.0.partition_point(|(c, _)| *c < cell);
-        if let Some(place) = self.0[first..].iter().position(|(_, i)| *i == id) {
-            self.0.remove(first + place);
-        }
-    }
-
-    /// Makes changes of several cells, given oldest first, those of another cell that has none.
-    pub(super) fn join(&mut self, cells: &Range<u32>, cell: u32, oldest_first: &[Id]) {
-        self.0.retain(|(c, _)| !cells.contains(c));
-        let at = self.0.partition_point(|(c, _)| *c <= cell);
-        self.0.splice(at..at, oldest_first.iter().map(|id| (cell, *id)));
-    }
-}
-
-/// What lies on a block.
-#[derive(Default)]
-pub(super) struct Block {
-    /// Changes that are not on disk.
-    pub changes: Changes,
-    /// The mark that the next image meets.
-    pub mark: Option<Id>,
-    pub(super) images: VecDeque<Image>,
-    /// The changes of a directory's inode by which this block is found, each from a byte on, oldest first:
-    /// as long as they are not on disk, what is there can be written, but not seen.
-    pub(super) homes: SmallVec<[(Id, u32); 1]>,
-    /// Changes that wait for something.
-    pub held: u32,
-    /// Whether an image made now would show anything that the last one did not.
-    pub news: bool,
-}
-
-impl Block {
-    pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-            && self.mark.is_none()
-            && self.images.is_empty()
-            && self.homes.is_empty()
-    }
-}
-
-/// A name that is not to be found on disk: what must be there for that, and where its entry is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Name {
-    pub id: Id,
-    /// The block and the cell of it.
-    pub at: (BufKey, u32),
-}
-
-/// Mostly one.
-pub(super) type Names = SmallVec<[Name; 1]>;
-
-/// A chunk of a directory: its block, and which of the block's.
-pub(super) type Chunk = (BufKey, u32);
-
-/// The last changes of an inode that are not on disk.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Tails {
-    /// Of its count of links.
-    pub links: Option<Id>,
-    /// Of everything else.
-    pub body: Option<Id>,
-}
-
-/// All nodes, and where they are.
+/// All nodes, and what they hang from.
 #[derive(Default)]
 pub(super) struct Graph {
-    pub(super) nodes: Vec<Node>,
-    pub(super) vacant: Vec<u32>,
-    pub blocks: FxHashMap<BufKey, Block>,
-    /// The last changes of an inode.
-    pub inodes: FxHashMap<u64, Tails>,
-    /// The count of links that became 0, by inode.
-    pub dropped: FxHashMap<u64, Id>,
-    /// Those that are not written before the inode is released: on disk a directory without links has no
-    /// contents either.
-    kept: FxHashMap<u64, Id>,
-    /// Entries that are not on disk, or not to be found there, by the inode they stand for: the change that
-    /// must be on disk.
-    pub names: FxHashMap<u64, Names>,
-    /// The inodes whose names are found by a change.
-    pub(super) named_by: FxHashMap<Id, Vec<u64>>,
-    /// The blocks that are found by a change.
-    pub(super) homes: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
-    /// New names, not on disk yet, of directories that had others: of all that lies below them the path
-    /// changes.
+    pub(super) changes: Slab<Change>,
+    pub(super) written: Slab<Written>,
+    pub(super) frees: Slab<Free>,
+    /// Who waits for whom, from both ends.
+    pub(super) edges: Lists<Id>,
+    /// Addresses of blocks that inodes gained.
+    pub(super) placed: Lists<u64>,
+    pub blocks: FxHashMap<BufKey, BlockDeps>,
+    pub inodes: Inodes,
+    /// The inodes of which a name is found by a parent link.
+    pub(super) names_by_parent: FxHashMap<Id, Vec<u64>>,
+    /// The blocks to which a parent link leads.
+    pub(super) blocks_by_parent: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
+    /// New names, not on disk yet, of directories that had others: the paths of all that lies below them change.
     pub(super) moved: Ids,
-    /// Inodes with names that are on disk in directories that cannot be found yet, with those directories;
-    /// and the other way round.
-    pub(super) below: FxHashMap<u64, SmallVec<[u64; 1]>>,
-    pub(super) above: FxHashMap<u64, Vec<u64>>,
-    /// Entries taken away that may still be on disk, by directory and name: the node with whose end they are
+    /// Entries taken away that may still be on disk, by a hash of directory and name: the node with whose end they are
     /// not, and the chunk in which they are.
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// The names that go with a node.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
-    /// Blocks of inodes that were filled and are not counted yet, with the marks that they are on disk.
+    /// Blocks of inodes that were initialised and are not counted yet, with the nodes that say that they are on disk.
     pub(super) filled: FxHashMap<BufKey, Id>,
-    /// Addresses of blocks to which no pointer will ever reach the disk.
-    pub unseen: FxHashSet<u64>,
-    /// Steps whose time has come.
+    /// Addresses of blocks to which no pointer will ever be written.
+    pub never_written: FxHashSet<u64>,
+    /// Deferred frees whose time has come.
     pub ready: VecDeque<Deferred>,
-    /// Steps that are not taken yet, those given out included.
+    /// Deferred frees that are not done yet, those given out included.
     pub steps: usize,
-    /// Steps that somebody is taking.
+    /// Deferred frees that somebody is doing.
     pub given_out: usize,
     /// Fragments and inodes that they will give back.
     pub promised: (u64, u64),
@@ -236,26 +56,91 @@ pub(super) struct Graph {
     pub made: u64,
     /// Nodes that have ended.
     pub met: u64,
-    /// Changes undone in images.
-    pub undone: u64,
+    /// Rollbacks in images.
+    pub rollbacks: u64,
     /// The last node's stamp.
     stamp: u32,
-    /// Bytes of undo information.
-    spilled: usize,
-    peak: usize,
+    /// Bytes of rollbacks beside the changes.
+    pub(super) spilled: usize,
+    /// Blocks with lists.
+    pub(super) listed: usize,
+    /// Images that are not durable.
+    pub(super) images: usize,
+    pub(super) peak: usize,
+    /// Nodes made when memory was last given back.
+    pub(super) released: u64,
 }
 
+/// Looking at nodes.
 impl Graph {
-    pub(super) fn get(&self, id: Id) -> Option<&Node> {
-        self.nodes.get(id.index as usize).filter(|n| n.stamp == id.stamp)
+    pub(super) fn change(&self, id: Id) -> Option<&Change> {
+        if id.kind() == Kind::Change { self.changes.get(id.place()) } else { None }
     }
 
-    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Node> {
-        self.nodes.get_mut(id.index as usize).filter(|n| n.stamp == id.stamp)
+    pub(super) fn change_mut(&mut self, id: Id) -> Option<&mut Change> {
+        if id.kind() == Kind::Change { self.changes.get_mut(id.place()) } else { None }
     }
 
     pub(super) fn is_live(&self, id: Id) -> bool {
-        self.get(id).is_some()
+        match id.kind() {
+            Kind::Change => self.changes.get(id.place()).is_some(),
+            Kind::Written => self.written.get(id.place()).is_some(),
+            Kind::Free => self.frees.get(id.place()).is_some(),
+        }
+    }
+
+    /// Whether a node says that a block is written.
+    pub(super) fn is_written(&self, id: Id) -> bool {
+        id.kind() == Kind::Written && self.is_live(id)
+    }
+
+    /// The block on which a node lies.
+    pub(super) fn block_of(&self, id: Id) -> Option<BufKey> {
+        match id.kind() {
+            Kind::Change => self.changes.get(id.place()).map(|change| change.block),
+            Kind::Written => self.written.get(id.place()).map(|written| written.block),
+            Kind::Free => None,
+        }
+    }
+
+    /// The nodes for which a node waits, or waited when they were live.
+    pub(super) fn needs(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
+        let list = match id.kind() {
+            Kind::Change => self.changes.get(id.place()).map(|change| change.needs),
+            Kind::Written => None,
+            Kind::Free => self.frees.get(id.place()).map(|free| free.needs),
+        };
+        self.edges.iter(list.unwrap_or_default())
+    }
+
+    fn waiting_mut(&mut self, id: Id) -> Option<&mut List> {
+        match id.kind() {
+            Kind::Change => self.changes.get_mut(id.place()).map(|change| &mut change.waiting),
+            Kind::Written => self.written.get_mut(id.place()).map(|written| &mut written.waiting),
+            Kind::Free => None,
+        }
+    }
+
+    fn needs_mut(&mut self, id: Id) -> Option<(&mut List, &mut u32)> {
+        match id.kind() {
+            Kind::Change => {
+                self.changes.get_mut(id.place()).map(|c| (&mut c.needs, &mut c.unmet))
+            }
+            Kind::Written => None,
+            Kind::Free => self.frees.get_mut(id.place()).map(|f| (&mut f.needs, &mut f.unmet)),
+        }
+    }
+
+    /// The nodes that wait for one, oldest first.
+    pub(super) fn waiting(&self, id: Id) -> Ids {
+        let list = match id.kind() {
+            Kind::Change => self.changes.get(id.place()).map(|change| change.waiting),
+            Kind::Written => self.written.get(id.place()).map(|written| written.waiting),
+            Kind::Free => None,
+        };
+        let mut out: Ids = self.edges.iter(list.unwrap_or_default()).collect();
+        out.reverse();
+        out
     }
 
     /// Those that have not ended, each once.
@@ -266,219 +151,262 @@ impl Graph {
         out
     }
 
-    /// Bytes that the graph takes, now and at most so far.
-    pub(super) fn memory(&self) -> (usize, usize) {
-        (self.bytes(), self.peak)
+    /// The changes of one cell, oldest first.
+    pub(super) fn cell(&self, key: BufKey, cell: u32) -> Ids {
+        let Some(block) = self.blocks.get(&key) else { return Ids::new() };
+        block.of(cell).iter().map(|(_, id)| *id).collect()
     }
 
-    /// Bytes of all that is there: what a bound can be held to, since it falls when things end.
-    fn bytes(&self) -> usize {
-        // A hash map's entry, with the share of empty places that it keeps.
-        let entry = |payload: usize| payload + payload / 4 + 1;
-        let list = size_of::<SmallVec<[u64; 1]>>();
-        (self.nodes.len() - self.vacant.len()) * size_of::<Node>()
-            + self.spilled
-            + self.blocks.len() * (entry(size_of::<(BufKey, Block)>()) + LISTS)
-            + self.inodes.len() * entry(size_of::<(u64, Tails)>())
-            + (self.dropped.len() + self.kept.len()) * entry(size_of::<(u64, Id)>())
-            + self.names.len() * entry(size_of::<(u64, Names)>())
-            + (self.named_by.len() + self.homes.len()) * entry(size_of::<Id>() + list)
-            + (self.below.len() + self.above.len()) * entry(size_of::<u64>() + list)
-            + self.removed.len() * entry(size_of::<(u64, (Id, Chunk))>())
-            + self.removed_with.len() * entry(size_of::<Id>() + list)
-            + self.filled.len() * entry(size_of::<(BufKey, Id)>())
-            + self.unseen.len() * entry(size_of::<u64>())
-            + self.moved.len() * size_of::<Id>()
-            + self.ready.len() * size_of::<Deferred>()
+    /// The last change of a cell, unless it has been in an image.
+    pub(super) fn open_tail(&self, key: BufKey, cell: u32) -> Option<Id> {
+        let (_, id) = *self.blocks.get(&key)?.of(cell).last()?;
+        self.change(id).filter(|change| !change.included).map(|_| id)
     }
 
-    /// Gives memory back where nothing waits for anything any more. Numbers of nodes that have ended stay without
-    /// meaning: no stamp is given twice.
-    pub(super) fn shrink(&mut self) {
-        /// Nodes for which there is always room.
-        const KEPT: usize = 1024;
-        if self.vacant.len() < self.nodes.len() || self.nodes.capacity() <= KEPT {
-            return;
+    /// Whether `id` waits for `other`, at any distance.
+    pub(super) fn depends(&self, id: Id, other: Id) -> bool {
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![id];
+        while let Some(at) = stack.pop() {
+            if at == other {
+                return true;
+            }
+            if self.is_live(at) && seen.insert(at) {
+                stack.extend(self.needs(at));
+                stack.extend(self.bound(at));
+            }
         }
-        (self.nodes, self.vacant) = (Vec::new(), Vec::new());
-        self.blocks.shrink_to(KEPT);
-        self.inodes.shrink_to(KEPT);
-        self.dropped.shrink_to(KEPT);
-        self.kept.shrink_to(KEPT);
-        self.names.shrink_to(KEPT);
-        self.named_by.shrink_to(KEPT);
-        self.homes.shrink_to(KEPT);
-        self.below.shrink_to(KEPT);
-        self.above.shrink_to(KEPT);
-        self.removed.shrink_to(KEPT);
-        self.removed_with.shrink_to(KEPT);
-        self.filled.shrink_to(KEPT);
-        self.unseen.shrink_to(KEPT);
-        self.ready.shrink_to(KEPT);
+        false
     }
 
-    /// A new node that waits for `needs`, and for the end of its operation where it is `open`.
-    pub(super) fn add(
+    /// What is on disk before a change, or with it, because they are of one cell.
+    fn bound(&self, id: Id) -> Ids {
+        let Some(change) = self.change(id) else { return Ids::new() };
+        let chain = self.cell(change.block, change.cell);
+        let place = chain.iter().position(|i| *i == id).unwrap_or(chain.len());
+        let fused = |i: &Id| self.change(*i).is_some_and(|c| c.with == Some(id));
+        let bound = |(at, i): (usize, &Id)| (at < place || fused(i)).then_some(*i);
+        chain.iter().enumerate().filter_map(bound).collect()
+    }
+}
+
+/// Making nodes.
+impl Graph {
+    fn new_stamp(&mut self) -> NonZeroU32 {
+        self.stamp = self.stamp.checked_add(1).unwrap_or(1);
+        self.made += 1;
+        NonZeroU32::new(self.stamp).expect("it begins at 1")
+    }
+
+    /// Notes that a node waits for some others, which are live; as a list for the node.
+    fn wait_for_all(&mut self, id: Id, needs: &[Id]) {
+        let mut list = List::default();
+        for need in needs {
+            self.edges.push(&mut list, *need);
+            self.add_waiting(*need, id);
+        }
+        if let Some((place, _)) = self.needs_mut(id) {
+            *place = list;
+        }
+    }
+
+    fn add_waiting(&mut self, need: Id, waiter: Id) {
+        let mut list = *self.waiting_mut(need).expect("only live nodes are waited for");
+        self.edges.push(&mut list, waiter);
+        *self.waiting_mut(need).expect("just seen") = list;
+    }
+
+    fn add_need(&mut self, id: Id, need: Id) {
+        let mut list = *self.needs_mut(id).expect("it waits").0;
+        self.edges.push(&mut list, need);
+        *self.needs_mut(id).expect("just seen").0 = list;
+    }
+
+    fn drop_need(&mut self, id: Id, need: Id) {
+        let Some((list, _)) = self.needs_mut(id) else { return };
+        let mut list = *list;
+        self.edges.remove(&mut list, need);
+        *self.needs_mut(id).expect("just seen").0 = list;
+    }
+
+    /// A new change of a cell of a block that waits for `needs`, and for the end of its operation where it is `open`.
+    pub(super) fn add_change(
         &mut self,
-        key: BufKey,
+        (block, cell): (BufKey, u32),
         subject: u64,
-        role: Role,
+        rollback: Rollback,
         needs: Ids,
         open: bool,
     ) -> Id {
-        let index = self.vacant.pop().unwrap_or(self.nodes.len() as u32);
-        self.stamp = self.stamp.wrapping_add(1).max(ENDED + 1);
-        let id = Id { index, stamp: self.stamp };
-        for need in &needs {
-            self.get_mut(*need).expect("only live nodes are waited for").waiting.push(id);
-        }
+        let stamp = self.new_stamp();
         let unmet = needs.len() as u32 + u32::from(open);
-        if let Role::Change { undo, .. } = &role {
-            self.spilled += undo.bytes();
-        }
-        let place = role.cell();
-        let node = Node {
-            stamp: id.stamp,
+        self.spilled += rollback.bytes();
+        let age = self.made - 1;
+        let change = Change {
+            stamp: stamp.get(),
             unmet,
-            key,
+            block,
             subject,
-            role,
-            included: false,
-            with: None,
-            first: false,
-            placed: SmallVec::new(),
-            age: self.made,
-            needs,
-            waiting: Ids::new(),
+            age,
+            rollback,
+            cell,
+            ..<Change as super::slab::Stamped>::vacant()
         };
-        self.made += 1;
-        match self.nodes.get_mut(index as usize) {
-            Some(old) => *old = node,
-            None => self.nodes.push(node),
-        }
-        if let Some(cell) = place {
-            let block = self.blocks.entry(key).or_default();
-            block.changes.push(cell, id);
-            block.held += u32::from(unmet > 0);
-            block.news |= unmet == 0;
-        }
-        self.peak = self.peak.max(self.bytes());
+        let id = Id::new(Kind::Change, self.changes.insert(change), stamp);
+        self.wait_for_all(id, &needs);
+        self.lists(block).changes.push(cell, id);
+        let on = self.blocks.get_mut(&block).expect("just made");
+        on.held += u32::from(unmet > 0);
+        on.news |= unmet == 0;
+        self.note_peak();
         id
+    }
+
+    /// The lists of a block, made where there are none.
+    pub(super) fn lists(&mut self, key: BufKey) -> &mut BlockLists {
+        let block = self.blocks.entry(key).or_default();
+        self.listed += usize::from(!block.has_lists());
+        block.make_lists()
+    }
+
+    /// The node that the next image of a block meets.
+    pub(super) fn block_written(&mut self, key: BufKey) -> Id {
+        if let Some(id) = self.blocks.get(&key).and_then(|b| b.written) {
+            return id;
+        }
+        let stamp = self.new_stamp();
+        let written = Written { stamp: stamp.get(), waiting: List::default(), block: key };
+        let id = Id::new(Kind::Written, self.written.insert(written), stamp);
+        let block = self.blocks.entry(key).or_default();
+        block.written = Some(id);
+        block.news = true;
+        self.note_peak();
+        id
+    }
+
+    /// A resource is given back when `needs` are met; at once where they are.
+    pub(super) fn add_free(&mut self, what: Deferred, needs: Ids) {
+        if needs.is_empty() {
+            self.ready.push_back(what);
+            return;
+        }
+        let stamp = self.new_stamp();
+        let unmet = needs.len() as u32;
+        let free = Free { stamp: stamp.get(), unmet, needs: List::default(), what: Some(what) };
+        let id = Id::new(Kind::Free, self.frees.insert(free), stamp);
+        self.wait_for_all(id, &needs);
+        self.note_peak();
     }
 
     /// A change waits for more than it did.
     pub(super) fn need(&mut self, id: Id, more: &[Id]) {
         for need in more {
-            let Some(node) = self.get(id) else { return };
-            if *need == id || node.needs.contains(need) || !self.is_live(*need) {
+            if !self.is_live(id) {
+                return;
+            }
+            if *need == id || self.needs(id).any(|n| n == *need) || !self.is_live(*need) {
                 continue;
             }
-            self.get_mut(*need).expect("it is live").waiting.push(id);
-            self.get_mut(id).expect("it is live").needs.push(*need);
+            self.add_waiting(*need, id);
+            self.add_need(id, *need);
             self.hold(id);
         }
     }
 
     /// A live node waits for one thing more: [`satisfy`](Self::satisfy) says that it is there.
     fn hold(&mut self, id: Id) {
-        let node = self.get_mut(id).expect("it is live");
-        node.unmet += 1;
-        if node.unmet == 1 && matches!(node.role, Role::Change { .. }) {
-            let key = node.key;
-            self.blocks.entry(key).or_default().held += 1;
+        let (_, unmet) = self.needs_mut(id).expect("it is live");
+        *unmet += 1;
+        let first = *unmet == 1;
+        if let Some(change) = self.change(id).filter(|_| first) {
+            let block = change.block;
+            self.blocks.entry(block).or_default().held += 1;
         }
     }
 
-    /// The mark on a block that its next image meets.
-    pub(super) fn mark(&mut self, key: BufKey) -> Id {
-        if let Some(id) = self.blocks.get(&key).and_then(|b| b.mark) {
-            return id;
-        }
-        let id = self.add(key, 0, Role::Mark, Ids::new(), false);
-        let block = self.blocks.entry(key).or_default();
-        block.mark = Some(id);
-        block.news = true;
-        id
-    }
-
-    /// The changes of one cell, oldest first.
-    pub(super) fn cell(&self, key: BufKey, cell: u32) -> Ids {
-        let Some(block) = self.blocks.get(&key) else { return Ids::new() };
-        block.changes.of(cell).iter().map(|(_, id)| *id).collect()
-    }
-
-    /// The last change of a cell, unless it has been in an image.
-    pub(super) fn open_tail(&self, key: BufKey, cell: u32) -> Option<Id> {
-        let block = self.blocks.get(&key)?;
-        let (_, id) = block.changes.of(cell).last()?;
-        self.get(*id).filter(|n| !n.included).map(|_| *id)
-    }
-
-    /// Exchanges how to undo a change.
-    pub(super) fn set_undo(&mut self, id: Id, new: Undo) {
-        let Some(node) = self.get_mut(id) else { return };
-        let Role::Change { undo, .. } = &mut node.role else { return };
-        let (more, less) = (new.bytes(), undo.bytes());
-        *undo = new;
+    /// Exchanges how to roll a change back.
+    pub(super) fn set_rollback(&mut self, id: Id, new: Rollback) {
+        let Some(change) = self.change_mut(id) else { return };
+        let (more, less) = (new.bytes(), change.rollback.bytes());
+        change.rollback = new;
         self.spilled = self.spilled + more - less;
     }
 
-    /// One of the things that a node waited for is there.
+    /// An inode gains the block at an address in a change.
+    pub(super) fn note_placed(&mut self, id: Id, address: u64) {
+        let Some(change) = self.changes.get_mut(id.place()) else { return };
+        self.placed.push(&mut change.placed, address);
+    }
+
+    /// Whether an inode gained the block at an address in a change.
+    pub(super) fn placed_in(&self, id: Id, address: u64) -> bool {
+        self.change(id).is_some_and(|c| self.placed.iter(c.placed).any(|a| a == address))
+    }
+
+    /// The change `id` is never on disk without those after it in its cell.
+    pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
+        let chain = self.cell(key, cell);
+        for later in chain.iter().skip_while(|i| **i != id).skip(1) {
+            if let Some(change) = self.change_mut(*later) {
+                change.with.get_or_insert(id);
+            }
+        }
+    }
+}
+
+/// Ending nodes.
+impl Graph {
+    /// One of the things for which a node waited is there.
     pub(super) fn satisfy(&mut self, id: Id) {
-        let Some(node) = self.get_mut(id) else { return };
-        node.unmet -= 1;
-        if node.unmet > 0 {
+        let Some((_, unmet)) = self.needs_mut(id) else { return };
+        *unmet -= 1;
+        if *unmet > 0 {
             return;
         }
-        let key = node.key;
-        match node.role {
-            Role::Change { .. } => {
-                let block = self.blocks.get_mut(&key).expect("a change lies on a block");
-                block.held -= 1;
-                block.news = true;
-            }
-            Role::Step(step) => {
-                self.ready.push_back(step);
-                self.end(id);
-            }
-            Role::Mark => {}
+        if let Some(change) = self.change(id) {
+            let key = change.block;
+            let block = self.blocks.get_mut(&key).expect("a change lies on a block");
+            block.held -= 1;
+            block.news = true;
+        } else if let Some(free) = self.frees.remove(id.place()) {
+            self.met += 1;
+            self.ready.push_back(free.what.expect("a deferred free frees something"));
+            let mut needs = free.needs;
+            self.edges.take::<[Id; 2]>(&mut needs);
         }
     }
 
-    /// A node is on disk, or is needed no more: whoever waits for it does so no longer. Its block, where
-    /// nothing is left on it, is the caller's to [`tidy`](Self::tidy) away.
+    /// A node is on disk, or is needed no more: whatever waits for it does so no longer. The caller
+    /// [`tidies`](Self::tidy) its block.
     pub(super) fn end(&mut self, id: Id) {
-        let waiting = self.take(id);
-        for waiter in waiting {
+        for waiter in self.take(id) {
             self.satisfy(waiter);
         }
     }
 
-    /// Takes a node out without telling who waits for it; they are returned.
+    /// Takes a node out without telling those that wait for it; they are returned.
     fn take(&mut self, id: Id) -> Ids {
-        let Some(node) = self.get_mut(id) else { return Ids::new() };
-        node.stamp = ENDED;
-        let waiting = std::mem::take(&mut node.waiting);
-        node.needs = Ids::new();
-        let (key, subject, unmet) = (node.key, node.subject, node.unmet);
-        let role = std::mem::replace(&mut node.role, Role::Mark);
-        let cell = role.cell();
-        self.vacant.push(id.index);
-        self.met += 1;
-        if let Role::Change { cell, undo } = role {
-            self.spilled -= undo.bytes();
-            if let Some(block) = self.blocks.get_mut(&key) {
-                block.changes.remove(cell, id);
-                block.held -= u32::from(unmet > 0);
+        let (mut waiting, at, subject) = match id.kind() {
+            Kind::Free => return Ids::new(),
+            Kind::Written => {
+                let Some(written) = self.written.remove(id.place()) else { return Ids::new() };
+                (written.waiting, (written.block, FLAG), 0)
             }
-        }
-        for child in self.named_by.remove(&id).unwrap_or_default() {
-            let dir = if key.file == 0 { subject } else { key.file };
+            Kind::Change => {
+                let Some(change) = self.changes.remove(id.place()) else { return Ids::new() };
+                self.unhang(id, &change);
+                (change.waiting, (change.block, change.cell), change.subject)
+            }
+        };
+        self.met += 1;
+        let waiting = self.edges.take(&mut waiting);
+        for child in self.names_by_parent.remove(&id).unwrap_or_default() {
+            let dir = if at.0.file == 0 { subject } else { at.0.file };
             self.unname(child, id, &[], dir);
         }
-        for key in self.homes.remove(&id).unwrap_or_default() {
-            if let Some(block) = self.blocks.get_mut(&key) {
-                block.homes.retain(|(home, _)| *home != id);
+        for key in self.blocks_by_parent.remove(&id).unwrap_or_default() {
+            if let Some(lists) = self.blocks.get_mut(&key).and_then(BlockDeps::lists) {
+                lists.parents.retain(|(parent, _)| *parent != id);
                 self.tidy(key);
             }
         }
@@ -488,28 +416,36 @@ impl Graph {
             }
         }
         if subject != 0 {
-            if let Some(tails) = self.inodes.get_mut(&subject) {
-                tails.links = tails.links.filter(|t| *t != id);
-                tails.body = tails.body.filter(|t| *t != id);
-                if tails.links.is_none() && tails.body.is_none() {
-                    self.inodes.remove(&subject);
+            self.inodes.update(subject, |deps| {
+                for latest in [&mut deps.links, &mut deps.body, &mut deps.dropped] {
+                    latest.take_if(|latest| *latest == id);
                 }
-            }
-            if self.dropped.get(&subject) == Some(&id) {
-                self.dropped.remove(&subject);
-            }
-            if key.file != 0 {
-                let at = (key, cell.unwrap_or(FLAG));
-                let homes = self.homes_at(key, cell);
-                let homes: Names = homes.into_iter().map(|id| Name { id, at }).collect();
-                self.unname(subject, id, &homes, key.file);
+            });
+            if at.0.file != 0 {
+                let parents = self.parents_at(at.0, Some(at.1));
+                let names: SmallVec<[Name; 1]> =
+                    parents.into_iter().map(|id| Name { id, at }).collect();
+                self.unname(subject, id, &names, at.0.file);
             }
         }
         waiting
     }
 
-    /// A node is needed no more, but whoever waits for it waits for another instead; with none, for
-    /// nothing.
+    /// Takes a change, no longer live, off its block, and forgets what it needed.
+    fn unhang(&mut self, id: Id, change: &Change) {
+        let (mut needs, mut placed) = (change.needs, change.placed);
+        self.edges.take::<[Id; 2]>(&mut needs);
+        self.placed.take::<[u64; 2]>(&mut placed);
+        self.spilled -= change.rollback.bytes();
+        if let Some(block) = self.blocks.get_mut(&change.block) {
+            if let Some(lists) = block.lists() {
+                lists.changes.remove(change.cell, id);
+            }
+            block.held -= u32::from(change.unmet > 0);
+        }
+    }
+
+    /// A node is needed no more, but whatever waits for it waits for another instead; with none, for nothing.
     pub(super) fn replace(&mut self, id: Id, by: Option<Id>) {
         let by = by.filter(|by| *by != id && self.is_live(*by));
         let Some(by) = by else { return self.end(id) };
@@ -520,7 +456,7 @@ impl Graph {
     /// As [`replace`](Self::replace), by several.
     pub(super) fn replace_all(&mut self, id: Id, by: &[Id]) {
         let Some((first, rest)) = by.split_first() else { return self.end(id) };
-        let waiting = self.get(id).map(|n| n.waiting.clone()).unwrap_or_default();
+        let waiting = self.waiting(id);
         self.replace(id, Some(*first));
         for waiter in waiting {
             for other in rest {
@@ -531,7 +467,52 @@ impl Graph {
         }
     }
 
-    /// Gives out the next step whose time has come.
+    /// Nodes that waited for `id` wait for `by`.
+    fn wait_for(&mut self, id: Id, waiting: Ids, by: Id) {
+        for waiter in waiting {
+            if !self.is_live(waiter) {
+                continue;
+            }
+            self.drop_need(waiter, id);
+            let twice = self.needs(waiter).any(|need| need == by);
+            // What takes the place may wait for this one itself.
+            if twice || waiter == by || self.depends(by, waiter) {
+                self.satisfy(waiter);
+                continue;
+            }
+            self.add_need(waiter, by);
+            self.add_waiting(by, waiter);
+        }
+    }
+
+    /// A change does not wait for `need` any more.
+    pub(super) fn unneed(&mut self, id: Id, need: Id) {
+        let Some(list) = self.waiting_mut(need) else { return };
+        let mut list = *list;
+        self.edges.remove(&mut list, id);
+        *self.waiting_mut(need).expect("just seen") = list;
+        self.drop_need(id, need);
+        self.satisfy(id);
+    }
+
+    /// Forgets a block on which nothing is left.
+    pub(super) fn tidy(&mut self, key: BufKey) {
+        let Some(block) = self.blocks.get_mut(&key) else { return };
+        let before = block.has_lists();
+        block.tidy();
+        self.listed -= usize::from(before && !block.has_lists());
+        let block = &self.blocks[&key];
+        let held = |(_, id): &&(u32, Id)| self.change(*id).is_some_and(|c| c.unmet > 0);
+        debug_assert_eq!(block.held as usize, block.changes().iter().filter(held).count());
+        if block.is_empty() {
+            self.blocks.remove(&key);
+        }
+    }
+}
+
+/// Deferred frees.
+impl Graph {
+    /// Gives out the next free whose time has come.
     pub(super) fn give_out(&mut self) -> Option<Deferred> {
         let step = self.ready.pop_front()?;
         self.given_out += 1;
@@ -543,134 +524,26 @@ impl Graph {
         Some(step)
     }
 
-    /// A step that was given out has been taken.
+    /// A free that was given out is done.
     pub(super) fn step_taken(&mut self, step: Deferred) {
         self.given_out -= 1;
         self.steps -= 1;
         if let Deferred::Release { ino } = step
-            && let Some(id) = self.kept.remove(&ino)
+            && let Some(id) = self.inodes.update(ino, |deps| deps.kept.take())
         {
             self.satisfy(id);
         }
     }
 
-    /// An inode without links will be released: its count is written with that.
+    /// An inode without links will be freed: its count is written with that.
     pub(super) fn keep_count(&mut self, ino: u64) {
-        let Some(id) = self.dropped.get(&ino).copied() else { return };
-        if self.get(id).is_none_or(|n| n.included) {
+        let Some(id) = self.inodes.get(ino).dropped else { return };
+        if self.change(id).is_none_or(|change| change.included) {
             return;
         }
         self.hold(id);
-        if let Some(before) = self.kept.insert(ino, id) {
+        if let Some(before) = self.inodes.update(ino, |deps| deps.kept.replace(id)) {
             self.satisfy(before);
         }
-    }
-
-    /// Whether `id` waits for `other`, at any distance.
-    pub(super) fn depends(&self, id: Id, other: Id) -> bool {
-        let mut seen = FxHashSet::default();
-        let mut stack = vec![id];
-        while let Some(at) = stack.pop() {
-            if at == other {
-                return true;
-            }
-            if seen.insert(at)
-                && let Some(node) = self.get(at)
-            {
-                stack.extend(node.needs.iter().copied());
-                stack.extend(self.bound(at));
-            }
-        }
-        false
-    }
-
-    /// What is on disk before a change, or with it, because they are of one cell.
-    fn bound(&self, id: Id) -> Ids {
-        let Some(node) = self.get(id) else { return Ids::new() };
-        let Role::Change { cell, .. } = node.role else { return Ids::new() };
-        let chain = self.cell(node.key, cell);
-        let place = chain.iter().position(|i| *i == id).unwrap_or(chain.len());
-        let fused = |i: &Id| self.get(*i).is_some_and(|n| n.with == Some(id));
-        let bound = |(at, i): (usize, &Id)| (at < place || fused(i)).then_some(*i);
-        chain.iter().enumerate().filter_map(bound).collect()
-    }
-
-    /// Forgets a block on which nothing is left.
-    pub(super) fn tidy(&mut self, key: BufKey) {
-        let Some(block) = self.blocks.get(&key) else { return };
-        let held = |(_, id): &&(u32, Id)| self.get(*id).is_some_and(|n| n.unmet > 0);
-        debug_assert_eq!(block.held as usize, block.changes.all().iter().filter(held).count());
-        if block.is_empty() {
-            self.blocks.remove(&key);
-        }
-    }
-
-    /// The change `id` is never on disk without those after it in its cell.
-    pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
-        let chain = self.cell(key, cell);
-        let later = chain.iter().skip_while(|i| **i != id).skip(1);
-        for later in later.copied().collect::<Ids>() {
-            if let Some(node) = self.get_mut(later)
-                && node.with.is_none()
-            {
-                node.with = Some(id);
-            }
-        }
-    }
-
-    /// A change does not wait for `need` any more.
-    pub(super) fn unneed(&mut self, id: Id, need: Id) {
-        if let Some(node) = self.get_mut(need) {
-            node.waiting.retain(|w| *w != id);
-            self.get_mut(id).expect("the caller has seen it").needs.retain(|n| *n != need);
-            self.satisfy(id);
-        }
-    }
-
-    /// Nodes that waited for `id` wait for `by`.
-    fn wait_for(&mut self, id: Id, waiting: Ids, by: Id) {
-        for waiter in waiting {
-            let Some(node) = self.get_mut(waiter) else { continue };
-            node.needs.retain(|n| *n != id);
-            let twice = node.needs.contains(&by);
-            // What takes the place may wait for this one itself.
-            if twice || waiter == by || self.depends(by, waiter) {
-                self.satisfy(waiter);
-                continue;
-            }
-            self.get_mut(waiter).expect("it is live").needs.push(by);
-            self.get_mut(by).expect("it is live").waiting.push(waiter);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Would catch memory that is kept for ever, and a number that comes to stand for another node.
-    #[test]
-    fn what_has_ended_takes_no_memory_and_never_comes_back() {
-        let mut graph = Graph::default();
-        let empty = graph.memory().0;
-        let mut old = Vec::new();
-        for round in 0..3 {
-            for n in 0..5000 {
-                let (key, role) =
-                    (BufKey::device(n), Role::Change { cell: 0, undo: Undo::Zero(0) });
-                old.push(graph.add(key, n + 1, role, Ids::new(), false));
-            }
-            assert!(graph.memory().0 > empty + 5000 * size_of::<Node>());
-            for id in &old {
-                let Some(key) = graph.get(*id).map(|node| node.key) else { continue };
-                graph.end(*id);
-                graph.tidy(key);
-            }
-            graph.shrink();
-            assert_eq!(graph.memory().0, empty, "round {round}");
-            assert!(graph.nodes.capacity() <= 1024 && graph.blocks.capacity() <= 2048);
-        }
-        let id = graph.add(BufKey::device(1), 1, Role::Mark, Ids::new(), false);
-        assert!(graph.is_live(id) && old.iter().all(|id| !graph.is_live(*id)));
     }
 }

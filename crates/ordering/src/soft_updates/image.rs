@@ -4,11 +4,14 @@ use std::cmp::Reverse;
 
 use ordo_cache::BufKey;
 
-use super::graph::{Block, FLAG, Graph, Id, Ids, Image, Role};
+use super::block::{BlockDeps, Image};
+use super::graph::Graph;
+use super::node::{Change, FLAG, Free, Id, Ids};
+use super::slab::List;
 
 impl Graph {
-    /// Undoes in an image what must not be on disk yet; whether anything was. `cells` gets the places of
-    /// what was undone.
+    /// Rolls back in an image what must not be on disk yet; whether anything was. `cells` gets the places of
+    /// what was rolled back.
     pub(super) fn make_image(
         &mut self,
         key: BufKey,
@@ -18,128 +21,139 @@ impl Graph {
         cells: &mut Vec<usize>,
     ) -> bool {
         let Some(mut block) = self.blocks.remove(&key) else { return false };
-        let undone = if block.held == 0 { Vec::new() } else { self.to_undo(&block) };
-        let all = block.changes.all();
-        let node = |at: usize| self.get(all[at].1).expect("changes on a block are live");
-        // The newest first: two cells may share bytes.
-        let mut newest_first = undone.clone();
-        newest_first.sort_unstable_by_key(|at| Reverse(node(*at).age));
-        for at in newest_first {
-            if let Role::Change { undo, .. } = &node(at).role {
-                undo.apply(image);
-            }
-            debug_assert!(!node(at).included, "what is on disk is not undone");
-            cells.push((all[at].0 & !FLAG) as usize);
-        }
-        self.undone += undone.len() as u64;
+        let back = if block.held == 0 { Vec::new() } else { self.to_roll_back(&block) };
+        self.roll_back(&block, &back, image, cells);
         let mut holds = Ids::new();
-        let mut left_out = undone.iter().peekable();
-        for (at, (_, id)) in block.changes.all().iter().enumerate() {
+        let mut left_out = back.iter().peekable();
+        for (at, (_, id)) in block.changes().iter().enumerate() {
             if left_out.next_if_eq(&&at).is_some() {
                 continue;
             }
-            let node = self.get_mut(*id).expect("changes on a block are live");
-            if !node.included {
-                node.included = true;
+            let change = self.change_mut(*id).expect("changes on a block are live");
+            if !change.included {
+                change.included = true;
                 holds.push(*id);
             }
         }
-        holds.extend(block.mark.take());
+        holds.extend(block.written.take());
         block.news = false;
         if !holds.is_empty() {
-            block.images.push_back(Image { who, version, holds });
+            self.images += 1;
+            self.listed += usize::from(!block.has_lists());
+            block.make_lists().images.push(Image { who, version, holds });
         }
         if !block.is_empty() {
             self.blocks.insert(key, block);
         }
-        !undone.is_empty()
+        !back.is_empty()
     }
 
-    /// The places of those changes that must be undone, in order: of each cell all from some change on.
-    fn to_undo(&self, block: &Block) -> Vec<usize> {
-        let mut undone = Vec::new();
+    /// Rolls the changes at some places of a block back, the newest first: two cells may share bytes.
+    fn roll_back(
+        &mut self,
+        block: &BlockDeps,
+        back: &[usize],
+        image: &mut [u8],
+        cells: &mut Vec<usize>,
+    ) {
+        let all = block.changes();
+        let change = |at: usize| self.change(all[at].1).expect("changes on a block are live");
+        let mut newest_first = back.to_vec();
+        newest_first.sort_unstable_by_key(|at| Reverse(change(*at).age));
+        for at in newest_first {
+            debug_assert!(!change(at).included, "what is on disk is not rolled back");
+            change(at).rollback.apply(image);
+            cells.push((all[at].0 & !FLAG) as usize);
+        }
+        self.rollbacks += back.len() as u64;
+    }
+
+    /// The places of those changes that must be rolled back, in order: of each cell all from some change on.
+    fn to_roll_back(&self, block: &BlockDeps) -> Vec<usize> {
+        let mut back = Vec::new();
         let mut from = 0;
-        for cell in block.changes.all().chunk_by(|a, b| a.0 == b.0) {
-            let node = |at: usize| self.get(cell[at].1).expect("changes on a block are live");
-            let mut cut = (0..cell.len()).find(|at| node(*at).unmet > 0).unwrap_or(cell.len());
-            // Whoever must not be there without one that is undone goes too.
+        for cell in block.changes().chunk_by(|a, b| a.0 == b.0) {
+            let change = |at: usize| self.change(cell[at].1).expect("changes on a block are live");
+            let mut cut = (0..cell.len()).find(|at| change(*at).unmet > 0).unwrap_or(cell.len());
+            // A change that must not be there without one that is rolled back goes too.
             let mut at = cell.len();
             while at > cut {
                 at -= 1;
-                let Some(with) = node(at).with else { continue };
+                let Some(with) = change(at).with else { continue };
                 let place = cell[..cut].iter().position(|(_, id)| *id == with);
-                if let Some(place) = place.filter(|place| !node(*place).included) {
+                if let Some(place) = place.filter(|place| !change(*place).included) {
                     cut = place;
                 }
             }
-            undone.extend(from + cut..from + cell.len());
+            back.extend(from + cut..from + cell.len());
             from += cell.len();
         }
-        undone
+        back
     }
 
     /// The oldest change of a block that no image so far has held: how many nodes were made before it.
     pub(super) fn oldest_unwritten(&self, key: BufKey) -> Option<u64> {
-        let changes = self.blocks.get(&key)?.changes.all().iter();
-        let node = |id: Id| self.get(id).expect("changes on a block are live");
-        changes.map(|(_, id)| node(*id)).filter(|n| !n.included).map(|n| n.age).min()
+        let changes = self.blocks.get(&key)?.changes().iter();
+        let change = |id: Id| self.change(id).expect("changes on a block are live");
+        changes.map(|(_, id)| change(*id)).filter(|c| !c.included).map(|c| c.age).min()
     }
 
     /// The write of an image is durable.
     pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
-        let Some(block) = self.blocks.get_mut(&key) else { return };
+        let Some(lists) = self.blocks.get_mut(&key).and_then(BlockDeps::lists) else { return };
         let mut done = Ids::new();
-        block.images.retain(|image| {
+        let before = lists.images.len();
+        lists.images.retain(|image| {
             let is_done = image.who == who && image.version <= version;
             if is_done {
                 done.extend(image.holds.iter().copied());
             }
             !is_done
         });
+        self.images -= before - lists.images.len();
         for id in done {
-            let cell = self.get(id).and_then(|n| n.role.cell());
-            let homes = self.homes_at(key, cell);
-            self.replace_all(id, &homes);
+            let cell = self.change(id).map(|change| change.cell);
+            let parents = self.parents_at(key, cell);
+            self.replace_all(id, &parents);
         }
         self.tidy(key);
-        self.shrink();
+        self.release_memory();
     }
 
-    /// A block leaves memory and is not written any more: what it belonged to has been reset. Everybody who
-    /// waits for the block now waits for the last change of the inode `owner`. Where the pointer was in a block
-    /// of pointers, that change gets the lower count of blocks, which waits for the reset itself.
+    /// A block leaves memory and is not written any more: the pointer to it has been reset. What waits for the block now
+    /// waits for the last change of the inode `owner`. Where the pointer was in a block of pointers, that change
+    /// gets the lower count of blocks, which waits for the reset itself.
     pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
         let Some(block) = self.blocks.remove(&key) else { return };
-        let heir = self.inodes.get(&owner).and_then(|t| t.body);
-        let images = block.images.iter().flat_map(|image| image.holds.iter().copied());
-        let written: Ids = images.collect();
-        // A mark that an image has met counts as open as well: that write may be lost.
-        let is_mark = |id: &Id| self.get(*id).is_some_and(|n| matches!(n.role, Role::Mark));
-        let marks: Ids = written.iter().copied().filter(is_mark).chain(block.mark).collect();
-        for mark in marks {
-            let waiting = self.get(mark).map(|n| n.waiting.clone()).unwrap_or_default();
-            for waiter in waiting {
-                self.join_pointer(mark, waiter, owner);
+        self.listed -= usize::from(block.has_lists());
+        self.images -= block.images().len();
+        let heir = self.inodes.get(owner).body;
+        let held: Ids = block.images().iter().flat_map(|image| image.holds.iter().copied()).collect();
+        // A block-written dependency that an image has met counts as open as well: that write may be lost.
+        let met = held.iter().copied().filter(|id| self.is_written(*id));
+        let written: Ids = met.chain(block.written).collect();
+        for written in written {
+            for waiter in self.waiting(written) {
+                self.join_pointer(written, waiter, owner);
             }
-            self.replace(mark, heir);
+            self.replace(written, heir);
         }
-        let changes: Ids = block.changes.all().iter().map(|(_, id)| *id).collect();
-        for id in changes.into_iter().chain(written) {
+        let changes: Ids = block.changes().iter().map(|(_, id)| *id).collect();
+        for id in changes.into_iter().chain(held) {
             self.replace(id, heir);
         }
     }
 
     /// A pointer in the inode waits for a block that will never be written. The pointer has been reset
     /// since: neither is ever on disk without the other.
-    fn join_pointer(&mut self, mark: Id, waiter: Id, owner: u64) {
-        let Some(node) = self.get(waiter) else { return };
-        let Role::Change { cell, .. } = node.role else { return };
-        if node.subject != owner || node.included {
+    fn join_pointer(&mut self, written: Id, waiter: Id, owner: u64) {
+        let Some(change) = self.change(waiter) else { return };
+        if change.subject != owner || change.included {
             return;
         }
-        let key = node.key;
+        let (key, cell) = (change.block, change.cell);
         self.fuse_after(key, cell, waiter);
-        self.unneed(waiter, mark);
+        self.unneed(waiter, written);
     }
 
     /// What waits for what, in words.
@@ -149,28 +163,30 @@ impl Graph {
         let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();
         held.sort_by_key(|(key, _)| **key);
         for (key, block) in held {
-            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes.all().len());
+            let _ = writeln!(out, "{key:?}: {} of {} held", block.held, block.changes().len());
         }
-        for (index, node) in self.nodes.iter().enumerate() {
-            if self.vacant.contains(&(index as u32)) {
-                continue;
-            }
-            let needs: Vec<_> = node.needs.iter().filter(|id| self.is_live(**id)).collect();
-            let kind = match &node.role {
-                Role::Change { cell, .. } => format!("change of {:?} cell {cell:#x}", node.key),
-                Role::Mark => {
-                    let open = self.blocks.get(&node.key).and_then(|b| b.mark);
-                    let open = open.is_some_and(|m| m.index as usize == index);
-                    format!("mark on {:?}, open {open}", node.key)
-                }
-                Role::Step(step) => format!("{step:?}"),
-            };
-            let (subject, unmet) = (node.subject, node.unmet);
-            let flags = (node.included, node.with.is_some(), node.first);
+        let live = |list: List| {
+            let needs: Vec<_> = self.edges.iter(list).filter(|id| self.is_live(*id)).collect();
+            format!("{needs:?}")
+        };
+        for (index, change) in self.changes.iter() {
+            let Change { block, cell, subject, unmet, .. } = change;
+            let needs = live(change.needs);
+            let flags = (change.included, change.with.is_some(), change.first);
             let _ = writeln!(
                 out,
-                "{index}: {kind} of {subject}, {unmet} unmet {needs:?}, included, fused, first: {flags:?}"
+                "{index}: change of {block:?} cell {cell:#x} of {subject}, {unmet} unmet {needs}, \
+                 included, fused, first: {flags:?}"
             );
+        }
+        for (index, written) in self.written.iter() {
+            let open = self.blocks.get(&written.block).and_then(|b| b.written);
+            let open = open.is_some_and(|id| id.place().index == index);
+            let _ = writeln!(out, "{index}: written {:?}, open {open}", written.block);
+        }
+        for (index, free) in self.frees.iter() {
+            let Free { what, unmet, .. } = free;
+            let _ = writeln!(out, "{index}: {what:?}, {unmet} unmet {}", live(free.needs));
         }
         out
     }

@@ -40,12 +40,17 @@
 //! One memory structure per dependency holds what it undoes and whom it concerns. What never was on disk and
 //! is taken back costs no write: a file made and removed at once leaves nothing but times.
 
+mod block;
 mod flush;
 mod graph;
 mod image;
+mod inode;
+mod memory;
 mod names;
+mod node;
 mod record;
-mod undo;
+mod rollback;
+mod slab;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -229,7 +234,7 @@ impl SoftUpdates {
         let graph = self.state.graph.borrow();
         let (memory, memory_peak) = graph.memory();
         SoftStats {
-            undone: graph.undone,
+            undone: graph.rollbacks,
             memory,
             memory_peak,
             steps: graph.steps,
@@ -298,7 +303,7 @@ impl WriteGate for SoftUpdates {
 
     fn take_work(&self) -> u64 {
         let graph = self.state.graph.borrow();
-        let all = graph.made + graph.undone;
+        let all = graph.made + graph.rollbacks;
         all - self.state.charged.replace(all)
     }
 

@@ -4,7 +4,9 @@ use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::graph::{Chunk, FLAG, Graph, Id, Ids, Name, Node};
+use super::graph::Graph;
+use super::inode::{Chunk, Name};
+use super::node::{FLAG, Id, Ids};
 
 /// Two names with one hash only wait for one another without need.
 fn name_hash(dir: u64, name: &[u8]) -> u64 {
@@ -17,31 +19,33 @@ fn name_hash(dir: u64, name: &[u8]) -> u64 {
 
 impl Graph {
     /// Says by which change a block of a directory is found, from byte `from` on.
-    pub(super) fn set_home(&mut self, key: BufKey, id: Id, from: u32) {
-        let block = self.blocks.entry(key).or_default();
-        if let Some((_, earlier)) = block.homes.iter_mut().find(|(home, _)| *home == id) {
+    pub(super) fn set_parent(&mut self, key: BufKey, id: Id, from: u32) {
+        let parents = &mut self.lists(key).parents;
+        if let Some((_, earlier)) = parents.iter_mut().find(|(parent, _)| *parent == id) {
             *earlier = from.min(*earlier);
         } else {
-            block.homes.push((id, from));
-            self.homes.entry(id).or_default().push(key);
+            parents.push((id, from));
+            self.blocks_by_parent.entry(id).or_default().push(key);
         }
     }
 
-    /// What must be on disk for a change of a directory's block to be seen that is: of a cell, or of the block as a
-    /// whole. That is the directory's size, and the pointer to the block where it is not in the inode. What is taken away
-    /// in space that is not seen yet is away.
-    pub(super) fn homes_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
-        let Some(block) = self.blocks.get(&key) else { return Ids::new() };
+    /// The parent links that must be on disk for a change of a directory's block to be found: of a cell, or of the block
+    /// as a whole. They are the directory's size, and the pointer to the block where it is not in the inode. An entry that
+    /// is taken away in space that cannot be found yet is away.
+    pub(super) fn parents_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
+        let Some(block) = self.blocks.get(&key).filter(|b| !b.parents().is_empty()) else {
+            return Ids::new();
+        };
         let at = cell.map_or(0, |cell| cell & !FLAG);
-        let before = || block.homes.iter().filter(|(_, from)| at >= *from).map(|(id, _)| *id);
-        let in_inode = |id: &Id| self.get(*id).is_some_and(|n| n.key.file == 0);
+        let before = || block.parents().iter().filter(|(_, from)| at >= *from).map(|(id, _)| *id);
+        let in_inode = |id: &Id| self.block_of(*id).is_some_and(|block| block.file == 0);
         let outside = before().filter(|id| !in_inode(id));
         self.live(&before().rfind(in_inode).into_iter().chain(outside).collect::<Ids>())
     }
 
-    /// The changes by which a block of a directory is found.
-    pub(super) fn homes_of(&self, key: BufKey) -> impl Iterator<Item = Id> + '_ {
-        self.blocks.get(&key).into_iter().flat_map(|block| block.homes.iter().map(|(id, _)| *id))
+    /// The parent links of a directory's block.
+    pub(super) fn parents_of(&self, key: BufKey) -> impl Iterator<Item = Id> + '_ {
+        self.blocks.get(&key).into_iter().flat_map(|block| block.parents().iter().map(|(id, _)| *id))
     }
 
     /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
@@ -53,8 +57,8 @@ impl Graph {
             if !seen.insert(dir) {
                 continue;
             }
-            out.extend(self.names.get(&dir).into_iter().flatten().map(|name| name.id));
-            dirs.extend(self.parents(dir));
+            out.extend(self.inodes.names(dir).map(|name| name.id));
+            dirs.extend(self.directories_of(dir));
         }
     }
 
@@ -69,28 +73,25 @@ impl Graph {
         self.live(&self.moved)
     }
 
-    /// The directory of the entry that a change makes, or whose inode it is.
+    /// The directory of the entry that a change makes, or whose inode it changes.
     fn dir_of(&self, id: Id) -> Option<u64> {
-        let dir = |n: &Node| if n.key.file == 0 { n.subject } else { n.key.file };
-        self.get(id).map(dir)
+        self.change(id).map(|c| if c.block.file == 0 { c.subject } else { c.block.file })
     }
 
     /// The directories with names of an inode that cannot be found yet.
-    pub(super) fn parents(&self, ino: u64) -> SmallVec<[u64; 2]> {
-        let names = self.names.get(&ino).into_iter().flatten();
-        let pending = names.filter_map(|name| self.dir_of(name.id));
-        pending.chain(self.below.get(&ino).into_iter().flatten().copied()).collect()
+    pub(super) fn directories_of(&self, ino: u64) -> SmallVec<[u64; 2]> {
+        let pending = self.inodes.names(ino).filter_map(|name| self.dir_of(name.id));
+        pending.chain(self.inodes.hidden_in(ino)).collect()
     }
 
     /// What must be on disk for an inode to be found by its names other than the one at a place, which has the
     /// changes `own`: the other names, the `new` ones of this operation among them, and the ways to all.
     pub(super) fn other_names(&self, ino: u64, at: (BufKey, u32), own: &[Id], new: &[Id]) -> Ids {
         // Its own name may be on disk, and wait for the way to it.
-        let others = |n: &&Name| !own.contains(&n.id) && n.at != at;
-        let names = self.names.get(&ino).into_iter().flatten().filter(others);
+        let names = self.inodes.names(ino).filter(|n| !own.contains(&n.id) && n.at != at);
         let mut needs: Ids = names.map(|n| n.id).chain(new.iter().copied()).collect();
-        let below = self.below.get(&ino).into_iter().flatten();
-        let mut dirs: SmallVec<[u64; 2]> = below.copied().filter(|d| *d != at.0.file).collect();
+        let hidden_in = self.inodes.hidden_in(ino);
+        let mut dirs: SmallVec<[u64; 2]> = hidden_in.filter(|d| *d != at.0.file).collect();
         dirs.extend(needs.iter().filter_map(|id| self.dir_of(*id)));
         for dir in dirs {
             self.path_to(dir, &mut needs);
@@ -98,66 +99,38 @@ impl Graph {
         needs
     }
 
-    /// A name of an inode, in `dir`, is on disk or gone: then it is found as soon as `homes` are on disk.
-    pub(super) fn unname(&mut self, ino: u64, id: Id, homes: &[Name], dir: u64) {
-        let Some(names) = self.names.get_mut(&ino) else { return };
-        names.retain(|n| n.id != id);
-        for home in homes {
-            if !names.contains(home) {
-                names.push(*home);
-                self.named_by.entry(home.id).or_default().push(ino);
+    /// A name of an inode, in `dir`, is on disk or gone: it is found as soon as `parents` are on disk.
+    pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Name], dir: u64) {
+        if !self.inodes.retain_names(ino, |name| name.id != id) {
+            return;
+        }
+        for parent in parents {
+            if self.inodes.add_name(ino, *parent) {
+                self.names_by_parent.entry(parent.id).or_default().push(ino);
             }
         }
-        if homes.is_empty() {
-            if names.is_empty() {
-                self.names.remove(&ino);
+        if parents.is_empty() {
+            // The name that was not on disk is.
+            if self.inodes.is_hidden(dir) {
+                self.inodes.hide(ino, dir);
             }
-            self.note_named(ino, dir);
+            self.note_found(ino);
         }
     }
 
     /// A name is taken away for good, whether it could be found or not.
     pub(super) fn forget_name(&mut self, ino: u64, at: (BufKey, u32)) {
-        let Some(names) = self.names.get_mut(&ino) else { return };
-        names.retain(|n| n.at != at);
-        if names.is_empty() {
-            self.names.remove(&ino);
+        if self.inodes.retain_names(ino, |name| name.at != at) && !self.inodes.has_names(ino) {
             self.note_found(ino);
         }
-    }
-
-    /// A name of an inode that was not on disk is, in `dir`.
-    fn note_named(&mut self, ino: u64, dir: u64) {
-        if self.is_hidden(dir) {
-            let dirs = self.below.entry(ino).or_default();
-            if !dirs.contains(&dir) {
-                dirs.push(dir);
-                self.above.entry(dir).or_default().push(ino);
-            }
-        }
-        self.note_found(ino);
-    }
-
-    /// Whether an inode has a name that cannot be found yet.
-    fn is_hidden(&self, ino: u64) -> bool {
-        self.names.contains_key(&ino) || self.below.contains_key(&ino)
     }
 
     /// All names of an inode may be found by now, and so may what has names in it.
     fn note_found(&mut self, ino: u64) {
         let mut found = vec![ino];
         while let Some(dir) = found.pop() {
-            if self.is_hidden(dir) {
-                continue;
-            }
-            for ino in self.above.remove(&dir).unwrap_or_default() {
-                if let Some(dirs) = self.below.get_mut(&ino) {
-                    dirs.retain(|d| *d != dir);
-                    if dirs.is_empty() {
-                        self.below.remove(&ino);
-                        found.push(ino);
-                    }
-                }
+            if !self.inodes.is_hidden(dir) {
+                self.inodes.reveal(dir, &mut found);
             }
         }
     }

@@ -5,21 +5,23 @@ use std::rc::Rc;
 use ordo_cache::BufKey;
 use smallvec::SmallVec;
 
-use super::graph::{FLAG, Graph, Id, Ids, Name, Role, Tails};
-use super::undo::Undo;
+use super::graph::Graph;
+use super::inode::Name;
+use super::node::{FLAG, Id, Ids};
+use super::rollback::Rollback;
 use super::{SoftRules, State};
 use crate::{Change, Deferred, PointerTo, What};
 
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
 
-/// The cell that a group's header is: how many of its inodes it counts is all that can be undone in it.
+/// The cell that a group's header is: how many of its inodes it counts is all that can be rolled back in it.
 const GROUP: u32 = 0;
 
 /// What an operation has done so far that later steps of it wait for.
 pub struct SoftOp {
     state: Rc<State>,
-    /// Changes that are undone in every image until the operation is complete.
+    /// Changes that are rolled back in every image until the operation is complete.
     open: Ids,
     /// Bitmaps in which it has marked something as used.
     bitmaps: Ids,
@@ -97,10 +99,14 @@ fn start(change: &Change<'_>) -> u32 {
     change.ranges[0].start as u32
 }
 
-/// How to undo a change, in the first of its ranges: mostly there is no other.
-fn difference(change: &Change<'_>) -> Undo {
+/// How to roll a change back, in the first of its ranges: mostly there is no other.
+fn difference(change: &Change<'_>) -> Rollback {
     let range = change.ranges[0].clone();
-    Undo::difference(range.start, &change.old[..range.len()], &change.buf.read()[range])
+    let (old, new) = (&change.old[..range.len()], &change.buf.read()[range.clone()]);
+    match change.what {
+        What::InitInode { .. } => Rollback::first_contents(range.start, old, new),
+        _ => Rollback::difference(range.start, old, new),
+    }
 }
 
 /// Enters a change into the graph.
@@ -109,9 +115,9 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     match change.what {
         What::AllocateInode { .. } | What::AllocateBlock { .. } => {
             if let What::AllocateBlock { address, .. } = change.what {
-                graph.unseen.remove(&address);
+                graph.never_written.remove(&address);
             }
-            let mark = graph.mark(key);
+            let mark = graph.block_written(key);
             add_once(&mut op.bitmaps, mark);
             if let What::AllocateInode { .. } = change.what {
                 for id in graph.cell(key, GROUP) {
@@ -150,17 +156,16 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
         }
         What::InitInodeBlock { .. } => {
-            let mark = graph.mark(key);
+            let mark = graph.block_written(key);
             graph.filled.insert(key, mark);
         }
         What::UseInodeBlock { block, .. } => {
             let filled = graph.filled.remove(&block.key());
             let needs = op.under(SoftRules::INODES_BEFORE_USE, graph, filled.as_slice());
-            let role = Role::Change { cell: GROUP, undo: difference(change) };
-            graph.add(key, 0, role, needs, false);
+            graph.add_change((key, GROUP), 0, difference(change), needs, false);
         }
         What::InitDirectory { .. } => {
-            let mark = graph.mark(key);
+            let mark = graph.block_written(key);
             add_once(&mut op.grown, mark);
         }
         What::ReleaseInode { .. } | What::FreeBlock { .. } | What::Summary => news(graph, key),
@@ -176,7 +181,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let mut needs = op.under(SoftRules::INODE_AFTER_BITMAP, graph, &op.bitmaps);
             needs.extend(op.under(SoftRules::INODES_BEFORE_USE, graph, &op.counted));
             let id = inode_change(graph, op, change, ino, needs, true);
-            graph.get_mut(id).expect("just made").first = true;
+            graph.change_mut(id).expect("just made").first = true;
         }
         What::SetLinkCount { ino, old, new } => {
             let raised = new > old;
@@ -188,7 +193,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             if raised {
                 op.counts.push(id);
             } else if new == 0 {
-                graph.dropped.insert(ino, id);
+                graph.inodes.update(ino, |deps| deps.dropped = Some(id));
             }
         }
         What::SetPointer { .. } => set_pointer(graph, op, change),
@@ -209,10 +214,9 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let needs = op.under(SoftRules::SIZE_AFTER_CONTENTS, graph, &op.grown);
             let id = inode_change(graph, op, change, ino, needs, false);
             for entry in op.entries.clone() {
-                let Some(node) = graph.get(entry).filter(|n| n.key.file == ino) else { continue };
-                if let Role::Change { cell, .. } = node.role {
-                    graph.set_home(node.key, id, (cell & !FLAG) / CHUNK * CHUNK);
-                }
+                let Some(made) = graph.change(entry).filter(|c| c.block.file == ino) else { continue };
+                let (block, cell) = (made.block, made.cell);
+                graph.set_parent(block, id, (cell & !FLAG) / CHUNK * CHUNK);
             }
         }
         What::SetSize { ino, .. } | What::SetAttributes { ino } => plain(graph, change, ino),
@@ -237,27 +241,26 @@ fn links_change(
     last: bool,
 ) -> Id {
     let (key, cell) = (change.buf.key(), start(change) | FLAG);
-    let tails = graph.inodes.get(&ino).copied().unwrap_or_default();
     if let Some(tail) = graph.open_tail(key, cell).filter(|_| needs.is_empty() && !last) {
         merge(graph, change, tail);
         return tail;
     }
     // Before its first contents an inode has no links.
     let first = graph.cell(key, start(change)).first().copied();
-    let is_new = |id: &Id| graph.get(*id).is_some_and(|n| n.first && !n.included);
+    let is_new = |id: &Id| graph.change(*id).is_some_and(|c| c.first && !c.included);
     needs.extend(first.filter(is_new));
-    let id = graph.add(key, ino, Role::Change { cell, undo: difference(change) }, needs, false);
-    graph.inodes.insert(ino, Tails { links: Some(id), ..tails });
+    let id = graph.add_change((key, cell), ino, difference(change), needs, false);
+    graph.inodes.update(ino, |deps| deps.links = Some(id));
     id
 }
 
-/// A change of an inode that nothing waits for: where one before it may have to be undone, it is
-/// undone with it.
+/// A change of an inode for which nothing waits: where one before it may have to be rolled back, it is
+/// rolled back with it.
 fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     let key = change.buf.key();
     match graph.open_tail(key, start(change)) {
         Some(tail) => {
-            debug_assert!(graph.get(tail).is_some_and(|n| n.subject == ino));
+            debug_assert!(graph.change(tail).is_some_and(|c| c.subject == ino));
             merge(graph, change, tail);
         }
         None => news(graph, key),
@@ -266,16 +269,19 @@ fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
 
 /// Makes a change part of the one before it in its cell.
 fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
-    let Some(Role::Change { undo, .. }) = graph.get(tail).map(|n| &n.role) else { return };
+    let Some(rollback) = graph.change(tail).map(|c| &c.rollback) else { return };
     let range = change.ranges[0].clone();
+    if rollback.covers(range.start, range.len()) {
+        return;
+    }
     let mut before = change.old.to_vec();
-    undo.apply_from(range.start, &mut before);
-    let undo = Undo::difference(range.start, &before, &change.buf.read()[range]);
-    graph.set_undo(tail, undo);
+    rollback.apply_from(range.start, &mut before);
+    let rollback = Rollback::difference(range.start, &before, &change.buf.read()[range]);
+    graph.set_rollback(tail, rollback);
 }
 
 /// A change of an inode: part of the one before it where it waits for nothing, or for nothing but what is
-/// written whole anyhow, in the same operation; else a node of its own. `open`: undone until the
+/// written whole anyhow, in the same operation; else a node of its own. `open`: rolled back until the
 /// operation is complete.
 fn inode_change(
     graph: &mut Graph,
@@ -288,27 +294,25 @@ fn inode_change(
     let (key, cell) = (change.buf.key(), start(change));
     let open = open && op.has(SoftRules::WHOLE_OPERATIONS);
     if let Some(tail) = graph.open_tail(key, cell) {
-        let marks =
-            needs.iter().all(|n| graph.get(*n).is_some_and(|n| matches!(n.role, Role::Mark)));
+        let written = needs.iter().all(|n| graph.is_written(*n));
         let ours = op.open.contains(&tail);
-        if (needs.is_empty() && !open) || (ours && marks) {
+        if (needs.is_empty() && !open) || (ours && written) {
             merge(graph, change, tail);
             graph.need(tail, &needs);
             return tail;
         }
     }
-    let role = Role::Change { cell, undo: difference(change) };
-    let id = graph.add(key, ino, role, needs, open);
+    let id = graph.add_change((key, cell), ino, difference(change), needs, open);
     if open {
         op.open.push(id);
     }
-    graph.inodes.entry(ino).or_default().body = Some(id);
+    graph.inodes.update(ino, |deps| deps.body = Some(id));
     id
 }
 
 fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
-    let body = graph.inodes.get(&child).and_then(|t| t.body);
-    let new = body.and_then(|id| graph.get(id)).is_some_and(|n| n.first);
+    let body = graph.inodes.get(child).body;
+    let new = body.and_then(|id| graph.change(id)).is_some_and(|c| c.first);
     if directory && !new {
         graph.note_moved(id);
     }
@@ -320,8 +324,8 @@ fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
 fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     let mut needs = Ids::new();
     if op.has(SoftRules::ENTRY_AFTER_INODE) {
-        let tails = graph.inodes.get(&child).copied().unwrap_or_default();
-        needs.extend(tails.body.into_iter().chain(tails.links));
+        let latest = graph.inodes.get(child);
+        needs.extend(latest.body.into_iter().chain(latest.links));
     }
     if op.has(SoftRules::COUNT_BEFORE_ENTRY) {
         needs.extend(op.counts.iter().copied());
@@ -344,7 +348,7 @@ fn whole_chunk(at: usize) -> u32 {
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
     let cell = whole_chunk(at);
     let block = graph.blocks.get(&key)?;
-    (!block.changes.of(cell).is_empty()).then_some(cell)
+    (!block.of(cell).is_empty()).then_some(cell)
 }
 
 /// An entry comes to stand for an inode: for the first time where it is `new`.
@@ -358,36 +362,33 @@ fn entry_change(
 ) -> Id {
     let key = change.buf.key();
     let chunk = chunk_cell(graph, key, at);
-    let (cell, undo) = match chunk {
+    let (cell, rollback) = match chunk {
         Some(cell) => (cell, difference(change)),
-        None if new => (at as u32, Undo::Zero(at as u32)),
+        None if new => (at as u32, Rollback::Entry(at as u32)),
         None => (at as u32, difference(change)),
     };
     // Of one cell, what came before is never there later.
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
-    let id = graph.add(key, child, Role::Change { cell, undo }, needs, false);
-    graph.names.entry(child).or_default().push(Name { id, at: (key, cell) });
+    let id = graph.add_change((key, cell), child, rollback, needs, false);
+    graph.inodes.add_name(child, Name { id, at: (key, cell) });
     id
 }
 
-/// Makes the entries of a chunk one cell, so that they are undone in the order in which they were made.
+/// Makes the entries of a chunk one cell, so that they are rolled back in the order in which they were made.
 fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let first = cell & !FLAG;
     let entries = first..first + CHUNK;
     let Some(block) = graph.blocks.get(&key) else { return };
-    let mut moved: Ids = block.changes.within(&entries).iter().map(|(_, id)| *id).collect();
+    let mut moved: Ids = block.within(&entries).iter().map(|(_, id)| *id).collect();
     // What has been in an image stays there, whatever was made before it.
-    moved.sort_unstable_by_key(|id| graph.get(*id).map(|n| (!n.included, n.age)));
-    let block = graph.blocks.get_mut(&key).expect("just seen");
-    block.changes.join(&entries, cell, &moved);
+    moved.sort_unstable_by_key(|id| graph.change(*id).map(|c| (!c.included, c.age)));
+    graph.lists(key).changes.join(&entries, cell, &moved);
     for id in &moved {
-        let Some(node) = graph.get_mut(*id) else { continue };
-        if let Role::Change { cell: c, .. } = &mut node.role {
-            *c = cell;
-        }
+        let Some(change) = graph.change_mut(*id) else { continue };
+        change.cell = cell;
         // They reach the disk in one piece: their order needs no waiting.
-        let inner: Ids = node.needs.iter().copied().filter(|n| moved.contains(n)).collect();
+        let inner: Ids = graph.needs(*id).filter(|n| moved.contains(n)).collect();
         for need in inner {
             graph.unneed(*id, need);
         }
@@ -411,9 +412,10 @@ fn end_needs(
     let own = graph.cell(key, at as u32);
     let mut needs = graph.other_names(child, (key, at as u32), &own, &op.entries);
     // What had the entry earlier, and on disk still has it, waits for its other names as it did.
-    for node in own.iter().filter_map(|id| graph.get(*id)).filter(|n| !n.included) {
-        if !matches!(node.role, Role::Change { undo: Undo::Zero(_), .. }) {
-            needs.extend(node.needs.iter().copied());
+    for id in &own {
+        let Some(change) = graph.change(*id).filter(|c| !c.included) else { continue };
+        if !matches!(change.rollback, Rollback::Entry(_)) {
+            needs.extend(graph.needs(*id));
         }
     }
     needs.retain(|id| !own.contains(id));
@@ -423,7 +425,7 @@ fn end_needs(
     graph.live(&needs)
 }
 
-/// An entry is taken away. Where that must wait for another name, it can be undone, and so can all that
+/// An entry is taken away. Where that must wait for another name, it can be rolled back, and so can all that
 /// happens to its chunk from then on; else what waited for the entry has nothing to wait for any more.
 fn remove_entry(
     graph: &mut Graph,
@@ -441,23 +443,20 @@ fn remove_entry(
         }
         let same = graph.cell(key, cell);
         needs.retain(|n| !same.contains(n));
-        let role = Role::Change { cell, undo: difference(change) };
-        let id = graph.add(key, 0, role, needs, false);
+        let id = graph.add_change((key, cell), 0, difference(change), needs, false);
         op.gone.push(id);
         op.removed = true;
         return;
     }
     let chain = graph.cell(key, at as u32);
     // Whether it may be on disk, whatever it stands for there.
-    let made = |id: &Id| {
-        let role = graph.get(*id).map(|n| &n.role);
-        matches!(role, Some(Role::Change { undo: Undo::Zero(_), .. }))
-    };
-    let included = |id: &Id| graph.get(*id).is_some_and(|n| n.included);
+    let made =
+        |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
+    let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
     let seen = !chain.first().is_some_and(made) || chain.iter().any(included);
     op.removed = seen;
     if seen {
-        let mark = graph.mark(key);
+        let mark = graph.block_written(key);
         for id in chain {
             graph.replace(id, Some(mark));
         }
@@ -482,7 +481,7 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         _ => SoftRules::BLOCK_BEFORE_POINTER,
     };
     let mark = op.has(initialised) && init.is_dirty();
-    let mark = mark.then(|| graph.mark(init.key()));
+    let mark = mark.then(|| graph.block_written(init.key()));
     needs.extend(mark);
     let moved = old.0 != 0 && old.0 != new.0;
     let cell = start(change);
@@ -490,9 +489,8 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     let id = if key.file == 0 {
         let chain = if moved { graph.cell(key, cell) } else { Ids::new() };
         let waits = |id: &Id| {
-            graph
-                .get(*id)
-                .is_some_and(|n| !n.included && mark.is_some_and(|m| n.needs.contains(&m)))
+            let included = graph.change(*id).is_none_or(|c| c.included);
+            !included && mark.is_some_and(|m| graph.needs(*id).any(|n| n == m))
         };
         let stale = chain.iter().position(waits);
         let id = inode_change(graph, op, change, ino, needs, true);
@@ -500,13 +498,13 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             graph.fuse_after(key, cell, chain[stale]);
             // Where an older change has put the block, and not only made it longer, it never was: neither was
             // a pointer to that place.
-            let puts = |id: &Id| graph.get(*id).is_some_and(|n| n.placed.contains(&old.0));
+            let puts = |id: &Id| graph.placed_in(*id, old.0);
             if chain[stale..].iter().any(puts) {
-                graph.unseen.insert(old.0);
+                graph.never_written.insert(old.0);
             }
         }
         if old.0 != new.0 {
-            graph.get_mut(id).expect("just made").placed.push(new.0);
+            graph.note_placed(id, new.0);
         }
         id
     } else {
@@ -514,22 +512,21 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             needs.extend(op.block_count);
         }
         if to == PointerTo::Directory && op.has(SoftRules::SIZE_AFTER_CONTENTS) {
-            needs.extend(graph.homes_of(BufKey::file(ino, block - 1)));
+            needs.extend(graph.parents_of(BufKey::file(ino, block - 1)));
         }
         let needs = graph.live(&needs);
         let tail = if old.0 == 0 { None } else { graph.open_tail(key, cell) };
-        let role = Role::Change { cell, undo: difference(change) };
-        let id = graph.add(key, 0, role, needs, false);
+        let id = graph.add_change((key, cell), 0, difference(change), needs, false);
         if tail.is_some() {
-            graph.get_mut(id).expect("just made").with = tail;
-            graph.unseen.insert(old.0);
+            graph.change_mut(id).expect("just made").with = tail;
+            graph.never_written.insert(old.0);
         }
         id
     };
     if to == PointerTo::Directory {
         // What was there before it grew in its place is found as it was.
         let from = if moved { 0 } else { init.len() as u64 * u64::from(old.1) / u64::from(new.1) };
-        graph.set_home(init.key(), id, from as u32);
+        graph.set_parent(init.key(), id, from as u32);
     }
     if resets {
         op.resets.push(id);
@@ -545,10 +542,9 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
         return;
     }
     let range = change.ranges[0].clone();
-    let mark = graph.mark(key);
-    let block = graph.blocks.entry(key).or_default();
+    let mark = graph.block_written(key);
     let cells = range.start as u32..range.end as u32;
-    let gone: SmallVec<[Id; 8]> = block.changes.within(&cells).iter().map(|(_, id)| *id).collect();
+    let gone: SmallVec<[Id; 8]> = graph.blocks[&key].within(&cells).iter().map(|(_, id)| *id).collect();
     for id in gone {
         graph.replace(id, Some(mark));
     }
@@ -558,7 +554,7 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
 
 /// The ends of the names of an inode that has none left: until they are on disk the inode must be there.
 fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
-    match graph.dropped.contains_key(&ino) {
+    match graph.inodes.get(ino).dropped.is_some() {
         true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
         false => Ids::new(),
     }
@@ -567,8 +563,8 @@ fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
 fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
     let (key, cell) = (change.buf.key(), start(change));
     let chain = graph.cell(key, cell);
-    let first = chain.first().and_then(|id| graph.get(*id));
-    if first.is_some_and(|node| node.first && !node.included) {
+    let first = chain.first().and_then(|id| graph.change(*id));
+    if first.is_some_and(|change| change.first && !change.included) {
         // It never was on disk, and will not be: what it took can be given back at once.
         for id in chain.into_iter().chain(graph.cell(key, cell | FLAG)) {
             graph.end(id);
@@ -593,14 +589,11 @@ fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
 /// The ends of an inode's names that are not on disk: what its lowered counts wait for.
 fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     let mut gone = Ids::new();
-    if let Some(last) = graph.inodes.get(&ino).and_then(|t| t.links)
-        && let Some(Role::Change { cell, .. }) = graph.get(last).map(|n| &n.role)
-    {
-        let key = graph.get(last).expect("seen").key;
-        for change in graph.cell(key, *cell) {
-            let needs = graph.get(change).map(|n| n.needs.clone()).unwrap_or_default();
+    if let Some(last) = graph.inodes.get(ino).links.and_then(|id| graph.change(id)) {
+        for change in graph.cell(last.block, last.cell) {
             // Not those on the inode itself.
-            gone.extend(needs.into_iter().filter(|n| graph.get(*n).is_some_and(|n| n.key != key)));
+            let elsewhere = |n: &Id| graph.block_of(*n).is_some_and(|block| block != last.block);
+            gone.extend(graph.needs(change).filter(elsewhere));
         }
     }
     gone
@@ -611,7 +604,7 @@ fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
 pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
     let needs = match step {
         Deferred::FreeBlock { address, .. } => {
-            if graph.unseen.remove(&address) {
+            if graph.never_written.remove(&address) {
                 return Some(step);
             }
             op.under(SoftRules::FREE_AFTER_RESET, graph, &op.resets)
@@ -632,10 +625,6 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
         Deferred::FreeInode { .. } => graph.promised.1 += 1,
         Deferred::Release { .. } => {}
     }
-    if needs.is_empty() {
-        graph.ready.push_back(step);
-    } else {
-        graph.add(BufKey::device(0), 0, Role::Step(step), needs, false);
-    }
+    graph.add_free(step, needs);
     None
 }

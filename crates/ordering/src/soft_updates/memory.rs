@@ -1,0 +1,121 @@
+//! How much memory dependencies take, and giving it back.
+
+use ordo_cache::BufKey;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::block::{BlockDeps, BlockLists, Image};
+use super::graph::Graph;
+use super::inode::Chunk;
+use super::node::Id;
+use crate::Deferred;
+
+/// Bytes of a hash map's entry: the map keeps a share of empty places, and a byte of control for each.
+pub(super) const fn in_map(payload: usize) -> usize {
+    payload + payload / 4 + 1
+}
+
+/// Bytes that a change takes in its block's list, with the room that a growing list keeps.
+const IN_LIST: usize = size_of::<(u32, Id)>() * 3 / 2;
+
+impl Graph {
+    /// Bytes that the graph takes, now and at most so far.
+    pub(super) fn memory(&self) -> (usize, usize) {
+        (self.bytes(), self.peak)
+    }
+
+    /// Notes how much memory there is, where it is more than ever.
+    pub(super) fn note_peak(&mut self) {
+        self.peak = self.peak.max(self.bytes());
+    }
+
+    /// Bytes of all that is there: what a bound can be held to, since it falls when things end.
+    fn bytes(&self) -> usize {
+        let list = size_of::<SmallVec<[u64; 1]>>();
+        self.changes.bytes()
+            + self.written.bytes()
+            + self.frees.bytes()
+            + self.edges.bytes()
+            + self.placed.bytes()
+            + self.spilled
+            + self.inodes.bytes()
+            + self.blocks.len() * in_map(size_of::<(BufKey, BlockDeps)>())
+            + self.listed * size_of::<BlockLists>()
+            + self.changes.len() * IN_LIST
+            + self.images * size_of::<Image>()
+            + (self.names_by_parent.len() + self.blocks_by_parent.len())
+                * in_map(size_of::<Id>() + list)
+            + self.removed.len() * in_map(size_of::<(u64, (Id, Chunk))>())
+            + self.removed_with.len() * in_map(size_of::<Id>() + list)
+            + self.filled.len() * in_map(size_of::<(BufKey, Id)>())
+            + self.never_written.len() * in_map(size_of::<u64>())
+            + self.moved.len() * size_of::<Id>()
+            + self.ready.len() * size_of::<Deferred>()
+    }
+
+    /// Gives memory back where nothing waits for anything any more.
+    pub(super) fn release_memory(&mut self) {
+        /// Entries of a map for which there is always room.
+        const KEPT: usize = 1024;
+        /// Nodes made since the last time: fewer are not worth it.
+        const WORTH: u64 = 4 * KEPT as u64;
+        let nodes = self.changes.len() + self.written.len() + self.frees.len();
+        if nodes > 0 || self.made - self.released < WORTH {
+            return;
+        }
+        self.released = self.made;
+        self.changes.release();
+        self.written.release();
+        self.frees.release();
+        self.edges.release();
+        self.placed.release();
+        self.inodes.release(KEPT);
+        fn shrink<K: std::hash::Hash + Eq, V>(map: &mut FxHashMap<K, V>) {
+            map.shrink_to(KEPT);
+        }
+        shrink(&mut self.blocks);
+        shrink(&mut self.names_by_parent);
+        shrink(&mut self.blocks_by_parent);
+        shrink(&mut self.removed);
+        shrink(&mut self.removed_with);
+        shrink(&mut self.filled);
+        self.never_written.shrink_to(KEPT);
+        self.ready.shrink_to(KEPT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::Ids;
+    use super::super::rollback::Rollback;
+    use super::*;
+
+    /// Would catch memory that is kept for ever, and a number that comes to stand for another node.
+    #[test]
+    fn what_has_ended_takes_no_memory_and_never_comes_back() {
+        let mut graph = Graph::default();
+        let empty = graph.memory().0;
+        let mut old = Vec::new();
+        for round in 0..3 {
+            for n in 0..5000 {
+                let needs = Ids::from_slice(&[graph.block_written(BufKey::file(n + 1, 0))]);
+                let at = (BufKey::device(n), 0);
+                old.push(graph.add_change(at, n + 1, Rollback::Entry(0), needs, false));
+            }
+            assert!(graph.memory().0 > empty + 5000 * 150, "{}", graph.memory().0);
+            for (n, id) in old[round * 5000..].iter().enumerate() {
+                let n = n as u64;
+                let written = graph.block_written(BufKey::file(n + 1, 0));
+                graph.blocks.remove(&BufKey::file(n + 1, 0));
+                graph.end(written);
+                graph.end(*id);
+                graph.tidy(BufKey::device(n));
+            }
+            graph.release_memory();
+            assert_eq!(graph.memory().0, empty, "round {round}");
+            assert!(graph.blocks.capacity() <= 2048);
+        }
+        let id = graph.block_written(BufKey::device(1));
+        assert!(graph.is_live(id) && old.iter().all(|id| !graph.is_live(*id)));
+    }
+}
