@@ -123,9 +123,7 @@ impl Graph {
 
     fn needs_mut(&mut self, id: Id) -> Option<(&mut List, &mut u32)> {
         match id.kind() {
-            Kind::Change => {
-                self.changes.get_mut(id.place()).map(|c| (&mut c.needs, &mut c.unmet))
-            }
+            Kind::Change => self.changes.get_mut(id.place()).map(|c| (&mut c.needs, &mut c.unmet)),
             Kind::Written => None,
             Kind::Free => self.frees.get_mut(id.place()).map(|f| (&mut f.needs, &mut f.unmet)),
         }

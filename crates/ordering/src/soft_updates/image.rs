@@ -128,7 +128,8 @@ impl Graph {
         self.listed -= usize::from(block.has_lists());
         self.images -= block.images().len();
         let heir = self.inodes.get(owner).body;
-        let held: Ids = block.images().iter().flat_map(|image| image.holds.iter().copied()).collect();
+        let held: Ids =
+            block.images().iter().flat_map(|image| image.holds.iter().copied()).collect();
         // A block-written dependency that an image has met counts as open as well: that write may be lost.
         let met = held.iter().copied().filter(|id| self.is_written(*id));
         let written: Ids = met.chain(block.written).collect();

@@ -45,7 +45,10 @@ impl Graph {
 
     /// The parent links of a directory's block.
     pub(super) fn parents_of(&self, key: BufKey) -> impl Iterator<Item = Id> + '_ {
-        self.blocks.get(&key).into_iter().flat_map(|block| block.parents().iter().map(|(id, _)| *id))
+        self.blocks
+            .get(&key)
+            .into_iter()
+            .flat_map(|block| block.parents().iter().map(|(id, _)| *id))
     }
 
     /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its

@@ -214,7 +214,9 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let needs = op.under(SoftRules::SIZE_AFTER_CONTENTS, graph, &op.grown);
             let id = inode_change(graph, op, change, ino, needs, false);
             for entry in op.entries.clone() {
-                let Some(made) = graph.change(entry).filter(|c| c.block.file == ino) else { continue };
+                let Some(made) = graph.change(entry).filter(|c| c.block.file == ino) else {
+                    continue;
+                };
                 let (block, cell) = (made.block, made.cell);
                 graph.set_parent(block, id, (cell & !FLAG) / CHUNK * CHUNK);
             }
@@ -544,7 +546,8 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     let range = change.ranges[0].clone();
     let mark = graph.block_written(key);
     let cells = range.start as u32..range.end as u32;
-    let gone: SmallVec<[Id; 8]> = graph.blocks[&key].within(&cells).iter().map(|(_, id)| *id).collect();
+    let gone: SmallVec<[Id; 8]> =
+        graph.blocks[&key].within(&cells).iter().map(|(_, id)| *id).collect();
     for id in gone {
         graph.replace(id, Some(mark));
     }

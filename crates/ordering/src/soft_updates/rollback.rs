@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn differences_are_rolled_back() {
         let old: Vec<u8> = (0..=255).collect();
-        let ranges = [(0, 255, 1), (0, 0, 1), (255, 255, 1), (3, 250, 6), (1, 9, 8), (4, 13, 1), (4, 14, 1)];
+        let ranges =
+            [(0, 255, 1), (0, 0, 1), (255, 255, 1), (3, 250, 6), (1, 9, 8), (4, 13, 1), (4, 14, 1)];
         for (first, last, step) in ranges {
             let mut new = old.clone();
             (first..=last).step_by(step).for_each(|i: usize| new[i] ^= 0xff);

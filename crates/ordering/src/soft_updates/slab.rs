@@ -150,11 +150,6 @@ impl<T: Copy + PartialEq> Lists<T> {
         self.len * size_of::<Link<T>>()
     }
 
-    /// Values in all lists.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(super) fn push(&mut self, list: &mut List, value: T) {
         let link = Link { value, next: list.0 };
         self.len += 1;
@@ -226,11 +221,14 @@ mod tests {
         assert!(pool.iter(a).eq((0..999).rev().filter(|n| n % 3 == 0)));
         let left: SmallVec<[u64; 4]> = pool.take(&mut b);
         assert!(left.iter().copied().eq((0..1000).filter(|n| n % 3 != 0 && n % 2 == 0)));
-        assert_eq!((b, pool.iter(b).count(), pool.len()), (List::default(), 0, 333));
+        assert_eq!((b, pool.iter(b).count(), pool.len), (List::default(), 0, 333));
         let chunks = pool.links.0.len();
         (0..600).for_each(|n| pool.push(&mut b, n));
         assert_eq!(pool.links.0.len(), chunks, "vacant links are used again");
-        assert!(pool.take::<[u64; 4]>(&mut a).len() == 333 && pool.take::<[u64; 4]>(&mut b).len() == 600);
+        assert!(
+            pool.take::<[u64; 4]>(&mut a).len() == 333
+                && pool.take::<[u64; 4]>(&mut b).len() == 600
+        );
         pool.release();
         assert_eq!(pool.bytes(), 0);
     }
