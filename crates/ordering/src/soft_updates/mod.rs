@@ -1,4 +1,4 @@
-//! Soft updates: every write is delayed, and what must not be on disk yet is undone in the image.
+//! Soft updates: every write is delayed, and what must not be on disk yet is rolled back in the image that is written.
 //!
 //! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Three rules, from
 //! section 2: never point to a structure before it is initialised; never reuse a resource before all
@@ -25,20 +25,72 @@
 //! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
 //! | a pointer in a block of pointers; a lower count of blocks | the higher count, and the size that comes with it; the pointer's reset | `BLOCK_COUNTS` |
 //!
-//! Layers, lowest first: `undo` (old bytes), `graph` (what waits for what), `names` (what must be there for
-//! something to be found), `image` (what may be written), `record` (from the core's words to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
+//! # One create and one remove
 //!
-//! Invariants:
+//! `create("f")` in the directory `d` makes four changes in memory. Each arrow reads "waits for", and the boxes are blocks:
+//!
+//! ```text
+//!  block of d                 block of inodes              group's bitmap
+//! ┌───────────────────┐      ┌─────────────────────┐      ┌──────────────┐
+//! │ entry f -> 7      │ ───> │ inode 7: first      │ ───> │ inode 7 used │
+//! │ (Rollback::Entry) │      │ contents, links 1,  │      │ block 90 used│
+//! └───────────────────┘      │ pointer to block 90 │ ──┐  └──────────────┘
+//!                            │ (Rollback::Zeroes)  │   │  ┌──────────────┐
+//!                            └─────────────────────┘   └> │ block 90     │
+//!                                                         └──────────────┘
+//! ```
+//!
+//! The entry is a *link addition* (`diradd`), the pointer a *block allocation* (`allocdirect`), the pending inode an
+//! `inodedep`, the bitmap a `bmsafemap`. The three blocks may be written in any order. If the block of `d` goes first, its
+//! image shows inode number 0 in the entry; the buffer keeps the new entry, and the block stays dirty. If block 90 and the
+//! bitmap were written before the block of inodes, nothing is rolled back at all.
+//!
+//! `unlink("f")` takes the entry away at once, a *link removal* (`dirrem`). The rest follows step by step, each step when the
+//! one before it is on disk: the count of links falls to 0; the inode is cleared and its pointers with it, a *block
+//! deallocation* (`freeblks`, `freefile`); the bits in the bitmap are cleared. Whatever was made and removed between two writes
+//! never reaches the disk: the entry and the inode cancel out in memory.
+//!
+//! # FreeBSD's structures
+//!
+//! | FreeBSD | here |
+//! |---|---|
+//! | `inodedep` | [`inode::InodeDeps`]; its saved fields are the [`Rollback`](rollback::Rollback) of a change of the inode |
+//! | `pagedep` | [`block::BlockDeps`] of a directory's block, with the entries as changes |
+//! | `diradd`, `dirrem`, `mkdir` | [`node::Change`] of an entry |
+//! | `allocdirect`, `allocindir` | [`node::Change`] of an inode, or of a pointer in a block of pointers |
+//! | `bmsafemap`, `newblk` | [`node::Written`]: the block as it is now is on disk |
+//! | `freeblks`, `freefrag`, `freefile` | [`node::Free`] |
+//! | `worklist` | the queue of frees that are ready, [`graph::Graph`] |
+//!
+//! The four structural changes of the paper's section 3, each with the function that enters it:
+//!
+//! | structural change | entered by |
+//! |---|---|
+//! | block allocation | `record::set_pointer` |
+//! | block deallocation | `record::clear_pointers`, `record::clear_inode`, `record::defer` |
+//! | link addition | `record::entry_change`, `record::links_change` |
+//! | link removal | `record::remove_entry`, `record::links_change`, `record::defer` |
+//!
+//! As section 3.5 arrives at it, one structure stands for a dependency, and lists lead to it from the block and from the
+//! inode that it concerns; no second structure stands for the other side. Memory is bounded where dependencies are made
+//! (`flush::hold_back`), and blocks without pending dependencies are written first ([`WriteGate::prerequisites`]).
+//!
+//! # Layers
+//!
+//! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency), `block` and `inode` (what
+//! hangs from a block, from an inode), `graph` (what waits for what), `memory` (how much that takes), `names` (what must be
+//! there for something to be found), `image` (what may be written), `record` (from the core's words to the graph), `flush`
+//! (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
+//!
+//! # Invariants
+//!
 //! - A node waits only for nodes that were there before it: there are no circles, whatever blocks they
 //!   lie on.
-//! - What an image shows of a cell (an inode, a pointer, an entry) is a state that the cell had.
-//! - What a node waits for lies on a block that is dirty, or written but not flushed, or belongs to an
-//!   operation under way: so it will be met.
+//! - An image shows each cell (an inode, its count of links, a pointer, an entry) in a state that the cell had.
+//! - Each node waits for something that is dirty, or written but not flushed, or belongs to an operation under way: so it
+//!   will be met.
 //! - Bits in bitmaps are set in memory at once and written whole; they are cleared only by steps whose time
 //!   has come. So bitmaps on disk can be trusted, and at worst say that something free is used.
-//!
-//! One memory structure per dependency holds what it undoes and whom it concerns. What never was on disk and
-//! is taken back costs no write: a file made and removed at once leaves nothing but times.
 
 mod block;
 mod flush;

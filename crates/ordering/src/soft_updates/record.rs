@@ -250,7 +250,14 @@ fn links_change(
     // Before its first contents an inode has no links.
     let first = graph.cell(key, start(change)).first().copied();
     let is_new = |id: &Id| graph.change(*id).is_some_and(|c| c.first && !c.included);
-    needs.extend(first.filter(is_new));
+    let first = first.filter(is_new);
+    if let Some(first) = first.filter(|_| needs.is_empty() && !last)
+        && graph.cell(key, cell).is_empty()
+    {
+        merge(graph, change, first);
+        return first;
+    }
+    needs.extend(first);
     let id = graph.add_change((key, cell), ino, difference(change), needs, false);
     graph.inodes.update(ino, |deps| deps.links = Some(id));
     id
