@@ -16,6 +16,7 @@ help:
 	@echo 'make test-freebsd FSCK=/path/to/fsck_ffs  images and crash states before FreeBSD'"'"'s own fsck'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
+	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
@@ -53,6 +54,16 @@ lint:
 
 bench:
 	$(CARGO) run --release --quiet --package ordo-bench --bin figures
+
+# What the papers measured, at their sizes, published and measured side by side.
+.PHONY: reproduce
+reproduce:
+	$(CARGO) build --release --quiet --package ordo-cli
+	{ echo '# What the papers measured, measured here'; echo; \
+	  echo 'Written by `make reproduce`. Virtual time on models of the papers'"'"' disks and processors, seed 1: exact.'; \
+	  echo; echo '```'; target/release/ordo reproduce --quiet; echo '```'; echo; \
+	  echo '```'; target/release/ordo reproduce --list; echo '```'; } > target/reproduced.md
+	mv target/reproduced.md docs/results/reproduced.md
 
 # Every system on every honest disk; CRASH_LIVES runs of ten lives of each; then, for each workload of CRASH_WORK and each
 # geometry, CRASH_RUNS runs of up to CRASH_STATES states of each system that promises to need no check; then each rule of soft

@@ -6,12 +6,12 @@
 //!   middle, and the check afterwards.
 //! - [`journaled`]: FFS under a journal, wherever its log is.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
-//! - [`published`]: what the papers measured.
+//! - [`published`]: what the papers measured; [`reproduce`]: the same measured here, side by side.
 //! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
 //!
 //! Invariants:
 //! - A seed fixes every choice; time comes from the runtime. The same run gives the same bytes.
-//! - A workload finds an empty file system and leaves an empty one.
+//! - A workload finds an empty file system, and leaves an empty one unless it says otherwise.
 //!
 //! ```
 //! use ordo_bench::compare::{self, Rows, Setup, System};
@@ -28,4 +28,5 @@ pub mod crash;
 pub mod journaled;
 pub mod oracle;
 pub mod published;
+pub mod reproduce;
 pub mod workload;

@@ -33,6 +33,8 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
+    /// Measure what the papers measured: published and measured side by side.
+    Reproduce(crate::commands::reproduce::Reproduce),
     /// Explore what a crash can leave behind, and judge it.
     Crash(Box<Crash>),
     /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
@@ -184,7 +186,7 @@ Examples:
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
   ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
 pub struct Bench {
-    /// What to run: create-delete, micro, postmark, tree:PATH, each with its parameters.
+    /// What to run: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

@@ -84,6 +84,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match cli.command {
         Command::Compare(a) => commands::compare::run(&a),
+        Command::Reproduce(a) => commands::reproduce::run(&a),
         Command::Bench(a) => commands::bench::run(&a).map(done),
         Command::Crash(a) => commands::crash::run(&a),
         Command::Analyze(a) => commands::analyze::analyze(&a),

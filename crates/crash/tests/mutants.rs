@@ -42,7 +42,7 @@ const ELSEWHERE: [&str; 4] =
 /// in one of many, and in one of one fragment each.
 #[test]
 fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
-    let search = Search { states: 5000, ..Search::default() };
+    let search = Search { states: 10_000, ..Search::default() };
     for name in ["4k-512", "8k-1k", "16k-16k"] {
         let shape = shape(name);
         let few = Search { states: 1500, ..search.clone() };

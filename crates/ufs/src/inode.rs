@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ordo_format::ufs2::Dinode;
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Attr, FileType, Ino, Timestamp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dir::index::DirIndex;
 
@@ -184,7 +184,9 @@ impl InodeTable {
             }
         }
         if ring.len() > 2 * map.len() + 64 {
-            ring.retain(|ino| map.contains_key(ino));
+            // A number that was used again may be there more than once.
+            let mut seen = FxHashSet::default();
+            ring.retain(|ino| map.contains_key(ino) && seen.insert(*ino));
         }
     }
 

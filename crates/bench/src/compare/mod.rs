@@ -185,6 +185,20 @@ impl Setup {
         }
     }
 
+    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: 500 MHz Pentium III, 512 MB of memory, of which the
+    /// kernel and its tables take some, Seagate Cheetah.
+    pub fn journaling() -> Setup {
+        Setup {
+            disk: Model::by_name("cheetah").expect("in the catalogue"),
+            cpu: CpuModel::by_name("pentium3-500").expect("in the catalogue"),
+            memory: 448 << 20,
+            // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, one for each 8 pages up to 2,048, one for each 20 pages beyond
+            // 256 MB), and lets a quarter of them and 20 be dirty.
+            dirty_max: 1363 * 8192,
+            ..Setup::papers()
+        }
+    }
+
     /// The file system's size for a workload.
     ///
     /// # Errors

@@ -7,8 +7,10 @@ mod create_delete;
 mod files;
 mod generated;
 mod micro;
+mod netnews;
 mod parse;
 mod postmark;
+mod ssh_build;
 mod tree;
 
 use std::fmt;
@@ -19,8 +21,10 @@ use ordo_vfs::{FileSystem, FsError, FsResult};
 pub use create_delete::CreateDelete;
 pub use generated::Generated;
 pub use micro::Micro;
+pub use netnews::Netnews;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
+pub use ssh_build::SshBuild;
 pub use tree::{Source, Tree};
 
 /// Where a workload runs: a mounted file system, and the clock its phases are timed by.
@@ -137,6 +141,10 @@ pub enum Workload {
     PostMark(PostMark),
     /// A directory of the host copied in, compared and removed.
     Tree(Tree),
+    /// A program unpacked, configured and built.
+    SshBuild(SshBuild),
+    /// A news server.
+    Netnews(Netnews),
 }
 
 impl Workload {
@@ -147,6 +155,8 @@ impl Workload {
             Workload::Micro(w) => w.describe(),
             Workload::PostMark(w) => w.describe(),
             Workload::Tree(w) => w.describe(),
+            Workload::SshBuild(w) => w.describe(),
+            Workload::Netnews(w) => w.describe(),
         }
     }
 
@@ -157,6 +167,8 @@ impl Workload {
             Workload::Micro(w) => w.footprint(),
             Workload::PostMark(w) => w.footprint(),
             Workload::Tree(w) => w.footprint(),
+            Workload::SshBuild(w) => w.footprint(),
+            Workload::Netnews(w) => w.footprint(),
         }
     }
 
@@ -167,10 +179,13 @@ impl Workload {
             Workload::Micro(w) => w.middle(),
             Workload::PostMark(_) => "transactions".into(),
             Workload::Tree(_) => "copy in".into(),
+            Workload::SshBuild(_) => "unpack".into(),
+            Workload::Netnews(_) => "unbatch".into(),
         }
     }
 
-    /// Runs it on `stage`, whose file system is empty, and leaves it empty again.
+    /// Runs it on `stage`, whose file system is empty. What is read, removed or built again leaves it empty; a build and a
+    /// news server leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]; the phases that were done are lost.
@@ -187,6 +202,8 @@ impl Workload {
             Workload::Micro(w) => w.run(&mut run, seed).await?,
             Workload::PostMark(w) => w.run(&mut run, seed).await?,
             Workload::Tree(w) => w.run(&mut run).await?,
+            Workload::SshBuild(w) => w.run(&mut run, seed).await?,
+            Workload::Netnews(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -199,6 +216,8 @@ impl fmt::Display for Workload {
             Workload::Micro(w) => write!(f, "{w}"),
             Workload::PostMark(w) => write!(f, "{w}"),
             Workload::Tree(w) => write!(f, "{w}"),
+            Workload::SshBuild(w) => write!(f, "{w}"),
+            Workload::Netnews(w) => write!(f, "{w}"),
         }
     }
 }

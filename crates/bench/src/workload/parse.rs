@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{CreateDelete, Generated, Micro, PostMark, Tree, Workload};
+use super::{CreateDelete, Generated, Micro, Netnews, PostMark, SshBuild, Tree, Workload};
 
 /// What [`Workload::from_str`] takes, for help texts.
 pub const SYNTAX: &str = "\
@@ -17,6 +17,10 @@ tree:PATH
     a directory of the host copied in, read back and compared, removed
 tree:seed=N[,files=N]
     the same with a tree generated from a seed, alike on every machine (default 4000 files)
+ssh-build[:compute=yes|no]
+    the sources of a program unpacked, configured and built
+netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
+    a news server: articles that are there, come in and go (default 520000 in 7000 directories)
 Sizes take k, m or g: 64k, 4m.";
 
 /// Why a text is not a workload.
@@ -24,7 +28,8 @@ Sizes take k, m or g: 64k, 4m.";
 pub enum ParseError {
     /// No such workload.
     #[error(
-        "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH and tree:seed=N"
+        "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
+         ssh-build and netnews"
     )]
     Unknown(String),
     /// No such parameter.
@@ -68,9 +73,54 @@ impl FromStr for Workload {
             "tree" => {
                 Tree::new(rest).map(Workload::Tree).map_err(|e| ParseError::Tree(e.to_string()))
             }
+            "ssh-build" => ssh_build(rest).map(Workload::SshBuild),
+            "netnews" => netnews(rest).map(Workload::Netnews),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
     }
+}
+
+fn ssh_build(rest: &str) -> Result<SshBuild, ParseError> {
+    let mut out = SshBuild::PAPER;
+    for (key, value) in parameters(rest) {
+        match (key, value) {
+            ("compute", Some("yes")) => out.compute = true,
+            ("compute", Some("no")) => out.compute = false,
+            ("compute", _) => return Err(bad(key, value, "yes or no")),
+            _ => return Err(unknown("ssh-build", key, "compute")),
+        }
+    }
+    Ok(out)
+}
+
+fn netnews(rest: &str) -> Result<Netnews, ParseError> {
+    let mut out = Netnews::PAPER;
+    for (key, value) in parameters(rest) {
+        match key {
+            "files" => out.files = number(key, value, 1)?,
+            "directories" => out.directories = number(key, value, 1)?,
+            "unbatch" => out.unbatch = number(key, value, 0)?,
+            "expire" => out.expire = number(key, value, 0)?,
+            _ => {
+                return Err(unknown("netnews", key, "files, directories, unbatch, expire"));
+            }
+        }
+    }
+    if out.files + out.unbatch > 100_000_000 || out.directories > 30_000 {
+        return Err(bad(
+            "files",
+            Some(&out.files.to_string()),
+            "100 million files, 30,000 directories",
+        ));
+    }
+    if out.expire > out.files {
+        return Err(bad(
+            "expire",
+            Some(&out.expire.to_string()),
+            "as many as there are files, at most",
+        ));
+    }
+    Ok(out)
 }
 
 fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
@@ -226,6 +276,10 @@ mod tests {
             "postmark:files=5,transactions=6,directories=0,min=1,max=2,block=3,buffered=no",
             "tree:seed=3",
             "tree:seed=3,files=40",
+            "ssh-build",
+            "ssh-build:compute=no",
+            "netnews",
+            "netnews:files=9,directories=2,unbatch=3,expire=4",
             "tree:/",
         ] {
             if text != "tree:/" {
@@ -247,6 +301,8 @@ mod tests {
         assert!(refused("tree:seed=1,file=3").contains("no parameter 'file'; it has seed, files"));
         assert!(refused("tree:seed=x").contains("'x' is no value for seed"));
         assert!(refused("tree:seed=1,files=9m").contains("50,000 at most"));
+        assert!(refused("netnews:files=3,expire=4").contains("as many as there are files"));
+        assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
     }

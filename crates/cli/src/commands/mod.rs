@@ -14,4 +14,5 @@ pub mod log;
 pub mod mkfs;
 pub mod mount;
 pub mod record;
+pub mod reproduce;
 pub mod trace;

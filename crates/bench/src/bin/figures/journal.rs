@@ -46,13 +46,8 @@ fn setup(disk: &str, cpu: &str) -> Setup {
     Setup {
         disk: Model::by_name(disk).expect("in the catalogue"),
         cpu: CpuModel::by_name(cpu).expect("in the catalogue"),
-        // Table 3: 512 MB, of which the kernel and its tables take some.
-        memory: 448 << 20,
-        // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, one for each 8 pages up to 2,048, one for each 20 pages beyond
-        // 256 MB), and lets a quarter of them and 20 be dirty.
-        dirty_max: 1363 * 8192,
         recovery: false,
-        ..Setup::papers()
+        ..Setup::journaling()
     }
 }
 

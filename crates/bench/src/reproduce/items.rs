@@ -1,0 +1,138 @@
+//! The items, and the figures that have none.
+
+use super::Item;
+use super::tables;
+
+const JOURNALING: &str = "journaling-vs-soft-updates";
+const SOFT_UPDATES: &str = "soft-updates";
+
+/// What can be measured, in the order of the papers.
+pub const ITEMS: &[Item] = &[
+    Item {
+        paper: JOURNALING,
+        name: "semantics",
+        title: "Table 2, from 4,000 crash states of each system on a disk with a volatile cache; 1 is yes",
+        figures: &[
+            "journaling_vs_soft_updates.semantics.synchronous_metadata",
+            "journaling_vs_soft_updates.semantics.asynchronous_metadata",
+            "journaling_vs_soft_updates.semantics.atomic_updates",
+            "journaling_vs_soft_updates.semantics.data_before_inode",
+            "journaling_vs_soft_updates.semantics.full_scan_recovery",
+            "journaling_vs_soft_updates.semantics.may_be_unrecoverable",
+        ],
+        measure: tables::semantics,
+    },
+    Item {
+        paper: JOURNALING,
+        name: "zero-length",
+        title: "Section 8.1: 50,000 files of no length, each made and removed; Cheetah, 500 MHz Pentium III",
+        figures: &[
+            "journaling_vs_soft_updates.microbenchmarks.create_delete_files",
+            "journaling_vs_soft_updates.microbenchmarks.wafs_async_vs_ffs_async_zero_length",
+        ],
+        measure: tables::zero_length,
+    },
+    Item {
+        paper: JOURNALING,
+        name: "ssh",
+        title: "Table 4: a program unpacked, configured and built; Cheetah, 500 MHz Pentium III",
+        figures: &["journaling_vs_soft_updates.ssh"],
+        measure: tables::ssh,
+    },
+    Item {
+        paper: JOURNALING,
+        name: "postmark",
+        title: "Section 8.2.4: PostMark, 10,000 and 150,000 files; Cheetah, 500 MHz Pentium III",
+        figures: &["journaling_vs_soft_updates.postmark"],
+        measure: tables::postmark_seconds,
+    },
+    Item {
+        paper: JOURNALING,
+        name: "netnews",
+        title: "Table 5: 2 GB of news in 520,000 files; Cheetah, 500 MHz Pentium III",
+        figures: &["journaling_vs_soft_updates.netnews"],
+        measure: tables::netnews,
+    },
+    Item {
+        paper: SOFT_UPDATES,
+        name: "tuning",
+        title: "Section 3.5: writes to no purpose; Viking, 300 MHz Pentium II, a cache of 4 MB",
+        figures: &[
+            "soft_updates.tuning.useless_writes_before_percent",
+            "soft_updates.tuning.useless_writes_removed_by_syncer_order_percent",
+            "soft_updates.tuning.rollback_writes_after_cache_reclaim_change",
+            "soft_updates.tuning.removes_per_disk_write_steady_state",
+        ],
+        measure: tables::tuning,
+    },
+    Item {
+        paper: SOFT_UPDATES,
+        name: "create-writes",
+        title: "Section 4.2: disk writes for each file of 2 KB to 64 KB; Viking, 300 MHz Pentium II",
+        figures: &["soft_updates.create_disk_writes_per_file"],
+        measure: tables::create_writes,
+    },
+    Item {
+        paper: SOFT_UPDATES,
+        name: "postmark",
+        title: "Tables I and IV: PostMark, 30,000 transactions; Viking, 300 MHz Pentium II",
+        figures: &["soft_updates.postmark"],
+        measure: tables::postmark_rate,
+    },
+];
+
+/// Published figures that are not measured here, each with the reason.
+pub const UNMEASURED: &[(&str, &str)] = &[
+    (
+        "journaling_vs_soft_updates.platform",
+        "it describes the machine; the model `cheetah` has its disk",
+    ),
+    (
+        "journaling_vs_soft_updates.semantics.blocks_freed_in_background",
+        "it says how a system works, not what can be seen from outside",
+    ),
+    (
+        "journaling_vs_soft_updates.semantics.log_replay_recovery",
+        "it says how a system recovers; `full scan recovery` has the other side of it",
+    ),
+    (
+        "journaling_vs_soft_updates.microbenchmarks.total_mb",
+        "the curves of Figures 1 to 3 were not printed as numbers; `ordo bench micro:journaling` runs them",
+    ),
+    ("journaling_vs_soft_updates.microbenchmarks.min_files", "a parameter of `micro:journaling`"),
+    (
+        "journaling_vs_soft_updates.microbenchmarks.files_per_directory",
+        "a parameter of `micro:journaling`",
+    ),
+    (
+        "journaling_vs_soft_updates.microbenchmarks.drops_at_kb",
+        "docs/results/core.md has throughput by size, with the drops",
+    ),
+    ("journaling_vs_soft_updates.microbenchmarks.lffs_file_cluster_kb", "a parameter of LFFS-file"),
+    ("journaling_vs_soft_updates.microbenchmarks.wafs_block_kb", "a parameter of WAFS"),
+    ("soft_updates.sdet", "a workload like SDET is not built yet"),
+    ("soft_updates.mail_server_writes_per_day", "a mail server as a workload is not built yet"),
+    (
+        "soft_updates.recovery_seconds",
+        "measured in real time, on images of 100 GB: docs/results/soft-updates.md, After a crash",
+    ),
+    (
+        "soft_updates.crash_trials",
+        "25 trials with the papers' halt button are not built yet; see `ordo crash`",
+    ),
+    (
+        "soft_updates.tuning.peak_dependency_memory_kb_per_1000_vnodes",
+        "measured in process: docs/results/soft-updates.md",
+    ),
+    (
+        "soft_updates.tuning.block_initialisation_overhead_percent",
+        "measured in process: docs/results/soft-updates.md, `without contents before pointers`",
+    ),
+    (
+        "sba",
+        "policies of the kernel's file systems: `ordo infer`, as root, finds them by experiment",
+    ),
+    ("stp", "playback of traces is not built yet"),
+    ("lfs_vs_ffs", "a log-structured file system is not among the systems yet"),
+    ("dualfs", "DualFS is not among the systems yet"),
+];

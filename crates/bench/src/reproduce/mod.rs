@@ -1,0 +1,139 @@
+//! What the papers measured, measured here, side by side.
+//!
+//! `paper-results.toml` holds the published figures. An [`Item`] is a table, a figure or a sentence of a paper; it runs the
+//! paper's workload at its published size, on a model of its disk and its processor in virtual time, and gives [`Row`]s:
+//! published, measured, and whether the same system wins. Figures without an item have a reason in [`UNMEASURED`]; a test holds
+//! that every figure has one or the other. Items: [`items`]. Reading the figures: [`published`].
+//!
+//! ```
+//! use ordo_bench::reproduce;
+//! let item = reproduce::find(Some("journaling-vs-soft-updates"), Some("semantics")).remove(0);
+//! let rows = item.run(&mut ()).unwrap();
+//! assert!(rows.iter().any(|row| row.system == "ffs-sync" && row.same_winner == Some(true)));
+//! ```
+
+mod items;
+mod published;
+mod tables;
+
+use serde::Serialize;
+
+use crate::compare::{CompareError, Follow};
+pub use items::{ITEMS, UNMEASURED};
+pub use published::{figures, value};
+
+/// A published figure with its measured one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The paper.
+    pub paper: &'static str,
+    /// The table, figure or section.
+    pub item: &'static str,
+    /// The system.
+    pub system: &'static str,
+    /// The quantity, with its unit.
+    pub quantity: String,
+    /// The published value.
+    pub published: f64,
+    /// The measured value.
+    pub measured: f64,
+    /// Whether the same of two systems wins, here and in the paper: this one, or the one with which the item compares it.
+    /// Where a figure compares nothing, none.
+    pub same_winner: Option<bool>,
+}
+
+impl Row {
+    /// Measured over published; none where that says nothing.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.published != 0.0).then(|| self.measured / self.published)
+    }
+}
+
+/// A table, a figure or a sentence of a paper.
+pub struct Item {
+    /// The paper, as the command line has it.
+    pub paper: &'static str,
+    /// The item, as the command line has it.
+    pub name: &'static str,
+    /// Where it is in the paper, and how it is measured here.
+    pub title: &'static str,
+    /// The tables and keys of the published figures for which it has rows.
+    pub figures: &'static [&'static str],
+    measure: Measure,
+}
+
+type Measure = fn(&Item, &mut dyn Follow) -> Result<Vec<Row>, CompareError>;
+
+impl Item {
+    /// Measures it.
+    ///
+    /// # Errors
+    /// [`CompareError`].
+    pub fn run(&self, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+        (self.measure)(self, follow)
+    }
+
+    fn row(
+        &self,
+        system: &'static str,
+        quantity: impl Into<String>,
+        (published, measured): (f64, f64),
+        same_winner: Option<bool>,
+    ) -> Row {
+        let (paper, item) = (self.paper, self.name);
+        Row { paper, item, system, quantity: quantity.into(), published, measured, same_winner }
+    }
+}
+
+/// The items of a paper, or of all; one of them where it is named.
+pub fn find(paper: Option<&str>, item: Option<&str>) -> Vec<&'static Item> {
+    let of_paper = |i: &&Item| paper.is_none_or(|paper| i.paper == paper);
+    ITEMS.iter().filter(of_paper).filter(|i| item.is_none_or(|item| i.name == item)).collect()
+}
+
+/// Two values that differ by less than this share are a tie.
+const TIE: f64 = 0.03;
+
+/// Who wins: 1 where a value is the larger one of it and a baseline, -1 where it is the smaller one, 0 for a tie.
+fn winner(value: f64, baseline: f64) -> i8 {
+    match value / baseline {
+        ratio if (ratio - 1.0).abs() < TIE => 0,
+        ratio if ratio > 1.0 => 1,
+        _ => -1,
+    }
+}
+
+/// Whether the same of two wins, published and measured. A tie on one side agrees with neither winner.
+fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
+    Some(winner(published.0, published.1) == winner(measured.0, measured.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch a published figure that is neither set beside a measured one nor excused.
+    #[test]
+    fn each_published_figure_has_a_row_or_a_reason() {
+        let measured = |key: &str| ITEMS.iter().flat_map(|i| i.figures).any(|f| covers(f, key));
+        let excused = |key: &str| UNMEASURED.iter().any(|(f, _)| covers(f, key));
+        for (key, _) in figures() {
+            assert!(measured(&key) != excused(&key), "{key}: a row or a reason, and not both");
+        }
+        for named in ITEMS.iter().flat_map(|i| i.figures).chain(UNMEASURED.iter().map(|(f, _)| f)) {
+            assert!(figures().iter().any(|(key, _)| covers(named, key)), "{named}: no such figure");
+        }
+    }
+
+    fn covers(named: &str, key: &str) -> bool {
+        key.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    #[test]
+    fn a_tie_is_no_win() {
+        assert_eq!(same_winner((0.99, 1.0), (1.02, 1.0)), Some(true));
+        assert_eq!(same_winner((0.99, 1.0), (0.90, 1.0)), Some(false));
+        assert_eq!(same_winner((3.1, 1.1), (5.0, 1.0)), Some(true));
+        assert_eq!(same_winner((3.1, 1.1), (0.5, 1.0)), Some(false));
+    }
+}

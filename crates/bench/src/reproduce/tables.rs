@@ -1,0 +1,251 @@
+//! How items are measured.
+
+use super::{Item, Row, published, same_winner, value};
+use crate::compare::{CompareError, Follow, Setup, System, run};
+use crate::crash::{Doing, subject};
+use crate::workload::Workload;
+use ordo_crash::{Budget, Config, Geometry, Model, Script};
+
+/// Systems, as the figures name them.
+const SYSTEMS: [(&str, System); 7] = [
+    ("ffs", System::FfsSync),
+    ("soft_updates", System::FfsSoftUpdates),
+    ("lffs_file", System::LffsFile),
+    ("wafs_1sync", System::LffsWafs1Sync),
+    ("wafs_1async", System::LffsWafs1Async),
+    ("wafs_2sync", System::LffsWafs2Sync),
+    ("wafs_2async", System::LffsWafs2Async),
+];
+
+type Measured = crate::compare::Row;
+
+fn measure(
+    system: System,
+    workload: &str,
+    setup: &Setup,
+    follow: &mut dyn Follow,
+) -> Result<Measured, CompareError> {
+    let workload: Workload = workload.parse().expect("a workload of ours");
+    let setup = Setup { recovery: false, ..setup.clone() };
+    run(system, &workload, &setup, follow)
+}
+
+/// Seconds of a phase, by the beginning of its name.
+fn phase(row: &Measured, name: &str) -> f64 {
+    let of = row.phases.iter().filter(|p| p.phase.name.starts_with(name));
+    of.map(|p| p.phase.seconds()).sum()
+}
+
+/// Each system's time of each phase, relative to FFS-async: 1 is as fast, more is faster.
+fn relative(
+    item: &Item,
+    follow: &mut dyn Follow,
+    (workload, table, phases): (&str, &str, &[&str]),
+) -> Result<Vec<Row>, CompareError> {
+    let setup = Setup::journaling();
+    let all = |row: &Measured| phases.iter().map(|name| phase(row, name)).sum::<f64>();
+    let none = measure(System::FfsNone, workload, &setup, follow)?;
+    let mut rows = Vec::new();
+    let key = |system: &str, name: &str| value(&format!("{table}.{system}.{name}"));
+    let seconds =
+        |name: &str, row: &Measured| if name == "total" { all(row) } else { phase(row, name) };
+    for name in phases.iter().copied().chain(["total"]) {
+        let both = (key("ffs_async_seconds", name), seconds(name, &none));
+        rows.push(item.row("ffs-none", format!("{name}, seconds"), both, None));
+    }
+    for (named, system) in SYSTEMS {
+        let row = measure(system, workload, &setup, follow)?;
+        for name in phases.iter().copied().chain(["total"]) {
+            let ratio = seconds(name, &none) / seconds(name, &row);
+            let published = key(named, name);
+            let same = same_winner((published, 1.0), (ratio, 1.0));
+            let quantity = format!("{name}, to FFS-async");
+            rows.push(item.row(system.name(), quantity, (published, ratio), same));
+        }
+        if system == System::FfsSoftUpdates && table.ends_with("netnews") {
+            let extra = 100.0 * (row.writes.total() as f64 / none.writes.total() as f64 - 1.0);
+            let published = value(&format!("{table}.soft_updates_extra_writes_percent"));
+            let same = Some((extra > 0.0) == (published > 0.0));
+            let quantity = "more writes than FFS-async, percent";
+            rows.push(item.row(system.name(), quantity, (published, extra), same));
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn ssh(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    let table = "journaling_vs_soft_updates.ssh";
+    relative(item, follow, ("ssh-build", table, &["unpack", "config", "build"]))
+}
+
+pub(super) fn netnews(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    let table = "journaling_vs_soft_updates.netnews";
+    relative(item, follow, ("netnews", table, &["unbatch", "expire"]))
+}
+
+/// Seconds of FFS-async under PostMark.
+pub(super) fn postmark_seconds(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<Row>, CompareError> {
+    let mut rows = Vec::new();
+    for size in ["small", "large"] {
+        let workload = format!("postmark:{size}");
+        let row = measure(System::FfsNone, &workload, &Setup::journaling(), follow)?;
+        let published =
+            value(&format!("journaling_vs_soft_updates.postmark.ffs_async_seconds.{size}"));
+        let quantity = format!("{size}, seconds");
+        rows.push(item.row("ffs-none", quantity, (published, row.app_seconds), None));
+    }
+    Ok(rows)
+}
+
+/// Files of no length, made and removed: the journals with a WAFS beside FFS-async.
+pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    /// "Less than half" of FFS-async, section 8.1.
+    const HALF: f64 = 0.5;
+    let setup = Setup::journaling();
+    let none = measure(System::FfsNone, "create-delete", &setup, follow)?;
+    let mut rows = Vec::new();
+    for system in [System::LffsWafs1Async, System::LffsWafs2Async] {
+        let row = measure(system, "create-delete", &setup, follow)?;
+        let ratio = none.app_seconds / row.app_seconds;
+        let quantity = "to FFS-async, less than";
+        rows.push(item.row(system.name(), quantity, (HALF, ratio), Some(ratio < HALF)));
+    }
+    Ok(rows)
+}
+
+/// Table 2, judged by crash states instead of by argument: 1 for yes.
+pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    /// States for each system.
+    const STATES: usize = 4000;
+    let script = Doing::Script(Script::random(1, 3, 120));
+    let budget = Budget { states: STATES, usable_every: 0, recovery_every: 0, ..Budget::default() };
+    let mut rows = Vec::new();
+    for (named, system) in SYSTEMS.into_iter().chain([("ffs_async", System::FfsNone)]) {
+        follow.begins(system.name(), "crash states");
+        let subject = subject(system, None, &Geometry::default());
+        let recorded = subject.record(&script, &Config::new(1, Model::Volatile));
+        let counts =
+            subject.explore(&recorded.expect("the script runs on every system"), 1, &budget).counts;
+        let properties = [
+            ("synchronous_metadata", counts.lost_returned == 0),
+            ("asynchronous_metadata", counts.lost_returned > 0),
+            ("atomic_updates", counts.not_atomic == 0),
+            ("data_before_inode", counts.stale == 0),
+            ("full_scan_recovery", counts.unsound > 0),
+            ("may_be_unrecoverable", counts.unresolvable > 0),
+        ];
+        for (property, seen) in properties {
+            let listed = published::names(
+                &format!("journaling_vs_soft_updates.semantics.{property}"),
+                named,
+            );
+            // FFS-async is in the table for what it may lose for good only.
+            if named == "ffs_async" && property != "may_be_unrecoverable" {
+                continue;
+            }
+            let both = (f64::from(u8::from(listed)), f64::from(u8::from(seen)));
+            let quantity = property.replace('_', " ");
+            rows.push(item.row(system.name(), quantity, both, Some(listed == seen)));
+        }
+    }
+    Ok(rows)
+}
+
+/// Transactions a second under PostMark on the paper's own machine.
+pub(super) fn postmark_rate(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<Row>, CompareError> {
+    let systems = [
+        ("no_order", System::FfsNone),
+        ("soft_updates", System::FfsSoftUpdates),
+        ("conventional", System::FfsSync),
+        ("logging_ffs", System::LffsFile),
+    ];
+    let mut rows = Vec::new();
+    let mut none = None;
+    for (named, system) in systems {
+        let row = measure(system, "postmark", &Setup::papers(), follow)?;
+        let transactions = row.phases.iter().find(|p| p.phase.name.starts_with("transactions"));
+        let rate = transactions.and_then(|p| p.phase.rate()).unwrap_or(0.0);
+        let figure = value(&format!("soft_updates.postmark.{named}"));
+        let (published, measured) = *none.get_or_insert((figure, rate));
+        let same = same_winner((figure, published), (rate, measured));
+        let same = same.filter(|_| system != System::FfsNone);
+        rows.push(item.row(system.name(), "transactions a second", (figure, rate), same));
+    }
+    Ok(rows)
+}
+
+/// Disk writes for each file made, of 2 KB to 64 KB.
+pub(super) fn create_writes(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<Row>, CompareError> {
+    let systems = [
+        ("no_order", System::FfsNone),
+        ("soft_updates", System::FfsSoftUpdates),
+        ("conventional", System::FfsSync),
+    ];
+    let mut rows = Vec::new();
+    let mut none = None;
+    for (named, system) in systems {
+        let workload = "micro:sizes=2k+4k+8k+16k+32k+64k";
+        let row = measure(system, workload, &Setup::papers(), follow)?;
+        let creates = || row.phases.iter().filter(|p| p.phase.name.starts_with("create"));
+        let writes: u64 = creates().map(|p| p.writes.total()).sum();
+        let files: u64 = creates().map(|p| p.phase.operations).sum();
+        let each = writes as f64 / files as f64;
+        let figure = value(&format!("soft_updates.create_disk_writes_per_file.{named}"));
+        let (published, measured) = *none.get_or_insert((figure, each));
+        let same = same_winner((figure, published), (each, measured));
+        let same = same.filter(|_| system != System::FfsNone);
+        rows.push(item.row(system.name(), "writes for each file", (figure, each), same));
+    }
+    Ok(rows)
+}
+
+/// Section 3.5: writes to no purpose, and how the order of writing back removes them; removes for each write.
+pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    let system = System::FfsSoftUpdates;
+    // A cache that is smaller than the data, so that blocks are reclaimed.
+    let with =
+        |write_order| Setup { memory: 4 << 20, dirty_max: 1 << 20, write_order, ..Setup::papers() };
+    let mut share = Vec::new();
+    let mut count = Vec::new();
+    for order in [(false, false), (true, false), (true, true)] {
+        let row = measure(system, "postmark", &with(order), follow)?;
+        share.push(100.0 * row.rewritten as f64 / row.writes.total() as f64);
+        count.push(row.rewritten as f64);
+    }
+    let mut rows = Vec::new();
+    let key = |name: &str| format!("soft_updates.tuning.{name}");
+    let before = published::figures();
+    let before = before.iter().find(|(path, _)| *path == key("useless_writes_before_percent"));
+    let most =
+        before.and_then(|(_, v)| v.as_array()?.last()?.as_integer()).expect("it is published");
+    let both = (most as f64, share[0]);
+    rows.push(item.row(system.name(), "writes to no purpose, first order, percent", both, None));
+    let removed = 100.0 * (1.0 - count[1] / count[0]);
+    let figure = value(&key("useless_writes_removed_by_syncer_order_percent"));
+    let quantity = "of them removed by the syncer's order, percent, at least";
+    rows.push(item.row(system.name(), quantity, (figure, removed), Some(removed >= figure)));
+    let left = 100.0 * count[2] / count[0];
+    let quantity = "of them left with the cache's choice, percent, at most";
+    rows.push(item.row(system.name(), quantity, (25.0, left), Some(left <= 25.0)));
+    let row = measure(system, "micro:sizes=2k", &Setup::papers(), follow)?;
+    let deletes = row.phases.iter().find(|p| p.phase.name.starts_with("delete"));
+    let deletes = deletes.expect("the workload deletes");
+    let each = deletes.phase.operations as f64 / deletes.writes.total().max(1) as f64;
+    let figure = value(&key("removes_per_disk_write_steady_state"));
+    rows.push(item.row(
+        system.name(),
+        "removes for each write, about",
+        (figure, each),
+        Some(each >= figure),
+    ));
+    Ok(rows)
+}

@@ -1,0 +1,145 @@
+//! `ordo reproduce`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ordo_bench::reproduce::{self, ITEMS, Item, Row, UNMEASURED};
+use ordo_report::json;
+use ordo_report::table::{Align, Table};
+use serde::Serialize;
+
+use super::compare::Bar;
+use crate::text::put;
+
+/// `ordo reproduce`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo reproduce --list                                what there is, and how each item is measured
+  ordo reproduce journaling-vs-soft-updates semantics  one table of one paper
+  ordo reproduce soft-updates --json -o rows.json
+
+Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1. Compare ratios, not
+seconds. A difference below 3 percent counts as a tie.")]
+pub struct Reproduce {
+    /// The paper [default: all].
+    #[arg(value_name = "PAPER")]
+    pub paper: Option<String>,
+    /// The item of the paper [default: all].
+    #[arg(value_name = "ITEM", requires = "paper")]
+    pub item: Option<String>,
+    /// List papers and items, and the published figures that are not measured, with the reasons.
+    #[arg(long)]
+    pub list: bool,
+    /// Print rows as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to this file instead.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Rows {
+    rows: Vec<Row>,
+}
+
+pub fn run(args: &Reproduce) -> Result<ExitCode> {
+    if args.list {
+        put(args.output.as_deref(), &list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let items = reproduce::find(args.paper.as_deref(), args.item.as_deref());
+    if items.is_empty() {
+        let item = args.item.as_deref().unwrap_or("");
+        let paper = args.paper.as_deref().unwrap_or("");
+        bail!(
+            "there is no '{paper} {item}' to reproduce; `ordo reproduce --list` shows what there is"
+        );
+    }
+    let mut bar = Bar::new(args.quiet);
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    for item in &items {
+        let of_item =
+            item.run(&mut bar).with_context(|| format!("{} {}", item.paper, item.name))?;
+        text += &as_text(item, &of_item);
+        rows.extend(of_item);
+    }
+    bar.finish();
+    text += &summary(&rows);
+    put(args.output.as_deref(), &if args.json { json(&Rows { rows })? } else { text })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The rows of one item as a table.
+fn as_text(item: &Item, rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("system", Align::Left),
+        ("quantity", Align::Left),
+        ("published", Align::Right),
+        ("measured", Align::Right),
+        ("ratio", Align::Right),
+        ("same winner", Align::Left),
+    ]);
+    for row in rows {
+        table.row([
+            row.system.to_owned(),
+            row.quantity.clone(),
+            digits(row.published),
+            digits(row.measured),
+            row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            row.same_winner.map_or("", |same| if same { "yes" } else { "NO" }).to_owned(),
+        ]);
+    }
+    format!("{} {}\n{}\n\n{table}\n", item.paper, item.name, item.title)
+}
+
+/// Three digits that say something.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// For each paper, in how many comparisons the same system wins, and the median ratio.
+fn summary(rows: &[Row]) -> String {
+    let mut papers: Vec<&str> = rows.iter().map(|row| row.paper).collect();
+    papers.dedup();
+    let mut text = String::new();
+    for paper in papers {
+        let of_paper = || rows.iter().filter(|row| row.paper == paper);
+        let compared: Vec<bool> = of_paper().filter_map(|row| row.same_winner).collect();
+        let same = compared.iter().filter(|same| **same).count();
+        let mut ratios: Vec<f64> = of_paper().filter_map(Row::ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios.get(ratios.len() / 2).map_or_else(String::new, |r| format!("{r:.2}"));
+        let all = compared.len();
+        text += &format!(
+            "{paper}: the same system wins in {same} of {all} comparisons; median of measured over published {median}\n"
+        );
+    }
+    text
+}
+
+/// What there is, and what there is not.
+fn list() -> String {
+    let mut text = String::new();
+    for item in ITEMS {
+        text += &format!("{} {}\n    {}\n", item.paper, item.name, item.title);
+    }
+    text += "\nPublished figures that are not measured, and why:\n";
+    for (figure, why) in UNMEASURED {
+        text += &format!("{figure}\n    {why}\n");
+    }
+    text
+}
