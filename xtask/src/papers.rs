@@ -200,7 +200,7 @@ mod tests {
     fn what_exists_passes() {
         let page = "| Rule | Code | Test that fails |\n|---|---|---|\n| one | `SyncRules::INODE_BEFORE_ENTRY`, \
                     `xtask/src/papers.rs`, `ffs-sync`, `make bench`, `ordo crash mutants --fs ffs-sync` | \
-                    `what_exists_passes` |\n\n[style](style.md), [up](../README.md#tests-and-figures)\n";
+                    `what_exists_passes` |\n\n[style](style.md#style), [up](../CONTRIBUTING.md)\n";
         let root = crate::tidy::root();
         assert_eq!(checker(&root).faults(page), Vec::<String>::new());
     }
