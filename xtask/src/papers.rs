@@ -4,7 +4,7 @@
 //!
 //! | where, or of what form | what must exist |
 //! |---|---|
-//! | in a column whose head begins with "Test" | exactly one test function |
+//! | in a column whose head begins with "Test" | exactly one test function; outside of tables a name may be one |
 //! | in a column whose head begins with "FreeBSD" | the word in the sources of `crates/ordering` |
 //! | `ordo ...`, `make ...`, `cargo xtask ...` | the command, its options; the target; the task |
 //! | `--option` | an option of the command line |
@@ -91,6 +91,9 @@ impl Page<'_> {
         let unless = |known: bool, what: &str| (!known).then(|| what.to_owned());
         if head.starts_with("Test") {
             return self.sources.test_fault(name);
+        }
+        if head.is_empty() && self.sources.test_fault(name).is_none() {
+            return None;
         }
         if head.starts_with("FreeBSD") {
             let known = self.sources.has_word("crates/ordering/", name);
