@@ -12,7 +12,7 @@
 //! | `module::Type::member`, or part of that | exactly one item, as a search of the sources finds it |
 //! | any other word, with its parts between `:`, `,` and `=` | a string literal of the sources |
 //!
-//! Links lead to files and headings that exist. Tables have at most [`COLUMNS_MAX`] columns, and no row without code, a
+//! Every rule of [`RULES`] is on the page. Links lead to files and headings that exist. Tables have at most [`COLUMNS_MAX`] columns, and no row without code, a
 //! test, or a word about why there is none.
 
 use std::fs;
@@ -26,13 +26,19 @@ const PAGE: &str = "docs/papers.md";
 /// Columns of a table at most.
 const COLUMNS_MAX: usize = 5;
 
+/// Sets of rules that can be turned off, each of which must be on the page.
+const RULES: [&str; 4] = ["SyncRules", "SoftRules", "JournalRules", "LogRules"];
+
 /// Everything on the page that is wrong, a line each.
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(text) = fs::read_to_string(root.join(PAGE)) else {
         return vec![format!("{PAGE}: cannot be read")];
     };
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap_or_default();
-    Page { root, makefile, sources: Sources::read(root) }.faults(&text)
+    let page = Page { root, makefile, sources: Sources::read(root) };
+    let mut faults = page.faults(&text);
+    faults.extend(page.missing(&text, &RULES));
+    faults
 }
 
 struct Page<'r> {
@@ -78,6 +84,15 @@ impl Page<'_> {
             }
         }
         faults
+    }
+
+    /// Rules that the page does not name.
+    fn missing(&self, text: &str, sets: &[&str]) -> Vec<String> {
+        let rules = sets.iter().flat_map(|set| {
+            self.sources.constants(set).into_iter().map(move |rule| format!("{set}::{rule}"))
+        });
+        let absent = rules.filter(|rule| !text.contains(&format!("`{rule}`")));
+        absent.map(|rule| format!("{PAGE}: `{rule}` is not on the page")).collect()
     }
 
     /// What is wrong with the names in a cell, or in a line outside of tables.
@@ -241,6 +256,20 @@ mod tests {
             let faults = page.faults(&line);
             assert_eq!(faults.len(), 1, "{line}: {faults:?}");
         }
+    }
+
+    /// A rule that the page leaves out is a fault. Would catch a new switch that nobody puts on the map.
+    #[test]
+    fn a_rule_that_is_left_out_is_a_fault() {
+        let root = crate::tidy::root();
+        let page = checker(&root);
+        let all = page.sources.constants("JournalRules");
+        assert!(all.len() > 3, "{all:?}");
+        let named = |rules: &[String]| -> String {
+            rules.iter().map(|rule| format!("`JournalRules::{rule}` ")).collect()
+        };
+        assert_eq!(page.missing(&named(&all), &["JournalRules"]), Vec::<String>::new());
+        assert_eq!(page.missing(&named(&all[1..]), &["JournalRules"]).len(), 1);
     }
 
     /// What a fence holds is no name.

@@ -116,6 +116,18 @@ impl Sources {
         if defined.is_empty() { has(true) } else { defined }.into_iter()
     }
 
+    /// The constants in the definition of a type, as a set of flags has them.
+    pub fn constants(&self, owner: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for file in &self.files {
+            let opens = |line: &&str| definition(line) == Some(("struct", owner));
+            let body = file.text.lines().skip_while(|line| !opens(line)).skip(1);
+            let body = body.take_while(|line| line.trim() != "}").filter_map(definition);
+            found.extend(body.filter(|(k, _)| *k == "const").map(|(_, name)| name.to_owned()));
+        }
+        found
+    }
+
     /// Whether there is a string literal of exactly this text.
     pub fn has_literal(&self, text: &str) -> bool {
         self.literals.contains(text)
