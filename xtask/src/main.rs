@@ -3,7 +3,9 @@
 //! watches file systems of a kernel in QEMU.
 
 mod mounts;
+mod papers;
 mod qemu;
+mod sources;
 mod tidy;
 mod xfstests;
 

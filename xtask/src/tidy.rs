@@ -1,4 +1,4 @@
-//! Style as a test: sizes, layers, words. `docs/style.md` gives the reasons.
+//! Style as a test: sizes, layers, words, the names of `docs/papers.md`. `docs/style.md` gives the reasons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,10 +66,12 @@ pub fn check(root: &Path) -> Vec<String> {
             layers(&name, &text, &mut faults);
         }
     }
+    faults.extend(crate::papers::check(root));
     faults
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+/// The Rust sources and manifests below a folder.
+pub fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();

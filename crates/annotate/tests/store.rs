@@ -201,7 +201,7 @@ fn it_is_shown_to_other_programs() {
 
 /// A file of the four that is missing, no Parquet, of a newer version, or another's: each says which it is.
 #[test]
-fn damage_is_named() {
+fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let fault = || store::read(dir.path()).unwrap_err();
     assert!(matches!(fault(), StoreError::Io { .. }));
@@ -255,7 +255,11 @@ proptest! {
 
     /// Any byte of any file changed: an error or a trace, never a panic.
     #[test]
-    fn any_byte_may_be_wrong(file in 0usize..4, at: prop::sample::Index, with: u8) {
+    fn any_changed_byte_of_a_stored_trace_never_panics(
+        file in 0usize..4,
+        at: prop::sample::Index,
+        with: u8,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         keep_mixed(dir.path());
         let file = ["requests", "blocks", "contents", "start"][file];

@@ -257,7 +257,7 @@ fn torn_groups_can_be_read() {
 /// Bytes changed at random in a group's header and bitmaps: mounted or refused, used or found damaged, and
 /// never a panic. Would catch a count, an offset or a map that is believed before it is looked at.
 #[test]
-fn hostile_groups_are_refused_or_survived() {
+fn changed_bytes_of_a_group_are_refused_or_never_panic() {
     let executor = Executor::simulated(1);
     let options = MkfsOptions { max_blocks_per_group: Some(64), ..MkfsOptions::default() };
     let disk = made(&executor, &options, 8 << 20);

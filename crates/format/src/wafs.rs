@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn more_damage_is_not_mended() {
+    fn a_sector_with_twelve_wrong_bytes_is_not_repaired() {
         let good = sector();
         for at in (0..500).step_by(9) {
             let mut bad = good.clone();

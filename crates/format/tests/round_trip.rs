@@ -20,7 +20,10 @@ fn round_trip<T: OnDisk>(bytes: &[u8], endian: Endian) -> Result<(), TestCaseErr
 
 proptest! {
     #[test]
-    fn any_bytes_survive(bytes in prop::collection::vec(any::<u8>(), 1376), endian in order()) {
+    fn any_bytes_of_a_ufs2_structure_come_back(
+        bytes in prop::collection::vec(any::<u8>(), 1376),
+        endian in order(),
+    ) {
         round_trip::<Superblock>(&bytes, endian)?;
         round_trip::<Group>(&bytes, endian)?;
         round_trip::<Dinode>(&bytes, endian)?;

@@ -356,7 +356,7 @@ mod tests {
     /// A node that points to itself, above it, or to another's node: this ends, and nothing is read as what
     /// it is not.
     #[test]
-    fn damage_makes_no_circles() {
+    fn nodes_that_point_in_a_circle_end() {
         let mut books = Books::default();
         let mut graph = Graph::new(Bytes);
         graph.set_root(1, vec![entry(10, 3)], &mut books);

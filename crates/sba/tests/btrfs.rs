@@ -309,7 +309,7 @@ fn a_superblock_that_is_not_understood_changes_nothing() {
 /// Flipped bits everywhere that matters: names or "unknown", never a panic. Checksums that nobody verifies let damage
 /// through to whoever reads the items.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_btrfs_and_its_trace_never_panic() {
     for args in [&["-m", "single"][..], &["--csum", "xxhash", "-m", "single"]] {
         let Some((recorded, after, _)) = filled(args) else { return };
         let trees = [1, 3, 5, 2].map(|owner| (node(&after, owner, 0) as u64, NODE as u64));

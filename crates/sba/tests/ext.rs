@@ -270,7 +270,7 @@ fn a_superblock_of_another_shape_ends_what_was_known() {
 
 /// Flipped bits everywhere that matters, in the image and in what is written: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_ext3_and_its_trace_never_panic() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
     // Superblock and descriptors, inodes of the first group, the journal's first blocks, the root directory.
     let interesting =

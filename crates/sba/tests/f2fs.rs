@@ -506,7 +506,7 @@ fn a_checkpoint_wants_both_ends() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_f2fs_and_its_trace_never_panic() {
     let Some((recorded, said, _)) = played() else { return };
     assert!(said.stats.writes[Class::InodeBlock].blocks > 0);
     let interesting =

@@ -166,7 +166,7 @@ fn jfs_sends_no_flush() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_jfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
     let interesting = [(0x8000, 184), (0xb000, 16384), (16 << 12, 24 << 12), (29 << 12, 12 << 12)];
     for seed in 0..40 {

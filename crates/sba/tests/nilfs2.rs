@@ -465,7 +465,7 @@ fn absurd_summaries_are_not_believed() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_nilfs2_and_its_trace_never_panic() {
     let Some(recorded) = recorded("nilfs2", "nilfs2") else { return };
     let interesting =
         [(1024, 280), (4096, 400), (6 << 12, 4 << 12), (8 << 12, 12288), (11 << 12, 400)];

@@ -252,7 +252,7 @@ fn files_have_paths() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_ntfs_and_its_trace_never_panic() {
     let interesting = [(0, 84), (4 << 12, 32 << 10), (LOG as u64, 3 << 12)];
     for recorded in [windows(), filled()].into_iter().flatten() {
         for seed in 0..20 {

@@ -191,7 +191,7 @@ fn a_long_transaction_is_told_by_two_blocks() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_reiserfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-journal") else { return };
     let interesting = [(65536, 204), (8211 * 4096, 4096), (18 * 4096, 40960), (8210 * 4096, 64)];
     for seed in 0..40 {

@@ -212,7 +212,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
 
 /// Flipped bits everywhere that matters: names or "unknown", never a panic.
 #[test]
-fn damage_is_survived() {
+fn changed_bytes_of_xfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
     let interesting = [(0, 2048), (8 * 512, 16384), (128 * 512, 16384), (327_728 * 512, 4096)];
     for seed in 0..6 {

@@ -138,7 +138,7 @@ fn blkparse_reads_the_same() {
 
 /// What is no trace, newer, of two devices, or cut short says so.
 #[test]
-fn damage_is_named() {
+fn a_cut_or_foreign_blktrace_is_named() {
     let good = bytes(&events(), Endian::Little);
     let cut = import(&[good[..good.len() - 1].to_vec()]).unwrap();
     assert_eq!(cut.cut, [(0, good.len() - BlkEvent::SIZE)]);
@@ -165,7 +165,11 @@ proptest! {
 
     /// Any bytes, and any byte changed in a good trace: an error or requests, never a panic.
     #[test]
-    fn any_bytes_are_survived(at in 0usize..768, with: u8, rest in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_of_a_blktrace_never_panic(
+        at in 0usize..768,
+        with: u8,
+        rest in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
         let mut good = bytes(&events(), Endian::Little);
         let len = good.len();
         good[at % len] = with;

@@ -190,7 +190,7 @@ fn planted(at: usize, bytes: &[u8]) -> Result<(), ImportError> {
 
 /// Each kind of damage has its error, which says where.
 #[test]
-fn each_damage_has_a_name() {
+fn each_wrong_field_of_a_dm_log_writes_log_has_its_error() {
     let field = |name| ordo_format::Field::find(LogWritesEntry::FIELDS, name).unwrap().offset;
     assert_eq!(import(vec![1; 9]).unwrap_err(), ImportError::Short { len: 9 });
     assert!(matches!(planted(0, &[1]), Err(ImportError::Magic { .. })));
@@ -230,7 +230,9 @@ fn a_number_of_entries_is_not_believed() {
 proptest! {
     /// Any bytes changed: an error or a trace that can be written, never a panic.
     #[test]
-    fn damage_never_panics(changes in prop::collection::vec((0usize..3072, any::<u8>()), 1..12)) {
+    fn any_changed_bytes_of_a_dm_log_writes_log_never_panic(
+        changes in prop::collection::vec((0usize..3072, any::<u8>()), 1..12),
+    ) {
         let mut log = small();
         for (at, byte) in changes {
             log[at] = byte;

@@ -84,7 +84,7 @@ mod tests {
 
     /// What is on disk never panics, and ends.
     #[test]
-    fn rubbish_has_an_end() {
+    fn rubbish_in_xfs_directories_ends() {
         let mut sb = [0u8; super::super::Superblock::SIZE];
         for (at, bytes) in [
             (0, &b"XFSB"[..]),

@@ -157,7 +157,7 @@ mod tests {
     /// A block that leads to itself, a long chain, an address that is used again while something points to what was
     /// there: this ends, and what is overwritten is forgotten.
     #[test]
-    fn damage_makes_no_circles() {
+    fn tree_blocks_that_point_in_a_circle_end() {
         let mut forest = Forest::default();
         let mut gone = Vec::new();
         let circle = at(10, 5, 0);
