@@ -6,7 +6,7 @@ use ordo_bench::workload::{Phase, Stage, Watch, Workload, WorkloadError};
 use ordo_runtime::{Executor, Runtime, cpu::CpuModel};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::model::{ModelConfig, ModelFs};
-use ordo_vfs::tree::{Limits, measure};
+use ordo_vfs::tree::{Limits, Totals, measure};
 use ordo_vfs::{FileSystem, FsResult, Timestamp};
 
 /// The model on a processor of the 2020s.
@@ -41,6 +41,13 @@ impl Stage for OnModel {
 
 /// Runs a workload and demands that it leaves nothing behind.
 fn run(text: &str, seed: u64) -> (Vec<Phase>, u32) {
+    let (phases, dropped, left) = run_and_keep(text, seed);
+    assert_eq!(left.entries, 0, "{text} left something behind");
+    (phases, dropped)
+}
+
+/// Runs a workload; its phases, how often it emptied the caches, and what it leaves.
+fn run_and_keep(text: &str, seed: u64) -> (Vec<Phase>, u32, Totals) {
     let workload: Workload = text.parse().unwrap();
     let executor = Executor::simulated(seed);
     let mut stage = OnModel::new(&executor.runtime());
@@ -48,8 +55,7 @@ fn run(text: &str, seed: u64) -> (Vec<Phase>, u32) {
         .block_on(async {
             let phases = workload.run(&mut stage, seed, &mut ()).await.unwrap();
             let left = measure(&stage.fs, stage.fs.root(), Limits::default()).await.unwrap();
-            assert_eq!(left.entries, 0, "{text} left something behind");
-            (phases, stage.dropped)
+            (phases, stage.dropped, left)
         })
         .unwrap()
 }
@@ -94,6 +100,31 @@ fn postmark_without_buffering_writes_its_own_small_blocks() {
     let buffered = named(&run(base, 1).0, "create").seconds();
     let plain = named(&run(&format!("{base},buffered=no"), 1).0, "create").seconds();
     assert!(plain > 1.5 * buffered, "{plain} and {buffered}");
+}
+
+/// Sources, objects, libraries and programs are there after a build and no test program of `configure`; articles are there
+/// that came and did not go. Would catch phases that do less than they say.
+#[test]
+fn a_build_and_a_news_server_leave_what_they_should() {
+    let (phases, _, left) = run_and_keep("ssh-build", 1);
+    let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
+    assert_eq!(names, [("unpack", 626), ("config", 120), ("build", 268)]);
+    // 9 directories, 626 sources, config.log and 14 files of configure, 260 objects, 8 libraries and programs.
+    assert_eq!(left.entries, 9 + 626 + 15 + 268);
+    let seconds: f64 = phases.iter().map(Phase::seconds).sum();
+    let (same, ..) = run_and_keep("ssh-build:compute=no", 1);
+    let without: f64 = same.iter().map(Phase::seconds).sum();
+    assert!(without < 2.0 && seconds - without > 50.0, "{seconds} {without}");
+
+    let text = "netnews:files=300,directories=120,unbatch=50,expire=80";
+    let (phases, dropped, left) = run_and_keep(text, 1);
+    let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
+    assert_eq!(names, [("fill", 300), ("unbatch", 50), ("expire", 80)]);
+    // 120 groups in two directories above them.
+    assert_eq!((left.entries, dropped), (122 + 300 + 50 - 80, 1));
+    let mean = phases[0].bytes / 300;
+    assert!((2500..6000).contains(&mean), "articles of {mean} bytes");
+    assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
 #[test]
