@@ -9,11 +9,12 @@ VENV = target/judges
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis
+.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
 	@echo 'make test-freebsd FSCK=/path/to/fsck_ffs  images and crash states before FreeBSD'"'"'s own fsck'
+	@echo 'make test-kills [KILLS=200] [FSCK=/path/to/fsck_ffs]  mounts killed at random, written to docs/results/kills.md'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
@@ -46,6 +47,17 @@ judges:
 	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q dissect.ffs duckdb pyarrow) \
 	    || { rm -rf $(VENV); echo "SKIPPED: dissect.ffs, duckdb and pyarrow could not be installed"; }; \
 	fi
+
+# As root. Kills KILLS mounts at random over orderings and geometries; with FSCK=/path/to/fsck_ffs FreeBSD's looks too.
+# Writes docs/results/kills.md.
+KILLS ?= 200
+KILLS_SEED ?= 1
+test-kills:
+	@test -z "$(FSCK)" || test -x "$(FSCK)" || { echo "$(FSCK) is no program"; exit 1; }
+	@test -n "$(FSCK)" || echo "FreeBSD's fsck is not asked: FSCK=/path/to/fsck_ffs"
+	ORDO_FREEBSD_FSCK=$(if $(FSCK),$(abspath $(FSCK))) ORDO_KILLS=$(KILLS) ORDO_KILLS_SEED=$(KILLS_SEED) \
+	  ORDO_KILLS_PAGE=$(CURDIR)/docs/results/kills.md \
+	  $(CARGO) test --workspace --test kills -- --ignored --nocapture many_kills
 
 lint:
 	$(CARGO) fmt --all --check

@@ -49,9 +49,17 @@ impl Run<'_> {
     /// Reads every directory, and finds out which directory is in which.
     pub async fn check_names(&mut self) -> Result<(), BlockError> {
         let mut names = Names::default();
-        for idx in 0..self.dirs.len() {
-            self.tell(Phase::Names, idx, self.dirs.len());
+        let (begun, whole): (Vec<_>, Vec<_>) =
+            (0..self.dirs.len()).partition(|idx| self.is_begun_or_removed(*idx));
+        for (done, idx) in whole.into_iter().enumerate() {
+            self.tell(Phase::Names, done, self.dirs.len());
             self.check_directory(idx, &mut names).await?;
+        }
+        let named: FxHashSet<u32> = names.refs.iter().map(|link| link.child).collect();
+        for idx in begun {
+            if named.contains(&self.dirs[idx].ino) {
+                self.check_directory(idx, &mut names).await?;
+            }
         }
         self.tell(Phase::Names, self.dirs.len(), self.dirs.len());
         if self.sb.flags & FS_SUJ != 0 && !self.has_suj_file {
@@ -59,6 +67,13 @@ impl Run<'_> {
             self.sb.flags &= !FS_SUJ;
         }
         self.choose_parents(names.refs).await
+    }
+
+    /// Whether a directory of size 0 is one that a crash left half made or half removed: then it has no name, and
+    /// nothing is wrong with it but that. With a name it has lost its contents.
+    fn is_begun_or_removed(&self, idx: usize) -> bool {
+        let info = &self.dirs[idx];
+        info.size == 0 && info.blocks.is_empty() && info.ino != ROOT
     }
 
     async fn check_directory(&mut self, idx: usize, names: &mut Names) -> Result<(), BlockError> {

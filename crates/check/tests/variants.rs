@@ -298,6 +298,34 @@ fn preening_repairs_only_what_loses_nothing() {
     assert!(repaired > 15 && left > 15, "{repaired} {left}");
 }
 
+/// A directory that a crash left half made or half removed: an inode of size 0 that nothing names. `sync` leaves it
+/// so. Whatever its count of links says, a preen clears it. With a name it has lost its `.` and `..`, and that is for
+/// somebody to decide.
+#[test]
+fn a_directory_that_is_half_made_or_half_removed_is_preened() {
+    for links in [0, 1, 2] {
+        for has_name in [false, true] {
+            let (disk, inodes) = populated(Endian::Little);
+            let surgeon = Surgeon::new(&disk);
+            surgeon.change_inode(FREE, |node| (node.mode, node.nlink) = (0o040_755, links));
+            if has_name {
+                surgeon.add_entry(inodes.dir, "hollow", FREE, dir::DT_DIR);
+            }
+            let report = check(&disk, Repair::Preen).unwrap();
+            let found = kinds(&report);
+            let (code, wanted) = match has_name {
+                false => (1, "UnreferencedDirectory"),
+                true => (4, "DotMissing"),
+            };
+            assert!(found.contains(&wanted), "{links} links: {report}");
+            assert_eq!(report.exit_code(), code, "{links} links: {report}");
+            assert_eq!(found.contains(&"DotMissing"), has_name, "{links} links: {report}");
+            check(&disk, Repair::Yes).unwrap();
+            assert_clean(&disk, &format!("{links} links, a name: {has_name}"));
+        }
+    }
+}
+
 #[test]
 fn a_lost_root_is_made_anew_and_everything_found_again() {
     for endian in [Endian::Little, Endian::Big] {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use ordo_bench::journaled;
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{Access, FileDisk, OpenError};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::NoOrder;
 use ordo_report::number;
-use ordo_runtime::{Executor, Runtime};
+use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::UfsConfig;
 
 /// A file system in an image that is written.
@@ -28,6 +28,26 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
     executor.block_on(work(runtime))?
+}
+
+/// Opens something that may be locked for a moment more: requests of a server that has just been killed, which the
+/// kernel ends after the process is gone. Tries for a second.
+///
+/// # Errors
+/// Those of opening it.
+pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Result<T> {
+    const TRIES: u32 = 20;
+    for _ in 0..TRIES {
+        match open() {
+            Err(error)
+                if matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Locked { .. })) =>
+            {
+                runtime.sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 /// Mounts the file system in an image to change it.

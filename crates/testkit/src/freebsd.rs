@@ -53,6 +53,11 @@ impl FreebsdFsck {
         FreebsdFsck { program, _folder: folder, image }
     }
 
+    /// The judge, if somebody has it.
+    pub fn given() -> Option<FreebsdFsck> {
+        std::env::var_os(VARIABLE).filter(|v| !v.is_empty()).map(|_| FreebsdFsck::new())
+    }
+
     /// Runs it on a file.
     pub fn run_on(&self, image: &Path, args: &[&str]) -> Said {
         let out = Command::new(&self.program).args(args).arg(image).output();

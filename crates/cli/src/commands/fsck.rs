@@ -13,7 +13,7 @@ use ordo_report::{json, progress::Progress};
 use ordo_runtime::Runtime;
 
 use crate::args::Fsck;
-use crate::image::{self, real_time};
+use crate::image::{self, real_time, when_free};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
@@ -31,9 +31,10 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
     };
     let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
     let report = real_time(async |rt| {
-        let mut disks = vec![FileDisk::open(&rt, &args.image, access)?];
-        if let Some(path) = &args.journal {
-            disks.push(FileDisk::open(&rt, path, access)?);
+        let paths = std::iter::once(&args.image).chain(&args.journal);
+        let mut disks = Vec::new();
+        for path in paths {
+            disks.push(when_free(&rt, || Ok(FileDisk::open(&rt, path, access)?)).await?);
         }
         let device = |disk: FileDisk| match repair {
             // What a replay would make of it is looked at; the image stays as it is.

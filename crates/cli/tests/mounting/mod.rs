@@ -85,24 +85,53 @@ pub fn shell(dir: &Path, script: &str) -> String {
 pub struct Disk {
     pub folder: tempfile::TempDir,
     pub ordering: &'static str,
+    /// Where the log is, if the ordering has one: `file`, `behind`, or a path.
+    pub log: String,
 }
 
 impl Disk {
     /// A new image of this many MiB, for an ordering.
     pub fn new(ordering: &'static str, mib: u64) -> Disk {
+        Disk::shaped(ordering, "file", &["--size", &format!("{mib}m")])
+    }
+
+    /// A new image of another shape, as `ordo mkfs` is told. A journal's log is in a `file` of it, `behind` the file
+    /// system, or in an image of its own (`apart`).
+    pub fn shaped(ordering: &'static str, log: &str, shape: &[&str]) -> Disk {
         if over_ring() {
             take_leave();
         }
-        let disk = Disk { folder: tempfile::tempdir().unwrap(), ordering };
+        let folder = tempfile::tempdir().unwrap();
+        let log = match log {
+            "apart" => folder.path().join("log").display().to_string(),
+            place => place.to_owned(),
+        };
+        let disk = Disk { folder, ordering, log };
         std::fs::create_dir(disk.dir()).unwrap();
-        let size = format!("{mib}m");
-        let mut words = vec!["mkfs", "--size", &size, disk.image()];
+        let mut words = vec!["mkfs", disk.image()];
+        words.extend(shape);
         if ordering == "journal" {
-            words.extend(["--journal", "file", "--journal-size", "4m"]);
+            words.extend(["--journal", &disk.log, "--journal-size", "4m"]);
         }
         let out = ordo(&words);
         assert!(out.status.success(), "{}", text(&out));
         disk
+    }
+
+    /// Whether the log is in an image of its own.
+    fn log_apart(&self) -> bool {
+        self.log.contains('/')
+    }
+
+    /// `ordo fsck` with these words, and with the log if it is elsewhere.
+    pub fn fsck(&self, words: &[&str]) -> Output {
+        let mut all = vec!["fsck"];
+        all.extend(words);
+        if self.log_apart() {
+            all.extend(["--journal", &self.log]);
+        }
+        all.push(self.image());
+        ordo(&all)
     }
 
     pub fn dir(&self) -> PathBuf {
@@ -116,7 +145,11 @@ impl Disk {
     /// Mounts it, with further options; what was said.
     pub fn mount_with(&self, more: &str) -> Output {
         let transport = if over_ring() { "io_uring" } else { "no_io_uring" };
-        let options = format!("ordering={},{transport},{more}", self.ordering);
+        let log = match self.log_apart() {
+            true => format!("logdev={},", self.log),
+            false => String::new(),
+        };
+        let options = format!("ordering={},{log}{transport},{more}", self.ordering);
         let dir = self.dir();
         let words = ["mount", self.image(), dir.to_str().unwrap(), "-o", &options];
         let mut all = vec!["60", cargo_bin("ordo").to_str().unwrap().to_owned().leak()];
@@ -161,7 +194,7 @@ impl Disk {
 
     /// A full check must find nothing.
     pub fn assert_clean(&self) {
-        let out = ordo(&["fsck", "-f", self.image()]);
+        let out = self.fsck(&["-f"]);
         assert_eq!(out.status.code(), Some(0), "{}: {}", self.ordering, text(&out));
     }
 }

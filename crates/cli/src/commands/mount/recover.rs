@@ -19,7 +19,7 @@ use ordo_ffs::{MountError, MountOptions, mount};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftOptions, SoftUpdates, SyncOrder};
-use ordo_runtime::{Duration, Runtime};
+use ordo_runtime::Runtime;
 use ordo_ufs::UfsConfig;
 use ordo_wafs::GroupCommit;
 
@@ -27,6 +27,7 @@ use super::Mount;
 use super::options::{LogPlace, Ordering, Wanted};
 use super::serve::serve;
 use super::tell::Tell;
+use crate::image::when_free;
 use crate::partition;
 
 /// The image, or the part of it that is mounted.
@@ -66,7 +67,7 @@ pub async fn mount_and_serve(
     tell: &Tell,
 ) -> Result<()> {
     let name = || args.image.display().to_string();
-    let (disk, device_read_only) = open_free(runtime, args, wanted).await?;
+    let (disk, device_read_only) = when_free(runtime, || open(runtime, args, wanted)).await?;
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(Nearby::new(part.with_context(name)?));
     let device = disk.clone().erase();
@@ -101,22 +102,6 @@ pub async fn mount_and_serve(
     }
     let fs = mount(runtime, plan.disk.clone(), NoOrder, &plan.options()).await;
     serve(&plan, fs.with_context(name)?, async || {}).await.with_context(name)
-}
-
-/// Opens the image. A server that has just been killed may hold it for a moment more.
-async fn open_free(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
-    const TRIES: u32 = 20;
-    for _ in 0..TRIES {
-        match open(runtime, args, wanted) {
-            Err(error)
-                if matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Locked { .. })) =>
-            {
-                runtime.sleep(Duration::from_millis(50)).await;
-            }
-            opened => return opened,
-        }
-    }
-    open(runtime, args, wanted)
 }
 
 /// Opens the image to be written, or where that cannot be and was not insisted on, to be read.

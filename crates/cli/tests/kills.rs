@@ -1,0 +1,235 @@
+//! `make test-kills`: mounts killed at random while programs work on them. The results are written to
+//! `docs/results/kills.md`; `make test` has a handful of the same.
+//!
+//! Fault model: the server is killed (SIGKILL) at any moment; what it had sent to the image stays, whatever it had in
+//! memory is gone. Programs meanwhile make, change, rename and remove files, sync most of them, and record outside
+//! what each may be afterwards ([`programs`]). Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns:
+//! what was synced is there and whole; Ordo's checker finds nothing; and where `ORDO_FREEBSD_FSCK` names FreeBSD's,
+//! that finds nothing either, and preens the killed image itself under soft updates without a question. Under `none`,
+//! which promises no file, `ordo fsck -y` recovers, and only the checkers are asked. An image is killed again and
+//! again, so that recoveries follow on recoveries.
+
+mod mounting;
+#[path = "kills/page.rs"]
+mod page;
+#[path = "kills/programs.rs"]
+mod programs;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mounting::{Disk, can_mount, text};
+use ordo_testkit::FreebsdFsck;
+use page::{Lot, write_page};
+use programs::{Dice, Program, Record};
+
+/// Orderings and where their logs are.
+const SYSTEMS: [(&str, &str); 6] = [
+    ("soft-updates", "file"),
+    ("journal", "file"),
+    ("journal", "behind"),
+    ("journal", "apart"),
+    ("sync", "file"),
+    ("none", "file"),
+];
+
+/// Sizes of blocks and fragments.
+const SHAPES: [(&str, &str); 4] = [("4k", "512"), ("8k", "1k"), ("16k", "2k"), ("32k", "4k")];
+
+/// Kills of one image before a new one is made.
+const KILLS_OF_ONE: usize = 4;
+
+/// One image, killed again and again.
+struct Victim<'a> {
+    disk: Disk,
+    record: Arc<Record>,
+    dice: Dice,
+    freebsd: Option<&'a FreebsdFsck>,
+}
+
+impl Victim<'_> {
+    fn new<'a>(lot: &Lot, seed: u64, freebsd: Option<&'a FreebsdFsck>) -> Victim<'a> {
+        let shape = ["--size", "64m", "-b", lot.shape.0, "-f", lot.shape.1];
+        let disk = Disk::shaped(lot.system.0, lot.system.1, &shape);
+        Victim { disk, record: Arc::default(), dice: Dice(seed), freebsd }
+    }
+
+    /// Lets two or three programs work, and kills the server under them. Returns how often they synced.
+    fn kill(&mut self) -> Result<usize, String> {
+        // With little memory blocks are written, and written in part, all the time.
+        let little = ["cache=4m,dirty=512k", "cache=8m,dependencies=256k", "", "group-commit"];
+        let mut options = little[self.dice.below(4)];
+        if options == "group-commit" && self.disk.ordering != "journal" {
+            options = "";
+        }
+        let out = self.disk.mount_with(options);
+        if !out.status.success() {
+            return Err(format!("mounting it to work on: {}", text(&out)));
+        }
+        let before = self.record.syncs();
+        let programs = (0..2 + self.dice.below(2)).map(|number| {
+            let seed = self.dice.next();
+            let program = Program::new(&self.disk.dir(), number, &self.record, seed);
+            std::thread::spawn(move || program.run())
+        });
+        let programs: Vec<_> = programs.collect::<Vec<_>>();
+        let most = [60, 300, 1500][self.dice.below(3)];
+        std::thread::sleep(Duration::from_millis(10 + self.dice.below(most) as u64));
+        self.disk.end_server("-KILL");
+        for program in programs {
+            program.join().map_err(|_| "a program panicked".to_owned())?;
+        }
+        Ok(self.record.syncs() - before)
+    }
+
+    /// FreeBSD's own preen of a copy of what the kill left.
+    fn freebsd_preens(&self) -> Result<(), String> {
+        let Some(fsck) = self.freebsd.filter(|_| self.disk.ordering == "soft-updates") else {
+            return Ok(());
+        };
+        let copy = self.disk.folder.path().join("copy");
+        std::fs::copy(self.disk.image(), &copy).map_err(|e| e.to_string())?;
+        let said = fsck.run_on(&copy, &["-p", "-f"]);
+        match said.code {
+            0 => Ok(()),
+            code => Err(format!(
+                "FreeBSD's preen of the killed image exits with {code}:\n{}",
+                said.text
+            )),
+        }
+    }
+
+    fn fsck(&self, how: &[&str], codes: &[i32]) -> Result<(), String> {
+        let out = self.disk.fsck(how);
+        match out.status.code() {
+            Some(code) if codes.contains(&code) => Ok(()),
+            code => Err(format!("ordo fsck {how:?} exits with {code:?}:\n{}", text(&out))),
+        }
+    }
+
+    /// Recovers, compares with the record, checks. Returns how many files had to be there whole.
+    fn recover(&mut self) -> Result<usize, String> {
+        let promises = self.disk.ordering != "none";
+        match (promises, self.dice.below(2)) {
+            (false, _) => self.fsck(&["-y"], &[0, 1])?,
+            (true, 0) => self.fsck(&["-p"], &[0, 1])?,
+            (true, _) => {}
+        }
+        let out = self.disk.mount_with("");
+        if !out.status.success() {
+            return Err(format!("mounting it to recover: {}", text(&out)));
+        }
+        let (firm, wrong) = self.record.compare(&self.disk.dir());
+        self.disk.umount();
+        // The background check may not have given everything back yet.
+        self.fsck(&["-p"], &[0, 1])?;
+        self.fsck(&["-f", "-n"], &[0])?;
+        if let Some(said) =
+            self.freebsd.map(|fsck| fsck.run_on(Path::new(self.disk.image()), &["-n", "-f"]))
+            && !said.is_content()
+        {
+            return Err(format!("FreeBSD's, after recovery:\n{}", said.text));
+        }
+        match promises && !wrong.is_empty() {
+            true => Err(wrong.join("\n")),
+            false => Ok(if promises { firm } else { 0 }),
+        }
+    }
+}
+
+/// Kills images of one lot until it has had its number. Failures are written into it.
+fn go(lot: &mut Lot, seed: u64, freebsd: Option<&FreebsdFsck>) {
+    let mut victim: Option<Victim<'_>> = None;
+    for n in 0..lot.wanted {
+        if n % KILLS_OF_ONE == 0 {
+            victim = None;
+        }
+        let turn = seed.wrapping_mul(1000).wrapping_add(n as u64);
+        let current = victim.get_or_insert_with(|| Victim::new(lot, turn, freebsd));
+        let outcome = current.kill().and_then(|syncs| {
+            current.freebsd_preens()?;
+            Ok((syncs, current.recover()?))
+        });
+        lot.kills += 1;
+        match outcome {
+            Ok((syncs, firm)) => {
+                lot.syncs += syncs;
+                lot.firm += firm;
+            }
+            Err(why) => {
+                let (system, shape) = (lot.system, lot.shape);
+                lot.failures.push(format!("{system:?}, {shape:?}, seed {seed}, kill {n}: {why}"));
+                if std::env::var_os("ORDO_KILLS_KEEP").is_some() {
+                    let kept = format!("/tmp/ordo-killed-{seed}-{n}");
+                    let _ = std::fs::copy(current.disk.image(), kept);
+                }
+                victim = None;
+            }
+        }
+    }
+}
+
+/// Spreads `kills` over systems and shapes, two at a time, each lot with a seed of its own.
+fn campaign(kills: usize, seed: u64, freebsd: Option<&FreebsdFsck>) -> Vec<Lot> {
+    let mut lots = Vec::new();
+    // Each system meets another shape first, so that a handful has all of both.
+    for round in 0..SHAPES.len() {
+        for (i, system) in SYSTEMS.into_iter().enumerate() {
+            lots.push(Lot::new(system, SHAPES[(i + round) % SHAPES.len()]));
+        }
+    }
+    let count = lots.len();
+    for (i, lot) in lots.iter_mut().enumerate() {
+        lot.wanted = kills / count + usize::from(i < kills % count);
+    }
+    lots.retain(|lot| lot.wanted > 0);
+    let queue = Mutex::new(lots.iter_mut().enumerate().collect::<Vec<_>>().into_iter());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some((i, lot)) = queue.lock().unwrap().next() else { return };
+                    go(lot, seed.wrapping_add(i as u64), freebsd);
+                }
+            });
+        }
+    });
+    lots
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+fn assert_whole(lots: &[Lot]) {
+    let failures: Vec<_> = lots.iter().flat_map(|lot| &lot.failures).cloned().collect();
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n\n"));
+    let syncs: usize = lots.iter().map(|lot| lot.syncs).sum();
+    assert!(syncs > lots.len(), "hardly anything was synced: nothing is proven");
+}
+
+/// Every ordering and every shape at least once.
+#[test]
+fn a_handful_of_kills() {
+    if can_mount() {
+        assert_whole(&campaign(6, 1, None));
+    }
+}
+
+/// As many as `ORDO_KILLS` says.
+#[test]
+#[ignore = "takes minutes: make test-kills"]
+fn many_kills() {
+    if !can_mount() {
+        return;
+    }
+    let kills = number("ORDO_KILLS").unwrap_or(200) as usize;
+    let seed = number("ORDO_KILLS_SEED").unwrap_or(1);
+    let freebsd = FreebsdFsck::given();
+    let lots = campaign(kills, seed, freebsd.as_ref());
+    if let Some(path) = std::env::var_os("ORDO_KILLS_PAGE") {
+        write_page(Path::new(&path), &lots, seed, freebsd.is_some());
+    }
+    assert_whole(&lots);
+}

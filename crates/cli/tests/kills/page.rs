@@ -1,0 +1,88 @@
+//! What the kills of each system and shape came to, and the page that says so.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Kills of one ordering on one shape.
+pub struct Lot {
+    /// The ordering, and where its log is.
+    pub system: (&'static str, &'static str),
+    /// Sizes of blocks and fragments.
+    pub shape: (&'static str, &'static str),
+    /// Kills that it is to have.
+    pub wanted: usize,
+    pub kills: usize,
+    /// Syncs of a file or folder that returned before a kill.
+    pub syncs: usize,
+    /// Files that had to be there, whole, after a recovery.
+    pub firm: usize,
+    pub failures: Vec<String>,
+}
+
+impl Lot {
+    pub fn new(system: (&'static str, &'static str), shape: (&'static str, &'static str)) -> Lot {
+        Lot { system, shape, wanted: 0, kills: 0, syncs: 0, firm: 0, failures: Vec::new() }
+    }
+
+    fn name(&self) -> String {
+        match self.system {
+            ("journal", "file") => "journal, log in a file".into(),
+            ("journal", "behind") => "journal, log behind the file system".into(),
+            ("journal", _) => "journal, log on a device of its own".into(),
+            (ordering, _) => ordering.into(),
+        }
+    }
+}
+
+/// Writes the page.
+pub fn write_page(path: &Path, lots: &[Lot], seed: u64, freebsd: bool) {
+    let kills: usize = lots.iter().map(|lot| lot.kills).sum();
+    let failed: usize = lots.iter().map(|lot| lot.failures.len()).sum();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut page = format!(
+        "# Mounts killed at random\n\nWritten by `make test-kills`: {kills} kills, seed {seed}, Linux {}.\n\n",
+        kernel.trim()
+    );
+    page.push_str(
+        "Two or three programs make, overwrite, append to, cut, rename, replace and remove files, and sync most of\n\
+         them; the server is killed after 10 to 1,500 ms. An image is killed up to four times in a row. After recovery\n\
+         (a mount, or `ordo fsck -p`; under `none`, `ordo fsck -y`) the files that were synced are compared, and both\n\
+         checks look.\n\n",
+    );
+    page.push_str(match freebsd {
+        true => {
+            "FreeBSD's `fsck_ffs` looked at each image after the recovery, and preened a copy of each killed image under\n\
+             soft updates.\n\n"
+        }
+        false => "FreeBSD's fsck was not asked (`FSCK=` names it): only Ordo's own looked.\n\n",
+    });
+    page.push_str(
+        "| ordering | blocks | kills | syncs before | files that had to be there | failed |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|\n");
+    let mut sorted: Vec<_> = lots.iter().collect();
+    sorted.sort_by_key(|lot| (lot.name(), lot.shape.0.len(), lot.shape.0));
+    for lot in sorted {
+        let firm = match lot.system.0 {
+            "none" => "promises none".to_owned(),
+            _ => lot.firm.to_string(),
+        };
+        let (name, (block, fragment), failed) = (lot.name(), lot.shape, lot.failures.len());
+        let _ = writeln!(
+            page,
+            "| {name} | {block}/{fragment} | {} | {} | {firm} | {failed} |",
+            lot.kills, lot.syncs
+        );
+    }
+    let _ = match failed {
+        0 => writeln!(
+            page,
+            "\nNothing that was synced was lost or wrong, and no check found anything."
+        ),
+        _ => writeln!(page, "\n{failed} kills failed:\n"),
+    };
+    for failure in lots.iter().flat_map(|lot| &lot.failures) {
+        let _ = writeln!(page, "- {}", failure.lines().next().unwrap_or_default());
+    }
+    std::fs::write(path, page).expect("room for the page");
+}

@@ -1,0 +1,350 @@
+//! Programs that make, change, rename and remove files, and a record outside of what each file may be after a crash.
+//!
+//! [`Record`] holds for each path the [`State`]s that it may be in. An operation adds the state that it may lead to
+//! before it is asked for; an `fsync` that has returned leaves one. A [`Program`] works in folders of its own, so that
+//! nobody else changes what it has recorded. Which operations it does follows from a seed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Numbers that follow from a seed (SplitMix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(len).collect()
+    }
+}
+
+/// What a path may be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    Absent,
+    /// A file with these contents.
+    Is(Arc<Vec<u8>>),
+    /// A file that was being written.
+    Any,
+}
+
+/// What each path may be, in the words of its path below the mount.
+#[derive(Default)]
+pub struct Record {
+    files: Mutex<BTreeMap<PathBuf, Vec<State>>>,
+    /// What was done since the last comparison, for messages.
+    done: Mutex<Vec<String>>,
+    syncs: std::sync::atomic::AtomicUsize,
+}
+
+impl Record {
+    fn add(&self, path: &Path, states: impl IntoIterator<Item = State>) {
+        let mut files = self.files.lock().unwrap();
+        let known = files.entry(path.to_owned()).or_insert_with(|| vec![State::Absent]);
+        for state in states {
+            if !known.contains(&state) {
+                known.push(state);
+            }
+        }
+    }
+
+    fn note(&self, what: &str, path: &Path, more: &str) {
+        self.done.lock().unwrap().push(format!("{what} {} {more}", path.display()));
+    }
+
+    fn settle(&self, path: &Path, state: State) {
+        self.note("durable:", path, &words(std::slice::from_ref(&state)));
+        self.syncs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.files.lock().unwrap().insert(path.to_owned(), vec![state]);
+    }
+
+    fn states(&self, path: &Path) -> Vec<State> {
+        let files = self.files.lock().unwrap();
+        files.get(path).cloned().unwrap_or_else(|| vec![State::Absent])
+    }
+
+    /// How many times something has become durable.
+    pub fn syncs(&self) -> usize {
+        self.syncs.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// Compares what is below `root` with the record, and takes it for what is there from now on. Returns how many
+    /// paths had to be there whole, and a line for each that is not what it may be.
+    pub fn compare(&self, root: &Path) -> (usize, Vec<String>) {
+        let mut files = self.files.lock().unwrap();
+        let (mut firm, mut wrong) = (0, Vec::new());
+        files.retain(|path, states| {
+            let found = match fs::read(root.join(path)) {
+                Ok(bytes) => State::Is(Arc::new(bytes)),
+                Err(error) if error.kind() == ErrorKind::NotFound => State::Absent,
+                Err(error) => {
+                    wrong.push(format!("{}: {error}", path.display()));
+                    return false;
+                }
+            };
+            firm += usize::from(matches!(states[..], [State::Is(_)]));
+            let is_file = matches!(found, State::Is(_));
+            let may_be = states.contains(&found) || is_file && states.contains(&State::Any);
+            if !may_be {
+                let shown = path.display().to_string();
+                let (is, may) = (words(std::slice::from_ref(&found)), words(states));
+                let done = self.done.lock().unwrap();
+                let done: Vec<_> =
+                    done.iter().filter(|line| line.contains(&shown)).cloned().collect();
+                wrong
+                    .push(format!("{shown} is {is}, may be {may}; done:\n  {}", done.join("\n  ")));
+            }
+            *states = vec![found];
+            is_file
+        });
+        self.done.lock().unwrap().clear();
+        (firm, wrong)
+    }
+}
+
+/// States for a message.
+fn words(states: &[State]) -> String {
+    let one = |state: &State| match state {
+        State::Absent => "absent".to_owned(),
+        State::Any => "anything".to_owned(),
+        State::Is(bytes) => {
+            let sum =
+                bytes.iter().fold(0u32, |sum, b| sum.wrapping_mul(31).wrapping_add(u32::from(*b)));
+            format!("{} bytes (sum {sum:08x})", bytes.len())
+        }
+    };
+    states.iter().map(one).collect::<Vec<_>>().join(" or ")
+}
+
+/// A program at work.
+pub struct Program {
+    root: PathBuf,
+    /// Its folders, below the root.
+    folders: Vec<PathBuf>,
+    record: Arc<Record>,
+    dice: Dice,
+    /// Files that are there, as far as it knows, and what is in them.
+    files: Vec<(PathBuf, Arc<Vec<u8>>)>,
+    made: usize,
+}
+
+/// Files that a program keeps at most.
+const FILES_MAX: usize = 40;
+
+impl Program {
+    pub fn new(root: &Path, number: usize, record: &Arc<Record>, seed: u64) -> Program {
+        let top = PathBuf::from(format!("program-{number}"));
+        let folders = ["", "a", "a/b"].map(|folder| top.join(folder)).to_vec();
+        let mut files = Vec::new();
+        for (path, states) in record.files.lock().unwrap().iter() {
+            if let ([State::Is(bytes)], true) = (&states[..], path.starts_with(&top)) {
+                files.push((path.clone(), bytes.clone()));
+            }
+        }
+        let made = (seed % 1_000_000) as usize * 10_000;
+        Program {
+            root: root.to_owned(),
+            folders,
+            record: record.clone(),
+            dice: Dice(seed),
+            files,
+            made,
+        }
+    }
+
+    /// Works until the mount is gone.
+    pub fn run(mut self) {
+        loop {
+            match self.step() {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => self.drop_some(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        for folder in self.folders.clone() {
+            fs::create_dir_all(self.root.join(folder))?;
+        }
+        if self.files.len() >= FILES_MAX {
+            return self.remove();
+        }
+        match self.dice.below(16) {
+            0..=5 => self.create(),
+            6..=7 => self.overwrite(),
+            8 => self.append(),
+            9 => self.cut(),
+            10 => self.replace(),
+            11..=12 => self.rename(),
+            13 => self.remove(),
+            _ => self.noise(),
+        }
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn new_path(&mut self) -> PathBuf {
+        self.made += 1;
+        let folder = self.dice.below(self.folders.len());
+        // Some names are long, so that folders grow.
+        let tail = "n".repeat([0, 0, 20, 180][self.dice.below(4)]);
+        self.folders[folder].join(format!("{}{tail}", self.made))
+    }
+
+    fn size(&mut self) -> usize {
+        let most = [600, 6000, 60_000, 500_000][self.dice.below(4)];
+        self.dice.below(most)
+    }
+
+    /// One of the files, taken out of the list.
+    fn take(&mut self) -> Option<(PathBuf, Arc<Vec<u8>>)> {
+        let count = self.files.len();
+        (count > 0).then(|| self.dice.below(count)).map(|n| self.files.swap_remove(n))
+    }
+
+    /// Syncs a file three times of four; then it is what it is.
+    fn settle(&mut self, file: &File, path: PathBuf, bytes: Arc<Vec<u8>>) -> io::Result<()> {
+        if self.dice.below(4) > 0 {
+            file.sync_all()?;
+            self.record.settle(&path, State::Is(bytes.clone()));
+        }
+        self.files.push((path, bytes));
+        Ok(())
+    }
+
+    fn create(&mut self) -> io::Result<()> {
+        let (path, len) = (self.new_path(), self.size());
+        let bytes = Arc::new(self.dice.bytes(len));
+        self.record.add(&path, [State::Any]);
+        self.record.note("create", &path, &format!("of {len}"));
+        let mut file = File::create_new(self.at(&path))?;
+        file.write_all(&bytes)?;
+        self.settle(&file, path, bytes)
+    }
+
+    fn overwrite(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.take() else { return Ok(()) };
+        let at = self.dice.below(old.len() + 1);
+        let len = self.size().min(old.len() - at);
+        let new = self.dice.bytes(len);
+        self.record.add(&path, [State::Any]);
+        self.record.note("overwrite", &path, &format!("of {len}"));
+        let file = File::options().write(true).open(self.at(&path))?;
+        file.write_all_at(&new, at as u64)?;
+        let mut bytes = old.to_vec();
+        bytes[at..at + len].copy_from_slice(&new);
+        self.settle(&file, path, Arc::new(bytes))
+    }
+
+    fn append(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.take() else { return Ok(()) };
+        let len = self.size();
+        let new = self.dice.bytes(len);
+        self.record.add(&path, [State::Any]);
+        self.record.note("append", &path, &format!("of {len}"));
+        let mut file = File::options().append(true).open(self.at(&path))?;
+        file.write_all(&new)?;
+        self.settle(&file, path, Arc::new([&old[..], &new].concat()))
+    }
+
+    /// Shorter, or longer by a hole.
+    fn cut(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.take() else { return Ok(()) };
+        let len = self.size();
+        self.record.add(&path, [State::Any]);
+        self.record.note("cut", &path, &format!("of {len}"));
+        let file = File::options().write(true).open(self.at(&path))?;
+        file.set_len(len as u64)?;
+        let mut bytes = old.to_vec();
+        bytes.resize(len, 0);
+        self.settle(&file, path, Arc::new(bytes))
+    }
+
+    /// A new file under another name, synced, then renamed over an old one: what a careful editor does.
+    fn replace(&mut self) -> io::Result<()> {
+        let Some((path, _)) = self.take() else { return Ok(()) };
+        let (beside, len) = (self.new_path(), self.size());
+        let bytes = Arc::new(self.dice.bytes(len));
+        self.record.add(&beside, [State::Any]);
+        let mut file = File::create_new(self.at(&beside))?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        self.record.settle(&beside, State::Is(bytes.clone()));
+        self.record.add(&path, [State::Is(bytes.clone())]);
+        self.record.add(&beside, [State::Absent]);
+        self.record.note("rename", &beside, &format!("over {}", path.display()));
+        fs::rename(self.at(&beside), self.at(&path))?;
+        self.settle(&file, path, bytes)
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        let Some((from, bytes)) = self.take() else { return Ok(()) };
+        let to = self.new_path();
+        self.record.add(&to, self.record.states(&from));
+        self.record.add(&from, [State::Absent]);
+        self.record.note("rename", &from, &format!("to {}", to.display()));
+        fs::rename(self.at(&from), self.at(&to))?;
+        let file = File::open(self.at(&to))?;
+        self.settle(&file, to, bytes)
+    }
+
+    /// Sometimes durably: the folder is synced.
+    fn remove(&mut self) -> io::Result<()> {
+        let Some((path, _)) = self.take() else { return Ok(()) };
+        self.record.add(&path, [State::Absent]);
+        self.record.note("remove", &path, "");
+        fs::remove_file(self.at(&path))?;
+        if self.dice.below(3) == 0 {
+            File::open(self.at(path.parent().expect("it is in a folder")))?.sync_all()?;
+            self.record.settle(&path, State::Absent);
+        }
+        Ok(())
+    }
+
+    /// Things that nobody records: folders, links of both sorts, many small files, all removed again at some time.
+    fn noise(&mut self) -> io::Result<()> {
+        let name = format!("noise-{}", self.dice.below(4));
+        let place = self.at(&self.folders[0].join(name));
+        if place.exists() {
+            return fs::remove_dir_all(place);
+        }
+        fs::create_dir(&place)?;
+        for i in 0..self.dice.below(30) {
+            let (file, len) = (place.join(format!("{i}")), self.size() / 20);
+            fs::write(&file, self.dice.bytes(len))?;
+            match i % 4 {
+                0 => fs::hard_link(&file, place.join(format!("{i}-twin")))?,
+                1 => std::os::unix::fs::symlink(
+                    "t".repeat(i * 30 + 1),
+                    place.join(format!("{i}-link")),
+                )?,
+                2 => fs::create_dir(place.join(format!("{i}-folder")))?,
+                _ => fs::remove_file(&file)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_some(&mut self) {
+        for _ in 0..FILES_MAX / 2 {
+            let _ = self.remove();
+        }
+    }
+}
