@@ -11,9 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Its arguments: the folder of the server's thread in `/proc`, that of its process, the connection's number.
-const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; \
-    [ -e \"$2\" ] && echo 1 >\"/sys/fs/fuse/connections/$3/abort\"";
+/// Its arguments: the folder of the server's thread in `/proc`, that of its process, the connection's number. Where the
+/// kernel's folder of connections is not mounted, it mounts that.
+const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; [ -e \"$2\" ] || exit 0; \
+    all=/sys/fs/fuse/connections; \
+    [ -e \"$all/$3\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$3/abort\"";
 
 /// The thread that calls: its process, and its folder in `/proc`.
 #[derive(Debug)]
