@@ -10,6 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ordo_annotate::Block;
+use ordo_crash::history::Notebook;
 use ordo_crash::record::{DiskRun, Event};
 use ordo_crash::{Model, Run};
 use ordo_live::Wanted;
@@ -17,6 +18,7 @@ use ordo_live::watching::{Into as SeenInto, take, watching};
 use ordo_pseudo::{Recording, Session, Setup};
 use ordo_sba::Class;
 use ordo_trace::Op;
+use ordo_vfs::Ino;
 use rustix::mount::UnmountFlags;
 use serde::{Deserialize, Serialize};
 
@@ -335,7 +337,9 @@ impl Ran {
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
         let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
-        let run = Run { model: plan.model, disks, events, history: Arc::default() };
+        // Nobody's calls: the root is all that it has.
+        let history = Arc::new(Notebook::new(Ino(1), || 0).history());
+        let run = Run { model: plan.model, disks, events, history };
         Recorded {
             system: plan.system.clone(),
             run: Arc::new(run),
