@@ -9,7 +9,7 @@ VENV = target/judges
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis
+.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
+	@echo 'make crash-programs  the power cut under programs with known mistakes and under real ones, written to docs/results/programs.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
@@ -128,6 +129,25 @@ crash-page:
 	  test ! -f target/campaign/mutants.txt || { echo; echo 'Each rule of soft updates switched off: states until a' \
 	    'promise was broken.'; echo; echo '```'; cat target/campaign/mutants.txt; echo '```'; }; \
 	} > docs/results/crash.md
+
+# As root. Programs with one mistake each and their twins on every file system; then real programs, from packages, as far as
+# they are installed. Writes docs/results/programs.md.
+PROGRAM_FS ?= ext4 xfs btrfs
+PROGRAM_STATES ?= 200
+PROGRAM_PACKAGES = strace redis-server git rsync python3-lmdb python3-plyvel
+crash-programs:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  for p in $(PROGRAM_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends $$missing >/dev/null || echo "could not install$$missing"; fi; \
+	fi
+	$(CARGO) test --workspace --test crash_programs -- --ignored --nocapture
+	$(CARGO) build --release --quiet --package ordo-cli
+	PROGRAM_STATES=$(PROGRAM_STATES); export PROGRAM_STATES; { echo '# Real programs under the power cut'; echo; \
+	  echo "Written by \`make crash-programs\` on $$(nproc) cores of $$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)," \
+	    "Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; echo; \
+	  python3 crates/cli/tests/programs/real.py campaign target/release/ordo $(PROGRAM_FS); \
+	} > docs/results/programs.md
 
 # As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
 # and make build; what is not given is left out, aloud.

@@ -14,6 +14,7 @@
 //!   work out or look at twice.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
+//! - [`space`]: the same states for judges outside of this crate, as any program is one.
 //! - [`life`]: runs that begin where a crash ended the one before.
 //! - [`campaign`]: many runs, on several machines. [`mutants`]: whether the choice of states sees.
 //!
@@ -70,6 +71,7 @@ pub mod saved;
 pub mod scheme;
 pub mod script;
 pub mod shrink;
+pub mod space;
 mod sum;
 mod tree;
 

@@ -32,5 +32,5 @@ mod judge;
 mod record;
 mod system;
 
-pub use record::record;
+pub use record::{record, requests};
 pub use system::System;

@@ -97,8 +97,8 @@ fn run(
     Run { model, disks, events, history }
 }
 
-/// All writes, and what happened when, in order.
-fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time, Event)>) {
+/// All writes of a recording, with their names from `rows`, and what happened when, in order.
+pub fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time, Event)>) {
     let mut names: BTreeMap<u64, Vec<&Block>> = BTreeMap::new();
     rows.iter().for_each(|row| names.entry(row.request).or_default().push(row));
     let (mut writes, mut events) = (Vec::new(), Vec::new());

@@ -15,9 +15,11 @@ pub enum Action {
     Delay(Duration),
     /// It is answered and never carried out.
     Drop,
+    /// The one with this number, from 1, fails, and no other.
+    Fail(u64),
 }
 
-/// One rule: `drop KIND [after N KIND]` or `delay KIND TIME [after N KIND]`.
+/// One rule: `drop KIND [after N KIND]`, `delay KIND TIME [after N KIND]` or `fail KIND N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What is done.
@@ -34,7 +36,7 @@ pub enum RuleError {
     /// Other words, or another number of them.
     #[error(
         "'{0}' is no rule; there are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
-         'delay file_data 10s after 3 journal_commit'"
+         'delay file_data 10s after 3 journal_commit'; and 'fail KIND N': the Nth write of this kind fails"
     )]
     Words(String),
     /// No kind of block.
@@ -62,6 +64,10 @@ impl FromStr for Rule {
         let words: Vec<&str> = text.split_whitespace().collect();
         let wrong = || RuleError::Words(text.into());
         let (action, kind, rest) = match &words[..] {
+            ["fail", kind, n] => {
+                let number = n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
+                (Action::Fail(number), kind, &[][..])
+            }
             ["drop", kind, rest @ ..] => (Action::Drop, kind, rest),
             ["delay", kind, much, rest @ ..] => (Action::Delay(time(much)?), kind, rest),
             _ => return Err(wrong()),
@@ -80,6 +86,7 @@ impl fmt::Display for Rule {
         match self.action {
             Action::Drop => write!(f, "drop {}", self.kinds)?,
             Action::Delay(much) => write!(f, "delay {} {}ms", self.kinds, much.as_millis())?,
+            Action::Fail(number) => write!(f, "fail {} {number}", self.kinds)?,
         }
         match self.after {
             Some((n, kinds)) => write!(f, " after {n} {kinds}"),
@@ -110,17 +117,25 @@ impl Rules {
             return Verdict::Pass;
         }
         let has = |kinds: Kinds| told.named.parts.iter().any(|part| kinds.have(part.class));
-        let ready = |(rule, seen): &(Rule, u64)| rule.after.is_none_or(|(n, _)| *seen >= n);
+        let ready = |(rule, seen): &(Rule, u64)| match rule.action {
+            Action::Fail(number) => *seen + 1 == number,
+            _ => rule.after.is_none_or(|(n, _)| *seen >= n),
+        };
         let found = self.list.iter().find(|one| ready(one) && has(one.0.kinds));
         let verdict = match found.map(|(rule, _)| rule.action) {
             None => Verdict::Pass,
             Some(Action::Drop) => Verdict::Drop,
             Some(Action::Delay(much)) => Verdict::Delay(much),
+            Some(Action::Fail(_)) => Verdict::Fail,
         };
         self.delayed += u64::from(matches!(verdict, Verdict::Delay(_)));
         self.dropped += u64::from(verdict == Verdict::Drop);
         for (rule, seen) in &mut self.list {
-            if rule.after.is_some_and(|(_, kinds)| has(kinds)) {
+            let counted = match rule.action {
+                Action::Fail(_) => Some(rule.kinds),
+                _ => rule.after.map(|(_, kinds)| kinds),
+            };
+            if counted.is_some_and(has) {
                 *seen += 1;
             }
         }
@@ -135,11 +150,19 @@ mod tests {
     /// What can be said is read and said again; what cannot is refused with what there is.
     #[test]
     fn rules_are_words() {
-        for text in ["drop any", "delay file_data 250ms", "drop journal after 3 journal_commit"] {
+        let all = [
+            "drop any",
+            "delay file_data 250ms",
+            "drop journal after 3 journal_commit",
+            "fail any 3",
+        ];
+        for text in all {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
         assert_eq!("delay fixed 2s".parse::<Rule>().unwrap().to_string(), "delay fixed 2000ms");
         assert!(matches!("drop".parse::<Rule>(), Err(RuleError::Words(_))));
+        assert!(matches!("fail any 0".parse::<Rule>(), Err(RuleError::Words(_))));
+        assert!(matches!("fail any".parse::<Rule>(), Err(RuleError::Words(_))));
         assert!(matches!("drop inodes".parse::<Rule>(), Err(RuleError::Kind(_))));
         assert!(matches!("delay any 5".parse::<Rule>(), Err(RuleError::Time(_))));
         assert!(matches!("drop any after x any".parse::<Rule>(), Err(RuleError::Words(_))));

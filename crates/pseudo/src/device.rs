@@ -12,13 +12,15 @@ use ordo_block::file::{Access, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
-use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, Op, Request, Trace};
 
 /// Zeros are written in pieces of this size at most.
 const ZEROS: u64 = 1 << 20;
 const SECTOR: u32 = 512;
+/// The error of a write that fails.
+const EIO: i32 = 5;
 
 /// Where the device's contents are.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub enum Verdict {
     Delay(Duration),
     /// It completes at once and is never carried out.
     Drop,
+    /// It fails, and is never carried out.
+    Fail,
 }
 
 /// The device before the first request that is recorded.
@@ -214,6 +218,10 @@ impl BlockDevice for Ruled {
             Verdict::Pass => {}
             Verdict::Delay(time) => self.runtime.sleep(time).await,
             Verdict::Drop => return Ok(()),
+            Verdict::Fail => {
+                let fault = Fault::Io(EIO);
+                return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
+            }
         }
         match self.paced.get() {
             true => self.disk.write(offset, data, flags).await,

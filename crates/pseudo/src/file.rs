@@ -1,4 +1,5 @@
-//! A file system with one file, the device, and one that takes words: `start`, and `mark TEXT`.
+//! A file system with one file, the device; one that takes words, `start` and `mark TEXT`; and one that takes marks as
+//! they are, a line each, from any user.
 
 use std::rc::Rc;
 
@@ -14,7 +15,9 @@ use crate::device::Core;
 pub(crate) const DEVICE: &str = "device";
 /// The name of the file that takes words.
 pub(crate) const CONTROL: &str = "control";
-/// What it takes: the state of the device now is where the trace begins.
+/// The name of the file that takes marks, a line each.
+pub(crate) const MARKS: &str = "marks";
+/// What the control file takes: the state of the device now is where the trace begins.
 pub(crate) const START: &str = "start";
 /// And this, before a text that is put into the trace.
 const MARK: &[u8] = b"mark ";
@@ -22,6 +25,7 @@ const MARK: &[u8] = b"mark ";
 const ROOT_INO: Ino = Ino(1);
 const DEVICE_INO: Ino = Ino(2);
 const CONTROL_INO: Ino = Ino(3);
+const MARKS_INO: Ino = Ino(4);
 const SECTOR: u64 = 512;
 
 /// The device as a file.
@@ -32,9 +36,10 @@ pub(crate) struct DeviceFs {
 impl DeviceFs {
     fn attr(&self, ino: Ino) -> FsResult<Attr> {
         let (file_type, permissions, links, size) = match ino {
-            ROOT_INO => (FileType::Directory, 0o700, 2, 0),
+            ROOT_INO => (FileType::Directory, 0o711, 2, 0),
             DEVICE_INO => (FileType::Regular, 0o600, 1, self.core.tap.geometry().bytes),
             CONTROL_INO => (FileType::Regular, 0o600, 1, 0),
+            MARKS_INO => (FileType::Regular, 0o666, 1, 0),
             _ => return Err(Errno::Stale.into()),
         };
         let never = Timestamp::default();
@@ -58,12 +63,13 @@ impl DeviceFs {
         })
     }
 
-    fn entries() -> [(Ino, FileType, &'static [u8]); 4] {
+    fn entries() -> [(Ino, FileType, &'static [u8]); 5] {
         [
             (ROOT_INO, FileType::Directory, b"."),
             (ROOT_INO, FileType::Directory, b".."),
             (DEVICE_INO, FileType::Regular, DEVICE.as_bytes()),
             (CONTROL_INO, FileType::Regular, CONTROL.as_bytes()),
+            (MARKS_INO, FileType::Regular, MARKS.as_bytes()),
         ]
     }
 }
@@ -160,6 +166,13 @@ impl FileSystem for DeviceFs {
                 self.core.mark(text.ok_or(Errno::Invalid)?.trim_end());
                 Ok(data.len())
             }
+            MARKS_INO => {
+                let text = String::from_utf8_lossy(data);
+                text.lines().filter(|line| !line.trim().is_empty()).for_each(|line| {
+                    self.core.mark(line.trim_end());
+                });
+                Ok(data.len())
+            }
             _ => Err(Errno::Invalid.into()),
         }
     }
@@ -199,7 +212,7 @@ impl FileSystem for DeviceFs {
             blocks,
             blocks_free: 0,
             blocks_available: 0,
-            inodes: 3,
+            inodes: 4,
             inodes_free: 0,
             name_max: 255,
         })

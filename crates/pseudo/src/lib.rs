@@ -10,6 +10,7 @@
 //! - A flush of the device is a flush at the tap, and ends when that has ended.
 //! - Who watches sees a write before it is carried out, and decides what becomes of it.
 //! - Whatever becomes of a session, the loop device and the mount go away with it.
+//! - Whatever becomes of the process, who waits for the device waits for a second at most (`watchdog`).
 //!
 //! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
 //!
@@ -28,6 +29,7 @@ mod device;
 mod file;
 pub mod nbd;
 mod session;
+mod watchdog;
 
 pub use device::{Before, Keep, MakeObserver, Observer, Place, Recording, Setup, Verdict};
 pub use session::{PseudoError, Session};

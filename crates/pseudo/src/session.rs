@@ -1,10 +1,11 @@
 //! A device that is there as long as its session.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
@@ -12,7 +13,8 @@ use ordo_fuse::{Handler, Options, dev};
 use ordo_runtime::Executor;
 
 use crate::device::{Core, Recording, Setup};
-use crate::file::{CONTROL, DEVICE, DeviceFs, START};
+use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
+use crate::watchdog::{self, Watchdog};
 
 /// Why there is no device, or no recording.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,7 @@ pub struct Session {
     device: PathBuf,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
+    watchdog: Option<Watchdog>,
 }
 
 pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
@@ -72,15 +75,25 @@ impl Session {
             source: PathBuf::from("ordo-pseudo"),
             device: false,
             read_only: false,
-            allow_other: false,
+            // Programs of other users may put marks; all else is closed to them.
+            allow_other: true,
             flags: Vec::new(),
         };
+        let open = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(folder.path(), open).map_err(failed("opening that directory"))?;
         let attached = ordo_fuse::kernel::attach(&how, folder.path())?;
         let detach = attached.detach();
         let server = std::thread::Builder::new().name("pseudo-device".into());
-        let server = server.spawn(move || serve(attached, setup));
+        let (tell, told) = mpsc::channel();
+        let server = server.spawn(move || {
+            let _ = tell.send(watchdog::this_thread());
+            serve(attached, setup)
+        });
         let server = server.map_err(failed("starting the device's server"))?;
-        let mut session = Session { folder, device: PathBuf::new(), detach, server: Some(server) };
+        let thread = told.recv().ok().and_then(Result::ok);
+        let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
+        let device = PathBuf::new();
+        let mut session = Session { folder, device, detach, server: Some(server), watchdog };
         // Dropped on the way out, the session takes down what is there.
         match losetup(&session.folder.path().join(DEVICE)) {
             Ok(device) => session.device = device,
@@ -112,6 +125,11 @@ impl Session {
         self.folder.path().join(CONTROL)
     }
 
+    /// A file to which anyone may write marks, a line each: they are put into the trace.
+    pub fn marks(&self) -> PathBuf {
+        self.folder.path().join(MARKS)
+    }
+
     /// From now on requests are recorded; what the device holds now is where the trace begins. What the kernel
     /// still has in memory for the device should have been written (`sync`).
     ///
@@ -129,6 +147,7 @@ impl Session {
     /// It was never started, or it is in use.
     pub fn finish(mut self) -> Result<Recording, PseudoError> {
         self.take_down()?;
+        self.watchdog = None;
         joined(self.server.take())
     }
 

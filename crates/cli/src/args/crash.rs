@@ -219,7 +219,12 @@ Rules, for states of one meaning only:
 
 Exit status: 0 every promise was kept, 1 one was broken, or an error.
 
+A program (root): it runs in a file system of its own, says what it promises by lines to $ORDO_MARK, and the check finds
+those that had been promised when the power went in $ORDO_ACKED, those under way in $ORDO_PENDING. docs/crash-programs.md
+Exit status then: 0 all was kept, 1 a promise was broken, 3 states could not be judged, 2 or another error.
+
 Examples:
+  ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
   ordo crash --fs ext3,ext4 --states 300 --runs 1  the kernel's: each state is mounted and checked (root)
@@ -240,8 +245,9 @@ pub struct Crash {
     pub command: Option<CrashCommand>,
     /// The systems, separated by commas [default: all of Ordo's]; of the kernel's, as root: ext2, ext3, ext3-journal,
     /// ext3-writeback, ext4, xfs, btrfs.
-    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = crashed)]
-    pub fs: Vec<Crashed>,
+    /// Of a program: these with any mount options, as in ext4:data=journal,nobarrier.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
+    pub fs: Vec<String>,
     /// Hold them to the promise of this system, not to their own.
     #[arg(long, value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
@@ -264,9 +270,9 @@ pub struct Crash {
     /// Lives of each run: all but the first begin on what a crash has left of the one before.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub lives: u32,
-    /// States of each run at most, of all its lives.
-    #[arg(long, default_value_t = 5000, value_name = "N")]
-    pub states: usize,
+    /// States of each run at most, of all its lives [default: 5000; of a program 1000].
+    #[arg(long, value_name = "N")]
+    pub states: Option<usize>,
     /// Judge names and contents in one of so many states; 0: in none.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
@@ -324,9 +330,102 @@ pub struct Crash {
     /// No progress bar.
     #[arg(long, short)]
     pub quiet: bool,
+    /// Of a program.
+    #[command(flatten)]
+    pub program: ProgramArgs,
 }
 
+/// What goes with `ordo crash -- COMMAND` only.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Of a program")]
+pub struct ProgramArgs {
+    /// The check: a command for the shell, run in each state. Exit status 0: all that was promised is there; 1: not, and
+    /// its output says what.
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub check: Option<String>,
+    /// A command for the shell that prepares the directory before anything is recorded.
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub setup: Option<String>,
+    /// More arguments for what makes the file system.
+    #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
+    pub mkfs: Option<String>,
+    /// More mount options for each of the systems.
+    #[arg(long, value_name = "OPTIONS", requires = "command")]
+    pub mount_opts: Option<String>,
+    /// What the disk never tears: 512 or 4096 bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
+    pub sector: usize,
+    /// Note system calls (needs strace), so that causes are found and not guessed.
+    #[arg(long, requires = "command")]
+    pub syscalls: bool,
+    /// A write that fails with an I/O error: 'file_data 3' is the third write of contents.
+    #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
+    pub fail: Vec<ordo_live::Rule>,
+    /// Another program waits for its own file this often, in milliseconds, so that names are committed meanwhile; 0: no
+    /// other program.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    pub neighbour: u64,
+    /// A check is stopped after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub check_timeout: u64,
+    /// The command is stopped after so many seconds.
+    #[arg(long, value_name = "SECONDS", requires = "command")]
+    pub timeout: Option<u64>,
+    /// Write a page for a browser.
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub html: Option<PathBuf>,
+    /// Write the result as JUnit XML, a test case for each system.
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub junit: Option<PathBuf>,
+    /// The command that is crashed, and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+fn sector(text: &str) -> Result<usize, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" | "4k" => Ok(4096),
+        _ => Err(format!("'{text}': a disk has sectors of 512 or of 4096 bytes")),
+    }
+}
+
+fn fail(text: &str) -> Result<ordo_live::Rule, String> {
+    // As a person says it: the write that an fsync waits for.
+    let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
+    format!("fail {words}").parse().map_err(|e: ordo_live::rules::RuleError| e.to_string())
+}
+
+/// States of a run, where it is not said.
+const STATES: usize = 5000;
+
 impl Crash {
+    /// States of each run at most.
+    pub fn states(&self) -> usize {
+        self.states.unwrap_or(STATES)
+    }
+
+    /// The systems that are crashed by themselves.
+    ///
+    /// # Errors
+    /// A name that no system has.
+    pub fn systems(&self) -> Result<Vec<Crashed>, String> {
+        self.fs.iter().map(|name| crashed(name)).collect()
+    }
+
+    /// The systems that a program is run on: names with any options. A list of options has commas of its own.
+    pub fn program_systems(&self) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for word in &self.fs {
+            let is_name = ordo_program::System::parse(word).is_ok() || crashed(word).is_ok();
+            match out.last_mut() {
+                Some(last) if !is_name && last.contains(':') => *last += &format!(",{word}"),
+                _ => out.push(word.clone()),
+            }
+        }
+        out
+    }
+
     /// The shapes of the file systems.
     pub fn geometries(&self) -> Vec<Geometry> {
         let asked = match (self.block_size, &self.geometry) {
@@ -356,6 +455,17 @@ pub enum CrashCommand {
         /// Print it as JSON.
         #[arg(long)]
         json: bool,
+        /// Of a program: a shell in the state.
+        #[arg(long)]
+        shell: bool,
+    },
+    /// Write the state in which a program failed as an image.
+    Image {
+        /// The file of the failure.
+        file: PathBuf,
+        /// The image.
+        #[arg(long, short, value_name = "IMAGE")]
+        output: PathBuf,
     },
     /// Switch each rule of an ordering off, in each geometry: how many states until a promise is broken.
     Mutants {

@@ -1,6 +1,7 @@
 //! `ordo crash`.
 
 mod mutants;
+mod program;
 mod save;
 mod story;
 
@@ -28,7 +29,16 @@ const BROKEN: u8 = 1;
 
 pub fn run(args: &Crash) -> Result<ExitCode> {
     match &args.command {
-        Some(CrashCommand::Replay { file, json }) => save::replay(file, *json),
+        Some(CrashCommand::Replay { file, json, shell }) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("reading {}", file.display()))?;
+            match program::is_saved(&text) {
+                true => program::replay(file, &text, *json, *shell),
+                false if *shell => bail!("--shell goes with the failure of a program"),
+                false => save::replay(file, &text, *json),
+            }
+        }
+        Some(CrashCommand::Image { file, output }) => program::image(file, output),
         Some(command @ CrashCommand::Mutants { .. }) => mutants::run(command),
         Some(CrashCommand::Merge { files, json, output }) => {
             let read = |file: &std::path::PathBuf| read(file);
@@ -39,6 +49,7 @@ pub fn run(args: &Crash) -> Result<ExitCode> {
             put(None, MODELS)?;
             Ok(ExitCode::SUCCESS)
         }
+        None if !args.program.command.is_empty() => program::run(args),
         None => campaign(args),
     }
 }
@@ -68,9 +79,7 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-fn plan(args: &Crash) -> Plan {
-    let ours = || System::ALL.map(Crashed::Ours).to_vec();
-    let systems = if args.fs.is_empty() { ours() } else { args.fs.clone() };
+fn plan(args: &Crash, systems: &[Crashed]) -> Plan {
     Plan {
         systems: systems.iter().map(|s| s.name().to_string()).collect(),
         held_to: args.hold_to.map(|s| s.name().to_string()),
@@ -79,7 +88,7 @@ fn plan(args: &Crash) -> Plan {
         seed: args.seed,
         runs: args.runs,
         lives: args.lives,
-        states: args.states,
+        states: args.states(),
         tree_every: args.tree_every,
         usable_every: args.usable_every,
         recovery_depth: args.recovery_depth,
@@ -95,7 +104,7 @@ fn plan(args: &Crash) -> Plan {
 
 fn budget(args: &Crash) -> Budget {
     Budget {
-        states: args.states,
+        states: args.states(),
         tree_every: args.tree_every,
         usable_every: args.usable_every,
         recovery_depth: args.recovery_depth,
@@ -122,9 +131,17 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
             "--lives goes with --workload random: another workload begins on an empty file system"
         );
     }
-    let plan = plan(args);
+    let ours = || System::ALL.map(Crashed::Ours).to_vec();
+    let systems = match args.systems() {
+        Ok(systems) if systems.is_empty() => ours(),
+        Ok(systems) => systems,
+        Err(why) => {
+            clap::Command::new("ordo crash").error(clap::error::ErrorKind::InvalidValue, why).exit()
+        }
+    };
+    let plan = plan(args, &systems);
     let is_shaped = args.geometry.is_some() || args.block_size.is_some();
-    if is_shaped && args.fs.iter().any(|s| matches!(s, Crashed::Kernels(_))) {
+    if is_shaped && systems.iter().any(|s| matches!(s, Crashed::Kernels(_))) {
         bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
     }
     let mut results = Results::new(plan.clone());
@@ -134,7 +151,7 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     }
     let (progress, started) = (Progress::new(args.quiet), Instant::now());
     let mut budget = budget(args);
-    budget.states = args.states.div_ceil(args.lives as usize);
+    budget.states = args.states().div_ceil(args.lives as usize);
     let mut campaign = Campaign { args, progress, budget, results, judged: 0, saved: false };
     for at in 0..campaign.results.rows.len() {
         campaign.row(at, &plan)?;

@@ -132,10 +132,8 @@ fn tell(saved: &Saved) -> String {
 }
 
 /// `ordo crash replay`.
-pub(super) fn replay(file: &Path, as_json: bool) -> Result<ExitCode> {
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("reading {}", file.display()))?;
-    let saved = Saved::parse(&text).with_context(|| file.display().to_string())?;
+pub(super) fn replay(file: &Path, text: &str, as_json: bool) -> Result<ExitCode> {
+    let saved = Saved::parse(text).with_context(|| file.display().to_string())?;
     let unknown = |name: &str| format!("{}: there is no system '{name}' here", file.display());
     let system = Crashed::by_name(&saved.system).with_context(|| unknown(&saved.system))?;
     let held_to = match &saved.held_to {

@@ -1,0 +1,51 @@
+//! Results as JUnit XML, which services that build software show: a test case for each system.
+
+use std::fmt::Write;
+
+use super::{Results, Row};
+
+/// One suite.
+pub(super) fn suite(results: &Results) -> String {
+    let (mut cases, mut failures, mut errors, mut seconds) = (String::new(), 0, 0, 0.0);
+    for row in &results.rows {
+        let name = format!("{} ({})", row.system, row.model.name());
+        let _ = writeln!(
+            cases,
+            "  <testcase classname=\"ordo crash\" name=\"{}\" time=\"{:.3}\">",
+            escape(&name),
+            row.counts.seconds
+        );
+        if row.counts.promise_broken > 0 {
+            failures += 1;
+            element(&mut cases, "failure", "a promise is broken", &explained(row));
+        } else if row.counts.unsound + row.counts.check_failed + row.counts.timed_out > 0 {
+            errors += 1;
+            let said = row.check_said.clone().unwrap_or_else(|| explained(row));
+            element(&mut cases, "error", "states could not be judged", &said);
+        }
+        let _ = writeln!(cases, "  </testcase>");
+        seconds += row.counts.seconds;
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" \
+         failures=\"{failures}\" errors=\"{errors}\" time=\"{seconds:.3}\">\n{cases}</testsuite>\n",
+        escape(&format!("ordo crash -- {}", results.command.join(" "))),
+        results.rows.len()
+    )
+}
+
+fn element(out: &mut String, kind: &str, message: &str, text: &str) {
+    let _ = writeln!(out, "    <{kind} message=\"{message}\">{}</{kind}>", escape(text));
+}
+
+fn explained(row: &Row) -> String {
+    row.findings.iter().map(|f| f.text()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Text for XML, which has no control characters at all.
+fn escape(text: &str) -> String {
+    let allowed = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
+    let text: String = text.chars().filter(allowed).collect();
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,344 @@
+//! `ordo crash -- COMMAND`: the power cut under any program.
+
+mod junit;
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ordo_crash::Model;
+use ordo_program::explore::Wrong;
+use ordo_program::record::Recorded;
+use ordo_program::saved::Saved;
+use ordo_program::{Check, Counts, Explanation, Job, Outcome, Plan, System, Told};
+use ordo_report::json;
+use ordo_report::number::{count, figure};
+use ordo_report::progress::Progress;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{BROKEN, write_whole};
+use crate::args::Crash;
+use crate::text::put;
+
+/// Exit status where no promise was seen broken, and some states could not be judged.
+const NOT_JUDGED: u8 = 3;
+/// States of a program at most, where it is not said.
+const STATES: usize = 1000;
+/// Stands at once, where it is not said: most of a state's time is waiting.
+const STANDS: usize = 4;
+/// Sorts of failures that are made small and explained.
+const EXPLAINED_MAX: usize = 4;
+
+/// What came of one system.
+#[derive(Serialize)]
+struct Row {
+    system: String,
+    model: Model,
+    sector: usize,
+    /// How the command ended.
+    command_status: Option<i32>,
+    writes: usize,
+    writes_failed: usize,
+    promises: usize,
+    #[serde(flatten)]
+    counts: Counts,
+    check_said: Option<String>,
+    causes: Vec<ordo_program::causes::Cause>,
+    findings: Vec<Explanation>,
+}
+
+/// All of it.
+#[derive(Serialize)]
+struct Results {
+    command: Vec<String>,
+    check: String,
+    rows: Vec<Row>,
+}
+
+pub(super) fn run(args: &Crash) -> Result<ExitCode> {
+    let Some(check) = args.program.check.clone() else {
+        bail!(
+            "--check is missing: a command that says by its exit status whether a state is right"
+        );
+    };
+    let stop = on_signals()?;
+    ordo_program::own_mounts().context(
+        "mounts of its own (unshare): the kernel's file systems need root; see docs/crash-programs.md",
+    )?;
+    let origin = std::env::current_dir().context("the current directory")?;
+    let timeout = Duration::from_secs(args.program.check_timeout);
+    let check = Check { command: check, timeout, origin: origin.clone() };
+    let names = match args.program_systems() {
+        names if names.is_empty() => vec!["ext4".to_owned()],
+        names => names,
+    };
+    let words = args.program.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let mut results =
+        Results { command: words.collect(), check: check.command.clone(), rows: Vec::new() };
+    for name in &names {
+        for model in &args.model {
+            let plan = plan(args, name, *model, &origin)?;
+            let row = one(args, &plan, &check, &stop).with_context(|| name.clone())?;
+            results.rows.push(row);
+            if let Some(path) = &args.output {
+                write_whole(path, &json(&results)?)?;
+            }
+        }
+    }
+    if let Some(path) = &args.program.html {
+        write_whole(path, &page::page(&results))?;
+    }
+    if let Some(path) = &args.program.junit {
+        write_whole(path, &junit::suite(&results))?;
+    }
+    put(None, &if args.json { json(&results)? } else { table(&results) })?;
+    Ok(status(&results))
+}
+
+fn status(results: &Results) -> ExitCode {
+    let any = |of: fn(&Counts) -> u64| results.rows.iter().any(|row| of(&row.counts) > 0);
+    if any(|counts| counts.promise_broken) {
+        return ExitCode::from(BROKEN);
+    }
+    match any(|counts| counts.unsound + counts.check_failed + counts.timed_out) {
+        true => ExitCode::from(NOT_JUDGED),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// A signal ends what goes on, so that mounts and devices go away in order; a second one ends it at once.
+fn on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+fn plan(args: &Crash, name: &str, model: Model, origin: &Path) -> Result<Plan> {
+    let more = args.program.mount_opts.as_deref();
+    let name = match (more, name.contains(':')) {
+        (None, _) => name.to_owned(),
+        (Some(more), true) => format!("{name},{more}"),
+        (Some(more), false) => format!("{name}:{more}"),
+    };
+    let mut system = System::parse(&name)?;
+    if let Some(size) = args.size {
+        system.bytes = size / 4096 * 4096;
+    }
+    let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
+    system.mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
+    Ok(Plan {
+        system,
+        setup: args.program.setup.clone(),
+        command: args.program.command.clone(),
+        neighbour: (args.program.neighbour > 0)
+            .then(|| Duration::from_millis(args.program.neighbour)),
+        syscalls: args.program.syscalls,
+        fail: args.program.fail.clone(),
+        timeout: args.program.timeout.map(Duration::from_secs),
+        model,
+        origin: origin.to_owned(),
+    })
+}
+
+/// Records the command on one system, explores that, explains what is wrong.
+fn one(args: &Crash, plan: &Plan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
+    let recorded = ordo_program::record(plan, stop)?;
+    let job = Job {
+        states: args.states.unwrap_or(STATES),
+        seed: args.seed,
+        unit: args.program.sector,
+        shard: args.shard,
+        rules: args.rule.clone(),
+        stands: if args.threads == 0 { STANDS } else { args.threads },
+        skip: 0,
+    };
+    let outcome = explore(args, &recorded, check, &job, stop)?;
+    if stop.load(Ordering::Relaxed) {
+        bail!("stopped after {} states", outcome.counts.states);
+    }
+    let mut findings = Vec::new();
+    for finding in outcome.findings.iter().take(EXPLAINED_MAX) {
+        let shrink = !args.no_shrink;
+        let told = ordo_program::explain(&recorded, check, job.unit, finding, shrink)?;
+        if !args.quiet {
+            eprintln!("{}: {}\n", plan.system.name(), told.text());
+        }
+        findings.push(told);
+    }
+    save(args, plan, &recorded, check, &findings)?;
+    let mut causes: Vec<_> = findings.iter().flat_map(|f| f.causes.first().cloned()).collect();
+    causes.sort_by_key(|cause| cause.mistake);
+    causes.dedup_by_key(|cause| cause.mistake);
+    Ok(Row {
+        system: plan.system.name(),
+        model: plan.model,
+        sector: job.unit,
+        command_status: recorded.status,
+        writes: recorded.meanings.len(),
+        writes_failed: recorded.failed,
+        promises: recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
+        counts: outcome.counts,
+        check_said: outcome.check_said,
+        causes,
+        findings,
+    })
+}
+
+fn explore(
+    args: &Crash,
+    recorded: &Recorded,
+    check: &Check,
+    job: &Job,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let progress = Progress::new(args.quiet);
+    progress.begin(&recorded.system.name(), "states", job.states as u64);
+    let quiet = args.quiet;
+    let tell = |told: Told<'_>| match told {
+        Told::Reached(done, total) => progress.reach(done, total),
+        Told::Found(found) if !quiet => {
+            let line = found.said.lines().next().unwrap_or_default();
+            eprintln!("{}: found: {line}", recorded.system.name());
+        }
+        Told::Found(_) => {}
+    };
+    let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
+    progress.finish();
+    if !quiet {
+        let rate = figure(outcome.counts.states as f64 / outcome.counts.seconds.max(1e-9));
+        let (states, seconds) = (count(outcome.counts.states), outcome.counts.seconds);
+        let name = recorded.system.name();
+        eprintln!("{name}: {states} states in {seconds:.1} s, {rate} a second");
+    }
+    Ok(outcome)
+}
+
+/// Saves the first failure.
+fn save(
+    args: &Crash,
+    plan: &Plan,
+    recorded: &Recorded,
+    check: &Check,
+    findings: &[Explanation],
+) -> Result<()> {
+    let broken = |finding: &&Explanation| finding.wrong != Wrong::Unsound;
+    let Some(finding) = findings.iter().find(broken).or(findings.first()) else { return Ok(()) };
+    let default = || PathBuf::from(format!("ordo-crash-{}-{}.json", plan.system.kind, args.seed));
+    let path = args.save.clone().unwrap_or_else(default);
+    let words: Vec<String> =
+        plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let saved = Saved::new(recorded, check, args.program.sector, &words, finding)?;
+    write_whole(&path, &json(&saved)?)?;
+    if !args.quiet {
+        eprintln!("repeat it with: ordo crash replay {}\n", path.display());
+    }
+    Ok(())
+}
+
+/// The result for a person.
+fn table(results: &Results) -> String {
+    use ordo_report::table::{Align, Table};
+    let mut table = Table::new(&[
+        ("system", Align::Left),
+        ("states", Align::Right),
+        ("trees", Align::Right),
+        ("lost", Align::Right),
+        ("not atomic", Align::Right),
+        ("unmountable", Align::Right),
+        ("cause", Align::Left),
+    ]);
+    for row in &results.rows {
+        let counts = &row.counts;
+        let causes = row.causes.iter().map(|cause| cause.mistake.advice().0);
+        let numbers = [counts.states, counts.trees, counts.lost_durable, counts.not_atomic];
+        let mut cells = vec![row.system.clone()];
+        cells.extend(numbers.map(count));
+        cells.push(count(counts.unsound));
+        cells.push(causes.collect::<Vec<_>>().join("; "));
+        table.row(cells);
+    }
+    let mut out = table.to_string();
+    for row in &results.rows {
+        notes(&mut out, row);
+    }
+    out
+}
+
+fn notes(out: &mut String, row: &Row) {
+    use std::fmt::Write;
+    let (system, counts) = (&row.system, &row.counts);
+    if row.command_status != Some(0) {
+        let status = row.command_status.map_or("a signal".to_owned(), |n| format!("status {n}"));
+        let _ = writeln!(out, "{system}: the command ended with {status}");
+    }
+    if row.promises == 0 {
+        let _ = writeln!(out, "{system}: the program promised nothing ($ORDO_MARK)");
+    }
+    if counts.unsound > 0 {
+        let torn = counts.torn_superblock;
+        let _ = writeln!(
+            out,
+            "{system}: {} states could not be mounted, {torn} of them with a torn superblock: disks whose \
+             sectors have 4,096 bytes do not tear it (--sector 4096)",
+            counts.unsound
+        );
+    }
+    if counts.check_failed + counts.timed_out > 0 {
+        let said = row.check_said.as_deref().unwrap_or("it did not end in time");
+        let _ = writeln!(
+            out,
+            "{system}: the check itself failed in {} states and did not end in {}: {said}",
+            counts.check_failed, counts.timed_out
+        );
+    }
+    if row.writes_failed > 0 {
+        let _ = writeln!(out, "{system}: {} writes were made to fail", row.writes_failed);
+    }
+}
+
+/// Whether a text is the file of a program's failure.
+pub(super) fn is_saved(text: &str) -> bool {
+    Saved::is_one(text)
+}
+
+/// Repeats a failure.
+pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Result<ExitCode> {
+    let saved = Saved::parse(text).with_context(|| file.display().to_string())?;
+    ordo_program::own_mounts().context("mounts of its own: a state is mounted as root")?;
+    if shell {
+        return saved.look(|work, promises| {
+            eprintln!("promised: {}; exit ends it", promises.acked.join(", "));
+            let program = std::env::var_os("SHELL").unwrap_or_else(|| "sh".into());
+            let done = Command::new(program).current_dir(work).status();
+            done.map(|_| ExitCode::SUCCESS).context("a shell")
+        })?;
+    }
+    let found = saved.replay().with_context(|| file.display().to_string())?;
+    let text = match (&found, as_json) {
+        (_, true) => json(&found)?,
+        (Some(found), false) => format!("{}: {}\n", saved.system(), found.text()),
+        (None, false) => "every promise is kept in this state now\n".to_owned(),
+    };
+    put(None, &text)?;
+    Ok(if found.is_some() { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+}
+
+/// Writes the state of a failure as an image.
+pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    if !Saved::is_one(&text) {
+        bail!("{}: it is no failure of a program", file.display());
+    }
+    let saved = Saved::parse(&text).with_context(|| file.display().to_string())?;
+    saved.image(output)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Real programs under the power cut: what they do, and what their manuals promise.
+
+    real.py setup|run|check NAME    in the directory of the program or of a state
+    real.py campaign ORDO [FS...]   crashes all of them, and prints a page
+
+A program whose manual promises nothing about a power cut is here too: it must be seen broken, or the search is blind.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+ROUNDS = 6
+
+
+def mark(text):
+    with open(os.environ["ORDO_MARK"], "w") as marks:
+        marks.write(text + "\n")
+
+
+def acked():
+    with open(os.environ["ORDO_ACKED"]) as lines:
+        return [int(line.split()[1]) for line in lines if line.strip()]
+
+
+def fail(text):
+    print(text)
+    sys.exit(1)
+
+
+def in_order(found, promised=True):
+    """Numbers from 1 without gaps, those included that were promised."""
+    if found != list(range(1, len(found) + 1)):
+        fail(f"gaps: {found}")
+    last = max(acked(), default=0)
+    if promised and len(found) < last:
+        fail(f"{last} was committed, {found} are there")
+
+
+def quiet(*words, **more):
+    return subprocess.run(words, check=True, capture_output=True, text=True, **more).stdout
+
+
+class Sqlite:
+    """SQLite through Python: rows committed one by one."""
+    package = "python3"
+
+    def __init__(self, journal, synchronous, durable):
+        self.journal, self.synchronous, self.durable = journal, synchronous, durable
+
+    def open(self):
+        import sqlite3
+        db = sqlite3.connect("db", isolation_level=None)
+        db.execute(f"pragma journal_mode={self.journal}")
+        db.execute(f"pragma synchronous={self.synchronous}")
+        return db
+
+    def setup(self):
+        self.open().execute("create table t (n integer primary key, filler blob)")
+
+    def run(self):
+        db = self.open()
+        for n in range(1, ROUNDS + 1):
+            db.execute("begin")
+            db.execute("insert into t values (?, zeroblob(9000))", (n,))
+            db.execute("commit")
+            mark(f"committed {n}")
+            time.sleep(0.03)
+
+    def check(self):
+        import sqlite3
+        try:
+            db = self.open()
+            said = db.execute("pragma integrity_check").fetchone()[0]
+            found = [n for n, in db.execute("select n from t order by n")]
+        except sqlite3.DatabaseError as error:
+            fail(f"sqlite: {error}")
+        if said != "ok":
+            fail(f"integrity_check: {said.splitlines()[0]}")
+        in_order(found, self.durable)
+
+
+class Lmdb:
+    """LMDB: a transaction a round."""
+    package = "python3-lmdb"
+
+    def __init__(self, sync):
+        self.sync = sync
+
+    def open(self):
+        import lmdb
+        return lmdb.open("db", map_size=4 << 20, sync=self.sync)
+
+    def setup(self):
+        self.open().sync(True)
+
+    def run(self):
+        env = self.open()
+        for n in range(1, ROUNDS + 1):
+            with env.begin(write=True) as txn:
+                txn.put(b"%04d" % n, b"x" * 3000)
+            mark(f"committed {n}")
+            time.sleep(0.03)
+
+    def check(self):
+        import lmdb
+        try:
+            with self.open().begin() as txn:
+                found = [int(key) for key, _ in txn.cursor()]
+        except lmdb.Error as error:
+            fail(f"lmdb: {error}")
+        in_order(found)
+
+
+class Leveldb:
+    """LevelDB: a write a round."""
+    package = "python3-plyvel"
+
+    def __init__(self, sync):
+        self.sync = sync
+
+    def setup(self):
+        import plyvel
+        plyvel.DB("db", create_if_missing=True).close()
+
+    def run(self):
+        import plyvel
+        db = plyvel.DB("db")
+        for n in range(1, ROUNDS + 1):
+            db.put(b"%04d" % n, b"x" * 3000, sync=self.sync)
+            mark(f"committed {n}")
+            time.sleep(0.03)
+
+    def check(self):
+        import plyvel
+        try:
+            found = [int(key) for key, _ in plyvel.DB("db")]
+        except plyvel.Error as error:
+            fail(f"leveldb: {error}")
+        in_order(found)
+
+
+class Redis:
+    """Redis with an append-only file: an INCR a round."""
+    package = "redis-server"
+
+    def __init__(self, policy, durable):
+        self.policy, self.durable = policy, durable
+
+    def start(self):
+        socket = os.path.join("/tmp", f"ordo-redis-{os.getpid()}.sock")
+        words = ["redis-server", "--port", "0", "--unixsocket", socket, "--appendonly", "yes", "--save", "",
+                 "--appendfsync", self.policy, "--dir", os.getcwd()]
+        server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(300):
+            said = subprocess.run(["redis-cli", "-s", socket, "ping"], capture_output=True, text=True)
+            if said.stdout.strip() == "PONG":
+                return server, lambda *words: quiet("redis-cli", "-s", socket, *words).strip()
+            if server.poll() is not None:
+                fail("redis does not start")
+            time.sleep(0.01)
+        fail("redis does not answer")
+
+    def run(self):
+        server, cli = self.start()
+        for n in range(1, ROUNDS + 1):
+            cli("rpush", "list", str(n))
+            mark(f"committed {n}")
+        server.kill()
+
+    def check(self):
+        server, cli = self.start()
+        found = [int(n) for n in cli("lrange", "list", "0", "-1").split()]
+        server.kill()
+        in_order(found, self.durable)
+
+
+class Git:
+    """git: a commit a round."""
+    package = "git"
+
+    def __init__(self, fsync):
+        self.fsync = fsync
+
+    def git(self, *words):
+        more = ["-c", f"core.fsync={self.fsync}"] if self.fsync else []
+        env = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_AUTHOR_DATE="1700000000 +0000", GIT_COMMITTER_DATE="1700000000 +0000")
+        name = ["-c", "user.name=o", "-c", "user.email=o@o", "-c", "gc.auto=0", "-c", "safe.directory=*"]
+        done = subprocess.run(["git", *name, *more, *words], capture_output=True, text=True, env=env)
+        if done.returncode:
+            fail(f"git {words[0]}: {(done.stderr or done.stdout).splitlines()[:1]}")
+        return done.stdout
+
+    def setup(self):
+        self.git("init", "-q")
+
+    def run(self):
+        for n in range(1, ROUNDS + 1):
+            with open(f"file{n}", "w") as file:
+                file.write("x" * 5000)
+            self.git("add", f"file{n}")
+            self.git("commit", "-q", "-m", str(n))
+            mark(f"committed {n}")
+
+    def check(self):
+        last = max(acked(), default=0)
+        there = subprocess.run(["git", "-c", "safe.directory=*", "rev-parse", "-q", "--verify", "HEAD"],
+                               capture_output=True, text=True)
+        if there.returncode and last == 0:
+            return
+        self.git("fsck", "--full", "--strict")
+        found = sorted(int(n) for n in self.git("log", "--format=%s").split())
+        in_order(found)
+
+
+class Shelve:
+    """Python's shelve, with sync() after each change."""
+    package = "python3"
+
+    def setup(self):
+        import shelve
+        shelve.open("db").close()
+
+    def run(self):
+        import shelve
+        db = shelve.open("db")
+        for n in range(1, ROUNDS + 1):
+            db[str(n)] = "x" * 3000
+            db.sync()
+            mark(f"committed {n}")
+            time.sleep(0.03)
+
+    def check(self):
+        import shelve
+        try:
+            found = sorted(int(n) for n in shelve.open("db", "r"))
+        except Exception as error:  # whatever its library raises
+            fail(f"shelve: {error}")
+        in_order(found)
+
+
+class Rsync:
+    """rsync of a file a round."""
+    package = "rsync"
+
+    def __init__(self, *flags):
+        self.flags = flags
+
+    def run(self):
+        for n in range(1, ROUNDS + 1):
+            source = f"/tmp/ordo-rsync-{os.getpid()}-{n}"
+            with open(source, "w") as file:
+                file.write(str(n) * 9000)
+            quiet("rsync", "-a", *self.flags, source, f"file{n}")
+            os.unlink(source)
+            mark(f"committed {n}")
+
+    def check(self):
+        for n in acked():
+            try:
+                with open(f"file{n}") as file:
+                    data = file.read()
+            except FileNotFoundError:
+                fail(f"file{n} is missing")
+            if data != str(n) * 9000:
+                fail(f"file{n} has {len(data)} bytes")
+
+
+class Copy:
+    """cp, and sync(1) of the file and of its directory."""
+    package = "coreutils"
+
+    def __init__(self, sync):
+        self.sync = sync
+
+    def run(self):
+        for n in range(1, ROUNDS + 1):
+            source = f"/tmp/ordo-cp-{os.getpid()}-{n}"
+            with open(source, "w") as file:
+                file.write(str(n) * 9000)
+            quiet("cp", source, "new")
+            if self.sync:
+                quiet("sync", "new")
+            quiet("mv", "new", f"file{n}")
+            if self.sync:
+                quiet("sync", ".")
+            os.unlink(source)
+            mark(f"committed {n}")
+
+    check = Rsync.check
+
+
+# Name, program, whether its manual promises that what was acknowledged survives a power cut.
+PROGRAMS = {
+    # Of FULL the manual says that a commit may be rolled back if the power goes just after it: EXTRA is for that.
+    "sqlite-delete-full": (Sqlite("delete", "full", False), True),
+    "sqlite-delete-full, as if durable": (Sqlite("delete", "full", True), False),
+    "sqlite-delete-extra": (Sqlite("delete", "extra", True), True),
+    "sqlite-wal-full": (Sqlite("wal", "full", True), True),
+    "sqlite-wal-normal": (Sqlite("wal", "normal", False), True),
+    "sqlite-wal-normal, as if durable": (Sqlite("wal", "normal", True), False),
+    "sqlite-delete-off": (Sqlite("delete", "off", True), False),
+    "lmdb": (Lmdb(True), True),
+    "lmdb-nosync": (Lmdb(False), False),
+    "leveldb-sync": (Leveldb(True), True),
+    "leveldb-nosync": (Leveldb(False), False),
+    "redis-always": (Redis("always", True), True),
+    "redis-everysec": (Redis("everysec", False), True),
+    "git-fsync-all": (Git("all"), True),
+    "git-default": (Git(""), False),
+    "python-shelve": (Shelve(), False),
+    "rsync-fsync": (Rsync("--fsync"), False),
+    "rsync": (Rsync(), False),
+    "cp-sync-mv-sync": (Copy(True), True),
+    "cp-mv": (Copy(False), False),
+}
+
+
+def campaign(ordo, systems):
+    me = os.path.abspath(__file__)
+    states = os.environ.get("PROGRAM_STATES", "200")
+    print("| program | promised | file system | states | a second | lost | not atomic | causes |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    wrong = 0
+    for name, (program, promised) in PROGRAMS.items():
+        word = [f"/usr/bin/python3 {me}", f"'{name}'"]
+        words = [ordo, "crash", "--fs", ",".join(systems), "--states", states, "--json", "--quiet", "--syscalls"]
+        words += ["--save", f"/tmp/ordo-program-{os.getpid()}.json", "--check", f"{word[0]} check {word[1]}"]
+        if hasattr(program, "setup"):
+            words += ["--setup", f"{word[0]} setup {word[1]}"]
+        done = subprocess.run(words + ["--", "/usr/bin/python3", me, "run", name], capture_output=True, text=True)
+        try:
+            rows = json.loads(done.stdout)["rows"]
+        except ValueError:
+            print(f"| {name} | | | | | | | not run: {done.stderr.strip().splitlines()[-1:]} |", flush=True)
+            wrong += 1
+            continue
+        for row in rows:
+            causes = "; ".join(sorted({cause["mistake"] for cause in row["causes"]}))
+            rate = row["states"] / max(row["seconds"], 1e-9)
+            wrong += bool(promised and row["promise_broken"])
+            print(f"| {name} | {'yes' if promised else 'no'} | {row['system']} | {row['states']} | {rate:.0f} "
+                  f"| {row['lost_durable']} | {row['not_atomic']} | {causes} |", flush=True)
+    return wrong
+
+
+def main():
+    what, name = sys.argv[1], sys.argv[2]
+    if what == "campaign":
+        sys.exit(campaign(os.path.abspath(name), sys.argv[3:] or ["ext4", "xfs", "btrfs"]) > 0)
+    getattr(PROGRAMS[name][0], what)()
+
+
+main()

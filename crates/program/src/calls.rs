@@ -1,0 +1,375 @@
+//! System calls of a program, as strace(1) tells them, with the paths of descriptors (`-y`) and times (`-ttt -T`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What strace is asked for: what changes files or makes changes durable. A question mark stands before calls that not
+/// every processor has.
+pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwritev,?pwritev2,lseek,ftruncate,truncate,\
+    fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
+    symlinkat,?unlink,unlinkat,?mkdir,mkdirat,?rmdir,copy_file_range,sendfile,chdir,fchdir";
+
+/// A system call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The process or thread.
+    pub pid: u32,
+    /// When it began, in nanoseconds of the clock of strace's times.
+    pub began: i64,
+    /// When it ended.
+    pub ended: i64,
+    /// Its name.
+    pub name: String,
+    /// The file it is about, as a path below the directory; of a rename the old name.
+    pub file: Option<String>,
+    /// A second path: the new name.
+    pub other: Option<String>,
+    /// The descriptor.
+    pub fd: Option<i64>,
+    /// Where in the file, in bytes, where it is known.
+    pub offset: Option<u64>,
+    /// How much, in bytes.
+    pub len: u64,
+    /// Flags and the like that decide what it does.
+    pub flags: String,
+    /// The error, where it failed.
+    pub error: Option<String>,
+}
+
+impl Call {
+    /// As a person would write it.
+    pub fn text(&self) -> String {
+        let file = self.file.as_deref().map(|f| if f.is_empty() { "." } else { f });
+        let what = match (file, &self.other) {
+            (Some(file), Some(other)) => format!("{file} -> {other}"),
+            (Some(file), None) => file.to_owned(),
+            (None, _) => String::new(),
+        };
+        let range = match (self.offset, self.len) {
+            (Some(at), len) if len > 0 => format!(", bytes {at} to {}", at + len - 1),
+            _ => String::new(),
+        };
+        let end = self.error.as_ref().map(|e| format!(" = {e}")).unwrap_or_default();
+        format!("{}({what}{range}){end}", self.name)
+    }
+}
+
+/// Reads what strace wrote. Only calls about what is below `dir` are kept, and those about everything.
+pub fn parse(text: &str, dir: &str) -> Vec<Call> {
+    let mut reader =
+        Reader { dir, unfinished: BTreeMap::new(), at: BTreeMap::new(), cwd: BTreeMap::new() };
+    let mut calls: Vec<Call> = text.lines().filter_map(|line| reader.line(line)).collect();
+    calls.sort_by_key(|call| (call.began, call.ended));
+    let mut sizes = Sizes::default();
+    calls.iter_mut().for_each(|call| sizes.place(call));
+    calls.retain(|call| call.file.is_some() || matches!(&*call.name, "sync" | "syncfs"));
+    calls
+}
+
+struct Reader<'a> {
+    dir: &'a str,
+    /// What was printed of calls that had not ended: when, and the text.
+    unfinished: BTreeMap<u32, (i64, String)>,
+    /// When a process was last heard of.
+    at: BTreeMap<u32, i64>,
+    cwd: BTreeMap<u32, String>,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, line: &str) -> Option<Call> {
+        let (pid, rest) = line.trim_start().split_once(' ')?;
+        let (time, rest) = rest.trim_start().split_once(' ')?;
+        let (pid, at) = (pid.parse().ok()?, nanos(time)?);
+        self.at.insert(pid, at);
+        if let Some(begun) = rest.strip_suffix("<unfinished ...>") {
+            self.unfinished.insert(pid, (at, begun.trim_end().to_owned()));
+            return None;
+        }
+        if let Some(resumed) = rest.strip_prefix("<... ") {
+            let (began, begun) = self.unfinished.remove(&pid)?;
+            let (_, rest) = resumed.split_once('>')?;
+            return self.call(pid, (began, Some(at)), &format!("{begun}{rest}"));
+        }
+        self.call(pid, (at, None), rest)
+    }
+
+    fn call(&mut self, pid: u32, (began, heard): (i64, Option<i64>), text: &str) -> Option<Call> {
+        let (name, rest) = text.split_once('(')?;
+        let (args, result) = split_args(rest)?;
+        let result = result.trim_start().strip_prefix('=')?.trim();
+        let (result, took) = match result.rsplit_once(" <") {
+            Some((result, took)) if took.ends_with('>') => {
+                (result, nanos(took.trim_end_matches('>')).unwrap_or(0))
+            }
+            _ => (result, 0),
+        };
+        let ended = heard.unwrap_or(began).max(began + took);
+        let error = result
+            .starts_with("-1 ")
+            .then(|| result[3..].split_whitespace().next().unwrap_or("an error").to_owned());
+        let mut call = Call {
+            pid,
+            began,
+            ended,
+            name: name.trim().to_owned(),
+            file: None,
+            other: None,
+            fd: None,
+            offset: None,
+            len: 0,
+            flags: String::new(),
+            error,
+        };
+        self.understand(&mut call, &args, result);
+        Some(call)
+    }
+
+    fn understand(&mut self, call: &mut Call, args: &[String], result: &str) {
+        let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
+        let (fd, path) = descriptor(arg(0));
+        let number = |text: &str| text.parse::<u64>().ok();
+        let returned = result.split(['<', ' ']).next().and_then(number).unwrap_or(0);
+        let pid = call.pid;
+        match &*call.name {
+            "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "copy_file_range"
+            | "sendfile" => {
+                let to = if call.name == "copy_file_range" { arg(2) } else { arg(0) };
+                (call.fd, call.file) =
+                    (descriptor(to).0, descriptor(to).1.and_then(|p| self.below(&p)));
+                call.len = returned;
+                if call.name.starts_with('p') {
+                    call.offset = number(arg(3));
+                }
+            }
+            "fsync" | "fdatasync" | "syncfs" | "close" | "fallocate" | "sync_file_range" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
+            }
+            "lseek" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
+                call.offset = Some(returned);
+            }
+            "ftruncate" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
+                call.offset = number(arg(1));
+            }
+            "truncate" => {
+                call.file = self.named(pid, "", arg(0));
+                call.offset = number(arg(1));
+            }
+            "open" | "creat" | "openat" => {
+                let (opened, path) = descriptor(result);
+                (call.fd, call.file) = (opened, path.and_then(|p| self.below(&p)));
+                let at = if call.name == "openat" { 2 } else { 1 };
+                call.flags =
+                    if call.name == "creat" { "O_CREAT|O_TRUNC".into() } else { arg(at).into() };
+            }
+            "rename" | "link" => {
+                (call.file, call.other) =
+                    (self.named(pid, "", arg(0)), self.named(pid, "", arg(1)));
+            }
+            "renameat" | "renameat2" | "linkat" => {
+                call.file = self.named(pid, arg(0), arg(1));
+                call.other = self.named(pid, arg(2), arg(3));
+            }
+            "symlink" => call.file = self.named(pid, "", arg(1)),
+            "symlinkat" => call.file = self.named(pid, arg(1), arg(2)),
+            "unlink" | "mkdir" | "rmdir" => call.file = self.named(pid, "", arg(0)),
+            "unlinkat" | "mkdirat" => call.file = self.named(pid, arg(0), arg(1)),
+            "chdir" if call.error.is_none() => {
+                let to = self.absolute(pid, "", arg(0));
+                self.cwd.insert(pid, to);
+            }
+            "fchdir" if call.error.is_none() => {
+                path.map(|path| self.cwd.insert(pid, path));
+            }
+            _ => {}
+        }
+    }
+
+    /// A path below the directory; the empty one is the directory itself.
+    fn below(&self, path: &str) -> Option<String> {
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        let rest = path.strip_prefix(self.dir)?;
+        match rest.strip_prefix('/') {
+            Some(rest) => Some(rest.to_owned()),
+            None => rest.is_empty().then(String::new),
+        }
+    }
+
+    fn absolute(&self, pid: u32, at: &str, quoted: &str) -> String {
+        let name = unquoted(quoted);
+        let base = match descriptor(at).1 {
+            Some(path) => path,
+            None => self.cwd.get(&pid).cloned().unwrap_or_else(|| self.dir.to_owned()),
+        };
+        let whole = if name.starts_with('/') { name } else { format!("{base}/{name}") };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in whole.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    fn named(&self, pid: u32, at: &str, quoted: &str) -> Option<String> {
+        self.below(&self.absolute(pid, at, quoted))
+    }
+}
+
+/// Sizes of files and places in them, so far as calls tell.
+#[derive(Default)]
+struct Sizes {
+    sizes: BTreeMap<String, u64>,
+    places: BTreeMap<(i64, String), u64>,
+    appending: BTreeMap<(i64, String), bool>,
+}
+
+impl Sizes {
+    /// Says where in its file a call writes.
+    fn place(&mut self, call: &mut Call) {
+        let Some(file) = call.file.clone().filter(|_| call.error.is_none()) else { return };
+        let key = (call.fd.unwrap_or(-1), file.clone());
+        match &*call.name {
+            "open" | "creat" | "openat" => {
+                if call.flags.contains("O_TRUNC") {
+                    self.sizes.insert(file, 0);
+                }
+                self.appending.insert(key.clone(), call.flags.contains("O_APPEND"));
+                self.places.insert(key, 0);
+            }
+            "lseek" => drop(self.places.insert(key, call.offset.unwrap_or(0))),
+            "ftruncate" | "truncate" => drop(self.sizes.insert(file, call.offset.unwrap_or(0))),
+            "write" | "writev" | "copy_file_range" | "sendfile" => {
+                let size = self.sizes.entry(file).or_default();
+                let at = match self.appending.get(&key) {
+                    Some(true) => *size,
+                    _ => self.places.get(&key).copied().unwrap_or(*size),
+                };
+                call.offset = Some(at);
+                *size = (*size).max(at + call.len);
+                self.places.insert(key, at + call.len);
+            }
+            "pwrite64" | "pwritev" | "pwritev2" => {
+                let end = call.offset.unwrap_or(0) + call.len;
+                let size = self.sizes.entry(file).or_default();
+                *size = (*size).max(end);
+            }
+            "rename" | "renameat" | "renameat2" => {
+                if let (Some(size), Some(to)) = (self.sizes.remove(&file), &call.other) {
+                    self.sizes.insert(to.clone(), size);
+                }
+            }
+            "unlink" | "unlinkat" => drop(self.sizes.remove(&file)),
+            _ => {}
+        }
+    }
+}
+
+/// Seconds with a fraction, as nanoseconds.
+fn nanos(text: &str) -> Option<i64> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = seconds.parse().ok()?;
+    let digits = format!("{fraction:0<9}");
+    Some(seconds * 1_000_000_000 + digits.get(..9)?.parse::<i64>().ok()?)
+}
+
+/// `3</path>` as a number and a path.
+fn descriptor(text: &str) -> (Option<i64>, Option<String>) {
+    let (number, rest) = text.split_once('<').unwrap_or((text, ""));
+    let end = rest.rfind('>');
+    let path = end.map(|end| rest[..end].to_owned()).filter(|path| path.starts_with('/'));
+    (number.trim().parse().ok(), path)
+}
+
+fn unquoted(text: &str) -> String {
+    let text = text.trim().trim_end_matches("...");
+    text.trim_matches('"').replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+/// Arguments up to the closing parenthesis, and what comes after it.
+fn split_args(text: &str) -> Option<(Vec<String>, &str)> {
+    let (mut args, mut one, mut depth, mut quoted) = (Vec::new(), String::new(), 0, false);
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if quoted {
+            one.push(c);
+            match c {
+                '\\' => one.extend(chars.next().map(|(_, c)| c)),
+                '"' => quoted = false,
+                _ => {}
+            }
+            continue;
+        }
+        match c {
+            '"' => quoted = true,
+            '(' | '[' | '{' => depth += 1,
+            ')' if depth == 0 => {
+                args.push(one.trim().to_owned());
+                return Some((args, &text[at + 1..]));
+            }
+            ')' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                args.push(std::mem::take(&mut one).trim().to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        one.push(c);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+7 100.000001 openat(AT_FDCWD</m/work>, "a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/work/a.tmp> <0.000020>
+7 100.000100 write(3</m/work/a.tmp>, "x, \"y)\""..., 4096) = 4096 <0.000010>
+8 100.000150 fsync(3</m/work/a.tmp> <unfinished ...>
+7 100.000160 write(3</m/work/a.tmp>, "z", 1) = 1 <0.000010>
+8 100.000900 <... fsync resumed>) = -1 EIO (Input/output error) <0.000750>
+7 100.001000 rename("a.tmp", "sub/../a") = 0 <0.000005>
+7 100.001100 write(1</dev/null>, "ok\n", 3) = 3 <0.000005>
+7 100.001200 openat(AT_FDCWD</m/work>, "log", O_WRONLY|O_APPEND) = 4</m/work/log> <0.000020>
+7 100.001300 write(4</m/work/log>, "12", 2) = 2 <0.000005>
+7 100.001400 write(4</m/work/log>, "345", 3) = 3 <0.000005>
+7 100.001500 fsync(5</m/work>) = 0 <0.000005>
+7 100.001600 +++ exited with 0 +++
+"#;
+
+    /// Calls are read with paths, places, errors, and cut ones joined; what is elsewhere is left out.
+    #[test]
+    fn what_strace_says_is_understood() {
+        let calls = parse(TEXT, "/m/work");
+        let texts: Vec<String> = calls.iter().map(Call::text).collect();
+        assert_eq!(
+            texts,
+            [
+                "openat(a.tmp)",
+                "write(a.tmp, bytes 0 to 4095)",
+                "fsync(a.tmp) = EIO",
+                "write(a.tmp, bytes 4096 to 4096)",
+                "rename(a.tmp -> a)",
+                "openat(log)",
+                "write(log, bytes 0 to 1)",
+                "write(log, bytes 2 to 4)",
+                "fsync(.)",
+            ]
+        );
+        assert_eq!(calls[2].ended - calls[2].began, 750_000);
+        assert_eq!((calls[1].fd, calls[1].began), (Some(3), 100_000_100_000));
+    }
+
+    /// Lines that are none, or cut off, are passed over.
+    #[test]
+    fn damage_is_passed_over() {
+        for text in ["", "x", "1 2", "1 2.0 open(", "1 2.0 write(3</m/work/a", "1 z write(3) = 1"] {
+            assert!(parse(text, "/m/work").is_empty(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The usual causes of losses, recognised from system calls, or guessed from the writes that were lost.
+//!
+//! [`by_calls`] replays a program's calls up to a moment: which files have contents, and which names, that no call has
+//! made durable. Of these it looks at the files that a failing state has otherwise. [`by_writes`] knows only which
+//! writes were lost, and so guesses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::calls::Call;
+use crate::explore::Wrong;
+
+/// A usual mistake. The earlier one explains more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mistake {
+    /// An fsync failed, and the program went on.
+    SyncErrorIgnored,
+    /// A file was renamed before its contents were durable.
+    RenameWithoutFileSync,
+    /// `sync_file_range` was taken for fsync.
+    SyncFileRange,
+    /// Another descriptor than the file's was given to fsync.
+    WrongDescriptor,
+    /// A file was cut to nothing, or shorter, and written anew in place.
+    TruncateInPlace,
+    /// What was there was overwritten where it was.
+    OverwriteInPlace,
+    /// What was appended is believed though only part of it may be there.
+    AppendUnchecked,
+    /// One file was durable before another that it depends on.
+    OrderOfFiles,
+    /// It was promised before any fsync.
+    NoSync,
+    /// A rename was not made durable by an fsync of its directory.
+    RenameWithoutDirectorySync,
+    /// A new name was not made durable by an fsync of its directory.
+    CreateWithoutDirectorySync,
+    /// A removal was not made durable by an fsync of its directory.
+    RemoveWithoutDirectorySync,
+}
+
+impl Mistake {
+    /// What it is, and what helps.
+    pub const fn advice(self) -> (&'static str, &'static str) {
+        match self {
+            Mistake::SyncErrorIgnored => (
+                "an error of fsync ignored",
+                "treat a failed fsync as lost data: write it again, or stop",
+            ),
+            Mistake::RenameWithoutFileSync => {
+                ("rename without fsync of the file", "call fsync on the new file before the rename")
+            }
+            Mistake::SyncFileRange => (
+                "sync_file_range instead of fsync",
+                "call fsync or fdatasync: sync_file_range writes no metadata and no flush",
+            ),
+            Mistake::WrongDescriptor => (
+                "fsync of the wrong descriptor",
+                "call fsync on a descriptor of the file that was written",
+            ),
+            Mistake::TruncateInPlace => (
+                "truncated and written anew in place",
+                "write another file, fsync it, and rename it over the old one",
+            ),
+            Mistake::OverwriteInPlace => (
+                "overwritten in place",
+                "keep the old contents until the new ones are durable: a journal, a copy, a checksum",
+            ),
+            Mistake::AppendUnchecked => (
+                "append without a checksum",
+                "give each record a length and a checksum, and cut off what does not match",
+            ),
+            Mistake::OrderOfFiles => (
+                "two files written without fsync between them",
+                "call fsync on the first before the second is written",
+            ),
+            Mistake::NoSync => {
+                ("promised before fsync", "call fsync on the file before it is promised")
+            }
+            Mistake::RenameWithoutDirectorySync => (
+                "rename without fsync of the directory",
+                "call fsync on the directory after the rename, before it is promised",
+            ),
+            Mistake::CreateWithoutDirectorySync => (
+                "a new name without fsync of the directory",
+                "call fsync on the directory before it is promised",
+            ),
+            Mistake::RemoveWithoutDirectorySync => (
+                "a removal without fsync of the directory",
+                "call fsync on the directory before it is promised",
+            ),
+        }
+    }
+}
+
+/// A mistake found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// Which.
+    pub mistake: Mistake,
+    /// The file.
+    pub path: String,
+    /// In words.
+    pub text: String,
+    /// Whether system calls show it; else it is a guess.
+    pub sure: bool,
+}
+
+/// What is known of a file that is not durable yet.
+#[derive(Clone, Debug, Default)]
+struct File {
+    size: u64,
+    /// Its size when it was last durable; `None` before.
+    durable: Option<u64>,
+    /// The last write since then.
+    written: Option<usize>,
+    /// Whether it was cut, overwritten, appended to since then, and by which call.
+    cut: Option<usize>,
+    overwritten: Option<usize>,
+    appended: Option<usize>,
+    ranged: Option<usize>,
+    failed: Option<usize>,
+    /// A write was not durable when it got this name, by this call.
+    renamed_unsynced: Option<usize>,
+    /// Its name is as new as this call.
+    renamed: Option<usize>,
+    created: Option<usize>,
+    /// A sync of something else that had nothing to write, after the last write.
+    other_sync: Option<usize>,
+}
+
+impl File {
+    fn clean(&mut self) {
+        self.durable = Some(self.size);
+        (self.written, self.cut, self.overwritten, self.appended) = (None, None, None, None);
+        (self.ranged, self.other_sync, self.renamed_unsynced) = (None, None, None);
+    }
+
+    fn write(&mut self, n: usize, call: &Call) {
+        let end = call.offset.unwrap_or(self.size) + call.len;
+        self.written = Some(n);
+        (self.other_sync, self.ranged) = (None, None);
+        match call.offset {
+            Some(at) if at < self.durable.unwrap_or(0) => self.overwritten = Some(n),
+            _ => self.appended = Some(n),
+        }
+        self.size = self.size.max(end);
+    }
+}
+
+/// Files and names at a moment.
+#[derive(Default)]
+struct Replay {
+    files: BTreeMap<String, File>,
+    removed: BTreeMap<String, usize>,
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+impl Replay {
+    /// Replays all calls that had begun by `until`; a sync counts only where it had ended.
+    fn of(calls: &[Call], until: i64) -> Replay {
+        let mut replay = Replay::default();
+        for (n, call) in calls.iter().enumerate().take_while(|(_, call)| call.began <= until) {
+            replay.call(n, call, call.ended <= until);
+        }
+        replay
+    }
+
+    fn call(&mut self, n: usize, call: &Call, over: bool) {
+        let path = call.file.clone().unwrap_or_default();
+        let failed = call.error.is_some();
+        match &*call.name {
+            "fsync" | "fdatasync" | "msync" if failed => {
+                self.files.entry(path).or_default().failed = Some(n);
+            }
+            _ if failed => {}
+            "open" | "creat" | "openat" => self.open(n, call, path),
+            "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "copy_file_range"
+            | "sendfile" => self.files.entry(path).or_default().write(n, call),
+            "ftruncate" | "truncate" => self.cut(n, path, call.offset.unwrap_or(0)),
+            "sync_file_range" => self.files.entry(path).or_default().ranged = Some(n),
+            "fsync" | "fdatasync" if over => self.sync(n, &path),
+            "sync" | "syncfs" if over => {
+                for file in self.files.values_mut() {
+                    file.clean();
+                    (file.renamed, file.created) = (None, None);
+                }
+                self.removed.clear();
+            }
+            "rename" | "renameat" | "renameat2" => {
+                let Some(to) = call.other.clone() else { return };
+                let mut file = self.files.remove(&path).unwrap_or_default();
+                file.renamed = Some(n);
+                if file.written.is_some() {
+                    file.renamed_unsynced = Some(n);
+                }
+                self.files.insert(to, file);
+            }
+            "link" | "linkat" => {
+                let Some(to) = call.other.clone() else { return };
+                let file = self.files.get(&path).cloned().unwrap_or_default();
+                self.files.insert(to, File { created: Some(n), ..file });
+            }
+            "symlink" | "symlinkat" | "mkdir" | "mkdirat" => {
+                self.files.entry(path).or_default().created = Some(n);
+            }
+            "unlink" | "unlinkat" | "rmdir" => {
+                self.files.remove(&path);
+                self.removed.insert(path, n);
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, n: usize, call: &Call, path: String) {
+        let is_new = call.flags.contains("O_CREAT") && !self.files.contains_key(&path);
+        let cuts = call.flags.contains("O_TRUNC");
+        let file = self.files.entry(path.clone()).or_default();
+        // A file that was there before the program is taken for a new one only where it says so.
+        if is_new && (cuts || call.flags.contains("O_EXCL") || file.durable.is_none()) {
+            file.created = Some(n);
+        }
+        if cuts && !is_new {
+            self.cut(n, path, 0);
+        } else if cuts {
+            // It may have been there before the program began.
+            file.cut = Some(n);
+        }
+    }
+
+    fn cut(&mut self, n: usize, path: String, size: u64) {
+        let file = self.files.entry(path).or_default();
+        if size < file.size.max(file.durable.unwrap_or(0)) {
+            file.cut = Some(n);
+        }
+        file.size = size;
+    }
+
+    fn sync(&mut self, n: usize, path: &str) {
+        let is_dir = self.files.keys().any(|file| parent(file) == path && file != path);
+        let names = |file: &File| file.renamed.is_some() || file.created.is_some();
+        let below = self.files.iter().any(|(p, file)| parent(p) == path && names(file));
+        let removed = self.removed.keys().any(|p| parent(p) == path);
+        let had_work = self.files.get(path).is_some_and(|file| file.written.is_some());
+        if !had_work && !(is_dir && (below || removed)) {
+            for (_, file) in self.files.iter_mut().filter(|(p, _)| *p != path) {
+                if file.written.is_some() {
+                    file.other_sync = Some(n);
+                }
+            }
+        }
+        if is_dir || !self.files.contains_key(path) {
+            for (_, file) in self.files.iter_mut().filter(|(p, _)| parent(p) == path) {
+                (file.renamed, file.created) = (None, None);
+            }
+            self.removed.retain(|p, _| parent(p) != path);
+        }
+        if let Some(file) = self.files.get_mut(path) {
+            file.clean();
+        }
+    }
+
+    /// What is not durable of a file that a promise needs, and by which call.
+    fn not_durable(&self, path: &str) -> Option<(Mistake, usize)> {
+        if let Some(n) = self.removed.get(path).filter(|_| !self.files.contains_key(path)) {
+            return Some((Mistake::RemoveWithoutDirectorySync, *n));
+        }
+        let file = self.files.get(path)?;
+        if let Some(n) = file.failed {
+            return Some((Mistake::SyncErrorIgnored, n));
+        }
+        let unwritten = match (file.written, file.renamed_unsynced, file.ranged, file.other_sync) {
+            (Some(_), Some(n), ..) => Some((Mistake::RenameWithoutFileSync, n)),
+            (Some(_), _, Some(n), _) => Some((Mistake::SyncFileRange, n)),
+            (Some(_), _, _, Some(n)) => Some((Mistake::WrongDescriptor, n)),
+            (Some(n), ..) => Some((Mistake::NoSync, n)),
+            _ => None,
+        };
+        unwritten
+            .or(file.renamed.map(|n| (Mistake::RenameWithoutDirectorySync, n)))
+            .or(file.created.map(|n| (Mistake::CreateWithoutDirectorySync, n)))
+    }
+
+    /// What may be there in part.
+    fn not_atomic(&self, path: &str) -> Option<(Mistake, usize)> {
+        let file = self.files.get(path)?;
+        if let Some(n) = file.failed {
+            return Some((Mistake::SyncErrorIgnored, n));
+        }
+        if let (Some(_), Some(n)) = (file.written, file.renamed_unsynced) {
+            return Some((Mistake::RenameWithoutFileSync, n));
+        }
+        let cut = file.cut.map(|n| (Mistake::TruncateInPlace, n));
+        let over = file.overwritten.map(|n| (Mistake::OverwriteInPlace, n));
+        let more = file.appended.map(|n| (Mistake::AppendUnchecked, n));
+        // A file that is new is not cut: it is appended to.
+        match file.durable {
+            None if file.created.is_some() => more,
+            _ => cut.or(over).or(more),
+        }
+    }
+}
+
+/// What a failing state lacks, as a person is asked for a cause.
+#[derive(Clone, Debug)]
+pub struct Failure<'a> {
+    /// What is wrong.
+    pub wrong: Wrong,
+    /// Paths that the state has otherwise than a right one.
+    pub paths: &'a [String],
+    /// When the last promise was made, and when the power went: in nanoseconds of the calls' clock.
+    pub promised: Option<i64>,
+    /// When the power went.
+    pub cut: i64,
+}
+
+/// The causes that system calls show, the most likely one first.
+pub fn by_calls(calls: &[Call], failure: &Failure<'_>) -> Vec<Cause> {
+    let durable = failure.wrong == Wrong::LostDurable;
+    let until = if durable { failure.promised.unwrap_or(failure.cut) } else { failure.cut };
+    let replay = Replay::of(calls, until);
+    let look = |path: &String| {
+        let found = match durable {
+            true => replay.not_durable(path),
+            false => replay.not_atomic(path),
+        };
+        found.map(|(mistake, n)| cause(mistake, path, calls.get(n)))
+    };
+    let mut causes: Vec<Cause> = failure.paths.iter().filter_map(look).collect();
+    if !durable {
+        causes.extend(order(&replay, failure.paths, calls));
+    }
+    if causes.is_empty() {
+        let all: BTreeSet<&String> = replay.files.keys().chain(replay.removed.keys()).collect();
+        causes.extend(all.into_iter().filter_map(look));
+    }
+    causes.sort_by_key(|cause| cause.mistake);
+    causes.dedup_by_key(|cause| cause.mistake);
+    causes
+}
+
+/// Of several files that belong together one may be there without the other: those that no other mistake explains.
+fn order(replay: &Replay, paths: &[String], calls: &[Call]) -> Vec<Cause> {
+    let dirty = |path: &&String| replay.not_durable(path).is_some();
+    let none = paths.iter().all(|path| replay.not_atomic(path).is_none());
+    let found: Vec<&String> = paths.iter().filter(dirty).collect();
+    match (none, &found[..]) {
+        (true, [path, ..]) => {
+            let n = replay.not_durable(path).map(|(_, n)| n);
+            vec![cause(Mistake::OrderOfFiles, path, n.and_then(|n| calls.get(n)))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn cause(mistake: Mistake, path: &str, call: Option<&Call>) -> Cause {
+    let by = call.map(|call| format!(": {} by pid {}", call.text(), call.pid)).unwrap_or_default();
+    let said = match mistake {
+        Mistake::SyncErrorIgnored => "the fsync failed, and the program went on",
+        Mistake::RenameWithoutFileSync => {
+            "no fsync of the file between its last write and the rename"
+        }
+        Mistake::SyncFileRange => "no fsync after sync_file_range",
+        Mistake::WrongDescriptor => "what was synced is another file, which had nothing to write",
+        Mistake::TruncateInPlace => "its old contents are gone before the new ones are durable",
+        Mistake::OverwriteInPlace => "old contents are replaced piece by piece",
+        Mistake::AppendUnchecked => "only part of what was appended may be there",
+        Mistake::OrderOfFiles => "it may be missing though another file that needs it is there",
+        Mistake::NoSync => "no fsync of the file after its last write",
+        Mistake::RenameWithoutDirectorySync => {
+            "no fsync of the directory between the rename and the promise"
+        }
+        Mistake::CreateWithoutDirectorySync => {
+            "no fsync of the directory between the new name and the promise"
+        }
+        Mistake::RemoveWithoutDirectorySync => {
+            "no fsync of the directory between the removal and the promise"
+        }
+    };
+    Cause { mistake, path: path.to_owned(), text: format!("{path}: {said}{by}"), sure: true }
+}
+
+/// A write that a failing state has lost, or has in part.
+#[derive(Clone, Debug)]
+pub struct LostWrite<'a> {
+    /// Whether it is contents of a file.
+    pub is_data: bool,
+    /// Whether part of it is there.
+    pub torn: bool,
+    /// The file.
+    pub path: Option<&'a str>,
+}
+
+/// A guess from writes that were lost, where there are no system calls.
+pub fn by_writes(wrong: Wrong, lost: &[LostWrite<'_>], paths: &[String]) -> Vec<Cause> {
+    let data = lost.iter().find(|write| write.is_data);
+    let mistake = match (wrong, data) {
+        (Wrong::Unsound, _) => return Vec::new(),
+        (Wrong::LostDurable, Some(_)) => Mistake::NoSync,
+        (Wrong::LostDurable, None) if lost.is_empty() => Mistake::NoSync,
+        (Wrong::LostDurable, None) => Mistake::CreateWithoutDirectorySync,
+        (Wrong::NotAtomic, Some(write)) if write.torn => Mistake::OverwriteInPlace,
+        (Wrong::NotAtomic, Some(_)) => Mistake::RenameWithoutFileSync,
+        (Wrong::NotAtomic, None) => Mistake::OrderOfFiles,
+    };
+    let path = data.and_then(|write| write.path).or(paths.first().map(String::as_str));
+    let cause = Cause { sure: false, ..cause(mistake, path.unwrap_or("a file"), None) };
+    vec![cause]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls a millisecond apart, from lines as `name file [other] [offset len]`.
+    fn calls(text: &str) -> Vec<Call> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let call = |(n, line): (usize, &str)| {
+            let (line, error) = match line.strip_suffix(" EIO") {
+                Some(line) => (line, Some("EIO".to_owned())),
+                None => (line, None),
+            };
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (name, flags) = words[0].split_once(':').unwrap_or((words[0], ""));
+            let file = words.get(1).map(|w| if *w == "." { String::new() } else { (*w).into() });
+            let number = |n: usize| words.get(n).and_then(|w| w.parse::<u64>().ok());
+            let other = words.get(2).filter(|_| name == "rename").map(|w| (*w).into());
+            Call {
+                pid: 1,
+                began: n as i64 * 1000,
+                ended: n as i64 * 1000 + 500,
+                name: name.into(),
+                file,
+                other,
+                fd: None,
+                offset: number(2),
+                len: number(3).unwrap_or(0),
+                flags: flags.into(),
+                error,
+            }
+        };
+        lines.enumerate().map(call).collect()
+    }
+
+    fn found(text: &str, wrong: Wrong, paths: &[&str]) -> Option<Mistake> {
+        let calls = calls(text);
+        let end = calls.len() as i64 * 1000;
+        let paths: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
+        let failure = Failure { wrong, paths: &paths, promised: Some(end), cut: end };
+        by_calls(&calls, &failure).first().map(|cause| cause.mistake)
+    }
+
+    const REPLACE: &str = "openat:O_CREAT|O_TRUNC t\n write t 0 10\n";
+
+    /// Each mistake is told from what was not called, and from nothing else.
+    #[test]
+    fn promises_that_are_not_durable() {
+        let lost = |text: &str, path: &str| found(text, Wrong::LostDurable, &[path]);
+        let no_file = format!("{REPLACE} rename t a\n fsync .");
+        assert_eq!(lost(&no_file, "a"), Some(Mistake::RenameWithoutFileSync));
+        let no_dir = format!("{REPLACE} fsync t\n rename t a");
+        assert_eq!(lost(&no_dir, "a"), Some(Mistake::RenameWithoutDirectorySync));
+        assert_eq!(lost(&format!("{no_dir}\n fsync ."), "a"), None);
+        assert_eq!(lost(REPLACE, "t"), Some(Mistake::NoSync));
+        assert_eq!(
+            lost(&format!("{REPLACE} sync_file_range t"), "t"),
+            Some(Mistake::SyncFileRange)
+        );
+        let other = "openat:O_CREAT b\n fsync b\n openat:O_CREAT a\n write a 0 5\n fsync b";
+        assert_eq!(lost(other, "a"), Some(Mistake::WrongDescriptor));
+        // The other file had something to write: it was not synced in the place of this one.
+        let both = "openat:O_CREAT b\n openat:O_CREAT a\n write a 0 5\n write b 0 5\n fsync b";
+        assert_eq!(lost(both, "a"), Some(Mistake::NoSync));
+        assert_eq!(
+            lost(&format!("{REPLACE} fsync t EIO\n fsync t"), "t"),
+            Some(Mistake::SyncErrorIgnored)
+        );
+        assert_eq!(lost("mkdir d", "d"), Some(Mistake::CreateWithoutDirectorySync));
+        assert_eq!(lost("mkdir d\n fsync .", "d"), None);
+        assert_eq!(lost("unlink x", "x"), Some(Mistake::RemoveWithoutDirectorySync));
+        assert_eq!(lost("unlink x\n syncfs", "x"), None);
+    }
+
+    /// What may be there in part is told by how it was written.
+    #[test]
+    fn contents_that_are_there_in_part() {
+        let torn = |text: &str, path: &str| found(text, Wrong::NotAtomic, &[path]);
+        let base = "openat:O_CREAT a\n write a 0 9000\n fsync a\n fsync .\n";
+        assert_eq!(
+            torn(&format!("{base} pwrite64 a 0 9000"), "a"),
+            Some(Mistake::OverwriteInPlace)
+        );
+        assert_eq!(torn(&format!("{base} write a 9000 10"), "a"), Some(Mistake::AppendUnchecked));
+        let cut = format!("{base} openat:O_TRUNC a\n write a 0 10");
+        assert_eq!(torn(&cut, "a"), Some(Mistake::TruncateInPlace));
+        let renamed = format!("{base} {REPLACE} rename t a");
+        assert_eq!(torn(&renamed, "a"), Some(Mistake::RenameWithoutFileSync));
+        assert_eq!(torn(base, "a"), None);
+    }
+
+    /// A sync that had not ended when the power went has made nothing durable.
+    #[test]
+    fn a_sync_under_way_counts_for_nothing() {
+        let calls = calls("openat a\n write a 0 10\n fsync a");
+        let paths = ["a".to_owned()];
+        let mut failure =
+            Failure { wrong: Wrong::NotAtomic, paths: &paths, promised: None, cut: 2200 };
+        assert_eq!(by_calls(&calls, &failure)[0].mistake, Mistake::AppendUnchecked);
+        failure.cut = 2600;
+        assert!(by_calls(&calls, &failure).is_empty());
+    }
+}

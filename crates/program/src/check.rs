@@ -1,0 +1,149 @@
+//! A check of a state: any command, run in the directory; what it exits with is what it says.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ProgramError;
+use crate::marks::Promises;
+
+/// So much of what a check says is kept, in bytes.
+const SAID_MAX: u64 = 16 << 10;
+
+/// What a check said of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// Exit status 0: all that was promised is there.
+    Kept,
+    /// Exit status 1: a promise is broken; its output says which.
+    Broken(String),
+    /// Another exit status, or a signal: the check itself failed. What it was, and its output.
+    Failed(String),
+    /// It did not end in time.
+    TimedOut,
+}
+
+impl Said {
+    /// Whether a promise is broken.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Said::Broken(_))
+    }
+}
+
+/// A check.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// A command for the shell.
+    pub command: String,
+    /// It is stopped after so long.
+    pub timeout: Duration,
+    /// Where the user was, who gave the command: `$ORDO_ORIGIN`.
+    pub origin: std::path::PathBuf,
+}
+
+impl Check {
+    /// Runs it in a directory. What it has started and not stopped is stopped.
+    ///
+    /// # Errors
+    /// There is no shell, or no room for its files.
+    pub fn run(&self, dir: &Path, promises: &Promises) -> Result<Said, ProgramError> {
+        let wrong = ProgramError::io("running the check");
+        let folder = tempfile::Builder::new().prefix("ordo-check-").tempdir().map_err(&wrong)?;
+        let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
+        std::fs::write(&acked, Promises::lines(&promises.acked)).map_err(&wrong)?;
+        std::fs::write(&pending, Promises::lines(&promises.pending)).map_err(&wrong)?;
+        // A file and no pipe: a server that is left behind would hold that open.
+        let mut output = tempfile::tempfile().map_err(&wrong)?;
+        let to = |file: &File| file.try_clone().map(Stdio::from).map_err(&wrong);
+        let mut command = Command::new("sh");
+        command.args(["-c", &self.command]).current_dir(dir).process_group(0);
+        command.env("ORDO_ACKED", &acked).env("ORDO_PENDING", &pending).env("ORDO_DIR", dir);
+        command.env("ORDO_ORIGIN", &self.origin);
+        command.stdin(Stdio::null()).stdout(to(&output)?).stderr(to(&output)?);
+        let mut child = command.spawn().map_err(&wrong)?;
+        let group = rustix::process::Pid::from_child(&child);
+        let status = wait(&mut child, self.timeout).map_err(&wrong)?;
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        if status.is_none() {
+            let _ = child.wait();
+            return Ok(Said::TimedOut);
+        }
+        let mut said = Vec::new();
+        output.rewind().map_err(&wrong)?;
+        output.take(SAID_MAX).read_to_end(&mut said).map_err(&wrong)?;
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        let status = status.expect("it ended");
+        Ok(match status.code() {
+            Some(0) => Said::Kept,
+            Some(1) => Said::Broken(said),
+            Some(code) => Said::Failed(format!("exit status {code}: {said}")),
+            None => Said::Failed(format!("signal {}: {said}", status.signal().unwrap_or(0))),
+        })
+    }
+}
+
+/// Waits for a child until it ends, or too long.
+fn wait(
+    child: &mut std::process::Child,
+    timeout: Duration,
+) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let until = Instant::now() + timeout;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(command: &str, promises: &Promises) -> Said {
+        let check = Check {
+            command: command.into(),
+            timeout: Duration::from_millis(500),
+            origin: "/".into(),
+        };
+        check.run(Path::new("/"), promises).unwrap()
+    }
+
+    /// 0 is kept; 1 broken, with the words; others, signals and time-outs are none of these.
+    #[test]
+    fn exit_codes_are_told_apart() {
+        let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
+        assert_eq!(run("exit 0", &promises), Said::Kept);
+        let both = run("cat $ORDO_ACKED $ORDO_PENDING; exit 1", &promises);
+        assert_eq!(both, Said::Broken("a\nb".into()));
+        assert_eq!(run("echo no >&2; exit 7", &promises), Said::Failed("exit status 7: no".into()));
+        assert_eq!(run("kill -9 $$", &promises), Said::Failed("signal 9: ".into()));
+        assert_eq!(run("sleep 9", &promises), Said::TimedOut);
+    }
+
+    /// What a check leaves behind is gone when it has ended, and nobody waits for it.
+    #[test]
+    fn what_a_check_leaves_behind_is_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        let began = Instant::now();
+        let command = format!("sleep 30 & echo $! >{}; exit 0", pid.display());
+        assert_eq!(run(&command, &Promises::default()), Said::Kept);
+        assert!(began.elapsed() < Duration::from_secs(5));
+        let pid = std::fs::read_to_string(pid).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(state.is_err() || state.unwrap().contains(") Z"));
+    }
+}

@@ -1,0 +1,102 @@
+//! What a program says that it promises, and which of it held when the power went.
+//!
+//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write returns.
+//! A line that begins with `begin ` announces the line that is the rest of it. Announced and not promised yet is
+//! *pending*: a check must allow it to be there, or not. Of a program that announces nothing the line that comes next is
+//! pending.
+
+use serde::{Deserialize, Serialize};
+
+/// Announces what comes after it.
+const BEGIN: &str = "begin ";
+
+/// A line that a program wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// So many requests of the device had been issued or had completed before.
+    pub events: usize,
+    /// When it was, in nanoseconds of the run's clock.
+    pub at: u64,
+    /// The line.
+    pub text: String,
+}
+
+/// What held at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Promises {
+    /// Lines that were promised, oldest first.
+    pub acked: Vec<String>,
+    /// Lines that were under way.
+    pub pending: Vec<String>,
+}
+
+impl Promises {
+    /// What held when so many events had happened.
+    pub fn at(marks: &[Mark], events: usize) -> Promises {
+        let (before, after) = marks.split_at(marks.partition_point(|mark| mark.events <= events));
+        let mut promises = Promises::default();
+        for mark in before {
+            match mark.text.strip_prefix(BEGIN) {
+                Some(rest) => promises.pending.push(rest.to_owned()),
+                None => {
+                    let announced = promises.pending.iter().position(|p| *p == mark.text);
+                    announced.map(|at| promises.pending.remove(at));
+                    promises.acked.push(mark.text.clone());
+                }
+            }
+        }
+        if !marks.iter().any(|mark| mark.text.starts_with(BEGIN)) {
+            promises.pending.extend(after.first().map(|mark| mark.text.clone()));
+        }
+        promises
+    }
+
+    /// The same with nothing promised: all that was is under way.
+    #[must_use]
+    pub fn none(&self) -> Promises {
+        let pending = self.acked.iter().chain(&self.pending).cloned().collect();
+        Promises { acked: Vec::new(), pending }
+    }
+
+    /// Lines as the files have them that a check reads.
+    pub fn lines(list: &[String]) -> String {
+        list.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(list: &[(usize, &str)]) -> Vec<Mark> {
+        let mark =
+            |(events, text): &(usize, &str)| Mark { events: *events, at: 0, text: (*text).into() };
+        list.iter().map(mark).collect()
+    }
+
+    /// A line is promised from the event before which it came; the next one may be there already.
+    #[test]
+    fn lines_are_promises() {
+        let marks = marks(&[(3, "a 1"), (5, "a 2")]);
+        assert_eq!(
+            Promises::at(&marks, 2),
+            Promises { acked: vec![], pending: vec!["a 1".into()] }
+        );
+        let at_three = Promises { acked: vec!["a 1".into()], pending: vec!["a 2".into()] };
+        assert_eq!(Promises::at(&marks, 3), at_three);
+        assert_eq!(Promises::at(&marks, 4), at_three);
+        assert_eq!(Promises::at(&marks, 9).acked.len(), 2);
+        assert_eq!(at_three.none().pending, ["a 1", "a 2"]);
+    }
+
+    /// What was announced is pending until it is promised; of several programs each announces its own.
+    #[test]
+    fn what_was_announced_is_pending() {
+        let marks = marks(&[(1, "begin x"), (2, "begin y"), (4, "y"), (6, "x")]);
+        assert_eq!(Promises::at(&marks, 0), Promises::default());
+        assert_eq!(Promises::at(&marks, 3).pending, ["x", "y"]);
+        let at_five = Promises { acked: vec!["y".into()], pending: vec!["x".into()] };
+        assert_eq!(Promises::at(&marks, 5), at_five);
+        assert_eq!(Promises::at(&marks, 6).pending, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,397 @@
+//! A command run in a file system on a pseudo-device: what it wrote, what it said that it promises, what it called.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ordo_annotate::Block;
+use ordo_crash::history::Notebook;
+use ordo_crash::record::{DiskRun, Event};
+use ordo_crash::{Model, Run};
+use ordo_live::Wanted;
+use ordo_live::watching::{Into as SeenInto, take, watching};
+use ordo_pseudo::{Recording, Session, Setup};
+use ordo_sba::Class;
+use ordo_trace::Op;
+use ordo_vfs::Ino;
+use rustix::mount::UnmountFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::calls::{self, Call};
+use crate::marks::Mark;
+use crate::stand::unmount;
+use crate::system::System;
+use crate::{ProgramError, sys};
+
+/// The directory in which programs and checks run, in the root of the file system.
+pub const WORK: &str = "work";
+/// The neighbour's file, beside it.
+const NEIGHBOUR: &str = ".neighbour";
+/// How often it is looked whether the command has ended.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Time for the kernel to write what it writes by itself after a commit.
+const SETTLE: Duration = Duration::from_millis(30);
+
+/// What is to be run, and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file system.
+    pub system: System,
+    /// A command for the shell that prepares the directory, before anything is recorded.
+    pub setup: Option<String>,
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// Another program in the same file system waits for its own file this often: the kernel then commits what others
+    /// did to names, and now and then writes their contents.
+    pub neighbour: Option<Duration>,
+    /// Whether its system calls are noted (needs strace).
+    pub syscalls: bool,
+    /// Writes that fail.
+    pub fail: Vec<ordo_live::Rule>,
+    /// The command is stopped after so long.
+    pub timeout: Option<Duration>,
+    /// What the disk may lose.
+    pub model: Model,
+    /// Where the user is: `$ORDO_ORIGIN`.
+    pub origin: PathBuf,
+}
+
+/// What a write was of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meaning {
+    /// The kind of block.
+    pub class: Class,
+    /// The file, as a path below the directory of the program, where that is known.
+    pub path: Option<String>,
+    /// The bytes of that file: from, to.
+    pub bytes: Option<(u64, u64)>,
+    /// In words.
+    pub words: String,
+    /// When it was issued, in nanoseconds of the run's clock.
+    pub at: u64,
+}
+
+/// A recorded command.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The file system.
+    pub system: System,
+    /// Every write, flush and their order.
+    pub run: Arc<Run>,
+    /// For each write what it was of.
+    pub meanings: Vec<Meaning>,
+    /// What the program said.
+    pub marks: Vec<Mark>,
+    /// Its system calls, in the run's clock.
+    pub calls: Vec<Call>,
+    /// When each event happened, in nanoseconds of the run's clock.
+    pub times: Vec<u64>,
+    /// So many events had happened when the command began.
+    pub began: usize,
+    /// So many events had happened when it ended.
+    pub ended: usize,
+    /// How it ended: its exit status; `None` where a signal ended it.
+    pub status: Option<i32>,
+    /// Writes that were made to fail.
+    pub failed: usize,
+}
+
+/// Runs a command on a file system of the kernel's, and records it. `stop` ends it early.
+///
+/// # Errors
+/// Who calls it is not root, a program is not there, the file system cannot be made, or the setup failed.
+pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
+    let seen = SeenInto::default();
+    let lax = Arc::new(AtomicBool::new(true));
+    let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
+    let observer = Some(watching(wanted, Arc::clone(&seen)));
+    let session = Session::with(Setup { observer, ..Setup::in_memory(plan.system.bytes) })?;
+    plan.system.make(session.device())?;
+    let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
+    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+    // It may be another user who works in it.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).map_err(ProgramError::io("that directory"))?;
+    prepare(plan, &session, folder.path())?;
+    session.start()?;
+    let mounted = Mounted::new(plan, &session, folder.path())?;
+    lax.store(false, Ordering::Relaxed);
+    let ran = mounted.work(plan, &session, stop)?;
+    lax.store(true, Ordering::Relaxed);
+    drop(mounted);
+    let recording = session.finish()?;
+    let mut rows = take(&seen).map(|mut seen| {
+        seen.renumber(&recording);
+        seen.rows
+    });
+    Ok(ran.recorded(plan, recording, &rows.take().unwrap_or_default()))
+}
+
+/// Mounts the new file system once, and does what comes before the recording.
+fn prepare(plan: &Plan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
+    let mounted = Mounted::new(plan, session, dir)?;
+    let work = dir.join(WORK);
+    std::fs::create_dir(&work).map_err(ProgramError::io("the program's directory"))?;
+    std::fs::write(dir.join(NEIGHBOUR), b"").map_err(ProgramError::io("a file"))?;
+    if let Some(setup) = &plan.setup {
+        let mut command = Command::new("sh");
+        command.args(["-c", setup]).current_dir(&work).env("ORDO_ORIGIN", &plan.origin);
+        let status = command.status().map_err(ProgramError::io("running the setup"))?;
+        if !status.success() {
+            return Err(ProgramError::Program(format!("the setup '{setup}' failed: {status}")));
+        }
+    }
+    drop(mounted);
+    let device = File::open(session.device());
+    let written = device.and_then(|device| device.sync_all());
+    written.map_err(ProgramError::io("writing the device's cache"))
+}
+
+/// A file system mounted on the pseudo-device.
+struct Mounted<'a> {
+    dir: &'a Path,
+}
+
+/// A command that has run.
+struct Ran {
+    status: Option<i32>,
+    calls: Vec<Call>,
+    /// A moment on two clocks.
+    clocks: (Instant, SystemTime),
+    began: Instant,
+    ended: Instant,
+    settled: Instant,
+}
+
+impl<'a> Mounted<'a> {
+    fn new(plan: &Plan, session: &Session, dir: &'a Path) -> Result<Mounted<'a>, ProgramError> {
+        let mounted = plan.system.mount(session.device(), dir);
+        mounted.map_err(|error| ProgramError::Io {
+            what: format!("mounting {} on {}", plan.system.name(), session.device().display()),
+            error,
+        })?;
+        Ok(Mounted { dir })
+    }
+
+    /// Runs the command to its end; then has names committed, and after that everything written.
+    fn work(&self, plan: &Plan, session: &Session, stop: &AtomicBool) -> Result<Ran, ProgramError> {
+        let clocks = (Instant::now(), SystemTime::now());
+        let (work, mut neighbour) = (self.dir.join(WORK), Neighbour::new(plan, self.dir)?);
+        let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
+        let began = Instant::now();
+        let mut child = start(plan, session, &work, log.path())?;
+        let status = std::thread::scope(|scope| {
+            let (done, ended) = channel::<()>();
+            if let Some(pause) = plan.neighbour {
+                let neighbour = &mut neighbour;
+                scope.spawn(move || {
+                    while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                        neighbour.disturb();
+                    }
+                });
+            }
+            let status = wait(&mut child, plan.timeout, stop);
+            drop(done);
+            status
+        })?;
+        let ended = Instant::now();
+        // What was renamed and not written: names first, contents later.
+        neighbour.commit();
+        std::thread::sleep(SETTLE);
+        neighbour.sync();
+        let settled = Instant::now();
+        let text = std::fs::read(log.path()).unwrap_or_default();
+        let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
+        Ok(Ran { status, calls, clocks, began, ended, settled })
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if unmount(self.dir).is_err() {
+            // Lazily: whoever still uses it must not keep the device here.
+            let _ = rustix::mount::unmount(self.dir, UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn start(plan: &Plan, session: &Session, work: &Path, log: &Path) -> Result<Child, ProgramError> {
+    let none = || ProgramError::Program("there is no command".into());
+    let (program, args) = plan.command.split_first().ok_or_else(none)?;
+    let mut command = match plan.syscalls {
+        false => Command::new(program),
+        true => {
+            let mut strace = Command::new("strace");
+            strace.args(["-f", "-ttt", "-T", "-y", "-s", "256", "-e", "signal=none", "-e"]);
+            strace.arg(format!("trace={}", calls::TRACED)).arg("-o").arg(log).arg("--");
+            strace.arg(program);
+            strace
+        }
+    };
+    command.args(args).current_dir(work);
+    command.env("ORDO_MARK", session.marks()).env("ORDO_DIR", work);
+    command.env("ORDO_ORIGIN", &plan.origin);
+    let what = if plan.syscalls { "strace".into() } else { program.to_string_lossy() };
+    let what = format!("running {what}");
+    command.spawn().map_err(|error| ProgramError::Io { what, error })
+}
+
+/// Waits for the command. What takes too long, or is to stop, is stopped.
+fn wait(
+    child: &mut Child,
+    timeout: Option<Duration>,
+    stop: &AtomicBool,
+) -> Result<Option<i32>, ProgramError> {
+    let wrong = ProgramError::io("waiting for the command");
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        if let Some(status) = child.try_wait().map_err(&wrong)? {
+            return Ok(status.code());
+        }
+        let late = until.is_some_and(|until| Instant::now() >= until);
+        if late || stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(match late {
+                true => ProgramError::Program("the command did not end in time".into()),
+                false => ProgramError::Stopped,
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Another program in the same file system.
+struct Neighbour {
+    file: File,
+    is_btrfs: bool,
+    times: u32,
+}
+
+impl Neighbour {
+    fn new(plan: &Plan, dir: &Path) -> Result<Neighbour, ProgramError> {
+        let file = File::options().write(true).open(dir.join(NEIGHBOUR));
+        let file = file.map_err(ProgramError::io("a file"))?;
+        Ok(Neighbour { file, is_btrfs: plan.system.is_btrfs(), times: 0 })
+    }
+
+    fn disturb(&mut self) {
+        self.times += 1;
+        match self.times % 2 {
+            1 => self.commit(),
+            _ => self.sync(),
+        }
+    }
+
+    /// Has what was done to names committed, as any program does that waits for a file of its own.
+    fn commit(&mut self) {
+        let write = std::io::Write::write_all(&mut self.file, b"x");
+        // A disk that fails, fails.
+        let _ = write.and_then(|()| match self.is_btrfs {
+            true => sys::commit_btrfs(&self.file),
+            false => self.file.sync_all(),
+        });
+    }
+
+    /// Has everything written, as `sync` does.
+    fn sync(&self) {
+        let _ = rustix::fs::syncfs(&self.file);
+    }
+}
+
+impl Ran {
+    fn recorded(self, plan: &Plan, recording: Recording, rows: &[Block]) -> Recorded {
+        let (instant, time) = recording.clock;
+        let on_clock = |at: Instant| {
+            let ago = instant.saturating_duration_since(at).as_nanos() as u64;
+            time.as_nanos().saturating_sub(ago)
+        };
+        let (writes, mut events) = ordo_kernel::requests(&recording, rows);
+        // What the unmount wrote is not the program's affair.
+        let until = on_clock(self.settled);
+        events.retain(|(at, _)| at.as_nanos() <= until);
+        let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos()).collect();
+        let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        let before = |at: u64| times.partition_point(|t| *t < at);
+        let mark = |request: &ordo_trace::Request| {
+            let text = recording.trace.data(request).unwrap_or_default();
+            let at = request.issued.as_nanos();
+            Mark { events: before(at), at, text: String::from_utf8_lossy(text).into_owned() }
+        };
+        let requests = recording.trace.requests();
+        let marks = requests.iter().filter(|r| r.op == Op::Mark).map(mark).collect();
+        let (began, ended) = (before(on_clock(self.began)), before(on_clock(self.ended)));
+        let meanings = meanings(&writes, &times, &events, rows);
+        // Strace tells the time of day.
+        let wall = self.clocks.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
+        let shift = on_clock(self.clocks.0) as i64 - wall;
+        let mut calls = self.calls;
+        for call in &mut calls {
+            (call.began, call.ended) = (call.began + shift, call.ended + shift);
+        }
+        let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
+        let failed = events.iter().filter(is_failed).count();
+        let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
+        // Nobody's calls: the root is all that it has.
+        let history = Arc::new(Notebook::new(Ino(1), || 0).history());
+        let run = Run { model: plan.model, disks, events, history };
+        Recorded {
+            system: plan.system.clone(),
+            run: Arc::new(run),
+            meanings,
+            marks,
+            calls,
+            times,
+            began,
+            ended,
+            status: self.status,
+            failed,
+        }
+    }
+}
+
+/// What each write was of.
+fn meanings(
+    writes: &[ordo_crash::record::Write],
+    times: &[u64],
+    events: &[Event],
+    rows: &[Block],
+) -> Vec<Meaning> {
+    let mut issued = vec![0; writes.len()];
+    for (at, event) in times.iter().zip(events) {
+        if let Event::Issued { write, .. } = event {
+            issued[*write] = *at;
+        }
+    }
+    let of = |write: &ordo_crash::record::Write| {
+        let from = rows.partition_point(|row| row.request < write.id);
+        let to = rows.partition_point(|row| row.request <= write.id);
+        &rows[from..to]
+    };
+    writes.iter().zip(issued).map(|(write, at)| meaning(write, of(write), at)).collect()
+}
+
+fn meaning(write: &ordo_crash::record::Write, rows: &[Block], at: u64) -> Meaning {
+    let path = rows.iter().find_map(|row| row.path.as_deref()).and_then(in_work);
+    let blocks = rows.iter().filter_map(|row| row.file_block.map(|block| (block, row.len)));
+    let bytes = blocks.fold(None, |range: Option<(u64, u64)>, (block, len)| {
+        let size = len.next_power_of_two();
+        let (from, to) = (block * size, block * size + len);
+        Some(range.map_or((from, to), |(a, b)| (a.min(from), b.max(to))))
+    });
+    Meaning { class: write.class, path, bytes, words: write.name.clone(), at }
+}
+
+/// A path of the file system as one below the program's directory.
+fn in_work(path: &str) -> Option<String> {
+    let rest = path.trim_start_matches('/').strip_prefix(WORK)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(rest.to_owned()),
+        None => rest.is_empty().then(String::new),
+    }
+}

@@ -1,0 +1,180 @@
+//! A file system of the kernel's, by its name and any mount options: `ext4:data=journal,journal_checksum`.
+
+use std::path::Path;
+
+use rustix::mount::MountFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::ProgramError;
+
+/// A file system that a program is run on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct System {
+    /// The name that the kernel has for it.
+    pub kind: String,
+    /// Mount options, separated by commas.
+    pub options: String,
+    /// More arguments for what makes it.
+    pub mkfs: Vec<String>,
+    /// The size of its device in bytes.
+    pub bytes: u64,
+}
+
+struct Known {
+    kind: &'static str,
+    maker: &'static [&'static str],
+    /// The size of a device in bytes, where none is asked for.
+    bytes: u64,
+    /// What must come before a mount after a crash.
+    repair: &'static [&'static str],
+}
+
+/// Few inodes and nothing put off: what is written is the program's.
+const SMALL_EXT: [&str; 6] = ["-b", "4096", "-N", "4096", "-E", "lazy_itable_init=0,nodiscard"];
+const MIB: u64 = 1 << 20;
+
+const KNOWN: [Known; 5] = [
+    Known {
+        kind: "ext2",
+        maker: &["mke2fs", "-q", "-F", "-t", "ext2"],
+        bytes: 64 * MIB,
+        repair: &["e2fsck", "-f", "-y"],
+    },
+    Known {
+        kind: "ext3",
+        maker: &["mke2fs", "-q", "-F", "-t", "ext3"],
+        bytes: 64 * MIB,
+        repair: &[],
+    },
+    Known {
+        kind: "ext4",
+        maker: &["mke2fs", "-q", "-F", "-t", "ext4"],
+        bytes: 64 * MIB,
+        repair: &[],
+    },
+    // The smallest that its maker makes.
+    Known { kind: "xfs", maker: &["mkfs.xfs", "-q", "-f"], bytes: 300 * MIB, repair: &[] },
+    Known { kind: "btrfs", maker: &["mkfs.btrfs", "-q", "-f"], bytes: 256 * MIB, repair: &[] },
+];
+
+impl System {
+    /// The one that a text names: a kind, and mount options after a colon. `ext3-journal` and `ext3-writeback` are
+    /// short for `ext3:data=journal` and `ext3:data=writeback`.
+    ///
+    /// # Errors
+    /// [`ProgramError::System`]: there is no such kind.
+    pub fn parse(text: &str) -> Result<System, ProgramError> {
+        let (kind, options) = text.split_once(':').unwrap_or((text, ""));
+        let (kind, options) = match kind {
+            "ext3-journal" => ("ext3", format!("data=journal,{options}")),
+            "ext3-writeback" => ("ext3", format!("data=writeback,{options}")),
+            _ => (kind, options.to_owned()),
+        };
+        let known = KNOWN.iter().find(|known| known.kind == kind).ok_or_else(|| {
+            let known = KNOWN.map(|known| known.kind).join(", ");
+            ProgramError::System { name: kind.to_owned(), known }
+        })?;
+        let options = options.trim_matches(',').to_owned();
+        Ok(System { kind: kind.to_owned(), options, mkfs: Vec::new(), bytes: known.bytes })
+    }
+
+    /// Its name as a user gives it.
+    pub fn name(&self) -> String {
+        match self.options.is_empty() {
+            true => self.kind.clone(),
+            false => format!("{}:{}", self.kind, self.options),
+        }
+    }
+
+    fn known(&self) -> &'static Known {
+        let known = KNOWN.iter().find(|known| known.kind == self.kind);
+        known.expect("a system is made of a known kind")
+    }
+
+    /// Makes it on a device.
+    ///
+    /// # Errors
+    /// Its maker is not there, or failed.
+    pub(crate) fn make(&self, device: &Path) -> Result<(), ProgramError> {
+        let maker = self.known().maker;
+        let device = device.to_string_lossy();
+        let mut args: Vec<&str> = maker[1..].to_vec();
+        if self.kind.starts_with("ext") {
+            args.extend(SMALL_EXT);
+        }
+        args.extend(self.mkfs.iter().map(String::as_str));
+        args.push(&device);
+        Ok(ordo_live::kernel::run(maker[0], &args)?)
+    }
+
+    /// Mounts it by the system call, without a program.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn mount(&self, device: &Path, dir: &Path) -> std::io::Result<()> {
+        let (flags, data) = self.mount_words();
+        let data = std::ffi::CString::new(data).map_err(std::io::Error::other)?;
+        Ok(rustix::mount::mount(device, dir, &*self.kind, flags, data.as_c_str())?)
+    }
+
+    /// Options as the system call takes them: flags, and what the file system reads itself.
+    fn mount_words(&self) -> (MountFlags, String) {
+        let (mut flags, mut rest) = (MountFlags::empty(), Vec::new());
+        for word in self.options.split(',').filter(|word| !word.is_empty()) {
+            match word {
+                "defaults" | "rw" => {}
+                "noatime" => flags |= MountFlags::NOATIME,
+                "nodiratime" => flags |= MountFlags::NODIRATIME,
+                "relatime" => flags |= MountFlags::RELATIME,
+                "strictatime" => flags |= MountFlags::STRICTATIME,
+                "lazytime" => flags |= MountFlags::LAZYTIME,
+                "sync" => flags |= MountFlags::SYNCHRONOUS,
+                "dirsync" => flags |= MountFlags::DIRSYNC,
+                "nodev" => flags |= MountFlags::NODEV,
+                "nosuid" => flags |= MountFlags::NOSUID,
+                "noexec" => flags |= MountFlags::NOEXEC,
+                other => rest.push(other),
+            }
+        }
+        // The kernel refuses a second one of the same file system.
+        if self.kind == "xfs" && !rest.contains(&"nouuid") {
+            rest.push("nouuid");
+        }
+        (flags, rest.join(","))
+    }
+
+    /// What is to repair it after a crash, before a mount.
+    pub(crate) fn repair(&self) -> &'static [&'static str] {
+        self.known().repair
+    }
+
+    pub(crate) fn is_btrfs(&self) -> bool {
+        self.kind == "btrfs"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name is a kind with any options; what is no kind is refused with those that there are.
+    #[test]
+    fn systems_have_names() {
+        let journal = System::parse("ext3-journal").unwrap();
+        assert_eq!(journal.name(), "ext3:data=journal");
+        assert_eq!(System::parse("ext3:data=journal").unwrap(), journal);
+        assert_eq!(System::parse("xfs").unwrap().bytes, 300 << 20);
+        let error = System::parse("zfs").unwrap_err().to_string();
+        assert!(error.contains("'zfs'") && error.contains("btrfs"), "{error}");
+    }
+
+    /// Words that mount(8) turns into flags are flags here; all others are the file system's.
+    #[test]
+    fn options_are_split_as_mount_does() {
+        let system = System::parse("ext4:noatime,data=journal,sync,nobarrier").unwrap();
+        let (flags, rest) = system.mount_words();
+        assert_eq!(flags, MountFlags::NOATIME | MountFlags::SYNCHRONOUS);
+        assert_eq!(rest, "data=journal,nobarrier");
+        assert_eq!(System::parse("xfs").unwrap().mount_words().1, "nouuid");
+    }
+}
