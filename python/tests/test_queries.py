@@ -67,6 +67,8 @@ def test_the_file_that_causes_the_journal_traffic(tmp_path: Path, made: Made) ->
         one.request("write", 30, 40, {"kind": "journal_commit", "transaction": 1})
         # The directory is written where it belongs: only now is it known whose it was.
         one.request("write", 50, 60, {"kind": "directory", "offset": 8192, "inode": 2, "path": "/", "completes": 1})
+        # Contents that a transaction had copied are written where they belong: the next one has not to do with it.
+        one.request("write", 61, 69, {"kind": "file_data", "offset": 40960, "inode": 7, "path": path, "completes": 1})
         # A second transaction of nobody known.
         one.request("write", 70, 80, {"kind": "journal_descriptor", "transaction": 2})
         one.request("write", 90, 99, {"kind": "journal_commit", "transaction": 2})
