@@ -3,8 +3,10 @@
 CARGO ?= cargo
 # Judges that others wrote: packages on Debian, and a Python package in a folder of its own.
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g btrfs-progs nilfs-tools \
-  f2fs-tools libnbd-bin qemu-utils blktrace
+  f2fs-tools libnbd-bin qemu-utils blktrace openjdk-17-jre-headless
 VENV = target/judges
+WHEELS = dissect.ffs duckdb pyarrow google-crc32c pandas polars matplotlib nbclient nbformat ipykernel pytest mypy pyspark
+MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotlib, nbclient, ipykernel, pytest, mypy, pyspark
 # What `test-qemu` needs, besides a kernel: that is unpacked there and not installed.
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
@@ -44,9 +46,9 @@ judges:
 	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -y -qq $$missing >/dev/null || echo "SKIPPED: could not install$$missing"; fi; \
 	fi
-	@if ! $(VENV)/bin/python -c 'import dissect.ffs, duckdb, pyarrow' 2>/dev/null; then \
-	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q dissect.ffs duckdb pyarrow) \
-	    || { rm -rf $(VENV); echo "SKIPPED: dissect.ffs, duckdb and pyarrow could not be installed"; }; \
+	@if ! $(VENV)/bin/python -c 'import $(MODULES)' 2>/dev/null; then \
+	  (python3 -m venv $(VENV) && $(VENV)/bin/pip install -q $(WHEELS)) \
+	    || { rm -rf $(VENV); echo "SKIPPED: these could not be installed: $(WHEELS)"; }; \
 	fi
 
 # As root. Kills KILLS mounts at random over orderings and geometries; with FSCK=/path/to/fsck_ffs FreeBSD's looks too.

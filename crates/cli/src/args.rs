@@ -11,7 +11,7 @@ use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
 
-pub use crash::{Crash, CrashCommand, CrashWorkload, Crashed};
+pub use crash::{Crash, CrashCommand, CrashWorkload, Crashed, TaskArgs};
 
 /// Run real file systems that protect their metadata in different ways, see what they write, and what
 /// that costs.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::Lived;
 use crate::{Counts, Geometry, Model, Outcome};
 
 /// What the head of a results file says.
@@ -95,7 +96,7 @@ pub struct Row {
 }
 
 /// More states than this are not counted any more: JSON has no infinity.
-const POSSIBLE_MAX: f64 = 1e300;
+pub(crate) const POSSIBLE_MAX: f64 = 1e300;
 
 impl Row {
     /// A row of which nothing is done yet.
@@ -117,16 +118,18 @@ impl Row {
 
     /// Adds one life of the run with this seed.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.append(&Lived::new(seed, outcome));
+    }
+
+    /// Adds one life.
+    pub fn append(&mut self, life: &Lived) {
         self.lives += 1;
-        self.possible = (self.possible + outcome.possible).min(POSSIBLE_MAX);
-        self.frontiers += outcome.frontiers as u64;
-        self.exhausted += outcome.exhausted as u64;
-        self.counts.add(&outcome.counts);
-        if let Some(failure) = outcome.failures.first()
-            && self.first_broken.is_none()
-        {
-            let what = failure.verdict.broken.first().cloned().unwrap_or_default();
-            self.first_broken = Some((seed, what));
+        self.possible = (self.possible + life.possible).min(POSSIBLE_MAX);
+        self.frontiers += life.frontiers;
+        self.exhausted += life.exhausted;
+        self.counts.add(&life.counts);
+        if let Some(what) = life.broken.as_ref().filter(|_| self.first_broken.is_none()) {
+            self.first_broken = Some((life.seed, what.clone()));
         }
     }
 

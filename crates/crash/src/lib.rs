@@ -16,7 +16,7 @@
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
 //! - [`space`]: the same states for judges outside of this crate, as any program is one.
 //! - [`life`]: runs that begin where a crash ended the one before.
-//! - [`campaign`]: many runs, on several machines. [`mutants`]: whether the choice of states sees.
+//! - [`campaign`]: many runs; [`fleet`]: cut into tasks for several machines. [`mutants`]: whether the choice of states sees.
 //!
 //! Invariants:
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
@@ -49,6 +49,7 @@ pub mod disk;
 mod expect;
 mod explain;
 pub mod explore;
+pub mod fleet;
 mod follow;
 pub mod geometry;
 pub mod history;

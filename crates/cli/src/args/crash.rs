@@ -238,6 +238,7 @@ Examples:
   ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
   ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
   ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
+  ordo crash plan --runs 1000 --runs-each 5 > tasks.jsonl; ordo crash task --help
   ordo crash replay failure.json"))]
 pub struct Crash {
     /// What else can be done.
@@ -492,9 +493,18 @@ pub enum CrashCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Put the results of all shards together.
+    /// Cut a sweep into tasks, a line each, for other machines.
+    #[command(disable_help_flag = true)]
+    Plan {
+        /// The arguments of ordo crash, and how many runs a task has.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Carry out one task of a plan: the line on the standard input, or the one given.
+    Task(TaskArgs),
+    /// Put the results of all shards, or of all tasks, together.
     Merge {
-        /// The shards' results.
+        /// The shards' results, or those of tasks, or folders with these; one that is missing or there twice is named.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print results as JSON.
@@ -504,4 +514,31 @@ pub enum CrashCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+}
+
+/// `ordo crash task`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A task that was carried out again gives the same bytes. With --into, the file's name follows from its contents and it is
+there wholly or not at all, and a task whose result is there is not carried out again: retries and copies do no harm.
+The exit status is 0 when there is a result, also where a promise was broken: ordo crash merge tells.
+
+Examples:
+  ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
+  sed -n 7p tasks.jsonl | ordo crash task > seven.json
+  xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results
+  ordo crash merge results")]
+pub struct TaskArgs {
+    /// The task's line [default: the standard input].
+    pub line: Option<String>,
+    /// Write the result to a file in this folder, named by its contents, and print the file's path; do nothing where
+    /// the result is there.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub into: Option<PathBuf>,
+    /// Threads.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: usize,
+    /// Print a line for what was done, to the standard error.
+    #[arg(long, short)]
+    pub verbose: bool,
 }

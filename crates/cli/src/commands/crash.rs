@@ -1,5 +1,6 @@
 //! `ordo crash`.
 
+mod fleet;
 mod mutants;
 mod program;
 mod save;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use ordo_bench::compare::System;
 use ordo_bench::crash::Subject;
 use ordo_crash::campaign::{Plan, Results, merge};
+use ordo_crash::fleet::Lived;
 use ordo_crash::life::Lives;
 use ordo_crash::{Budget, Config, Geometry, Model, Rule};
 use ordo_report::progress::Progress;
@@ -40,7 +42,12 @@ pub fn run(args: &Crash) -> Result<ExitCode> {
         }
         Some(CrashCommand::Image { file, output }) => program::image(file, output),
         Some(command @ CrashCommand::Mutants { .. }) => mutants::run(command),
+        Some(CrashCommand::Plan { args }) => fleet::plan(args),
+        Some(CrashCommand::Task(args)) => fleet::task(args),
         Some(CrashCommand::Merge { files, json, output }) => {
+            if let Some(results) = fleet::merged(files)? {
+                return show(&results, *json, output.as_deref());
+            }
             let read = |file: &std::path::PathBuf| read(file);
             let parts = files.iter().map(read).collect::<Result<Vec<_>>>()?;
             show(&merge(&parts)?, *json, output.as_deref())
@@ -125,34 +132,37 @@ fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
     if real_ages { config.with_real_ages() } else { config }
 }
 
-fn campaign(args: &Crash) -> Result<ExitCode> {
+/// The systems that are asked for, all of Ordo's where none is; an error where the arguments do not go together.
+fn go_together(args: &Crash) -> Result<Vec<Crashed>> {
     if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
             "--lives goes with --workload random: another workload begins on an empty file system"
         );
     }
-    let ours = || System::ALL.map(Crashed::Ours).to_vec();
     let systems = match args.systems() {
-        Ok(systems) if systems.is_empty() => ours(),
+        Ok(systems) if systems.is_empty() => System::ALL.map(Crashed::Ours).to_vec(),
         Ok(systems) => systems,
         Err(why) => {
             clap::Command::new("ordo crash").error(clap::error::ErrorKind::InvalidValue, why).exit()
         }
     };
-    let plan = plan(args, &systems);
     let is_shaped = args.geometry.is_some() || args.block_size.is_some();
     if is_shaped && systems.iter().any(|s| matches!(s, Crashed::Kernels(_))) {
         bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
     }
+    Ok(systems)
+}
+
+fn campaign(args: &Crash) -> Result<ExitCode> {
+    let systems = go_together(args)?;
+    let plan = plan(args, &systems);
     let mut results = Results::new(plan.clone());
     if let Some(path) = args.output.as_deref().filter(|p| args.resume && p.exists()) {
         results = read(path)?;
         results.belong_to(&plan)?;
     }
     let (progress, started) = (Progress::new(args.quiet), Instant::now());
-    let mut budget = budget(args);
-    budget.states = args.states().div_ceil(args.lives as usize);
-    let mut campaign = Campaign { args, progress, budget, results, judged: 0, saved: false };
+    let mut campaign = Campaign::new(args, progress, results);
     for at in 0..campaign.results.rows.len() {
         campaign.row(at, &plan)?;
     }
@@ -183,9 +193,17 @@ struct Campaign<'a> {
     judged: u64,
     /// Whether a failure was.
     saved: bool,
+    /// Where each life is kept as well, by itself.
+    lived: Option<Vec<Lived>>,
 }
 
-impl Campaign<'_> {
+impl<'a> Campaign<'a> {
+    fn new(args: &'a Crash, progress: Progress, results: Results) -> Campaign<'a> {
+        let mut budget = budget(args);
+        budget.states = args.states().div_ceil(args.lives as usize);
+        Campaign { args, progress, budget, results, judged: 0, saved: false, lived: None }
+    }
+
     /// Explores what is left to do of one system on one disk.
     fn row(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let args = self.args;
@@ -229,6 +247,9 @@ impl Campaign<'_> {
             let before = lives.before().to_vec();
             lives.end(&mut outcome, || subject.end(&run, life_seed));
             self.results.rows[at].add(seed, &outcome);
+            if let Some(lived) = &mut self.lived {
+                lived.push(Lived::new(seed, &outcome));
+            }
             self.judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {
                 self.saved = true;

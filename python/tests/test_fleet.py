@@ -1,0 +1,179 @@
+"""Fleets on this machine, under xargs, and on a real Spark cluster with one executor killed.
+
+Fault model: a task that is lost with its machine, or counted twice when it is carried out again; a damaged trace or result
+that stops the others or passes for whole; results that depend on who carried a task out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import FLEET, JOURNAL, ordo, skip
+
+SCRIPT = Path(__file__).parent.parent / "ordo_trace" / "fleet.py"
+#: A sweep of some seconds: every task takes a moment, so that there is a middle.
+SWEEP = ["--fs", "ffs-none,ffs-sync", "--states", "60", "--runs", "6", "--workload", "random:clients=2,steps=30"]
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+def fleet(*args: str | Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, args), "--ordo", ordo()], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == expect, ran.stdout + ran.stderr
+    return ran
+
+
+def has_tasks() -> None:
+    if subprocess.run([ordo(), "crash", "task", "--help"], capture_output=True, check=False).returncode != 0:
+        pytest.fail("ordo crash task is not there")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """The tasks of a sweep, and what one machine finds without tasks."""
+    has_tasks()
+    folder = tmp_path_factory.mktemp("sweep")
+    tasks = folder / "tasks.jsonl"
+    subprocess.run([ordo(), "crash", "plan", *SWEEP, "--runs-each", "1", "-o", str(tasks)], check=True)
+    assert len(tasks.read_text().splitlines()) == 12
+    whole = folder / "whole.json"
+    run = [ordo(), "crash", *SWEEP, "--quiet", "--no-shrink", "-o", str(whole)]
+    subprocess.run(run, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    return tasks, whole.read_bytes()
+
+
+def test_traces_are_analysed_and_damaged_ones_named(tmp_path: Path) -> None:
+    shutil.copytree(FLEET, tmp_path / "fleet")
+    fleet("analyze", tmp_path / "fleet", "-o", tmp_path / "one.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "one.jsonl").read_text().splitlines()]
+    assert [(row["host"], row["fs"], row["analysis"]["system"]) for row in rows] == [
+        ("one", "ext3", "ext3"),
+        ("two", "ext4", "ext4"),
+    ]
+    alone = subprocess.run([ordo(), "analyze", str(JOURNAL), "--json"], capture_output=True, text=True, check=True)
+    assert rows[0]["analysis"] == json.loads(alone.stdout)
+    bad = tmp_path / "fleet" / JOURNAL.relative_to(FLEET) / "requests.parquet"
+    bad.write_bytes(bad.read_bytes()[:-100])
+    ran = fleet("analyze", tmp_path / "fleet", "--workers", "1", expect=1)
+    assert "set aside: host=one/" in ran.stderr and "requests.parquet" in ran.stderr
+    assert ran.stdout.splitlines() == (tmp_path / "one.jsonl").read_text().splitlines()[1:]
+    fleet("analyze", tmp_path / "none", expect=2)
+
+
+def test_xargs_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
+    tasks, whole = sweep
+    into, merged = tmp_path / "results", tmp_path / "merged.json"
+    xargs = ["xargs", "-a", str(tasks), "-d", "\\n", "-n", "1", "-P", "2", ordo(), "crash", "task", "--into", str(into)]
+    subprocess.run(xargs, stdout=subprocess.DEVNULL, check=True)
+    merge = [ordo(), "crash", "merge", str(into), "-o", str(merged)]
+    subprocess.run(merge, stdout=subprocess.DEVNULL, check=True)
+    assert merged.read_bytes() == whole
+    before = {path.name: path.stat().st_mtime_ns for path in into.iterdir()}
+    assert len(before) == 12
+
+    # A result is cut short, another is lost: merging names both; carrying all out again does only what is missing.
+    names = sorted(before)
+    (into / names[2]).write_bytes((into / names[2]).read_bytes()[:-40])
+    (into / names[5]).unlink()
+    ran = subprocess.run(merge, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and names[2] in ran.stderr, ran.stderr
+    assert "tasks 3, 6 of 12 are missing" in ran.stderr and "sed -n '3p;6p'" in ran.stderr, ran.stderr
+    subprocess.run(xargs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = {path.name: path.stat().st_mtime_ns for path in into.glob("*.json")}
+    assert sorted(after) == names and (into / f"{names[2]}.damaged").exists()
+    assert {name for name in names if after[name] != before[name]} == {names[2], names[5]}
+    subprocess.run(merge, stdout=subprocess.DEVNULL, check=True)
+    assert merged.read_bytes() == whole
+
+    # A result that is there twice is refused, with both names.
+    shutil.copy(into / names[0], into / "copy.json")
+    ran = subprocess.run(merge, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "copy.json" in ran.stderr and names[0] in ran.stderr, ran.stderr
+
+
+def test_without_spark_the_same(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
+    tasks, whole = sweep
+    fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "merged.json")
+    assert (tmp_path / "merged.json").read_bytes() == whole
+    wrong = tmp_path / "wrong.jsonl"
+    lines = tasks.read_text().splitlines()
+    wrong.write_text("\n".join([lines[0], lines[1][:50], lines[2].replace('"seed":', '"seed":1', 1)]))
+    ran = fleet("crash", wrong, "--into", tmp_path / "other", expect=1)
+    assert "line 2 of" in ran.stderr and "line 3 of" in ran.stderr and "line 1 of" not in ran.stderr, ran.stderr
+
+
+def executors(of: int) -> list[int]:
+    """The executors among the descendants of a process."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+                names[int(entry.name)] = (entry / "cmdline").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+
+    def descends(process: int) -> bool:
+        while process > 1 and process != of:
+            process = parents.get(process, 0)
+        return process == of
+
+    return [p for p, name in names.items() if "CoarseGrainedExecutorBackend" in name and descends(p)]
+
+
+def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
+    if shutil.which("java") is None:
+        skip("java is not installed")
+    if importlib.util.find_spec("pyspark") is None:
+        skip("pyspark is not installed")
+    tasks, whole = sweep
+    into, merged = tmp_path / "results", tmp_path / "merged.json"
+    # Each task waits until the killing is done or a while has passed: so the middle is the middle, however fast it is.
+    gate = tmp_path / "killed"
+    slow = tmp_path / "ordo"
+    slow.write_text(
+        f'#!/bin/sh\nif [ "$2" = task ] && [ "$(ls {into} 2>/dev/null | wc -l)" -ge 3 ]; then\n'
+        f'  i=0; while [ ! -e {gate} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done\nfi\nexec {ordo()} "$@"\n'
+    )
+    slow.chmod(0o755)
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf spark.executor.memory=512m "
+        "--driver-memory 512m pyspark-shell",
+    }
+    command = [sys.executable, str(SCRIPT), "crash", str(tasks), "--into", str(into), "-o", str(merged)]
+    command += ["--master", CLUSTER, "--ordo", str(slow)]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        run = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
+    try:
+        killed = None
+        until = time.monotonic() + 420
+        while run.poll() is None and killed is None and time.monotonic() < until:
+            if into.is_dir() and len(list(into.glob("*.json"))) >= 3 and (found := executors(run.pid)):
+                killed = found[0]
+                os.kill(killed, signal.SIGKILL)
+                gate.touch()
+            time.sleep(0.1)
+        assert killed is not None, log.read_text()
+        assert run.wait(timeout=420) == 0, log.read_text()
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+    assert "Lost executor" in log.read_text(), log.read_text()
+    assert merged.read_bytes() == whole
+    assert len(list(into.glob("*.json"))) == 12
