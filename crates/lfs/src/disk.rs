@@ -37,7 +37,8 @@ impl Disk {
     /// `bytes` bytes at fragment `addr`, in requests that the device takes.
     pub async fn read_raw(&self, addr: i64, bytes: u64) -> Result<Vec<u8>, LfsError> {
         let geometry = self.device.geometry();
-        let step = (geometry.max_request / geometry.sector as usize).max(1) * geometry.sector as usize;
+        let step =
+            (geometry.max_request / geometry.sector as usize).max(1) * geometry.sector as usize;
         let (start, mut out) = (self.sb.byte_of(addr), Vec::with_capacity(bytes as usize));
         while (out.len() as u64) < bytes {
             let len = step.min(bytes as usize - out.len());

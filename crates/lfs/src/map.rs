@@ -1,8 +1,6 @@
 //! From files to addresses: the IFILE's entries, inodes, block maps.
 
-use ordo_format::lfs::{
-    IFILE_INO, IfileEntry, LfsInode, NO_ADDRESS, UNWRITTEN, inode, lbn,
-};
+use ordo_format::lfs::{IFILE_INO, IfileEntry, LfsInode, NO_ADDRESS, UNWRITTEN, inode, lbn};
 
 use crate::LfsError;
 use crate::disk::Disk;
@@ -44,11 +42,7 @@ pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
 }
 
 /// The address of a block of a file; `None`: a hole.
-pub async fn address(
-    disk: &Disk,
-    inode: &LfsInode,
-    lbn: u64,
-) -> Result<Option<i64>, LfsError> {
+pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
     let Some(path) = i64::try_from(lbn).ok().and_then(|l| lbn::path(l, sb.nindir.into())) else {
         return Err(LfsError::InodeSize { ino, size: inode.size });

@@ -1,7 +1,7 @@
 //! A mounted file system, to be read.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::lfs::{LfsInode, Superblock, dir};
+use ordo_format::lfs::{LE, LfsInode, SegUse, Superblock, dir};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, StatFs, Timestamp};
 
 use crate::LfsError;
@@ -44,6 +44,22 @@ impl LfsReader {
     /// What was found behind the checkpoint.
     pub fn rolled_forward(&self) -> &RolledForward {
         &self.rolled
+    }
+
+    /// How each segment is used, as the checkpoint has it.
+    ///
+    /// # Errors
+    /// The IFILE has a hole, or the device failed.
+    pub async fn segments(&self) -> Result<Vec<SegUse>, LfsError> {
+        let sb = &self.disk.sb;
+        let mut out = Vec::with_capacity(sb.nseg as usize);
+        for lbn in u64::from(sb.cleansz)..u64::from(sb.cleansz) + u64::from(sb.segtabsz) {
+            let block = self.block(&self.ifile, lbn).await?.ok_or(LfsError::IfileHole { lbn })?;
+            let entries = block.chunks_exact(SegUse::SIZE).map(|raw| SegUse::decode(raw, LE));
+            let left = sb.nseg as usize - out.len();
+            out.extend(entries.take(left.min(sb.sepb as usize)));
+        }
+        Ok(out)
     }
 
     pub(crate) async fn load(&self, ino: Ino) -> FsResult<Loaded> {

@@ -59,9 +59,8 @@ pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
                     FoundSuperblock { sb: second, at, other: None }
                 }
                 Ok(second) => {
-                    let other = (!is_same(&first, &second)).then_some(SuperblockError::Magic {
-                        found: second.magic,
-                    });
+                    let other = (!is_same(&first, &second))
+                        .then_some(SuperblockError::Magic { found: second.magic });
                     FoundSuperblock { sb: first, at: LABEL_BYTES, other }
                 }
                 Err(error) => FoundSuperblock { sb: first, at: LABEL_BYTES, other: Some(error) },
@@ -85,7 +84,8 @@ pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
 
 /// Whether two superblocks are of one file system.
 fn is_same(one: &Superblock, other: &Superblock) -> bool {
-    let shape = |sb: &Superblock| (sb.width, sb.ident, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sboffs);
+    let shape =
+        |sb: &Superblock| (sb.width, sb.ident, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sboffs);
     shape(one) == shape(other)
 }
 
