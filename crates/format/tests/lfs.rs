@@ -153,11 +153,12 @@ fn bytes_of(sb: &Superblock) -> Vec<u8> {
 #[test]
 fn each_impossible_field_has_its_error() {
     type Plant = (&'static str, fn(&mut Superblock));
-    let plants: [Plant; 34] = [
+    let plants: [Plant; 35] = [
         ("version", |sb| sb.version = 1),
         ("bsize", |sb| sb.bsize = 8193),
         ("bsize", |sb| sb.bsize = 1 << 31),
         ("fsize", |sb| sb.fsize = 0),
+        ("fsize", |sb| (sb.bsize, sb.bshift, sb.fsize) = (65536, 16, 16384)),
         ("frag", |sb| sb.frag = 9),
         ("bshift", |sb| sb.bshift = 64),
         ("ffshift", |sb| sb.ffshift = 200),

@@ -1,14 +1,14 @@
 //! Pass 6: the log behind the checkpoint.
 //!
 //! What a partial segment changes counts when all up to the one that completes it are whole, and follow each other by
-//! serial number. Rolled forward, inodes are where the log has them, files without links are gone, segments that were
+//! serial number. Rolled forward, inodes are where the log has them, blocks behind the last inode of their file too, files without links are gone, segments that were
 //! written are dirty, and the checkpoint is where the log ends; all else follows from the other passes.
 
 use std::collections::BTreeMap;
 
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::summary::flag;
-use ordo_format::lfs::{IFILE_INO, LfsInode, NO_ADDRESS, PsegBlock, Summary, SummaryError};
+use ordo_format::lfs::{IFILE_INO, LfsInode, NO_ADDRESS, PsegBlock, Summary, SummaryError, lbn};
 
 use super::state::Run;
 use super::{LfsCheckError, LfsFinding, LogBehind};
@@ -19,6 +19,13 @@ pub(super) struct Piece {
     end: i64,
     summary: Summary,
     blocks: Vec<PsegBlock>,
+}
+
+/// A block that was written, and its inode not after it.
+struct Alone {
+    addr: i64,
+    bytes: u32,
+    version: u32,
 }
 
 /// The log behind the checkpoint.
@@ -103,15 +110,25 @@ impl Run<'_> {
         let (end, next) = (last.end, last.summary.head.next);
         let (serial, create) = (last.summary.head.serial, last.summary.head.create);
         let mut moved: BTreeMap<u64, (i64, i16, u32)> = BTreeMap::new();
+        let mut alone: BTreeMap<u64, BTreeMap<i64, Alone>> = BTreeMap::new();
         for piece in &pieces {
             self.count_piece(piece);
             for block in &piece.blocks {
-                let PsegBlock::Inodes { addr } = *block else { continue };
+                let addr = match *block {
+                    PsegBlock::Inodes { addr } => addr,
+                    PsegBlock::File { addr, bytes, ino, version, lbn } => {
+                        let blocks = alone.entry(ino).or_default();
+                        blocks.insert(lbn, Alone { addr, bytes, version });
+                        continue;
+                    }
+                };
                 let frags = self.sb.ibsize / self.sb.fsize;
                 let bytes = self.io.read(addr as u64, frags.into()).await?;
                 for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
                     let inode = LfsInode::read(self.sb.width, raw);
                     if inode.inumber > IFILE_INO {
+                        // All that was written of the file before is in its pointers.
+                        alone.remove(&inode.inumber);
                         moved.insert(inode.inumber, (addr, inode.nlink, inode.generation));
                     }
                 }
@@ -131,8 +148,60 @@ impl Run<'_> {
             entry.nextfree = 0;
             self.set_entry(ino, &entry);
         }
+        for (ino, blocks) in alone {
+            for (lbn, block) in blocks {
+                self.place_block(ino, lbn, &block).await?;
+            }
+        }
         self.finish_roll(end, next, serial, create);
         Ok(())
+    }
+
+    /// Has a file's pointer lead to a block that was written without the inode, where the file is of that version and
+    /// long enough, and had a block there or has room for the pointer.
+    async fn place_block(
+        &mut self,
+        ino: u64,
+        number: i64,
+        block: &Alone,
+    ) -> Result<(), LfsCheckError> {
+        let nindir = u64::from(self.sb.nindir);
+        let Ok(index) = u64::try_from(number) else { return Ok(()) };
+        if ino <= IFILE_INO || ino >= self.inode_count() {
+            return Ok(());
+        }
+        let place = self.entry(ino).daddr;
+        let Some((mut inode, at)) = self.load(ino, place).await? else { return Ok(()) };
+        let bytes = self.sb.block_bytes(index, inode.size);
+        let is_short = index.saturating_mul(self.sb.bsize.into()) >= inode.size;
+        let fits = inode.generation == block.version && u64::from(block.bytes) >= bytes;
+        let Some(path) = lbn::path(number, nindir).filter(|_| fits && !is_short) else {
+            return Ok(());
+        };
+        let width = self.sb.width;
+        let mut old = inode.pointer(path.slot);
+        if path.depth == 0 {
+            inode.set_pointer(path.slot, block.addr);
+        }
+        for (above, offset) in path.offsets.iter().take(path.depth).enumerate() {
+            if !self.sb.is_log(old, self.sb.frag) {
+                return Ok(());
+            }
+            let byte = offset * width.pointer_size();
+            let pointers = self.io.read(old as u64, self.sb.frag.into()).await?;
+            if above + 1 == path.depth {
+                let mut raw = vec![0; width.pointer_size()];
+                width.put_pointer(&mut raw, 0, block.addr);
+                self.io.change(old as u64, byte, &raw).await?;
+            }
+            old = width.pointer(&pointers, byte);
+        }
+        if old == NO_ADDRESS {
+            inode.blocks += bytes / u64::from(self.sb.fsize);
+        }
+        let mut raw = vec![0; width.inode_size()];
+        inode.write(width, &mut raw);
+        Ok(self.io.change(place as u64, at, &raw).await?)
     }
 
     fn count_piece(&mut self, piece: &Piece) {

@@ -66,7 +66,8 @@ impl LfsChecker {
         // The IFILE's and the root's are not counted in the superblock.
         report.files = found.sb.nfiles + 2;
         report.free_fragments = found.sb.bfree;
-        report.used_fragments = found.sb.dsize.saturating_sub(found.sb.bfree.max(0).cast_unsigned());
+        report.used_fragments =
+            found.sb.dsize.saturating_sub(found.sb.bfree.max(0).cast_unsigned());
         Ok(report)
     }
 

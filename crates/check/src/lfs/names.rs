@@ -1,5 +1,7 @@
 //! Pass 2: the entries of directories.
 
+use std::collections::BTreeSet;
+
 use ordo_format::lfs::dir::{self, CHUNK, DT_DIR, DirHeader, LfsDirEntry, type_of_mode};
 use ordo_format::lfs::{NDADDR, NIADDR, NO_ADDRESS, ROOT_INO, lbn};
 use ordo_format::ufs2::inode::IFDIR;
@@ -35,9 +37,12 @@ impl Run<'_> {
             self.report.add(LfsFinding::DirectorySize { ino, size });
             target.cut(size - size % CHUNK as u64);
         }
+        // A block that comes twice cannot be the directory's twice: so no more are looked at than there are.
+        let mut seen = BTreeSet::new();
         for lbn in 0..target.inode.size.div_ceil(bsize) {
             let bytes = self.sb.block_bytes(lbn, target.inode.size);
-            if !self.has_block(target, lbn, bytes / u64::from(self.sb.fsize)).await? {
+            let addr = self.own_block(target, lbn, bytes / u64::from(self.sb.fsize)).await?;
+            if !addr.is_some_and(|a| seen.insert(a)) {
                 self.report.add(LfsFinding::DirectoryHole { ino, lbn });
                 target.cut(lbn * bsize);
                 break;
@@ -46,26 +51,27 @@ impl Run<'_> {
         Ok(target.inode.size > 0)
     }
 
-    async fn has_block(
+    /// Where a block is that can be the file's.
+    async fn own_block(
         &mut self,
         target: &Target,
         block: u64,
         frags: u64,
-    ) -> Result<bool, LfsCheckError> {
+    ) -> Result<Option<i64>, LfsCheckError> {
         let nindir = u64::from(self.sb.nindir);
         let Some(path) = i64::try_from(block).ok().and_then(|l| lbn::path(l, nindir)) else {
-            return Ok(false);
+            return Ok(None);
         };
         debug_assert!(path.slot < NDADDR + NIADDR);
         let mut addr = target.inode.pointer(path.slot);
         for offset in path.offsets.iter().take(path.depth) {
             if addr == NO_ADDRESS || !self.can_take(addr, self.sb.frag.into()) {
-                return Ok(false);
+                return Ok(None);
             }
             let bytes = self.io.read(addr as u64, self.sb.frag.into()).await?;
             addr = self.sb.width.pointer(&bytes, offset * self.sb.width.pointer_size());
         }
-        Ok(addr != NO_ADDRESS && self.can_take(addr, frags))
+        Ok((addr != NO_ADDRESS && self.can_take(addr, frags)).then_some(addr))
     }
 
     /// Reads every directory: broken entries go, and each name is counted for its inode.

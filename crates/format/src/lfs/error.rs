@@ -65,7 +65,7 @@ macro_rules! field_errors {
 field_errors! {
     Version: version, "must be 2: version 1 has no serial numbers to roll forward by";
     BlockSize: bsize, "must be a power of two from 512 to 65536";
-    FragmentSize: fsize, "must be a power of two from 512 to the block size";
+    FragmentSize: fsize, "must be a power of two from 512 to 8192, at most the block size";
     FragmentsPerBlock: frag, "must be the block size over the fragment size";
     SegmentSize: ssize, "must be whole fragments, at least two blocks and a summary, at most 1 GB";
     FragmentsPerSegment: fsbpseg, "must be the segment size over the fragment size";

@@ -264,7 +264,7 @@ impl Superblock {
             Version version: self.version == VERSION;
             InodeFormat inodefmt: self.inodefmt == 0;
             BlockSize bsize: fits(self.bsize, 65536);
-            FragmentSize fsize: fits(self.fsize, self.bsize);
+            FragmentSize fsize: fits(self.fsize, self.bsize.min(LABEL_BYTES as u32));
             FragmentsPerBlock frag: self.frag == self.bsize / self.fsize;
             BlockShift bshift: self.bshift == shift(self.bsize);
             FragmentShift ffshift: self.ffshift == shift(self.fsize);
