@@ -115,11 +115,13 @@ impl FileSystem for LfsReader {
             return Err(Errno::NoAddress.into());
         }
         let bsize = u64::from(self.superblock().bsize);
-        for lbn in offset / bsize..inode.size.div_ceil(bsize) {
-            let is_data = self.locate_block(&inode, lbn).await?.is_some();
-            if is_data == (what == Seek::Data) {
+        let (mut lbn, count) = (offset / bsize, inode.size.div_ceil(bsize));
+        while lbn < count {
+            let hole_to = self.hole_at(&inode, lbn).await?;
+            if hole_to.is_none() == (what == Seek::Data) {
                 return Ok((lbn * bsize).max(offset));
             }
+            lbn = hole_to.unwrap_or(lbn + 1);
         }
         match what {
             Seek::Data => Err(Errno::NoAddress.into()),

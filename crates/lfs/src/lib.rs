@@ -30,6 +30,7 @@ mod error;
 mod fs;
 mod log;
 mod map;
+pub mod mkfs;
 mod reader;
 mod roll;
 pub mod superblock;

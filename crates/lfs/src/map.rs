@@ -1,6 +1,8 @@
 //! From files to addresses: the IFILE's entries, inodes, block maps.
 
-use ordo_format::lfs::{IFILE_INO, IfileEntry, LfsInode, NO_ADDRESS, UNWRITTEN, inode, lbn};
+use ordo_format::lfs::{
+    IFILE_INO, IfileEntry, LfsInode, NDADDR, NO_ADDRESS, UNWRITTEN, inode, lbn,
+};
 
 use crate::LfsError;
 use crate::disk::Disk;
@@ -41,22 +43,45 @@ pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
     Ok(inode)
 }
 
-/// The address of a block of a file; `None`: a hole.
-pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
+/// A block of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Where it is.
+    At(i64),
+    /// It is in a hole, which goes to this block at least.
+    Hole(u64),
+}
+
+/// Looks for a block of a file.
+pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
-    let Some(path) = i64::try_from(lbn).ok().and_then(|l| lbn::path(l, sb.nindir.into())) else {
+    let nindir = u64::from(sb.nindir);
+    let Some(path) = i64::try_from(lbn).ok().and_then(|l| lbn::path(l, nindir)) else {
         return Err(LfsError::InodeSize { ino, size: inode.size });
     };
     let mut addr = inode.pointer(path.slot);
-    for (above, offset) in path.offsets.iter().take(path.depth).enumerate() {
+    for above in 0..=path.depth {
         if matches!(addr, NO_ADDRESS | UNWRITTEN) {
-            return Ok(None);
+            let span = nindir.saturating_pow((path.depth - above) as u32);
+            let start = path.slot.checked_sub(NDADDR).map_or(lbn, |tree| lbn::trees(nindir)[tree]);
+            let next = start.saturating_add(((lbn - start) / span + 1).saturating_mul(span));
+            return Ok(Block::Hole(next));
         }
-        let what = What::Block(ino, -(above as i64 + 1));
-        let block = disk.metadata(what, addr, sb.bsize).await?;
-        addr = sb.width.pointer(&block, offset * sb.width.pointer_size());
+        if above < path.depth {
+            let what = What::Block(ino, -(above as i64 + 1));
+            let block = disk.metadata(what, addr, sb.bsize).await?;
+            addr = sb.width.pointer(&block, path.offsets[above] * sb.width.pointer_size());
+        }
     }
-    Ok((!matches!(addr, NO_ADDRESS | UNWRITTEN)).then_some(addr))
+    Ok(Block::At(addr))
+}
+
+/// The address of a block of a file; `None`: a hole.
+pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
+    Ok(match find(disk, inode, lbn).await? {
+        Block::At(addr) => Some(addr),
+        Block::Hole(_) => None,
+    })
 }
 
 /// The IFILE's entry of an inode, as the checkpoint has it.

@@ -7,7 +7,7 @@ use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, StatFs, Timestamp};
 use crate::LfsError;
 use crate::disk::Disk;
 use crate::error::What;
-use crate::map::{self, Loaded};
+use crate::map::{self, Block, Loaded};
 use crate::roll::{self, Changes, RolledForward};
 use crate::superblock;
 
@@ -132,6 +132,24 @@ impl LfsReader {
             return Ok(Some((*addr, bytes)));
         }
         Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
+    }
+
+    /// Whether a block is in a hole, and to which block that goes at least.
+    pub(crate) async fn hole_at(
+        &self,
+        inode: &LfsInode,
+        lbn: u64,
+    ) -> Result<Option<u64>, LfsError> {
+        // The log can have a block where the inode has none yet: then holes end at each block.
+        let has_changes = self.changes.blocks.contains_key(&inode.inumber);
+        if has_changes && self.locate_block(inode, lbn).await?.is_some() {
+            return Ok(None);
+        }
+        Ok(match map::find(&self.disk, inode, lbn).await? {
+            Block::At(_) => None,
+            Block::Hole(_) if has_changes => Some(lbn + 1),
+            Block::Hole(next) => Some(next),
+        })
     }
 
     /// The contents of a block of a file; `None`: a hole.

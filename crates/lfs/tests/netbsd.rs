@@ -4,11 +4,14 @@
 //! every file's contents. Catches any misunderstanding of the format that our own reader could share with our own
 //! writer, and a roll-forward that loses or invents something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
+use ordo_check::Repair;
+use ordo_check::lfs::LfsChecker;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_lfs::{LfsReader, LogEnd};
 use ordo_runtime::Executor;
@@ -188,6 +191,38 @@ fn a_torn_partial_segment_ends_the_log() {
         at = summary.unwrap().layout(&sb, at).unwrap().1;
     }
     assert_eq!(fs.rolled_forward().end, LogEnd::Nothing);
+}
+
+/// The check rolls forward on disk, by code of its own, to what the mount shows: at every partial segment that a crash
+/// can cut the log off behind, also between a file's blocks and its inode.
+#[test]
+fn the_mount_and_the_check_roll_forward_alike() {
+    let Some(image) = image("cut64-8k") else { return };
+    let sb = mount(&image).superblock().clone();
+    let base = RamDisk::from_image(&image);
+    let executor = || Executor::simulated(1);
+    let read = |disk: &Rc<RamDisk>| {
+        let fs = executor().block_on(LfsReader::mount(disk.clone())).unwrap().unwrap();
+        executor().block_on(tree(&fs)).unwrap()
+    };
+    let (mut at, mut trees) = (sb.offset, BTreeSet::new());
+    for count in 0..12 {
+        let disk = Rc::new(base.snapshot());
+        disk.store(sb.byte_of(at) + 8, &[0; 4]);
+        let before = read(&disk);
+        let checker = LfsChecker::new(disk.clone(), Repair::Yes);
+        let report = executor().block_on(checker.run()).unwrap().unwrap();
+        assert!(report.is_consistent(), "{report}");
+        assert_eq!(report.log.partial_segments, count);
+        let checker = LfsChecker::new(disk.clone(), Repair::No);
+        let report = executor().block_on(checker.run()).unwrap().unwrap();
+        assert!(report.is_consistent() && report.log.partial_segments == 0, "{report}");
+        assert_eq!(read(&disk), before, "cut behind {count}");
+        trees.insert(before);
+        let summary = ordo_format::lfs::Summary::read(&sb, &image[sb.byte_of(at) as usize..]);
+        at = summary.unwrap().layout(&sb, at).unwrap().1;
+    }
+    assert!(trees.len() > 6, "cuts make a difference: {}", trees.len());
 }
 
 /// Of two superblocks the one with the higher serial number counts, unless it is torn; with the first one gone the
