@@ -10,7 +10,7 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("format", &["ordo-"]),
@@ -18,12 +18,24 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("block", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("cache", &["ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("ordering", &["ordo-ufs", "ordo-ffs", "ordo-format", "ordo-vfs"]),
-    ("check", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
+    (
+        "check",
+        &[
+            "ordo-cache",
+            "ordo-ordering",
+            "ordo-ufs",
+            "ordo-ffs",
+            "ordo-lfs",
+            "ordo-sba",
+            "ordo-vfs",
+        ],
+    ),
     ("sba", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-vfs"]),
     ("pseudo", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba"]),
     ("trace", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
     ("annotate", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
+    ("lfs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-sba"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     ("crash", &["ordo-bench"]),
     ("kernel", &["ordo-bench"]),
