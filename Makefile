@@ -27,7 +27,7 @@ help:
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
-	@echo 'make fuzz    both fuzz targets, a minute each (needs nightly and cargo-fuzz)'
+	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
 	ORDO_PYTHON=$$(test -x $(VENV)/bin/python && echo $(CURDIR)/$(VENV)/bin/python || echo python3) \
@@ -185,7 +185,7 @@ bench-mount:
 	$(CARGO) xtask mounts target/release/ordo
 
 fuzz:
-	cd fuzz && for t in mount check; do mkdir -p corpus/$$t && \
+	cd fuzz && for t in mount check lfs; do mkdir -p corpus/$$t regressions/$$t && \
 	  $(CARGO) +nightly fuzz run $$t corpus/$$t regressions/$$t -- -max_total_time=60 || exit 1; done
 
 # As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.

@@ -7,48 +7,54 @@ use serde::Serialize;
 use crate::state::ROOT;
 use crate::terms::{Count, Severity, Slot};
 
+/// Declares the findings of a file system: each with its severity, its words and its repair.
 macro_rules! findings {
-    ($(
+    ($(#[doc = $all:literal])+ $name:ident: $(
         #[doc = $doc:literal]
         $variant:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty),* $(,)? }
             $severity:ident, $text:literal, repair $repair:literal;
     )+) => {
-        /// An inconsistency: what, and where. Blocks are addresses in fragments, offsets are in bytes.
+        $(#[doc = $all])+
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         #[serde(tag = "kind", rename_all = "kebab-case")]
-        pub enum Finding {
+        pub enum $name {
             $(#[doc = $doc] $variant { $($(#[doc = $field_doc])+ $field: $type),* },)+
         }
 
-        impl Finding {
+        impl $name {
             /// The names of all variants.
             pub const KINDS: &'static [&'static str] = &[$(stringify!($variant)),+];
 
             /// The variant's name.
             pub fn kind(&self) -> &'static str {
-                match self { $(Finding::$variant { .. } => stringify!($variant),)+ }
+                match self { $($name::$variant { .. } => stringify!($variant),)+ }
             }
 
             /// What a repair does about it.
             pub fn repair(&self) -> &'static str {
-                match self { $(Finding::$variant { .. } => $repair,)+ }
+                match self { $($name::$variant { .. } => $repair,)+ }
             }
 
             fn class(&self) -> Severity {
-                match self { $(Finding::$variant { .. } => Severity::$severity,)+ }
+                match self { $($name::$variant { .. } => Severity::$severity,)+ }
             }
         }
 
-        impl fmt::Display for Finding {
+        impl fmt::Display for $name {
             #[allow(unused_variables)]
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $(Finding::$variant { $($field),* } => write!(f, $text),)+ }
+                match self { $($name::$variant { $($field),* } => write!(f, $text),)+ }
             }
         }
     };
 }
 
+pub(crate) use findings;
+
 findings! {
+    /// An inconsistency: what, and where. Blocks are addresses in fragments, offsets are in bytes.
+    Finding:
+
     /// No usable superblock where one belongs; a group's copy was used instead.
     SuperblockDamaged {
         /// Where it was looked for, in bytes.

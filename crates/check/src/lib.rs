@@ -1,4 +1,4 @@
-//! Checking and repairing UFS2 file systems: what fsck does.
+//! Checking and repairing file systems, UFS2 and ([`lfs`]) LFS: what fsck does.
 //!
 //! An independent witness: it reads only `format` and `block`, and shares no code with what writes
 //! file systems.
@@ -38,6 +38,7 @@ mod finding;
 mod groups;
 mod inodes;
 mod io;
+pub mod lfs;
 mod links;
 mod lost;
 mod names;

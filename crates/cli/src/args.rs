@@ -45,9 +45,9 @@ pub enum Command {
     Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
-    /// Show the superblock and the cylinder groups of a UFS2 file system.
+    /// Show the superblock and the cylinder groups of a UFS2 file system, or the segments of an LFS.
     Info(Info),
-    /// Check a UFS2 file system, and repair it.
+    /// Check a UFS2 file system or an LFS, and repair it.
     Fsck(Fsck),
     /// Mount a UFS2 file system, to be read and written through the kernel.
     Mount(crate::commands::mount::Mount),
@@ -210,22 +210,41 @@ pub struct Bench {
     pub quiet: bool,
 }
 
+/// What `ordo mkfs` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MkfsKind {
+    /// UFS2, as FreeBSD has it.
+    Ufs2,
+    /// LFS64, as NetBSD has it.
+    Lfs,
+}
+
 /// `ordo mkfs`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   ordo mkfs disk.img --size 1g
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
-  ordo mkfs /dev/sdx1 --soft-updates")]
+  ordo mkfs /dev/sdx1 --soft-updates
+  ordo mkfs log.img --fs lfs --size 1g --segment-size 1m")]
 pub struct Mkfs {
     /// The image, made if it is not there, or a block device.
     pub image: PathBuf,
+    /// What to make.
+    #[arg(long, value_enum, default_value_t = MkfsKind::Ufs2)]
+    pub fs: MkfsKind,
+    /// Segment size of an LFS.
+    #[arg(long, value_name = "BYTES", default_value = "1m", value_parser = parse_bytes)]
+    pub segment_size: u64,
+    /// No seals on the partial segments of an LFS: nothing that NetBSD would not write.
+    #[arg(long)]
+    pub no_crc: bool,
     /// Size of the file system; of an image that is there, or a device, all of it unless given.
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Block size, 4k to 64k.
-    #[arg(long, short, default_value = "32k", value_name = "BYTES", value_parser = parse_bytes)]
-    pub block_size: u64,
+    /// Block size, 4k to 64k [default: 32k; of an LFS 8k].
+    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: Option<u64>,
     /// Fragment size, an eighth of the block size up to all of it [default: an eighth].
     #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: Option<u64>,
@@ -257,7 +276,7 @@ pub struct Mkfs {
     /// Fixes the file system's id and the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Make it even where a UFS2 file system is.
+    /// Make it even where a UFS2 file system or an LFS is.
     #[arg(long)]
     pub force: bool,
     /// Print what was made as JSON.
@@ -280,7 +299,7 @@ pub struct Info {
     /// listed.
     #[arg(long, short, value_name = "PART")]
     pub partition: Option<String>,
-    /// Show every cylinder group too.
+    /// Show every cylinder group, or segment, too.
     #[arg(long, short)]
     pub groups: bool,
     /// Print JSON.

@@ -3,22 +3,23 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ordo_bench::journaled;
 use ordo_block::file::{Access, FileDisk, OpenError};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
 use ordo_ffs::{FastFs, MountOptions, mount};
+use ordo_lfs::LfsReader;
+use ordo_lfs::superblock::probe;
 use ordo_ordering::NoOrder;
 use ordo_report::number;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::UfsConfig;
 
+use crate::read_fs::ReadFs;
+
 /// A file system in an image that is written.
 pub type ImageFs = FastFs<NoOrder>;
-
-/// A file system in an image that is only read.
-pub type ReadFs = FastFs<NoOrder>;
 
 /// Runs a command's work in real time.
 ///
@@ -55,25 +56,36 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
 /// # Errors
 /// The image cannot be opened, or what is in it cannot be mounted, or was not unmounted.
 pub async fn open(runtime: &Runtime, path: &Path) -> Result<ImageFs> {
-    let disk = FileDisk::open(runtime, path, Access::ReadWrite)?;
+    let disk = FileDisk::open(runtime, path, Access::ReadWrite)?.erase();
+    if probe(&disk).await? {
+        bail!(
+            "{}: an LFS, which can be read (ls, cat, cp out of it, export), not written",
+            path.display()
+        );
+    }
     let options = MountOptions { use_reserve: true, ..MountOptions::default() };
     mount(runtime, disk, NoOrder, &options).await.with_context(|| path.display().to_string())
 }
 
 /// Mounts the file system in an image to read it, even where it was not unmounted: a log is then replayed in
-/// memory, and the image stays as it is.
+/// memory, and the image stays as it is. An LFS is rolled forward in memory.
 ///
 /// # Errors
 /// The image cannot be opened, or what is in it cannot be mounted.
 pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<ReadFs> {
     let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
     let disk = Overlay::new(disk).erase();
+    if probe(&disk).await? {
+        let fs = LfsReader::mount(disk).await.with_context(|| path.display().to_string())?;
+        return Ok(ReadFs::Lfs(Box::new(fs)));
+    }
     if let Some(said) = replay_log(runtime, std::slice::from_ref(&disk), path, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
     let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
     let options = MountOptions { ufs, ..MountOptions::default() };
-    mount(runtime, disk, NoOrder, &options).await.with_context(|| path.display().to_string())
+    let fs = mount(runtime, disk, NoOrder, &options).await;
+    Ok(ReadFs::Ufs(Box::new(fs.with_context(|| path.display().to_string())?)))
 }
 
 /// Replays the log of an image that has one and was not unmounted; what is to be said of it. Where it cannot be

@@ -6,6 +6,7 @@
 //!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
 //! - [`ufs1`]: what differs on UFS1.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
+//! - [`lfs`]: LFS64 and LFS32, the log-structured file systems of NetBSD.
 //! - [`wafs`]: the structures of a log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
 //! - [`reiserfs`]: ReiserFS and its journal, to be read only.
@@ -44,6 +45,7 @@ pub mod f2fs;
 pub mod jbd2;
 pub mod jfs;
 pub mod label;
+pub mod lfs;
 pub mod nilfs2;
 pub mod ntfs;
 pub mod reiserfs;

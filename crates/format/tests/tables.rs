@@ -13,7 +13,7 @@ use ordo_format::ufs2::{
     superblock::{Recovery, SuperblockError},
 };
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{btrfs, ext4, f2fs, jbd2, jfs, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{btrfs, ext4, f2fs, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -154,8 +154,27 @@ const BTRFS: [Structure; 18] = [
     ("BtrfsFreeSpaceEntry", btrfs::FreeSpaceEntry::SIZE, btrfs::FreeSpaceEntry::FIELDS),
 ];
 
+const LFS: [Structure; 16] = [
+    ("Dlfs64", lfs::superblock::Dlfs64::SIZE, lfs::superblock::Dlfs64::FIELDS),
+    ("Dlfs32", lfs::superblock::Dlfs32::SIZE, lfs::superblock::Dlfs32::FIELDS),
+    ("Segsum", lfs::Segsum::SIZE, lfs::Segsum::FIELDS),
+    ("Segsum32", lfs::summary::Segsum32::SIZE, lfs::summary::Segsum32::FIELDS),
+    ("Finfo", lfs::summary::Finfo::SIZE, lfs::summary::Finfo::FIELDS),
+    ("Finfo32", lfs::summary::Finfo32::SIZE, lfs::summary::Finfo32::FIELDS),
+    ("Seal", lfs::summary::Seal::SIZE, lfs::summary::Seal::FIELDS),
+    ("CleanerInfo", lfs::CleanerInfo::SIZE, lfs::CleanerInfo::FIELDS),
+    ("CleanerInfo32", lfs::ifile::CleanerInfo32::SIZE, lfs::ifile::CleanerInfo32::FIELDS),
+    ("SegUse", lfs::SegUse::SIZE, lfs::SegUse::FIELDS),
+    ("IfileEntry", lfs::IfileEntry::SIZE, lfs::IfileEntry::FIELDS),
+    ("IfileEntry32", lfs::ifile::IfileEntry32::SIZE, lfs::ifile::IfileEntry32::FIELDS),
+    ("LfsInode", lfs::LfsInode::SIZE, lfs::LfsInode::FIELDS),
+    ("LfsInode32", lfs::inode::LfsInode32::SIZE, lfs::inode::LfsInode32::FIELDS),
+    ("DirHeader", lfs::dir::DirHeader::SIZE, lfs::dir::DirHeader::FIELDS),
+    ("DirHeader32", lfs::dir::DirHeader32::SIZE, lfs::dir::DirHeader32::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 14] = [
+const PAGES: [(&str, &[Structure]); 15] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -170,6 +189,7 @@ const PAGES: [(&str, &[Structure]); 14] = [
     ("nilfs2", &NILFS2),
     ("f2fs", &F2FS),
     ("btrfs", &BTRFS),
+    ("lfs", &LFS),
 ];
 
 fn table(fields: &[Field]) -> String {

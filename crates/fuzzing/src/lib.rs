@@ -1,7 +1,7 @@
 //! What the fuzz targets do with their bytes, and the corpus that tests run again.
 //!
 //! Layers: [`image`] makes an image of the fuzzer's bytes; [`check`] and [`mount`] (by [`walk_image`]) demand of it what
-//! must hold of any image. `fuzz/` holds the targets, one line each; `fuzz/regressions/` inputs that
+//! must hold of any image; [`lfs()`] of any image of an LFS ([`lfs_image`]). `fuzz/` holds the targets, one line each; `fuzz/regressions/` inputs that
 //! once failed, or that reach far, which a normal test runs.
 //!
 //! Input: the first byte chooses. 0: the rest is the image. Otherwise the rest changes a sound file
@@ -16,6 +16,7 @@
 
 mod base;
 mod hostile;
+mod lfs;
 
 use std::rc::Rc;
 
@@ -27,6 +28,7 @@ use ordo_runtime::Executor;
 use ordo_vfs::{Cookie, Errno, FileSystem, FileType, FsError, Ino, NewNode, RenameMode, SetAttr};
 
 pub use hostile::{Seen, walk_image};
+pub use lfs::{lfs, lfs_image};
 
 /// The most bytes read of one file.
 const READ_AT_MOST: u64 = 1 << 20;

@@ -8,7 +8,8 @@ use ordo_vfs::tree::{Limits, Visit, Walk};
 use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsError, name, path};
 
 use crate::args::{Cat, Ls};
-use crate::image::{self, ReadFs, real_time};
+use crate::image::{self, real_time};
+use crate::read_fs::ReadFs;
 use crate::text::{date, mode, put, type_name};
 
 /// Bytes read at a time.

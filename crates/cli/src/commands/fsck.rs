@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use ordo_block::file::{Access, FileDisk};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
+use ordo_check::lfs::{LfsChecker, LfsReport};
 use ordo_check::{Checker, Options, Phase, Repair, Report};
+use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_report::{json, progress::Progress};
 use ordo_runtime::Runtime;
 
@@ -30,6 +32,11 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
         ..Options::default()
     };
     let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
+    if let Some(report) = real_time(async |rt| lfs(&rt, args, repair, access).await)? {
+        let text = if args.json { json(&report)? } else { lfs_text(args, &report) };
+        put(None, &text)?;
+        return Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)));
+    }
     let report = real_time(async |rt| {
         let paths = std::iter::once(&args.image).chain(&args.journal);
         let mut disks = Vec::new();
@@ -47,6 +54,38 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
     })?;
     put(None, &if args.json { json(&report)? } else { as_text(args, &report) })?;
     Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
+}
+
+/// The check of an LFS; `None`: it is none.
+async fn lfs(
+    rt: &Runtime,
+    args: &Fsck,
+    repair: Repair,
+    access: Access,
+) -> Result<Option<LfsReport>> {
+    let disk = FileDisk::open(rt, &args.image, access)?.erase();
+    let image = || args.image.display().to_string();
+    if args.superblock.is_some() || !ordo_lfs::superblock::probe(&disk).await? {
+        return Ok(None);
+    }
+    let found = ordo_lfs::superblock::find(&disk).await;
+    let is_clean = found.is_ok_and(|f| f.sb.pflags & PF_CLEAN != 0);
+    if args.preen && !args.force && is_clean {
+        let report = LfsChecker::new(disk, Repair::No).skipped().await.with_context(image)?;
+        return Ok(Some(report));
+    }
+    let checker = LfsChecker::new(disk, repair);
+    Ok(Some(checker.run().await.with_context(image)?))
+}
+
+fn lfs_text(args: &Fsck, report: &LfsReport) -> String {
+    let all = report.to_string();
+    let image = args.image.display();
+    let last = all.lines().last().unwrap_or_default();
+    let mut out = if args.quiet { String::new() } else { lines_before_last(&all) };
+    out.push_str(&format!("{image}: {last}\n"));
+    out.push_str(&next_step(args, report.exit_code()));
+    out
 }
 
 /// Replays the log of an image that has one, before it is checked.
@@ -89,15 +128,21 @@ fn as_text(args: &Fsck, report: &Report) -> String {
     let last = all.lines().last().unwrap_or_default();
     let mut out = if args.quiet { String::new() } else { lines_before_last(&all) };
     out.push_str(&format!("{image}: {last}\n"));
-    if report.exit_code() == 4 {
-        let next = match (args.yes, args.preen) {
-            (true, _) => "what is left cannot be repaired: copy what can be read (ordo export)",
-            (_, true) => "nothing was written; ordo fsck -y repairs everything",
-            _ => "nothing was written; ordo fsck -y repairs it, -p only what loses nothing",
-        };
-        out.push_str(&format!("{image}: {next}\n"));
-    }
+    out.push_str(&next_step(args, report.exit_code()));
     out
+}
+
+/// What to do where something is left.
+fn next_step(args: &Fsck, exit_code: i32) -> String {
+    if exit_code != 4 {
+        return String::new();
+    }
+    let next = match (args.yes, args.preen) {
+        (true, _) => "what is left cannot be repaired: copy what can be read (ordo export)",
+        (_, true) => "nothing was written; ordo fsck -y repairs everything",
+        _ => "nothing was written; ordo fsck -y repairs it, -p only what loses nothing",
+    };
+    format!("{}: {next}\n", args.image.display())
 }
 
 fn lines_before_last(text: &str) -> String {

@@ -1,5 +1,7 @@
 //! `ordo info`.
 
+mod lfs;
+
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -35,6 +37,9 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     }
     let part = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
     let disk = part.erase();
+    if ordo_lfs::superblock::probe(&disk).await.with_context(name)? {
+        return lfs::show(&disk, args).await.with_context(name);
+    }
     let found = find_superblock(&disk).await.with_context(name)?;
     let log = journaled::find(std::slice::from_ref(&disk)).await;
     if args.json {

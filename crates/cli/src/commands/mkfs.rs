@@ -1,5 +1,7 @@
 //! `ordo mkfs`.
 
+mod lfs;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -12,11 +14,17 @@ use ordo_format::Endian;
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 
-use crate::args::Mkfs;
+use crate::args::{Mkfs, MkfsKind};
 use crate::image::real_time;
 use crate::text::put;
 
+/// Block size unless another is given.
+const BLOCK_SIZE: u64 = 32 << 10;
+
 pub fn run(args: &Mkfs) -> Result<()> {
+    if args.fs == MkfsKind::Lfs {
+        return lfs::run(args);
+    }
     let report = real_time(async |rt| make(&rt, args).await)?;
     put(None, &if args.json { as_json(args, &report)? } else { as_text(args, &report) })
 }
@@ -26,7 +34,8 @@ fn u32_of(what: &str, bytes: u64) -> Result<u32> {
     u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
 }
 
-async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
+/// The device that is asked for, on which nothing is that would be lost.
+async fn open(runtime: &Runtime, args: &Mkfs) -> Result<Device> {
     let path = &args.image;
     let disk = match (path.exists(), args.size) {
         (true, _) => FileDisk::open(runtime, path, Access::ReadWrite)?,
@@ -36,10 +45,19 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
         }
     };
     let disk = disk.erase();
-    if !args.force && find_superblock(&disk).await.is_ok() {
-        bail!("{}: holds a UFS2 file system; --force makes a new one in its place", path.display());
-    }
-    let block_size = u32_of("block size", args.block_size)?;
+    let found = match () {
+        () if args.force => return Ok(disk),
+        () if find_superblock(&disk).await.is_ok() => "a UFS2 file system",
+        () if ordo_lfs::superblock::probe(&disk).await? => "an LFS",
+        () => return Ok(disk),
+    };
+    bail!("{}: holds {found}; --force makes a new one in its place", path.display());
+}
+
+async fn make(runtime: &Runtime, args: &Mkfs) -> Result<MkfsReport> {
+    let path = &args.image;
+    let disk = open(runtime, args).await?;
+    let block_size = u32_of("block size", args.block_size.unwrap_or(BLOCK_SIZE))?;
     let options = MkfsOptions {
         block_size,
         frag_size: match args.frag_size {

@@ -158,14 +158,14 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
     });
     let rules = plan.rules.iter().map(|r| r.parse::<Rule>());
     let args = Crash {
-        fs: vec![system.with_context(|| unknown(&task.system))?],
+        fs: vec![system.with_context(|| unknown(&task.system))?.name().to_owned()],
         hold_to: held_to.transpose()?,
         model: vec![task.model],
         workload: plan.workload.parse().map_err(anyhow::Error::msg)?,
         seed: task.seed,
         runs: task.runs,
         lives: plan.lives.max(1),
-        states: plan.states,
+        states: Some(plan.states),
         tree_every: plan.tree_every,
         usable_every: plan.usable_every,
         recovery_depth: plan.recovery_depth,

@@ -1,0 +1,246 @@
+//! Pass 1: inodes and blocks.
+
+use std::collections::BTreeMap;
+
+use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
+use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFREG, IFSOCK, IFWHT};
+
+use super::state::{Known, Live, Run};
+use super::{LfsCheckError, LfsFinding};
+use crate::terms::Slot;
+
+/// An inode whose blocks are being claimed.
+pub(super) struct Target {
+    pub inode: LfsInode,
+    pub live: Live,
+    /// Its blocks, where they are wanted.
+    pub blocks: BTreeMap<u64, i64>,
+    keep: bool,
+    frags: u64,
+    changed: bool,
+}
+
+impl Target {
+    pub fn new(inode: LfsInode, keep: bool) -> Target {
+        let (live, blocks) = (Live::new(), BTreeMap::new());
+        Target { inode, live, blocks, keep, frags: 0, changed: false }
+    }
+
+    /// Changes the file's size.
+    pub fn cut(&mut self, size: u64) {
+        self.inode.size = size;
+        self.changed = true;
+    }
+}
+
+/// Whether a mode has a type that exists.
+fn is_type(kind: u16) -> bool {
+    [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK, IFWHT].contains(&kind)
+}
+
+impl Run<'_> {
+    /// Looks at every inode that the IFILE calls used, and claims its blocks.
+    pub(super) async fn check_blocks(&mut self) -> Result<(), LfsCheckError> {
+        for ino in IFILE_INO + 1..self.inode_count() {
+            let addr = self.entry(ino).daddr;
+            self.io.work.inodes += 1;
+            if addr == NO_ADDRESS {
+                continue;
+            }
+            match self.look_at(ino, addr).await? {
+                Ok((inode, at)) => self.claim(ino, inode, (addr, at)).await?,
+                Err(finding) => {
+                    self.report.add(finding);
+                    self.clear(ino);
+                }
+            }
+        }
+        self.report.files = self.inodes.len() as u64 + 1;
+        self.report.used_fragments = self.used.iter().map(|w| u64::from(w.count_ones())).sum();
+        Ok(())
+    }
+
+    async fn look_at(
+        &mut self,
+        ino: u64,
+        addr: i64,
+    ) -> Result<Result<(LfsInode, usize), LfsFinding>, LfsCheckError> {
+        if !self.sb.is_log(addr, self.sb.ibsize / self.sb.fsize) {
+            return Ok(Err(LfsFinding::InodeAddress { ino, addr }));
+        }
+        let Some((inode, at)) = self.load(ino, addr).await? else {
+            return Ok(Err(LfsFinding::InodeMissing { ino, addr }));
+        };
+        let size = inode.size;
+        Ok(match () {
+            () if !is_type(inode.kind()) => Err(LfsFinding::InodeMode { ino, mode: inode.mode }),
+            () if size > self.sb.right_maxfilesize() => Err(LfsFinding::InodeSize { ino, size }),
+            () => Ok((inode, at)),
+        })
+    }
+
+    async fn claim(
+        &mut self,
+        ino: u64,
+        inode: LfsInode,
+        place: (i64, usize),
+    ) -> Result<(), LfsCheckError> {
+        self.io.work.inodes_used += 1;
+        let kind = inode.kind();
+        let mut target = Target::new(inode, kind == IFDIR);
+        if kind == IFDIR && !self.fit_directory(&mut target).await? {
+            self.clear(ino);
+            return Ok(());
+        }
+        self.claim_inode(&mut target, place.0);
+        let short = target.inode.size < self.sb.maxsymlinklen.max(0).cast_unsigned().into();
+        if !(matches!(kind, IFBLK | IFCHR) || kind == IFLNK && short) {
+            self.claim_blocks(&mut target).await?;
+        }
+        if target.inode.blocks != target.frags {
+            let (stored, found) = (target.inode.blocks, target.frags);
+            self.report.add(LfsFinding::BlockCount { ino, stored, found });
+            target.inode.blocks = found;
+            target.changed = true;
+        }
+        let Target { inode, live, blocks, changed, .. } = target;
+        let (links, parent, named_at, dotdot) = (0, None, None, None);
+        self.inodes
+            .insert(ino, Known { inode, place, live, blocks, links, parent, named_at, dotdot });
+        if changed {
+            self.store_inode(ino).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts an inode's own bytes in its segment.
+    pub(super) fn claim_inode(&mut self, target: &mut Target, addr: i64) {
+        self.count(&mut target.live, addr, self.sb.width.inode_size() as u64);
+    }
+
+    fn count(&mut self, live: &mut Live, addr: i64, bytes: u64) {
+        let Some(segment) = self.sb.segment_of(addr) else { return };
+        self.live[segment as usize] += bytes;
+        match live.last_mut().filter(|(s, _)| *s == segment) {
+            Some((_, sum)) => *sum += bytes,
+            None => live.push((segment, bytes)),
+        }
+    }
+
+    /// Claims all blocks of an inode. Pointers that cannot be are cleared.
+    pub(super) async fn claim_blocks(&mut self, target: &mut Target) -> Result<(), LfsCheckError> {
+        let bsize = u64::from(self.sb.bsize);
+        let count = target.inode.size.div_ceil(bsize);
+        for slot in 0..NDADDR {
+            let (addr, name) = (target.inode.db[slot], Slot::Direct(slot as u32));
+            let bytes = self.sb.block_bytes(slot as u64, target.inode.size);
+            let inside = (slot as u64) < count;
+            if addr == NO_ADDRESS {
+                continue;
+            }
+            match self.take(target, name, addr, bytes, inside)? {
+                true if target.keep => drop(target.blocks.insert(slot as u64, addr)),
+                true => {}
+                false => {
+                    target.inode.db[slot] = NO_ADDRESS;
+                    target.changed = true;
+                }
+            }
+        }
+        let starts = lbn::trees(self.sb.nindir.into());
+        for (tree, first) in starts.into_iter().take(NIADDR).enumerate() {
+            let (addr, name) = (target.inode.ib[tree], Slot::Indirect(tree as u32));
+            if addr == NO_ADDRESS {
+                continue;
+            }
+            if self.take(target, name, addr, bsize, first < count)? {
+                self.claim_tree(target, addr, tree + 1, first, count).await?;
+            } else {
+                target.inode.ib[tree] = NO_ADDRESS;
+                target.changed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims what an indirect block leads to.
+    async fn claim_tree(
+        &mut self,
+        target: &mut Target,
+        addr: i64,
+        level: usize,
+        first: u64,
+        count: u64,
+    ) -> Result<(), LfsCheckError> {
+        let (nindir, bsize) = (u64::from(self.sb.nindir), u64::from(self.sb.bsize));
+        let size = self.sb.width.pointer_size();
+        let mut todo = vec![(addr, level, first)];
+        while let Some((block, level, first)) = todo.pop() {
+            self.io.work.indirect_blocks += 1;
+            let bytes = self.io.read(block as u64, self.sb.frag.into()).await?;
+            let below = nindir.saturating_pow(level as u32 - 1);
+            for index in 0..nindir {
+                let pointer = self.sb.width.pointer(&bytes, index as usize * size);
+                if pointer == NO_ADDRESS {
+                    continue;
+                }
+                let lbn = first.saturating_add(index.saturating_mul(below));
+                let name = Slot::Within { block: block as u64, index: index as u32 };
+                if !self.take(target, name, pointer, bsize, lbn < count)? {
+                    let at = index as usize * size;
+                    self.io.change(block as u64, at, &vec![0; size]).await?;
+                } else if level > 1 {
+                    todo.push((pointer, level - 1, lbn));
+                } else if target.keep {
+                    target.blocks.insert(lbn, pointer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a block for a file. `false`: it cannot be the file's, and the pointer is to be cleared.
+    fn take(
+        &mut self,
+        target: &mut Target,
+        slot: Slot,
+        addr: i64,
+        bytes: u64,
+        inside: bool,
+    ) -> Result<bool, LfsCheckError> {
+        let ino = target.inode.inumber;
+        let frags = bytes / u64::from(self.sb.fsize);
+        let wrong = match () {
+            () if !inside => Some(LfsFinding::PointerBeyondEnd { ino, slot, addr }),
+            () if !self.sb.is_log(addr, frags as u32) => {
+                Some(LfsFinding::BadBlock { ino, slot, addr })
+            }
+            () if self.is_used(addr, frags) => Some(LfsFinding::DuplicateBlock { ino, slot, addr }),
+            () => None,
+        };
+        if let Some(finding) = wrong {
+            // The IFILE says where all else is: no part of it can be done without.
+            if ino == IFILE_INO {
+                return Err(LfsCheckError::IfileBlock { lbn: target.blocks.len() as u64, addr });
+            }
+            self.report.add(finding);
+            return Ok(false);
+        }
+        for frag in addr as u64..addr as u64 + frags {
+            self.used[frag as usize / 64] |= 1 << (frag % 64);
+        }
+        target.frags += frags;
+        self.count(&mut target.live, addr, bytes);
+        Ok(true)
+    }
+
+    /// Whether nothing else has these fragments, and a file can.
+    pub(super) fn can_take(&self, addr: i64, frags: u64) -> bool {
+        self.sb.is_log(addr, frags as u32) && !self.is_used(addr, frags)
+    }
+
+    fn is_used(&self, addr: i64, frags: u64) -> bool {
+        let range = addr as u64..addr as u64 + frags;
+        range.into_iter().any(|f| self.used[f as usize / 64] >> (f % 64) & 1 != 0)
+    }
+}

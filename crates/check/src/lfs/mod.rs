@@ -1,0 +1,103 @@
+//! Checking and repairing LFS, as fsck_lfs does, and rolling its log forward.
+//!
+//! Layers: `superblock` finds the newest checkpoint; `log` reads what is behind it; `state` is what is known so far; on
+//! these the passes, in the order of fsck_lfs's numbers:
+//! - 0, the list of free inodes (`free_list`);
+//! - 1, inodes and blocks (`blocks`);
+//! - 2 to 4, names, connectivity, link counts (`names`, `links`);
+//! - 5, segments and totals (`segments`);
+//! - 6, rolling forward (`log`): with a repair before the others, in memory.
+//!
+//! Invariants:
+//! - Nothing is written before all passes are done. Repairs change blocks where they are, first the files', then the
+//!   IFILE's, at the end both superblocks: a repair that is cut off is found again. Blocks that are changed in place
+//!   no longer fit the sums of their partial segment, which nobody looks at behind a checkpoint.
+//! - After pass 1 every block belongs to one file at most.
+//! - Whatever is on the device: no panic, no recursion, work and memory in proportion to what the log really holds.
+//!
+//! ```
+//! use ordo_block::ram::RamDisk;
+//! use ordo_check::lfs::{LfsCheckError, LfsChecker};
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let checker = LfsChecker::new(RamDisk::new(1 << 20), ordo_check::Repair::No);
+//! let result = executor.block_on(checker.run()).unwrap();
+//! assert!(matches!(result, Err(LfsCheckError::NoSuperblock(_))));
+//! ```
+
+mod blocks;
+mod finding;
+mod free_list;
+mod links;
+mod log;
+mod names;
+mod report;
+mod segments;
+mod state;
+mod superblock;
+
+use ordo_block::{BlockDevice, Device};
+
+pub use finding::LfsFinding;
+pub use report::{LfsCheckError, LfsReport, LogBehind};
+
+use crate::Repair;
+use state::Run;
+
+/// Checks and repairs the LFS on a device.
+pub struct LfsChecker {
+    device: Device,
+    repair: Repair,
+}
+
+impl LfsChecker {
+    /// A checker of `device`, which nothing else may write meanwhile.
+    pub fn new(device: impl BlockDevice, repair: Repair) -> LfsChecker {
+        LfsChecker { device: device.erase(), repair }
+    }
+
+    /// The report of an LFS that was unmounted and is not looked at.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub async fn skipped(&self) -> Result<LfsReport, LfsCheckError> {
+        let found = superblock::find(&self.device).await?;
+        let mut report = LfsReport::new();
+        (report.was_clean, report.skipped) = (true, true);
+        // The IFILE's and the root's are not counted in the superblock.
+        report.files = found.sb.nfiles + 2;
+        report.free_fragments = found.sb.bfree;
+        report.used_fragments =
+            found.sb.dsize.saturating_sub(found.sb.bfree.max(0).cast_unsigned());
+        Ok(report)
+    }
+
+    /// Checks, and repairs as was asked for. What is written is durable when it returns.
+    ///
+    /// # Errors
+    /// There is no LFS to check, its IFILE cannot be read, or the device failed. (That it is inconsistent is in the
+    /// report.)
+    pub async fn run(&self) -> Result<LfsReport, LfsCheckError> {
+        let found = superblock::find(&self.device).await?;
+        let mut run = Run::open(&self.device, found).await?;
+        run.check_superblock();
+        if !run.report.was_clean {
+            run.read_log().await?;
+        }
+        run.check_free_list();
+        if self.repair != Repair::No {
+            run.roll_forward().await?;
+        }
+        run.check_blocks().await?;
+        run.check_names().await?;
+        run.check_links().await?;
+        run.check_segments();
+        let damaged = !run.report.is_consistent() || run.report.rolled_forward;
+        if damaged && run.report.allows(self.repair) {
+            run.write_repairs(&self.device).await?;
+        } else {
+            run.report.rolled_forward = false;
+        }
+        run.report.work = run.io.work;
+        Ok(run.report)
+    }
+}

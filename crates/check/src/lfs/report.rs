@@ -1,0 +1,190 @@
+//! What a check of an LFS says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ordo_block::BlockError;
+use ordo_format::lfs::SuperblockError;
+use serde::Serialize;
+
+use crate::lfs::LfsFinding;
+use crate::{Repair, Severity, Work};
+
+/// The log behind the checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LogBehind {
+    /// Partial segments that count.
+    pub partial_segments: u64,
+    /// Partial segments that one that is not there should complete.
+    pub incomplete: u64,
+}
+
+/// What a check found and did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LfsReport {
+    /// All that was found, in the order of the passes; at most 100,000.
+    pub findings: Vec<LfsFinding>,
+    /// Findings that were not kept.
+    pub suppressed: u64,
+    /// Findings by severity.
+    pub counts: BTreeMap<Severity, u64>,
+    /// Whether the superblock said that it was unmounted.
+    pub was_clean: bool,
+    /// Whether it was taken to be clean and not looked at.
+    pub skipped: bool,
+    /// The log behind the checkpoint. Without a repair the passes look at the checkpoint, as fsck_lfs does; a repair
+    /// rolls forward first.
+    pub log: LogBehind,
+    /// What ends the log, where that is not whole: where it is, and what is wrong. A crash leaves that.
+    pub torn: Option<(i64, String)>,
+    /// Whether the log was rolled forward, on disk.
+    pub rolled_forward: bool,
+    /// Whether repairs were written.
+    pub repaired: bool,
+    /// Findings that no repair makes go away.
+    pub unrepairable: u64,
+    /// What it took.
+    pub work: Work,
+    /// Files, directories and others in use, the IFILE too.
+    pub files: u64,
+    /// Fragments in use by files.
+    pub used_fragments: u64,
+    /// Fragments free, as the superblock has it.
+    pub free_fragments: i64,
+}
+
+/// Findings to keep at most.
+const MAX_FINDINGS: usize = 100_000;
+
+impl LfsReport {
+    pub(crate) fn new() -> LfsReport {
+        LfsReport {
+            findings: Vec::new(),
+            suppressed: 0,
+            counts: BTreeMap::new(),
+            was_clean: false,
+            skipped: false,
+            log: LogBehind::default(),
+            torn: None,
+            rolled_forward: false,
+            repaired: false,
+            unrepairable: 0,
+            work: Work::default(),
+            files: 0,
+            used_fragments: 0,
+            free_fragments: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, finding: LfsFinding) {
+        *self.counts.entry(finding.severity()).or_default() += 1;
+        self.unrepairable += u64::from(!finding.is_repairable());
+        match self.findings.len() < MAX_FINDINGS {
+            true => self.findings.push(finding),
+            false => self.suppressed += 1,
+        }
+    }
+
+    /// Whether nothing was found.
+    pub fn is_consistent(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Whether repairs are allowed to be written.
+    pub(crate) fn allows(&self, repair: Repair) -> bool {
+        match repair {
+            Repair::No => false,
+            Repair::Preen => !self.counts.contains_key(&Severity::Damage) && self.unrepairable == 0,
+            Repair::Yes => true,
+        }
+    }
+
+    /// The exit status of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left.
+    pub fn exit_code(&self) -> i32 {
+        match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 4,
+        }
+    }
+}
+
+impl fmt::Display for LfsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            let pending = finding.is_repairable() && !self.repaired;
+            let to_be = if pending { "to be " } else { "" };
+            writeln!(f, "{finding}; {to_be}{}", finding.repair())?;
+        }
+        if self.suppressed > 0 {
+            writeln!(f, "and {} more", self.suppressed)?;
+        }
+        let LogBehind { partial_segments, incomplete } = self.log;
+        if partial_segments + incomplete > 0 {
+            let what = if self.rolled_forward { "rolled forward" } else { "to be rolled forward" };
+            write!(f, "log behind the checkpoint: {partial_segments} partial segments {what}")?;
+            match incomplete {
+                0 => writeln!(f)?,
+                n => writeln!(f, ", {n} incomplete")?,
+            }
+        }
+        if let Some((at, error)) = &self.torn {
+            writeln!(f, "the log ends at {at}, where a crash cut it off: {error}")?;
+        }
+        let state = match (self.is_consistent(), self.exit_code()) {
+            _ if self.skipped => "marked clean, not looked at",
+            (true, _) => "consistent",
+            (_, 1) => "repaired",
+            _ => "inconsistent",
+        };
+        let (files, used, free) = (self.files, self.used_fragments, self.free_fragments);
+        write!(f, "{state}: {files} files, {used} fragments used, {free} free")
+    }
+}
+
+/// Why a check could not be carried out. An exit status of 8.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LfsCheckError {
+    /// No superblock that can be used.
+    #[error("no usable LFS superblock; at byte 8192: {0}")]
+    NoSuperblock(SuperblockError),
+    /// The device ends before the file system does.
+    #[error("cut short: the file system has {size} bytes, the device {device}")]
+    Truncated {
+        /// The file system's size in bytes.
+        size: u64,
+        /// The device's.
+        device: u64,
+    },
+    /// The file system's fragments are smaller than what the device reads or writes at once.
+    #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
+    Sector {
+        /// The fragment size in bytes.
+        frag: u32,
+        /// The device's sector in bytes.
+        sector: u32,
+    },
+    /// The IFILE's inode is not where the superblock says.
+    #[error("the IFILE's inode is not at {addr}: nothing can be found without it")]
+    IfileInode {
+        /// The block.
+        addr: i64,
+    },
+    /// The IFILE has no room for its own tables, or is not whole blocks.
+    #[error("the IFILE has {size} bytes, which do not hold its tables")]
+    IfileSize {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A block of the IFILE is missing, where none can be, or twice.
+    #[error("block {lbn} of the IFILE is at {addr}, where it cannot be")]
+    IfileBlock {
+        /// Which.
+        lbn: u64,
+        /// Where it is said to be.
+        addr: i64,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+}

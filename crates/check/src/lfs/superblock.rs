@@ -1,0 +1,110 @@
+//! The superblocks: finding the newest checkpoint, and what follows from other fields.
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError};
+
+use super::state::Run;
+use super::{LfsCheckError, LfsFinding};
+
+/// The newest checkpoint, and what is wrong with the other superblock: where it is, in bytes.
+pub(super) struct Found {
+    pub sb: Superblock,
+    pub damaged: Option<(u64, SuperblockError)>,
+}
+
+async fn read(
+    device: &Device,
+    at: u64,
+) -> Result<Result<Superblock, SuperblockError>, LfsCheckError> {
+    let geometry = device.geometry();
+    let len = SUPERBLOCK_SIZE.max(geometry.sector as usize);
+    match at.checked_add(len as u64) {
+        Some(end) if end <= geometry.bytes => Ok(Superblock::read(&device.read(at, len).await?)),
+        _ => Ok(Err(SuperblockError::TooShort { have: 0 })),
+    }
+}
+
+/// Of the first two superblocks the usable one with the higher serial number.
+pub(super) async fn find(device: &Device) -> Result<Found, LfsCheckError> {
+    let found = match read(device, LABEL_BYTES).await? {
+        Ok(first) => with_second(device, first).await?,
+        Err(error) => {
+            let sb = search(device, &error).await?;
+            Found { sb, damaged: Some((LABEL_BYTES, error)) }
+        }
+    };
+    let (sb, geometry) = (&found.sb, device.geometry());
+    let size = sb.size * u64::from(sb.fsize);
+    if size > geometry.bytes {
+        return Err(LfsCheckError::Truncated { size, device: geometry.bytes });
+    }
+    match geometry.sector > sb.fsize {
+        true => Err(LfsCheckError::Sector { frag: sb.fsize, sector: geometry.sector }),
+        false => Ok(found),
+    }
+}
+
+async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsCheckError> {
+    if first.sboffs[1] == 0 {
+        return Ok(Found { sb: first, damaged: None });
+    }
+    let at = first.byte_of(first.sboffs[1]);
+    Ok(match read(device, at).await? {
+        Err(error) => Found { sb: first, damaged: Some((at, error)) },
+        Ok(second) => {
+            let same = (second.width, second.ident, second.sboffs)
+                == (first.width, first.ident, first.sboffs);
+            let newer = same && second.serial > first.serial;
+            let magic = SuperblockError::Magic { found: second.magic };
+            let damaged = (!same).then_some((at, magic));
+            Found { sb: if newer { second } else { first }, damaged }
+        }
+    })
+}
+
+/// The second superblock, where the first is gone: at the start of a segment, whose size only it knows.
+async fn search(device: &Device, error: &SuperblockError) -> Result<Superblock, LfsCheckError> {
+    const STEP: u64 = 16 * 1024;
+    let end = device.geometry().bytes.min(64 << 20);
+    let is_torn = matches!(error, SuperblockError::Magic { .. } | SuperblockError::Checksum { .. });
+    for at in (STEP..end).step_by(STEP as usize).take_while(|_| is_torn) {
+        if let Ok(sb) = read(device, at).await?
+            && sb.byte_of(sb.sboffs[1]) == at
+        {
+            return Ok(sb);
+        }
+    }
+    Err(LfsCheckError::NoSuperblock(*error))
+}
+
+impl Run<'_> {
+    /// What the superblock's fields make of each other.
+    pub(super) fn check_superblock(&mut self) {
+        if let Some((at, error)) = self.damaged.take() {
+            self.report.add(LfsFinding::SuperblockDamaged { at, error: error.to_string() });
+            self.sb_changed = true;
+        }
+        let sb = &self.sb;
+        let link = sb.width.max_symlink() as i64;
+        let rights = [
+            ("bmask", sb.bmask as i64, i64::from(sb.bsize) - 1),
+            ("ffmask", sb.ffmask as i64, i64::from(sb.fsize) - 1),
+            ("fbmask", sb.fbmask as i64, i64::from(sb.frag) - 1),
+            ("maxfilesize", sb.maxfilesize as i64, sb.right_maxfilesize() as i64),
+            ("maxsymlinklen", sb.maxsymlinklen.into(), link),
+            ("minfree", sb.minfree.into(), if sb.minfree > 99 { 10 } else { sb.minfree.into() }),
+        ];
+        for (field, stored, right) in rights.into_iter().filter(|(_, s, r)| s != r) {
+            self.report.add(LfsFinding::SuperblockField { field, stored, right });
+            self.sb_changed = true;
+            match field {
+                "bmask" => self.sb.bmask = right as u64,
+                "ffmask" => self.sb.ffmask = right as u64,
+                "fbmask" => self.sb.fbmask = right as u64,
+                "maxfilesize" => self.sb.maxfilesize = right as u64,
+                "maxsymlinklen" => self.sb.maxsymlinklen = right as i32,
+                _ => self.sb.minfree = right as u32,
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The contents of the IFILE, inode 1: `cleansz` blocks of cleaner info, `segtabsz` blocks of segment usage, the
+//! rest entries of inodes. Entries do not cross blocks; a block's rest is not used.
+
+use super::{LE, Superblock, Width};
+use crate::on_disk;
+
+on_disk! {
+    /// What the file system tells the cleaner. NetBSD's `CLEANERINFO64`.
+    pub struct CleanerInfo: 48 {
+        0 => /** segments that are clean */ clean: u32,
+        4 => /** segments that are not */ dirty: u32,
+        8 => /** fragments free (as the superblock's, at some time) */ bfree: i64,
+        16 => /** fragments that can be written (likewise) */ avail: i64,
+        24 => /** the first free inode; 0: none */ free_head: u64,
+        32 => /** the last free inode */ free_tail: u64,
+        40 => /** 1: the cleaner must run */ flags: u32,
+        44 => /** unused */ pad: u32,
+    }
+}
+
+on_disk! {
+    /// The same on LFS32: `CLEANERINFO32`.
+    pub struct CleanerInfo32: 28 {
+        0 => /** segments that are clean */ clean: u32,
+        4 => /** segments that are not */ dirty: u32,
+        8 => /** fragments free */ bfree: i32,
+        12 => /** fragments that can be written */ avail: i32,
+        16 => /** the first free inode; 0: none */ free_head: u32,
+        20 => /** the last free inode */ free_tail: u32,
+        24 => /** 1: the cleaner must run */ flags: u32,
+    }
+}
+
+impl CleanerInfo {
+    /// Reads it from the start of the IFILE. Panics where that is too short.
+    pub fn read(width: Width, bytes: &[u8]) -> CleanerInfo {
+        match width {
+            Width::Lfs64 => CleanerInfo::decode(bytes, LE),
+            Width::Lfs32 => {
+                let c = CleanerInfo32::decode(bytes, LE);
+                CleanerInfo {
+                    clean: c.clean,
+                    dirty: c.dirty,
+                    bfree: c.bfree.into(),
+                    avail: c.avail.into(),
+                    free_head: c.free_head.into(),
+                    free_tail: c.free_tail.into(),
+                    flags: c.flags,
+                    pad: 0,
+                }
+            }
+        }
+    }
+
+    /// Writes it to the start of the IFILE. Panics where that is too short.
+    pub fn write(&self, width: Width, bytes: &mut [u8]) {
+        match width {
+            Width::Lfs64 => self.encode(bytes, LE),
+            Width::Lfs32 => CleanerInfo32 {
+                clean: self.clean,
+                dirty: self.dirty,
+                bfree: self.bfree as i32,
+                avail: self.avail as i32,
+                free_head: self.free_head as u32,
+                free_tail: self.free_tail as u32,
+                flags: self.flags,
+            }
+            .encode(bytes, LE),
+        }
+    }
+}
+
+/// Flags of a segment.
+pub mod seg_flag {
+    /// It is being written.
+    pub const ACTIVE: u32 = 0x01;
+    /// It holds data: it must not be written before it was cleaned.
+    pub const DIRTY: u32 = 0x02;
+    /// A superblock is in it.
+    pub const SUPERBLOCK: u32 = 0x04;
+    /// The cleaner leaves it alone.
+    pub const ERROR: u32 = 0x08;
+    /// It is empty.
+    pub const EMPTY: u32 = 0x10;
+    /// It is not usable.
+    pub const INVAL: u32 = 0x20;
+}
+
+on_disk! {
+    /// How a segment is used, on LFS64 and LFS32. NetBSD's `SEGUSE`, its fields without `su_`.
+    pub struct SegUse: 24 {
+        0 => /** bytes of live data in it, live inodes included */ nbytes: u32,
+        4 => /** when it was last written, of version 1 */ olastmod: u32,
+        8 => /** partial segments in it */ nsums: u16,
+        10 => /** blocks of inodes in it */ ninos: u16,
+        12 => /** 1 active, 2 dirty, 4 superblock, 8 error, 16 empty, 32 invalid */ flags: u32,
+        16 => /** when it was last written, seconds */ lastmod: u64,
+    }
+}
+
+impl SegUse {
+    /// Whether it holds data.
+    pub fn is_dirty(&self) -> bool {
+        self.flags & seg_flag::DIRTY != 0
+    }
+
+    /// Whether it begins with a superblock (or, segment 0, has one behind the label).
+    pub fn has_superblock(&self) -> bool {
+        self.flags & seg_flag::SUPERBLOCK != 0
+    }
+}
+
+/// `nextfree` of a file without names that is still in use, as NetBSD of 2020 has it.
+pub const ORPHAN: u64 = u64::MAX;
+/// The same as NetBSD of 2016 has it, and as LFS32 does.
+pub const ORPHAN_2016: u64 = u32::MAX as u64;
+
+on_disk! {
+    /// The entry of an inode in the map. NetBSD's `IFILE64`, its fields without `if_`.
+    pub struct IfileEntry: 32 {
+        0 => /** grows each time the number is used again */ version: u32,
+        4 => /** last read, nanoseconds */ atime_nsec: u32,
+        8 => /** last read, seconds */ atime_sec: u64,
+        16 => /** the block that the inode is in; 0: free */ daddr: i64,
+        24 => /** free: the next free inode, 0 for none; all ones: without names */ nextfree: u64,
+    }
+}
+
+on_disk! {
+    /// The same on LFS32: `IFILE32`.
+    pub struct IfileEntry32: 20 {
+        0 => /** grows each time the number is used again */ version: u32,
+        4 => /** the block that the inode is in; 0: free */ daddr: i32,
+        8 => /** free: the next free inode, 0 for none; all ones: without names */ nextfree: u32,
+        12 => /** last read, seconds */ atime_sec: u32,
+        16 => /** last read, nanoseconds */ atime_nsec: u32,
+    }
+}
+
+impl IfileEntry {
+    /// Reads one. Panics where there are fewer bytes than it has.
+    pub fn read(width: Width, bytes: &[u8]) -> IfileEntry {
+        match width {
+            Width::Lfs64 => IfileEntry::decode(bytes, LE),
+            Width::Lfs32 => {
+                let e = IfileEntry32::decode(bytes, LE);
+                IfileEntry {
+                    version: e.version,
+                    atime_nsec: e.atime_nsec,
+                    atime_sec: e.atime_sec.into(),
+                    daddr: e.daddr.into(),
+                    nextfree: e.nextfree.into(),
+                }
+            }
+        }
+    }
+
+    /// Writes one. Panics where there are fewer bytes than it has.
+    pub fn write(&self, width: Width, bytes: &mut [u8]) {
+        match width {
+            Width::Lfs64 => self.encode(bytes, LE),
+            Width::Lfs32 => IfileEntry32 {
+                version: self.version,
+                daddr: self.daddr as i32,
+                nextfree: self.nextfree as u32,
+                atime_sec: self.atime_sec as u32,
+                atime_nsec: self.atime_nsec,
+            }
+            .encode(bytes, LE),
+        }
+    }
+
+    /// Whether it stands for a file that has no names but was in use.
+    pub fn is_orphan(&self) -> bool {
+        matches!(self.nextfree, ORPHAN | ORPHAN_2016)
+    }
+}
+
+impl Superblock {
+    /// The byte of a segment's entry in the IFILE.
+    pub fn seguse_at(&self, segment: u64) -> u64 {
+        let (block, index) = (segment / u64::from(self.sepb), segment % u64::from(self.sepb));
+        (u64::from(self.cleansz) + block) * u64::from(self.bsize) + index * SegUse::SIZE as u64
+    }
+
+    /// The byte of an inode's entry in the IFILE.
+    pub fn entry_at(&self, ino: u64) -> u64 {
+        let (block, index) = (ino / u64::from(self.ifpb), ino % u64::from(self.ifpb));
+        let first = u64::from(self.cleansz) + u64::from(self.segtabsz);
+        (first + block) * u64::from(self.bsize) + index * self.width.ifile_entry_size() as u64
+    }
+
+    /// How many inodes an IFILE of `bytes` has entries for, 0 and 1 included.
+    pub fn inodes_in(&self, bytes: u64) -> u64 {
+        let blocks = bytes / u64::from(self.bsize);
+        let first = u64::from(self.cleansz) + u64::from(self.segtabsz);
+        blocks.saturating_sub(first) * u64::from(self.ifpb)
+    }
+}

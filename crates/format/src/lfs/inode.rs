@@ -1,0 +1,169 @@
+//! Inodes. They have no fixed place: the IFILE says which block each is in.
+
+use super::{LE, NDADDR, NIADDR, Width};
+use crate::on_disk;
+
+on_disk! {
+    /// An inode. NetBSD's `struct lfs64_dinode`, its fields without `di_`.
+    ///
+    /// Up to `modrev` it is UFS2's. The 120 bytes of `db` and `ib` hold the target of a short symbolic link
+    /// instead; `db[0]` holds a special file's device number.
+    pub struct LfsInode: 256 {
+        0 => /** type and permissions; 0: not in use */ mode: u16,
+        2 => /** names it has */ nlink: i16,
+        4 => /** owner */ uid: u32,
+        8 => /** group */ gid: u32,
+        12 => /** block size of this file (unused) */ blksize: u32,
+        16 => /** size in bytes */ size: u64,
+        24 => /** space it holds, in fragments, indirect blocks included */ blocks: u64,
+        32 => /** last read, seconds (the IFILE's entry may be newer) */ atime: i64,
+        40 => /** last written, seconds */ mtime: i64,
+        48 => /** last changed, seconds */ ctime: i64,
+        56 => /** made, seconds */ birthtime: i64,
+        64 => /** nanoseconds of mtime */ mtimensec: i32,
+        68 => /** nanoseconds of atime */ atimensec: i32,
+        72 => /** nanoseconds of ctime */ ctimensec: i32,
+        76 => /** nanoseconds of birthtime */ birthnsec: i32,
+        80 => /** generation: the version in the IFILE's entry */ generation: u32,
+        84 => /** kernel's flags */ kernflags: u32,
+        88 => /** chflags' flags */ flags: u32,
+        92 => /** size of the extended attributes in bytes (unused) */ extsize: u32,
+        96 => /** blocks of the extended attributes (unused) */ extb: [i64; 2],
+        112 => /** direct blocks */ db: [i64; 12],
+        208 => /** indirect blocks: single, double, triple */ ib: [i64; 3],
+        232 => /** counts changes, for NFS */ modrev: u64,
+        240 => /** the inode's number */ inumber: u64,
+        248 => /** reserved */ spare: u64,
+    }
+}
+
+on_disk! {
+    /// An inode of LFS32: `struct lfs32_dinode`. `db` and `ib` have 60 bytes.
+    pub struct LfsInode32: 128 {
+        0 => /** type and permissions; 0: not in use */ mode: u16,
+        2 => /** names it has */ nlink: i16,
+        4 => /** the inode's number */ inumber: u32,
+        8 => /** size in bytes */ size: u64,
+        16 => /** last read, seconds */ atime: i32,
+        20 => /** nanoseconds of atime */ atimensec: i32,
+        24 => /** last written, seconds */ mtime: i32,
+        28 => /** nanoseconds of mtime */ mtimensec: i32,
+        32 => /** last changed, seconds */ ctime: i32,
+        36 => /** nanoseconds of ctime */ ctimensec: i32,
+        40 => /** direct blocks */ db: [i32; 12],
+        88 => /** indirect blocks: single, double, triple */ ib: [i32; 3],
+        100 => /** chflags' flags */ flags: u32,
+        104 => /** space it holds, in fragments, indirect blocks included */ blocks: u32,
+        108 => /** generation: the version in the IFILE's entry */ generation: u32,
+        112 => /** owner */ uid: u32,
+        116 => /** group */ gid: u32,
+        120 => /** counts changes, for NFS */ modrev: u64,
+    }
+}
+
+/// The bytes of `db` and `ib` in an inode.
+pub const fn pointer_area(width: Width) -> std::ops::Range<usize> {
+    match width {
+        Width::Lfs32 => 40..100,
+        Width::Lfs64 => 112..232,
+    }
+}
+
+impl LfsInode {
+    /// Reads one. Of LFS32 the pointers of links and devices are not its bytes, but as numbers: the target of
+    /// a short link is to be taken from `bytes` ([`pointer_area`]). Panics where there are too few bytes.
+    pub fn read(width: Width, bytes: &[u8]) -> LfsInode {
+        match width {
+            Width::Lfs64 => LfsInode::decode(bytes, LE),
+            Width::Lfs32 => LfsInode32::decode(bytes, LE).widened(),
+        }
+    }
+
+    /// Writes one. Panics where there are too few bytes.
+    pub fn write(&self, width: Width, bytes: &mut [u8]) {
+        match width {
+            Width::Lfs64 => self.encode(bytes, LE),
+            Width::Lfs32 => self.narrowed().encode(bytes, LE),
+        }
+    }
+
+    /// The type bits of `mode`.
+    pub fn kind(&self) -> u16 {
+        self.mode & crate::ufs2::inode::IFMT
+    }
+
+    /// The inode's pointer in slot 0 to 14: direct blocks, then indirect ones.
+    pub fn pointer(&self, slot: usize) -> i64 {
+        if slot < NDADDR { self.db[slot] } else { self.ib[slot - NDADDR] }
+    }
+
+    /// Changes the pointer in slot 0 to 14.
+    pub fn set_pointer(&mut self, slot: usize, addr: i64) {
+        match slot < NDADDR {
+            true => self.db[slot] = addr,
+            false => self.ib[slot - NDADDR] = addr,
+        }
+    }
+
+    fn narrowed(&self) -> LfsInode32 {
+        LfsInode32 {
+            mode: self.mode,
+            nlink: self.nlink,
+            inumber: self.inumber as u32,
+            size: self.size,
+            atime: self.atime as i32,
+            atimensec: self.atimensec,
+            mtime: self.mtime as i32,
+            mtimensec: self.mtimensec,
+            ctime: self.ctime as i32,
+            ctimensec: self.ctimensec,
+            db: self.db.map(|a| a as i32),
+            ib: self.ib.map(|a| a as i32),
+            flags: self.flags,
+            blocks: self.blocks as u32,
+            generation: self.generation,
+            uid: self.uid,
+            gid: self.gid,
+            modrev: self.modrev,
+        }
+    }
+}
+
+impl LfsInode32 {
+    fn widened(&self) -> LfsInode {
+        LfsInode {
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            blocks: self.blocks.into(),
+            atime: self.atime.into(),
+            mtime: self.mtime.into(),
+            ctime: self.ctime.into(),
+            atimensec: self.atimensec,
+            mtimensec: self.mtimensec,
+            ctimensec: self.ctimensec,
+            generation: self.generation,
+            flags: self.flags,
+            db: self.db.map(i64::from),
+            ib: self.ib.map(i64::from),
+            modrev: self.modrev,
+            inumber: self.inumber.into(),
+            ..LfsInode::zeroed()
+        }
+    }
+}
+
+/// Where the inode `ino` lies in a block of inodes, in bytes: the last of that number, since later versions
+/// follow earlier ones.
+pub fn find(width: Width, block: &[u8], ino: u64) -> Option<usize> {
+    let size = width.inode_size();
+    let number = |at: usize| match width {
+        Width::Lfs64 => LE.get_u64(block, at + 240),
+        Width::Lfs32 => LE.get_u32(block, at + 4).into(),
+    };
+    (0..block.len() / size).rev().map(|i| i * size).find(|at| number(*at) == ino)
+}
+
+const _: () = assert!(NDADDR + NIADDR == 15);

@@ -1,0 +1,166 @@
+//! LFS, the log-structured file system of NetBSD: LFS64 and LFS32, version 2. `docs/formats/lfs.md`.
+//!
+//! Layers, lowest first:
+//! - [`Width`]: the sizes in which LFS64 and LFS32 differ. Both are little-endian here; images of the
+//!   other byte order are refused by name ([`SuperblockError::ByteOrder`]).
+//! - [`superblock`]: the superblock, which is also the checkpoint; sizes and addresses that follow from it.
+//! - [`summary`]: partial segments: the summary, the blocks that it describes, their checksums.
+//! - [`ifile`]: the contents of the IFILE: cleaner info, segment usage, inode map.
+//! - [`inode`], [`dir`]: inodes and directory entries.
+//! - [`lbn`]: logical block numbers, which for indirect blocks are negative.
+//!
+//! What is read of LFS32 becomes LFS64's structure, so that a reader asks for sizes and need not know more.
+//!
+//! ```
+//! use ordo_format::lfs::{LABEL_BYTES, Superblock, SuperblockError};
+//! let image = vec![0u8; 1 << 20]; // no file system here
+//! let bytes = &image[LABEL_BYTES as usize..LABEL_BYTES as usize + 512];
+//! assert!(matches!(Superblock::read(bytes), Err(SuperblockError::Magic { .. })));
+//! ```
+
+pub mod dir;
+mod error;
+pub mod ifile;
+pub mod inode;
+pub mod lbn;
+pub mod summary;
+pub mod superblock;
+
+pub use dir::LfsDirEntry;
+pub use error::SuperblockError;
+pub use ifile::{CleanerInfo, IfileEntry, SegUse};
+pub use inode::LfsInode;
+pub use lbn::IndirectPath;
+pub use summary::{FileInfo, PsegBlock, Segsum, Summary, SummaryError};
+pub use superblock::Superblock;
+
+use crate::Endian;
+
+/// The byte order of every image that is read or written.
+pub const LE: Endian = Endian::Little;
+
+/// LFS64's magic number.
+pub const MAGIC64: u32 = 0xe69d_f8fe;
+/// LFS32's magic number.
+pub const MAGIC32: u32 = 0x0007_0162;
+/// The only version that is read: partial segments have serial numbers.
+pub const VERSION: u32 = 2;
+/// Bytes at the start of the device that belong to its label; the first superblock follows.
+pub const LABEL_BYTES: u64 = 8192;
+/// Bytes that are kept for each superblock.
+pub const SUPERBLOCK_PAD: u64 = 8192;
+/// Bytes of a superblock that mean something.
+pub const SUPERBLOCK_SIZE: usize = 512;
+/// Superblocks at most.
+pub const MAX_SUPERBLOCKS: usize = 10;
+/// The inode of the IFILE.
+pub const IFILE_INO: u64 = 1;
+/// The inode of the root directory.
+pub const ROOT_INO: u64 = 2;
+/// Direct blocks of an inode.
+pub const NDADDR: usize = 12;
+/// Indirect blocks of an inode.
+pub const NIADDR: usize = 3;
+/// The address of what has none: a hole, an inode that is free.
+pub const NO_ADDRESS: i64 = 0;
+/// The pointer of a block that was never written when its inode was: a hole.
+pub const UNWRITTEN: i64 = -2;
+
+/// Which of the two formats an image has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// Addresses and inode numbers of 32 bits.
+    Lfs32,
+    /// Addresses and inode numbers of 64 bits.
+    Lfs64,
+}
+
+impl Width {
+    const fn pick(self, lfs32: usize, lfs64: usize) -> usize {
+        match self {
+            Width::Lfs32 => lfs32,
+            Width::Lfs64 => lfs64,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Width::Lfs32 => "LFS32",
+            Width::Lfs64 => "LFS64",
+        }
+    }
+
+    /// The magic number of its superblocks.
+    pub const fn magic(self) -> u32 {
+        match self {
+            Width::Lfs32 => MAGIC32,
+            Width::Lfs64 => MAGIC64,
+        }
+    }
+
+    /// Bytes of an inode.
+    pub const fn inode_size(self) -> usize {
+        self.pick(128, 256)
+    }
+
+    /// Bytes of a block address: in an indirect block, and in a summary.
+    pub const fn pointer_size(self) -> usize {
+        self.pick(4, 8)
+    }
+
+    /// Bytes of the head of a segment summary.
+    pub const fn segsum_size(self) -> usize {
+        self.pick(48, 56)
+    }
+
+    /// Bytes of a FINFO, its block numbers not counted.
+    pub const fn finfo_size(self) -> usize {
+        self.pick(16, 24)
+    }
+
+    /// Bytes of the IFILE's entry of an inode.
+    pub const fn ifile_entry_size(self) -> usize {
+        self.pick(20, 32)
+    }
+
+    /// Bytes of the cleaner info.
+    pub const fn cleaner_info_size(self) -> usize {
+        self.pick(28, 48)
+    }
+
+    /// Bytes of a directory entry before its name.
+    pub const fn dir_header(self) -> usize {
+        self.pick(8, 12)
+    }
+
+    /// The longest target of a symbolic link that lies in the inode, plus one.
+    pub const fn max_symlink(self) -> usize {
+        self.pick(60, 120)
+    }
+
+    /// The block address at byte `at`. Panics beyond the slice.
+    pub fn pointer(self, bytes: &[u8], at: usize) -> i64 {
+        match self {
+            Width::Lfs32 => LE.get_i32(bytes, at).into(),
+            Width::Lfs64 => LE.get_i64(bytes, at),
+        }
+    }
+
+    /// Stores a block address at byte `at`. Panics beyond the slice.
+    pub fn put_pointer(self, bytes: &mut [u8], at: usize, value: i64) {
+        match self {
+            Width::Lfs32 => LE.put_i32(bytes, at, value as i32),
+            Width::Lfs64 => LE.put_i64(bytes, at, value),
+        }
+    }
+}
+
+/// LFS's checksum: the exclusive or of all words of 16 bits. A last odd byte is not in it.
+///
+/// ```
+/// assert_eq!(ordo_format::lfs::checksum(&[1, 0, 2, 0x80, 9]), 0x8003);
+/// ```
+pub fn checksum(bytes: &[u8]) -> u32 {
+    bytes.chunks_exact(2).fold(0, |sum, word| sum ^ u32::from(LE.get_u16(word, 0)))
+}

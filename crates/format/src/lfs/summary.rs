@@ -1,0 +1,561 @@
+//! Partial segments: what the log is made of.
+//!
+//! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without gaps. The summary
+//! has a head ([`Segsum`]), then for each file a FINFO with the numbers of its blocks, and from its end downwards
+//! the addresses of the blocks of inodes (IINFO). The blocks lie in the order of the FINFOs; a block of inodes lies
+//! where its address says, between two files' blocks. The last block of a FINFO may be a fragment.
+//!
+//! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of each block.
+//! Ordo keeps more in the gap between FINFOs and IINFOs, which NetBSD does not look at: a [`Seal`], right after the
+//! last FINFO, whose CRC-32C covers all of the partial segment. A partial segment that says in `pad` that it is
+//! sealed is whole when the CRC is right; any other by the two sums.
+
+use super::{LE, Superblock, Width, checksum, lbn};
+use crate::on_disk;
+
+/// What marks a summary.
+pub const SS_MAGIC: u32 = 0x0006_1561;
+
+/// Flags of a partial segment.
+pub mod flag {
+    /// Directory operations begin here.
+    pub const DIROP: u16 = 0x01;
+    /// What was begun goes on in the next partial segment.
+    pub const CONT: u16 = 0x02;
+    /// Written by the cleaner.
+    pub const CLEAN: u16 = 0x04;
+    /// Written while rolling forward.
+    pub const RFW: u16 = 0x08;
+    /// Written by a checkpoint that reclaims segments.
+    pub const RECLAIM: u16 = 0x10;
+}
+
+/// `pad` of a partial segment with a [`Seal`].
+pub const SEALED: u16 = 0x4f53;
+/// What marks a seal.
+pub const SEAL_MAGIC: u64 = u64::from_le_bytes(*b"OrdoSeal");
+
+on_disk! {
+    /// The head of a summary. NetBSD's `SEGSUM64`, its fields without `ss_`.
+    pub struct Segsum: 56 {
+        0 => /** checksum of the summary from byte 4 on */ sumsum: u32,
+        4 => /** checksum of the first four bytes of each block */ datasum: u32,
+        8 => /** 0x061561 */ magic: u32,
+        12 => /** the file system's `ident` */ ident: u32,
+        16 => /** where the next segment is */ next: i64,
+        24 => /** FINFOs */ nfinfo: u16,
+        26 => /** inodes */ ninos: u16,
+        28 => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
+        30 => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
+        32 => /** inode being reclaimed */ reclino: u64,
+        40 => /** one more with each partial segment */ serial: u64,
+        48 => /** when it was written, seconds */ create: u64,
+    }
+}
+
+on_disk! {
+    /// The same on LFS32: `SEGSUM32`.
+    pub struct Segsum32: 48 {
+        0 => /** checksum of the summary from byte 4 on */ sumsum: u32,
+        4 => /** checksum of the first four bytes of each block */ datasum: u32,
+        8 => /** 0x061561 */ magic: u32,
+        12 => /** where the next segment is */ next: i32,
+        16 => /** the file system's `ident` */ ident: u32,
+        20 => /** FINFOs */ nfinfo: u16,
+        22 => /** inodes */ ninos: u16,
+        24 => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
+        26 => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
+        28 => /** inode being reclaimed */ reclino: u32,
+        32 => /** one more with each partial segment */ serial: u64,
+        40 => /** when it was written, seconds */ create: u64,
+    }
+}
+
+on_disk! {
+    /// Blocks of one file, before their numbers. NetBSD's `FINFO64`, its fields without `fi_`.
+    pub struct Finfo: 24 {
+        0 => /** numbers that follow */ nblocks: u32,
+        4 => /** the inode's version */ version: u32,
+        8 => /** inode */ ino: u64,
+        16 => /** bytes of the last block */ lastlength: u32,
+        20 => /** unused */ pad: u32,
+    }
+}
+
+on_disk! {
+    /// The same on LFS32: `FINFO32`.
+    pub struct Finfo32: 16 {
+        0 => /** numbers that follow */ nblocks: u32,
+        4 => /** the inode's version */ version: u32,
+        8 => /** inode */ ino: u32,
+        12 => /** bytes of the last block */ lastlength: u32,
+    }
+}
+
+on_disk! {
+    /// Ordo's proof that a partial segment is whole, in the summary's gap, at the first multiple of 8.
+    pub struct Seal: 16 {
+        0 => /** `OrdoSeal` */ magic: u64,
+        8 => /** fragments of the partial segment, the summary's included */ frags: u32,
+        12 => /** CRC-32C of all of it, with this field and `sumsum` taken as zero */ crc: u32,
+    }
+}
+
+impl Segsum {
+    /// Reads one. Panics where there are too few bytes.
+    pub fn read(width: Width, bytes: &[u8]) -> Segsum {
+        match width {
+            Width::Lfs64 => Segsum::decode(bytes, LE),
+            Width::Lfs32 => {
+                let s = Segsum32::decode(bytes, LE);
+                Segsum {
+                    sumsum: s.sumsum,
+                    datasum: s.datasum,
+                    magic: s.magic,
+                    ident: s.ident,
+                    next: s.next.into(),
+                    nfinfo: s.nfinfo,
+                    ninos: s.ninos,
+                    flags: s.flags,
+                    pad: s.pad,
+                    reclino: s.reclino.into(),
+                    serial: s.serial,
+                    create: s.create,
+                }
+            }
+        }
+    }
+
+    /// Writes one. Panics where there are too few bytes.
+    pub fn write(&self, width: Width, bytes: &mut [u8]) {
+        match width {
+            Width::Lfs64 => self.encode(bytes, LE),
+            Width::Lfs32 => Segsum32 {
+                sumsum: self.sumsum,
+                datasum: self.datasum,
+                magic: self.magic,
+                next: self.next as i32,
+                ident: self.ident,
+                nfinfo: self.nfinfo,
+                ninos: self.ninos,
+                flags: self.flags,
+                pad: self.pad,
+                reclino: self.reclino as u32,
+                serial: self.serial,
+                create: self.create,
+            }
+            .encode(bytes, LE),
+        }
+    }
+}
+
+/// Blocks of one file in a partial segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// The inode.
+    pub ino: u64,
+    /// The inode's version.
+    pub version: u32,
+    /// Bytes of the last block; the others are whole.
+    pub lastlength: u32,
+    /// Logical numbers of the blocks; negative ones are of indirect blocks.
+    pub blocks: Vec<i64>,
+}
+
+/// A summary, decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The head.
+    pub head: Segsum,
+    /// Each file's blocks.
+    pub files: Vec<FileInfo>,
+    /// Addresses of the blocks of inodes.
+    pub inode_blocks: Vec<i64>,
+}
+
+/// A block of a partial segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PsegBlock {
+    /// A block of inodes.
+    Inodes {
+        /// Where it is, in fragments.
+        addr: i64,
+    },
+    /// A block of a file, or an indirect one.
+    File {
+        /// Where it is, in fragments.
+        addr: i64,
+        /// Its bytes.
+        bytes: u32,
+        /// Its file.
+        ino: u64,
+        /// The version of its inode.
+        version: u32,
+        /// Its logical number.
+        lbn: i64,
+    },
+}
+
+impl PsegBlock {
+    /// Where it is, in fragments.
+    pub fn addr(&self) -> i64 {
+        match self {
+            PsegBlock::Inodes { addr } | PsegBlock::File { addr, .. } => *addr,
+        }
+    }
+}
+
+/// Why bytes are not a summary, or no whole partial segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SummaryError {
+    /// Fewer bytes than a summary has.
+    #[error("summary cut short: {have} bytes")]
+    TooShort {
+        /// How many there are.
+        have: usize,
+    },
+    /// Another number where the magic number belongs.
+    #[error("no summary: byte 8 holds {found:#010x}, not {SS_MAGIC:#010x}")]
+    Magic {
+        /// It.
+        found: u32,
+    },
+    /// `sumsum` does not fit the summary.
+    #[error("sumsum is {stored:#06x}, but the summary gives {computed:#06x}")]
+    SumSum {
+        /// The one that is stored.
+        stored: u32,
+        /// The one that the contents give.
+        computed: u32,
+    },
+    /// FINFOs and IINFOs do not fit in the summary together.
+    #[error("{nfinfo} FINFOs and {ninos} inodes do not fit in a summary of {bytes} bytes")]
+    TooMany {
+        /// FINFOs that it says it has.
+        nfinfo: u16,
+        /// Inodes that it says it has.
+        ninos: u16,
+        /// Bytes of the summary.
+        bytes: usize,
+    },
+    /// A FINFO without blocks, or of no inode.
+    #[error("FINFO {index} is of inode {ino} and has no blocks, or is of no inode")]
+    EmptyFinfo {
+        /// Which.
+        index: usize,
+        /// Its inode.
+        ino: u64,
+    },
+    /// The last block's length is impossible.
+    #[error("FINFO {index}: a last block {lbn} of {bytes} bytes is impossible")]
+    LastLength {
+        /// Which FINFO.
+        index: usize,
+        /// The last block.
+        lbn: i64,
+        /// Its bytes.
+        bytes: u32,
+    },
+    /// A block number that no file can have.
+    #[error("FINFO {index}: no file has a block {lbn}")]
+    BlockNumber {
+        /// Which FINFO.
+        index: usize,
+        /// The number.
+        lbn: i64,
+    },
+    /// A block of inodes is not where the blocks before it end.
+    #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
+    InodeBlock {
+        /// Where the summary says it is.
+        stored: i64,
+        /// Where it would have to be.
+        expected: i64,
+    },
+    /// It goes on beyond its segment.
+    #[error("it ends at {end}, beyond its segment, which ends at {limit}")]
+    SegmentEnd {
+        /// Where it ends, in fragments.
+        end: i64,
+        /// Where the segment ends.
+        limit: i64,
+    },
+    /// `datasum` does not fit the blocks.
+    #[error("datasum is {stored:#06x}, but the blocks give {computed:#06x}")]
+    DataSum {
+        /// The one that is stored.
+        stored: u32,
+        /// The one that the contents give.
+        computed: u32,
+    },
+    /// The seal is not where it belongs, or of another length.
+    #[error("it says that it is sealed, but has no seal of {frags} fragments")]
+    NoSeal {
+        /// How long it is.
+        frags: u32,
+    },
+    /// The seal does not fit the contents.
+    #[error("its seal is {stored:#010x}, but the contents give {computed:#010x}")]
+    SealCrc {
+        /// The one that is stored.
+        stored: u32,
+        /// The one that the contents give.
+        computed: u32,
+    },
+}
+
+impl Summary {
+    /// Reads the summary in `bytes`, of which the first `sumsize` count, and checks it against itself.
+    ///
+    /// # Errors
+    /// It is none, it is damaged, or it describes what cannot be.
+    pub fn read(sb: &Superblock, bytes: &[u8]) -> Result<Summary, SummaryError> {
+        let size = sb.sumsize as usize;
+        let bytes = bytes.get(..size).ok_or(SummaryError::TooShort { have: bytes.len() })?;
+        let head = Segsum::read(sb.width, bytes);
+        if head.magic != SS_MAGIC {
+            return Err(SummaryError::Magic { found: head.magic });
+        }
+        let computed = checksum(&bytes[4..]);
+        if computed != head.sumsum {
+            return Err(SummaryError::SumSum { stored: head.sumsum, computed });
+        }
+        let inode_blocks = inode_blocks(sb, &head, bytes)?;
+        let room = size - inode_blocks.len() * sb.width.pointer_size();
+        let files = files(sb, &head, &bytes[..room])?;
+        Ok(Summary { head, files, inode_blocks })
+    }
+
+    /// Where the FINFOs end in the summary, in bytes.
+    pub fn finfo_end(&self, width: Width) -> usize {
+        let one = |f: &FileInfo| width.finfo_size() + f.blocks.len() * width.pointer_size();
+        width.segsum_size() + self.files.iter().map(one).sum::<usize>()
+    }
+
+    /// Where its [`Seal`] is in the summary, in bytes.
+    pub fn seal_at(&self, width: Width) -> usize {
+        self.finfo_end(width).next_multiple_of(8)
+    }
+
+    /// Whether it says that it has a seal.
+    pub fn is_sealed(&self) -> bool {
+        self.head.pad == SEALED
+    }
+
+    /// The blocks of the partial segment whose summary is at `at`, in the order of their addresses, and where it
+    /// ends, in fragments.
+    ///
+    /// # Errors
+    /// Blocks of inodes are elsewhere, or it goes beyond its segment.
+    pub fn layout(&self, sb: &Superblock, at: i64) -> Result<(Vec<PsegBlock>, i64), SummaryError> {
+        let limit = sb.segment_of(at).map_or(at, |s| sb.segment_start(s + 1));
+        let mut addr = at + i64::from(sb.sumsize / sb.fsize);
+        let mut out = Vec::new();
+        let mut inodes = self.inode_blocks.iter().peekable();
+        let mut files = self.files.iter();
+        loop {
+            if inodes.next_if(|i| **i == addr).is_some() {
+                out.push(PsegBlock::Inodes { addr });
+                addr += i64::from(sb.ibsize / sb.fsize);
+                continue;
+            }
+            let Some(file) = files.next() else { break };
+            for (i, lbn) in file.blocks.iter().enumerate() {
+                let is_last = i + 1 == file.blocks.len();
+                let bytes = if is_last { file.lastlength } else { sb.bsize };
+                let (ino, version) = (file.ino, file.version);
+                out.push(PsegBlock::File { addr, bytes, ino, version, lbn: *lbn });
+                addr += i64::from(bytes / sb.fsize);
+            }
+            if addr > limit {
+                return Err(SummaryError::SegmentEnd { end: addr, limit });
+            }
+        }
+        if let Some(stored) = inodes.next() {
+            return Err(SummaryError::InodeBlock { stored: *stored, expected: addr });
+        }
+        match addr > limit {
+            true => Err(SummaryError::SegmentEnd { end: addr, limit }),
+            false => Ok((out, addr)),
+        }
+    }
+
+    /// Checks that the partial segment at `at` is whole; `bytes` are all of it, the summary first. By its seal where
+    /// it has one, else by `datasum`, which sees no more than four bytes of each block.
+    ///
+    /// # Errors
+    /// It is not, or [`layout`](Self::layout)'s.
+    pub fn verify(&self, sb: &Superblock, at: i64, bytes: &[u8]) -> Result<(), SummaryError> {
+        let (blocks, end) = self.layout(sb, at)?;
+        let len = (end - at) as usize * sb.fsize as usize;
+        let bytes = bytes.get(..len).ok_or(SummaryError::TooShort { have: bytes.len() })?;
+        if self.is_sealed() {
+            return self.verify_seal(sb, bytes);
+        }
+        let computed = datasum(sb, at, &blocks, bytes);
+        let stored = self.head.datasum;
+        if computed == stored { Ok(()) } else { Err(SummaryError::DataSum { stored, computed }) }
+    }
+
+    fn verify_seal(&self, sb: &Superblock, bytes: &[u8]) -> Result<(), SummaryError> {
+        let frags = (bytes.len() / sb.fsize as usize) as u32;
+        let at = self.seal_at(sb.width);
+        let room = sb.sumsize as usize - self.inode_blocks.len() * sb.width.pointer_size();
+        if at + Seal::SIZE > room {
+            return Err(SummaryError::NoSeal { frags });
+        }
+        let seal = Seal::decode(&bytes[at..], LE);
+        if (seal.magic, seal.frags) != (SEAL_MAGIC, frags) {
+            return Err(SummaryError::NoSeal { frags });
+        }
+        let (stored, computed) = (seal.crc, seal_crc(bytes, at));
+        if computed == stored { Ok(()) } else { Err(SummaryError::SealCrc { stored, computed }) }
+    }
+
+    /// Writes the summary of the partial segment at `at` to the start of `bytes`, which hold its blocks already, with
+    /// its checksums, and with a seal where `sealed` says so.
+    ///
+    /// # Errors
+    /// It does not fit, or [`layout`](Self::layout)'s.
+    pub fn write(
+        &mut self,
+        sb: &Superblock,
+        at: i64,
+        bytes: &mut [u8],
+        sealed: bool,
+    ) -> Result<(), SummaryError> {
+        let (blocks, end) = self.layout(sb, at)?;
+        let len = (end - at) as usize * sb.fsize as usize;
+        let (width, size) = (sb.width, sb.sumsize as usize);
+        let bytes = bytes.get_mut(..len).ok_or(SummaryError::TooShort { have: 0 })?;
+        let (nfinfo, ninos) = (self.files.len() as u16, self.head.ninos);
+        let room = size - (self.inode_blocks.len() * width.pointer_size()).min(size);
+        let seal = if sealed { self.seal_at(width) + Seal::SIZE } else { 0 };
+        if self.finfo_end(width).max(seal) > room {
+            return Err(SummaryError::TooMany { nfinfo, ninos, bytes: size });
+        }
+        bytes[..size].fill(0);
+        self.head.nfinfo = nfinfo;
+        self.head.magic = SS_MAGIC;
+        self.head.pad = if sealed { SEALED } else { 0 };
+        self.head.datasum = datasum(sb, at, &blocks, bytes);
+        self.head.sumsum = 0;
+        self.head.write(width, bytes);
+        self.write_lists(sb, bytes);
+        if sealed {
+            let seal_at = self.seal_at(width);
+            let frags = (end - at) as u32;
+            let mut seal = Seal { magic: SEAL_MAGIC, frags, crc: 0 };
+            seal.encode(&mut bytes[seal_at..], LE);
+            seal.crc = seal_crc(bytes, seal_at);
+            seal.encode(&mut bytes[seal_at..], LE);
+        }
+        self.head.sumsum = checksum(&bytes[4..size]);
+        LE.put_u32(bytes, 0, self.head.sumsum);
+        Ok(())
+    }
+
+    fn write_lists(&self, sb: &Superblock, bytes: &mut [u8]) {
+        let (width, pointer) = (sb.width, sb.width.pointer_size());
+        let mut at = width.segsum_size();
+        for file in &self.files {
+            let (nblocks, lastlength) = (file.blocks.len() as u32, file.lastlength);
+            match width {
+                Width::Lfs64 => {
+                    let (version, ino) = (file.version, file.ino);
+                    Finfo { nblocks, version, ino, lastlength, pad: 0 }
+                        .encode(&mut bytes[at..], LE);
+                }
+                Width::Lfs32 => {
+                    let (version, ino) = (file.version, file.ino as u32);
+                    Finfo32 { nblocks, version, ino, lastlength }.encode(&mut bytes[at..], LE);
+                }
+            }
+            at += width.finfo_size();
+            for lbn in &file.blocks {
+                width.put_pointer(bytes, at, *lbn);
+                at += pointer;
+            }
+        }
+        for (i, addr) in self.inode_blocks.iter().enumerate() {
+            width.put_pointer(bytes, sb.sumsize as usize - (i + 1) * pointer, *addr);
+        }
+    }
+}
+
+fn seal_crc(bytes: &[u8], seal_at: usize) -> u32 {
+    let crc = seal_at + 12;
+    [&[0; 4], &bytes[4..crc], &[0; 4], &bytes[crc + 4..]]
+        .iter()
+        .fold(0, |sum, part| crc32c::crc32c_append(sum, part))
+}
+
+fn datasum(sb: &Superblock, at: i64, blocks: &[PsegBlock], bytes: &[u8]) -> u32 {
+    blocks.iter().fold(0, |sum, block| {
+        let offset = (block.addr() - at) as usize * sb.fsize as usize;
+        sum ^ checksum(&bytes[offset..offset + 4])
+    })
+}
+
+fn inode_blocks(sb: &Superblock, head: &Segsum, bytes: &[u8]) -> Result<Vec<i64>, SummaryError> {
+    let (pointer, size) = (sb.width.pointer_size(), bytes.len());
+    let count = usize::from(head.ninos).div_ceil(sb.inopb as usize);
+    if sb.width.segsum_size() + count * pointer > size {
+        let (nfinfo, ninos) = (head.nfinfo, head.ninos);
+        return Err(SummaryError::TooMany { nfinfo, ninos, bytes: size });
+    }
+    Ok((1..=count).map(|i| sb.width.pointer(bytes, size - i * pointer)).collect())
+}
+
+fn files(sb: &Superblock, head: &Segsum, bytes: &[u8]) -> Result<Vec<FileInfo>, SummaryError> {
+    let (width, pointer) = (sb.width, sb.width.pointer_size());
+    let too_many = SummaryError::TooMany {
+        nfinfo: head.nfinfo,
+        ninos: head.ninos,
+        bytes: sb.sumsize as usize,
+    };
+    let mut at = width.segsum_size();
+    let mut out = Vec::new();
+    for index in 0..usize::from(head.nfinfo) {
+        let raw = bytes.get(at..at + width.finfo_size()).ok_or(too_many)?;
+        let info = match width {
+            Width::Lfs64 => Finfo::decode(raw, LE),
+            Width::Lfs32 => {
+                let f = Finfo32::decode(raw, LE);
+                let (nblocks, version, lastlength) = (f.nblocks, f.version, f.lastlength);
+                Finfo { nblocks, version, ino: f.ino.into(), lastlength, pad: 0 }
+            }
+        };
+        at += width.finfo_size();
+        let count = info.nblocks as usize;
+        if count == 0 || info.ino == 0 {
+            return Err(SummaryError::EmptyFinfo { index, ino: info.ino });
+        }
+        let len = count.checked_mul(pointer).ok_or(too_many)?;
+        let numbers = at.checked_add(len).and_then(|end| bytes.get(at..end)).ok_or(too_many)?;
+        at += len;
+        let blocks: Vec<i64> = (0..count).map(|i| width.pointer(numbers, i * pointer)).collect();
+        check_file(sb, index, info.lastlength, &blocks)?;
+        let (ino, version, lastlength) = (info.ino, info.version, info.lastlength);
+        out.push(FileInfo { ino, version, lastlength, blocks });
+    }
+    Ok(out)
+}
+
+fn check_file(
+    sb: &Superblock,
+    index: usize,
+    bytes: u32,
+    blocks: &[i64],
+) -> Result<(), SummaryError> {
+    if let Some(lbn) = blocks.iter().find(|b| lbn::path(**b, sb.nindir.into()).is_none()) {
+        return Err(SummaryError::BlockNumber { index, lbn: *lbn });
+    }
+    let lbn = blocks[blocks.len() - 1];
+    let whole = bytes == sb.bsize;
+    let fragment = (0..super::NDADDR as i64).contains(&lbn)
+        && bytes > 0
+        && bytes < sb.bsize
+        && bytes.is_multiple_of(sb.fsize);
+    if whole || fragment { Ok(()) } else { Err(SummaryError::LastLength { index, lbn, bytes }) }
+}

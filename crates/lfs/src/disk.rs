@@ -1,0 +1,66 @@
+//! Blocks by address.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::lfs::Superblock;
+use rustc_hash::FxHashMap;
+
+use crate::LfsError;
+use crate::error::What;
+
+/// Bytes of metadata that are kept at most.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// A device with the superblock that says how it is divided.
+pub struct Disk {
+    pub device: Device,
+    pub sb: Superblock,
+    cache: RefCell<FxHashMap<i64, Rc<[u8]>>>,
+    cached: Cell<usize>,
+}
+
+impl Disk {
+    pub fn new(device: Device, sb: Superblock) -> Disk {
+        Disk { device, sb, cache: RefCell::default(), cached: Cell::new(0) }
+    }
+
+    /// `frags` fragments at `addr`, which must be inside of the log.
+    pub async fn read(&self, what: What, addr: i64, frags: u32) -> Result<Vec<u8>, LfsError> {
+        if !self.sb.is_log(addr, frags) {
+            return Err(LfsError::Address { what, addr, frags });
+        }
+        self.read_raw(addr, u64::from(frags) * u64::from(self.sb.fsize)).await
+    }
+
+    /// `bytes` bytes at fragment `addr`, in requests that the device takes.
+    pub async fn read_raw(&self, addr: i64, bytes: u64) -> Result<Vec<u8>, LfsError> {
+        let geometry = self.device.geometry();
+        let step =
+            (geometry.max_request / geometry.sector as usize).max(1) * geometry.sector as usize;
+        let (start, mut out) = (self.sb.byte_of(addr), Vec::with_capacity(bytes as usize));
+        while (out.len() as u64) < bytes {
+            let len = step.min(bytes as usize - out.len());
+            out.extend_from_slice(&self.device.read(start + out.len() as u64, len).await?);
+        }
+        Ok(out)
+    }
+
+    /// The same, kept in memory for the next time. For metadata.
+    pub async fn metadata(&self, what: What, addr: i64, bytes: u32) -> Result<Rc<[u8]>, LfsError> {
+        if let Some(found) = self.cache.borrow().get(&addr)
+            && found.len() == bytes as usize
+        {
+            return Ok(found.clone());
+        }
+        let read: Rc<[u8]> = self.read(what, addr, bytes / self.sb.fsize).await?.into();
+        if self.cached.get() + read.len() > CACHE_BYTES {
+            self.cache.borrow_mut().clear();
+            self.cached.set(0);
+        }
+        self.cached.set(self.cached.get() + read.len());
+        self.cache.borrow_mut().insert(addr, read.clone());
+        Ok(read)
+    }
+}

@@ -1,0 +1,128 @@
+//! The log behind a checkpoint.
+
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::flag};
+
+use crate::LfsError;
+use crate::disk::Disk;
+
+/// A partial segment that is whole and follows the one before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartialSegment {
+    /// Where its summary is.
+    pub at: i64,
+    /// Where it ends.
+    pub end: i64,
+    /// Its summary.
+    pub summary: Summary,
+    /// Its blocks.
+    pub blocks: Vec<PsegBlock>,
+}
+
+/// Why the log ends where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogEnd {
+    /// It was unmounted.
+    Clean,
+    /// No partial segment follows: what is there is older, or nothing.
+    Nothing,
+    /// One follows, but it is not whole.
+    Torn(SummaryError),
+}
+
+/// The log behind a checkpoint.
+pub struct Log {
+    /// Its partial segments, those left out that a later one should have completed.
+    pub psegs: Vec<PartialSegment>,
+    /// Partial segments that go on in one that is not there, at the end.
+    pub incomplete: usize,
+    /// Why it ends.
+    pub end: LogEnd,
+}
+
+/// Where the next partial segment can be: behind the last one where its segment has room, and else at the start of the
+/// next. NetBSD's writer and its roll-forward differ by a fragment about how much room that takes, so that both places
+/// count when it is close.
+fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
+    // At the end of a full segment `at` is the next one's start, where no partial segment goes by itself.
+    let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
+    let room = inside.map_or(0, |s| sb.segment_start(s + 1) - at);
+    let at_start = sb.segment_of(at).filter(|s| sb.segment_data(*s) == at);
+    let here = (room > sb.block_frags() || at_start.is_some()).then_some(at);
+    let start = sb.segment_of(next).filter(|s| sb.segment_start(*s) == next);
+    let is_close = room <= sb.block_frags() + i64::from(sb.sumsize / sb.fsize);
+    [here, start.filter(|_| is_close).map(|s| sb.segment_data(s))]
+}
+
+/// Reads the log from the checkpoint on.
+///
+/// # Errors
+/// The device failed.
+pub async fn read(disk: &Disk) -> Result<Log, LfsError> {
+    let sb = &disk.sb;
+    let mut out = Log { psegs: Vec::new(), incomplete: 0, end: LogEnd::Nothing };
+    if sb.pflags & PF_CLEAN != 0 {
+        out.end = LogEnd::Clean;
+        return Ok(out);
+    }
+    let (mut at, mut next, mut serial) = (sb.offset, sb.nextseg, sb.serial);
+    loop {
+        let Some(wanted) = serial.checked_add(1) else { break };
+        let mut found = None;
+        for place in candidates(sb, at, next).into_iter().flatten() {
+            match one(disk, place, wanted).await? {
+                Ok(pseg) => {
+                    found = Some(pseg);
+                    break;
+                }
+                Err(LogEnd::Nothing) => {}
+                Err(end) => out.end = end,
+            }
+        }
+        let Some(pseg) = found else { break };
+        out.end = LogEnd::Nothing;
+        (at, next, serial) = (pseg.end, pseg.summary.head.next, wanted);
+        match pseg.summary.head.flags & flag::CONT {
+            0 => out.incomplete = 0,
+            _ => out.incomplete += 1,
+        }
+        out.psegs.push(pseg);
+    }
+    out.psegs.truncate(out.psegs.len() - out.incomplete);
+    Ok(out)
+}
+
+/// The partial segment at `at`, if it is the one with this serial number and whole.
+async fn one(
+    disk: &Disk,
+    at: i64,
+    serial: u64,
+) -> Result<Result<PartialSegment, LogEnd>, LfsError> {
+    let sb = &disk.sb;
+    if !sb.is_log(at, sb.sumsize / sb.fsize) {
+        return Ok(Err(LogEnd::Nothing));
+    }
+    let bytes = disk.read_raw(at, sb.sumsize.into()).await?;
+    let summary = match Summary::read(sb, &bytes) {
+        Ok(summary) => summary,
+        Err(SummaryError::Magic { .. }) => return Ok(Err(LogEnd::Nothing)),
+        Err(error) => return Ok(Err(LogEnd::Torn(error))),
+    };
+    let head = &summary.head;
+    if head.serial != serial || head.ident != sb.ident {
+        return Ok(Err(LogEnd::Nothing));
+    }
+    let (blocks, end) = match summary.layout(sb, at) {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(LogEnd::Torn(error))),
+    };
+    let bytes = disk.read_raw(at, (end - at) as u64 * u64::from(sb.fsize)).await?;
+    if let Err(error) = summary.verify(sb, at, &bytes) {
+        return Ok(Err(LogEnd::Torn(error)));
+    }
+    // An empty one says nothing, and NetBSD does not go past it.
+    if blocks.is_empty() {
+        return Ok(Err(LogEnd::Nothing));
+    }
+    Ok(Ok(PartialSegment { at, end, summary, blocks }))
+}

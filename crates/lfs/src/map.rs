@@ -1,0 +1,122 @@
+//! From files to addresses: the IFILE's entries, inodes, block maps.
+
+use ordo_format::lfs::{
+    IFILE_INO, IfileEntry, LfsInode, NDADDR, NO_ADDRESS, UNWRITTEN, inode, lbn,
+};
+
+use crate::LfsError;
+use crate::disk::Disk;
+use crate::error::What;
+use crate::roll::Changes;
+
+/// An inode, and its bytes: those of a short link's target are in them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub inode: LfsInode,
+    pub raw: Vec<u8>,
+}
+
+/// Reads the inode `ino` from the block at `addr`.
+pub async fn load(disk: &Disk, ino: u64, addr: i64) -> Result<Loaded, LfsError> {
+    let sb = &disk.sb;
+    let block = disk.metadata(What::Inode(ino), addr, sb.ibsize).await?;
+    let at = inode::find(sb.width, &block, ino).ok_or(LfsError::InodeMissing { ino, addr })?;
+    let raw = block[at..at + sb.width.inode_size()].to_vec();
+    let inode = LfsInode::read(sb.width, &raw);
+    if inode.size > sb.right_maxfilesize() {
+        return Err(LfsError::InodeSize { ino, size: inode.size });
+    }
+    Ok(Loaded { inode, raw })
+}
+
+/// The IFILE's inode, its size looked at.
+pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
+    let sb = &disk.sb;
+    let inode = load(disk, IFILE_INO, sb.idaddr).await?.inode;
+    let size = inode.size;
+    let is_whole = size.is_multiple_of(sb.bsize.into());
+    // A fragment of an entry for each inode: more than the device holds cannot be.
+    let fits = size <= sb.size.saturating_mul(sb.fsize.into());
+    if !is_whole || !fits || sb.inodes_in(size) == 0 {
+        return Err(LfsError::IfileSize { size });
+    }
+    Ok(inode)
+}
+
+/// A block of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Where it is.
+    At(i64),
+    /// It is in a hole, which goes to this block at least.
+    Hole(u64),
+}
+
+/// Looks for a block of a file.
+pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsError> {
+    let (sb, ino) = (&disk.sb, inode.inumber);
+    let nindir = u64::from(sb.nindir);
+    let Some(path) = i64::try_from(lbn).ok().and_then(|l| lbn::path(l, nindir)) else {
+        return Err(LfsError::InodeSize { ino, size: inode.size });
+    };
+    let mut addr = inode.pointer(path.slot);
+    for above in 0..=path.depth {
+        if matches!(addr, NO_ADDRESS | UNWRITTEN) {
+            let span = nindir.saturating_pow((path.depth - above) as u32);
+            let start = path.slot.checked_sub(NDADDR).map_or(lbn, |tree| lbn::trees(nindir)[tree]);
+            let next = start.saturating_add(((lbn - start) / span + 1).saturating_mul(span));
+            return Ok(Block::Hole(next));
+        }
+        if above < path.depth {
+            let what = What::Block(ino, -(above as i64 + 1));
+            let block = disk.metadata(what, addr, sb.bsize).await?;
+            addr = sb.width.pointer(&block, path.offsets[above] * sb.width.pointer_size());
+        }
+    }
+    Ok(Block::At(addr))
+}
+
+/// The address of a block of a file; `None`: a hole.
+pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
+    Ok(match find(disk, inode, lbn).await? {
+        Block::At(addr) => Some(addr),
+        Block::Hole(_) => None,
+    })
+}
+
+/// The IFILE's entry of an inode, as the checkpoint has it.
+pub async fn entry(disk: &Disk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry, LfsError> {
+    let sb = &disk.sb;
+    let count = sb.inodes_in(ifile.size);
+    if ino >= count {
+        return Err(LfsError::InodeNumber { ino, count });
+    }
+    let at = sb.entry_at(ino);
+    let (lbn, within) = (at / u64::from(sb.bsize), (at % u64::from(sb.bsize)) as usize);
+    let addr = address(disk, ifile, lbn).await?.ok_or(LfsError::IfileHole { lbn })?;
+    let what = What::Block(IFILE_INO, lbn as i64);
+    let block = disk.metadata(what, addr, sb.bsize).await?;
+    Ok(IfileEntry::read(sb.width, &block[within..]))
+}
+
+/// Where an inode is after rolling forward; `None`: it is free.
+pub async fn locate(
+    disk: &Disk,
+    ifile: &LfsInode,
+    changes: &Changes,
+    ino: u64,
+) -> Result<Option<i64>, LfsError> {
+    if ino <= IFILE_INO || changes.removed.contains(&ino) {
+        return Ok(None);
+    }
+    if let Some(addr) = changes.inodes.get(&ino) {
+        return Ok(Some(*addr));
+    }
+    match entry(disk, ifile, ino).await {
+        Ok(entry) if entry.is_orphan() && entry.daddr != NO_ADDRESS => Ok(None),
+        Ok(entry) => Ok((entry.daddr != NO_ADDRESS).then_some(entry.daddr)),
+        // Only a log that was cut off can speak of inodes that the IFILE does not have yet.
+        Err(LfsError::InodeNumber { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

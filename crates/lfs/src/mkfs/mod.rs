@@ -1,0 +1,132 @@
+//! Making an empty LFS64, as newfs_lfs does.
+//!
+//! [`MkfsOptions`] and the device's size make a plan (`plan`): a superblock with all but the checkpoint. The log then
+//! gets its first partial segments (`first`): the root directory, the IFILE, their inodes. The superblocks are written
+//! last, so that what was cut off is no file system.
+//!
+//! What newfs_lfs writes twice, to bring its counts up to date, is here written once: the counts follow from the layout
+//! before anything is written.
+
+mod first;
+mod plan;
+
+use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
+use ordo_format::lfs::{SUPERBLOCK_SIZE, Superblock, SuperblockError};
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// Bytes of a block: a power of two from 512 to 65536.
+    pub block_size: u32,
+    /// Bytes of a fragment: a power of two from 512 to the block size.
+    pub frag_size: u32,
+    /// Bytes of a segment: whole fragments.
+    pub segment_size: u32,
+    /// Percent to be kept free.
+    pub min_free: u32,
+    /// What partial segments of this file system carry.
+    pub ident: u32,
+    /// Whether partial segments get a seal.
+    pub sealed: bool,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions {
+            block_size: 8192,
+            frag_size: 1024,
+            segment_size: 1 << 20,
+            min_free: 10,
+            ident: 1,
+            sealed: true,
+        }
+    }
+}
+
+/// Why it cannot be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MkfsError {
+    /// The sizes do not fit each other.
+    #[error("block, fragment and segment sizes do not fit each other: {0}")]
+    Sizes(SuperblockError),
+    /// Too small for the segments that must be kept free.
+    #[error(
+        "{segments} segments, but at least {least} are needed: make it larger, or segments smaller"
+    )]
+    TooFewSegments {
+        /// How many there would be.
+        segments: u64,
+        /// How many there must be.
+        least: u64,
+    },
+    /// Segments are too small for the IFILE's tables.
+    #[error("the IFILE's {blocks} blocks do not fit: make segments larger")]
+    IfileTooLarge {
+        /// Its blocks.
+        blocks: u64,
+    },
+    /// Fragments are smaller than what the device writes at once.
+    #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
+    Sector {
+        /// The fragment size in bytes.
+        frag: u32,
+        /// The device's sector in bytes.
+        sector: u32,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+}
+
+/// Makes an empty LFS64 on `device`. `now` is in seconds since 1970.
+///
+/// # Errors
+/// The sizes do not fit, or the device failed.
+///
+/// ```
+/// use ordo_block::ram::RamDisk;
+/// use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+/// let executor = ordo_runtime::Executor::simulated(1);
+/// let made = executor.block_on(mkfs(RamDisk::new(128 << 20), &MkfsOptions::default(), 0));
+/// assert_eq!(made.unwrap().unwrap().nseg, 127);
+/// ```
+pub async fn mkfs(
+    device: impl BlockDevice,
+    options: &MkfsOptions,
+    now: u64,
+) -> Result<Superblock, MkfsError> {
+    let device = device.erase();
+    let geometry = device.geometry();
+    let mut sb = plan::plan(options, geometry.bytes)?;
+    if geometry.sector > sb.fsize {
+        return Err(MkfsError::Sector { frag: sb.fsize, sector: geometry.sector });
+    }
+    sb.tstamp = now;
+    let log = first::build(&mut sb, options.sealed, now)?;
+    for (addr, bytes) in log {
+        write(&device, sb.byte_of(addr), &bytes).await?;
+    }
+    device.flush().await?;
+    for (i, place) in sb.sboffs.into_iter().enumerate().filter(|(_, a)| *a != 0) {
+        let mut copy = sb.clone();
+        if i > 1 {
+            copy.tstamp = 0;
+        }
+        let mut bytes = vec![0; SUPERBLOCK_SIZE.max(geometry.sector as usize)];
+        copy.write(&mut bytes);
+        write(&device, sb.byte_of(place), &bytes).await?;
+    }
+    device.flush().await?;
+    Ok(sb)
+}
+
+async fn write(device: &Device, at: u64, bytes: &[u8]) -> Result<(), BlockError> {
+    let geometry = device.geometry();
+    let unit = geometry.sector as usize;
+    let step = (geometry.max_request / unit).max(1) * unit;
+    for (i, piece) in bytes.chunks(step).enumerate() {
+        let data = IoBuf::from_slice(piece);
+        device.write(at + (i * step) as u64, data, WriteFlags::META).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The superblock of a file system to be made, by newfs_lfs's rules.
+
+use ordo_format::lfs::superblock::{Dlfs64, PF_CLEAN};
+use ordo_format::lfs::{
+    CleanerInfo, IfileEntry, LABEL_BYTES, LfsInode, MAGIC64, MAX_SUPERBLOCKS, SUPERBLOCK_PAD,
+    SUPERBLOCK_SIZE, SegUse, Superblock, SuperblockError, VERSION, Width,
+};
+
+use super::{MkfsError, MkfsOptions};
+
+/// Of how many segments one is kept free, and how many are at least.
+const MIN_FREE_SEGMENTS: u32 = 20;
+/// Segments that the cleaner has for itself at least.
+const RESERVED_SEGMENTS: u32 = 15;
+/// Segments from one superblock to the next at least.
+const SUPERBLOCK_INTERVAL: u32 = 5;
+
+/// A superblock without a checkpoint: the log begins at segment 0.
+pub fn plan(options: &MkfsOptions, bytes: u64) -> Result<Superblock, MkfsError> {
+    let mut sb = Superblock { width: Width::Lfs64, fields: Dlfs64::zeroed() };
+    sizes(&mut sb, options);
+    // Of a file system without a size all sizes of parts are looked at before its own is missed.
+    if let Err(error) = read_back(&sb)
+        && error.field() != Some("size")
+    {
+        return Err(MkfsError::Sizes(error));
+    }
+    let frag = u64::from(sb.fsize);
+    sb.size = bytes / frag;
+    let segments = sb.size.saturating_sub(LABEL_BYTES / frag) / u64::from(sb.fsbpseg);
+    sb.nseg = u32::try_from(segments).unwrap_or(u32::MAX);
+    sb.minfreeseg = (sb.nseg / MIN_FREE_SEGMENTS).max(MIN_FREE_SEGMENTS);
+    sb.resvseg = (sb.minfreeseg / 2 + 1).max(RESERVED_SEGMENTS);
+    let least = 4 * u64::from(sb.minfreeseg);
+    if segments < least {
+        return Err(MkfsError::TooFewSegments { segments, least });
+    }
+    sb.segtabsz = sb.nseg.div_ceil(sb.sepb);
+    sb.cleansz = (CleanerInfo::SIZE as u32).div_ceil(sb.bsize);
+    let interval = (sb.nseg / MAX_SUPERBLOCKS as u32).max(SUPERBLOCK_INTERVAL);
+    sb.sboffs[0] = sb.frags_of(LABEL_BYTES);
+    for i in 1..MAX_SUPERBLOCKS {
+        let segment = u64::from(interval) * i as u64;
+        if segment < segments {
+            sb.sboffs[i] = sb.segment_start(segment);
+        }
+    }
+    let places = sb.sboffs.iter().filter(|a| **a != 0).count() as u64;
+    let data = (segments - u64::from(sb.minfreeseg)) * u64::from(sb.fsbpseg);
+    sb.dsize = data.saturating_sub(places * SUPERBLOCK_PAD / frag);
+    sb.maxfilesize = sb.right_maxfilesize();
+    check(&sb)?;
+    Ok(sb)
+}
+
+/// What the codec demands of a superblock, with a checkpoint that could be.
+fn check(sb: &Superblock) -> Result<(), MkfsError> {
+    let mut sb = sb.clone();
+    sb.nextseg = sb.segment_start(1);
+    sb.idaddr = sb.segment_data(0);
+    read_back(&sb).map(drop).map_err(MkfsError::Sizes)
+}
+
+fn read_back(sb: &Superblock) -> Result<Superblock, SuperblockError> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    sb.write(&mut bytes);
+    Superblock::read(&bytes)
+}
+
+fn sizes(sb: &mut Superblock, options: &MkfsOptions) {
+    let (bsize, fsize, ssize) = (options.block_size, options.frag_size, options.segment_size);
+    let (whole, part) = (bsize.max(1), fsize.max(1));
+    (sb.magic, sb.version, sb.pflags) = (MAGIC64, VERSION, PF_CLEAN);
+    (sb.bsize, sb.fsize, sb.ssize) = (bsize, fsize, ssize);
+    (sb.frag, sb.fsbpseg) = (whole / part, ssize / part);
+    (sb.sumsize, sb.ibsize) = (fsize, fsize);
+    sb.inopb = fsize / LfsInode::SIZE as u32;
+    sb.inopf = 512 / LfsInode::SIZE as u32;
+    sb.ifpb = bsize / IfileEntry::SIZE as u32;
+    sb.sepb = bsize / SegUse::SIZE as u32;
+    sb.nindir = bsize / Width::Lfs64.pointer_size() as u32;
+    (sb.bshift, sb.ffshift) = (bsize.trailing_zeros(), fsize.trailing_zeros());
+    sb.fbshift = sb.frag.trailing_zeros();
+    (sb.blktodb, sb.fsbtodb) = (sb.bshift.saturating_sub(9), sb.ffshift.saturating_sub(9));
+    (sb.bmask, sb.ffmask) = (u64::from(whole) - 1, u64::from(part) - 1);
+    sb.fbmask = u64::from(sb.frag).saturating_sub(1);
+    sb.maxsymlinklen = Width::Lfs64.max_symlink() as i32;
+    (sb.minfree, sb.ident) = (options.min_free, options.ident);
+}

@@ -1,0 +1,210 @@
+//! A mounted file system, to be read.
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::lfs::{LE, LfsInode, SegUse, Superblock, dir};
+use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, StatFs, Timestamp};
+
+use crate::LfsError;
+use crate::disk::Disk;
+use crate::error::What;
+use crate::map::{self, Block, Loaded};
+use crate::roll::{self, Changes, RolledForward};
+use crate::superblock;
+
+/// A file system that is only read: as its last checkpoint and the log behind it have it.
+pub struct LfsReader {
+    disk: Disk,
+    ifile: LfsInode,
+    changes: Changes,
+    rolled: RolledForward,
+}
+
+impl LfsReader {
+    /// Mounts what is on `device`, at the newest checkpoint, and rolls forward in memory.
+    ///
+    /// # Errors
+    /// There is no LFS that can be read, or the device failed.
+    pub async fn mount(device: impl BlockDevice) -> Result<LfsReader, LfsError> {
+        LfsReader::mount_device(device.erase()).await
+    }
+
+    async fn mount_device(device: Device) -> Result<LfsReader, LfsError> {
+        let found = superblock::find(&device).await?;
+        let disk = Disk::new(device, found.sb);
+        let ifile = map::load_ifile(&disk).await?;
+        let (rolled, changes) = roll::forward(&disk).await?;
+        Ok(LfsReader { disk, ifile, changes, rolled })
+    }
+
+    /// The checkpoint that it is mounted at.
+    pub fn superblock(&self) -> &Superblock {
+        &self.disk.sb
+    }
+
+    /// What was found behind the checkpoint.
+    pub fn rolled_forward(&self) -> &RolledForward {
+        &self.rolled
+    }
+
+    /// How each segment is used, as the checkpoint has it.
+    ///
+    /// # Errors
+    /// The IFILE has a hole, or the device failed.
+    pub async fn segments(&self) -> Result<Vec<SegUse>, LfsError> {
+        let sb = &self.disk.sb;
+        let mut out = Vec::with_capacity(sb.nseg as usize);
+        for lbn in u64::from(sb.cleansz)..u64::from(sb.cleansz) + u64::from(sb.segtabsz) {
+            let block = self.block(&self.ifile, lbn).await?.ok_or(LfsError::IfileHole { lbn })?;
+            let entries = block.chunks_exact(SegUse::SIZE).map(|raw| SegUse::decode(raw, LE));
+            let left = sb.nseg as usize - out.len();
+            out.extend(entries.take(left.min(sb.sepb as usize)));
+        }
+        Ok(out)
+    }
+
+    pub(crate) async fn load(&self, ino: Ino) -> FsResult<Loaded> {
+        let addr = map::locate(&self.disk, &self.ifile, &self.changes, ino.0).await?;
+        let loaded = map::load(&self.disk, ino.0, addr.ok_or(Errno::Stale)?).await?;
+        let mode = loaded.inode.mode;
+        if FileType::from_mode(mode).is_none() {
+            return Err(LfsError::InodeMode { ino: ino.0, mode }.into());
+        }
+        Ok(loaded)
+    }
+
+    pub(crate) async fn load_kind(&self, ino: Ino, kind: FileType) -> FsResult<Loaded> {
+        let loaded = self.load(ino).await?;
+        let found = FileType::from_mode(loaded.inode.mode);
+        match (found == Some(kind), kind, found) {
+            (true, ..) => Ok(loaded),
+            (_, FileType::Directory, _) => Err(Errno::NotDir.into()),
+            (_, FileType::Regular, Some(FileType::Directory)) => Err(Errno::IsDir.into()),
+            _ => Err(Errno::Invalid.into()),
+        }
+    }
+
+    pub(crate) async fn attributes(&self, inode: &LfsInode) -> FsResult<Attr> {
+        let sb = &self.disk.sb;
+        let time = |seconds, nanos: i32| Timestamp {
+            seconds,
+            nanos: nanos.clamp(0, 999_999_999).cast_unsigned(),
+        };
+        let file_type = FileType::from_mode(inode.mode).unwrap_or(FileType::Regular);
+        let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
+        let mut atime = time(inode.atime, inode.atimensec);
+        // Access times are kept in the IFILE, so that reading does not move inodes.
+        if let Ok(entry) = map::entry(&self.disk, &self.ifile, inode.inumber).await {
+            let kept = time(entry.atime_sec as i64, entry.atime_nsec as i32);
+            atime = atime.max(kept);
+        }
+        Ok(Attr {
+            ino: Ino(inode.inumber),
+            generation: inode.generation.into(),
+            file_type,
+            permissions: inode.mode & 0o7777,
+            links: inode.nlink.max(0).cast_unsigned().into(),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: if is_device { inode.db[0].cast_unsigned() } else { 0 },
+            size: inode.size,
+            blocks: inode.blocks.saturating_mul((sb.fsize / 512).into()),
+            block_size: sb.bsize,
+            flags: inode.flags,
+            atime,
+            mtime: time(inode.mtime, inode.mtimensec),
+            ctime: time(inode.ctime, inode.ctimensec),
+            birthtime: time(inode.birthtime, inode.birthnsec),
+        })
+    }
+
+    /// Where a block of a file is and how many bytes of it there are; `None`: a hole.
+    pub(crate) async fn locate_block(
+        &self,
+        inode: &LfsInode,
+        lbn: u64,
+    ) -> Result<Option<(i64, u32)>, LfsError> {
+        let bytes = self.disk.sb.block_bytes(lbn, inode.size) as u32;
+        if let Some((version, blocks)) = self.changes.blocks.get(&inode.inumber)
+            && *version == inode.generation
+            && let Some((addr, have)) = i64::try_from(lbn).ok().and_then(|l| blocks.get(&l))
+            && *have >= bytes
+        {
+            return Ok(Some((*addr, bytes)));
+        }
+        Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
+    }
+
+    /// Whether a block is in a hole, and to which block that goes at least.
+    pub(crate) async fn hole_at(
+        &self,
+        inode: &LfsInode,
+        lbn: u64,
+    ) -> Result<Option<u64>, LfsError> {
+        // The log can have a block where the inode has none yet: then holes end at each block.
+        let has_changes = self.changes.blocks.contains_key(&inode.inumber);
+        if has_changes && self.locate_block(inode, lbn).await?.is_some() {
+            return Ok(None);
+        }
+        Ok(match map::find(&self.disk, inode, lbn).await? {
+            Block::At(_) => None,
+            Block::Hole(_) if has_changes => Some(lbn + 1),
+            Block::Hole(next) => Some(next),
+        })
+    }
+
+    /// The contents of a block of a file; `None`: a hole.
+    pub(crate) async fn block(
+        &self,
+        inode: &LfsInode,
+        lbn: u64,
+    ) -> Result<Option<Vec<u8>>, LfsError> {
+        let Some((addr, bytes)) = self.locate_block(inode, lbn).await? else { return Ok(None) };
+        let what = What::Block(inode.inumber, lbn as i64);
+        Ok(Some(self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?))
+    }
+
+    /// Calls `each` for the entries of a directory from byte `from` on, free space left out, until it says no: the
+    /// entry, and the byte behind it.
+    pub(crate) async fn entries(
+        &self,
+        inode: &LfsInode,
+        from: u64,
+        each: &mut dyn FnMut(dir::LfsDirEntry<'_>, u64) -> bool,
+    ) -> Result<(), LfsError> {
+        let sb = &self.disk.sb;
+        let bsize = u64::from(sb.bsize);
+        for lbn in from / bsize..inode.size.div_ceil(bsize) {
+            let Some(bytes) = self.block(inode, lbn).await? else { break };
+            let len = (inode.size - lbn * bsize).min(bytes.len() as u64) as usize;
+            for entry in dir::entries(sb.width, &bytes[..len]) {
+                let error = |error| LfsError::Directory { ino: inode.inumber, lbn, error };
+                let entry = entry.map_err(error)?;
+                let start = lbn * bsize + entry.at as u64;
+                if entry.ino == 0 || start < from {
+                    continue;
+                }
+                if !each(entry, start + entry.reclen as u64) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn statistics(&self) -> StatFs {
+        let sb = &self.disk.sb;
+        let free = sb.bfree.max(0).cast_unsigned().min(sb.dsize);
+        let reserve = sb.dsize / 100 * u64::from(sb.minfree.min(100));
+        let inodes = sb.inodes_in(self.ifile.size);
+        StatFs {
+            fragment_size: sb.fsize,
+            block_size: sb.bsize,
+            blocks: sb.dsize,
+            blocks_free: free,
+            blocks_available: free.saturating_sub(reserve),
+            inodes,
+            inodes_free: inodes.saturating_sub(sb.nfiles + 2),
+            name_max: dir::MAX_NAME as u32,
+        }
+    }
+}

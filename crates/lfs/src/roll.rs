@@ -1,0 +1,101 @@
+//! What the log changes behind a checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock};
+
+use crate::LfsError;
+use crate::disk::Disk;
+use crate::error::What;
+use crate::log::{self, LogEnd};
+
+/// What was found behind the checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolledForward {
+    /// Partial segments that count.
+    pub partial_segments: usize,
+    /// Partial segments that do not count, since the one that completes them is not there.
+    pub incomplete: usize,
+    /// Where the log goes on.
+    pub offset: i64,
+    /// Serial number of the last partial segment that counts.
+    pub serial: u64,
+    /// Why it ends there.
+    pub end: LogEnd,
+}
+
+/// Blocks that were written without their inode: by their number, where they are and what they have.
+type Blocks = BTreeMap<i64, (i64, u32)>;
+
+/// The changes.
+#[derive(Default)]
+pub struct Changes {
+    /// Where inodes are now: the block.
+    pub inodes: BTreeMap<u64, i64>,
+    /// Inodes of files that were removed.
+    pub removed: BTreeSet<u64>,
+    /// Blocks behind the last inode of their file, and the version that they are of.
+    pub blocks: BTreeMap<u64, (u32, Blocks)>,
+}
+
+/// Reads the log and says what it changes.
+///
+/// # Errors
+/// The device failed.
+pub async fn forward(disk: &Disk) -> Result<(RolledForward, Changes), LfsError> {
+    let found = log::read(disk).await?;
+    let sb = &disk.sb;
+    let mut changes = Changes::default();
+    for pseg in &found.psegs {
+        for block in &pseg.blocks {
+            match *block {
+                PsegBlock::Inodes { addr } => changes.take_inodes(disk, addr).await?,
+                // Indirect blocks count with the inode that leads to them.
+                PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
+                PsegBlock::File { addr, bytes, ino, version, lbn } => {
+                    let entry = changes.blocks.entry(ino).or_default();
+                    if entry.0 != version {
+                        *entry = (version, Blocks::new());
+                    }
+                    entry.1.insert(lbn, (addr, bytes));
+                }
+            }
+        }
+    }
+    let last = found.psegs.last();
+    let said = RolledForward {
+        partial_segments: found.psegs.len(),
+        incomplete: found.incomplete,
+        offset: last.map_or(sb.offset, |p| p.end),
+        serial: last.map_or(sb.serial, |p| p.summary.head.serial),
+        end: found.end,
+    };
+    Ok((said, changes))
+}
+
+impl Changes {
+    /// An inode in the log is the file as it is then, with all its pointers: blocks before it are in it.
+    async fn take_inodes(&mut self, disk: &Disk, addr: i64) -> Result<(), LfsError> {
+        let sb = &disk.sb;
+        let block = disk.read(What::Inode(0), addr, sb.ibsize / sb.fsize).await?;
+        for raw in block.chunks_exact(sb.width.inode_size()) {
+            let inode = LfsInode::read(sb.width, raw);
+            let ino = inode.inumber;
+            if ino <= IFILE_INO {
+                continue;
+            }
+            self.blocks.remove(&ino);
+            match inode.nlink > 0 {
+                true => {
+                    self.removed.remove(&ino);
+                    self.inodes.insert(ino, addr);
+                }
+                false => {
+                    self.inodes.remove(&ino);
+                    self.removed.insert(ino);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Finding the superblock of the newest checkpoint.
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError};
+
+use crate::LfsError;
+
+/// Where to look for the second superblock where the first is damaged: multiples of this, in bytes. Segments have
+/// whole fragments, and these are at least 512 bytes, but the second superblock is five segments away at least.
+const STEP: u64 = 16 * 1024;
+/// How far to look for it, in bytes.
+const FAR: u64 = 64 << 20;
+
+/// A superblock, and where it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundSuperblock {
+    /// The superblock of the newest checkpoint.
+    pub sb: Superblock,
+    /// Where it is, in bytes.
+    pub at: u64,
+    /// What is wrong with the other one of the two that checkpoints write.
+    pub other: Option<SuperblockError>,
+}
+
+async fn read(device: &Device, at: u64) -> Result<Result<Superblock, SuperblockError>, LfsError> {
+    let geometry = device.geometry();
+    let len = SUPERBLOCK_SIZE.max(geometry.sector as usize);
+    if at.checked_add(len as u64).is_none_or(|end| end > geometry.bytes) {
+        return Ok(Err(SuperblockError::TooShort { have: 0 }));
+    }
+    Ok(Superblock::read(&device.read(at, len).await?))
+}
+
+/// Whether an image begins as LFS does: a superblock of LFS's behind the label, whatever is wrong with it.
+///
+/// # Errors
+/// The device failed.
+pub async fn probe(device: &Device) -> Result<bool, LfsError> {
+    let found = read(device, LABEL_BYTES).await?;
+    Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
+}
+
+/// Finds the newest checkpoint: of the first two superblocks the one that is whole, and where both are, the one with the
+/// higher serial number.
+///
+/// # Errors
+/// Neither can be used, the device is smaller than the file system, or it failed.
+pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
+    let first = read(device, LABEL_BYTES).await?;
+    let found = match first {
+        Ok(first) => {
+            let at = first.byte_of(first.sboffs[1]);
+            let second = match first.sboffs[1] {
+                0 => Err(SuperblockError::TooShort { have: 0 }),
+                _ => read(device, at).await?,
+            };
+            match second {
+                Ok(second) if is_same(&first, &second) && second.serial > first.serial => {
+                    FoundSuperblock { sb: second, at, other: None }
+                }
+                Ok(second) => {
+                    let other = (!is_same(&first, &second))
+                        .then_some(SuperblockError::Magic { found: second.magic });
+                    FoundSuperblock { sb: first, at: LABEL_BYTES, other }
+                }
+                Err(error) => FoundSuperblock { sb: first, at: LABEL_BYTES, other: Some(error) },
+            }
+        }
+        Err(error @ (SuperblockError::Checksum { .. } | SuperblockError::Magic { .. })) => {
+            search(device, error).await?
+        }
+        Err(error) => return Err(LfsError::NoSuperblock(error)),
+    };
+    let (sb, geometry) = (&found.sb, device.geometry());
+    let want = sb.size * u64::from(sb.fsize);
+    if want > geometry.bytes {
+        return Err(LfsError::DeviceTooSmall { want, have: geometry.bytes });
+    }
+    if geometry.sector > sb.fsize {
+        return Err(LfsError::Sector { frag: sb.fsize, sector: geometry.sector });
+    }
+    Ok(found)
+}
+
+/// Whether two superblocks are of one file system.
+fn is_same(one: &Superblock, other: &Superblock) -> bool {
+    let shape =
+        |sb: &Superblock| (sb.width, sb.ident, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sboffs);
+    shape(one) == shape(other)
+}
+
+/// Looks for the second superblock, where the first was torn or overwritten.
+async fn search(device: &Device, error: SuperblockError) -> Result<FoundSuperblock, LfsError> {
+    let end = device.geometry().bytes.min(FAR);
+    for at in (STEP..end).step_by(STEP as usize) {
+        if let Ok(sb) = read(device, at).await?
+            && sb.byte_of(sb.sboffs[1]) == at
+        {
+            return Ok(FoundSuperblock { sb, at, other: Some(error) });
+        }
+    }
+    Err(LfsError::NoSuperblock(error))
+}
