@@ -28,7 +28,7 @@ fn sweep(runs_each: u64) -> Sweep {
 fn life(task: &Task, seed: u64, life: u64) -> Lived {
     let place = task.task / 3 + seed * 31 + life;
     let counts = Counts { states: place, lost_returned_most: seed, ..Counts::default() };
-    let broken = (seed % 4 == 0).then(|| format!("life {life} of {seed}"));
+    let broken = seed.is_multiple_of(4).then(|| format!("life {life} of {seed}"));
     let possible = 0.1 * (place as f64).powi(9);
     Lived { seed, possible, frontiers: place, exhausted: life, counts, broken }
 }

@@ -66,8 +66,7 @@ pub async fn read(disk: &Disk) -> Result<Log, LfsError> {
         return Ok(out);
     }
     let (mut at, mut next, mut serial) = (sb.offset, sb.nextseg, sb.serial);
-    loop {
-        let Some(wanted) = serial.checked_add(1) else { break };
+    while let Some(wanted) = serial.checked_add(1) {
         let mut found = None;
         for place in candidates(sb, at, next).into_iter().flatten() {
             match one(disk, place, wanted).await? {

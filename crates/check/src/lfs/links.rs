@@ -12,7 +12,7 @@ use super::{LfsCheckError, LfsFinding};
 impl Run<'_> {
     /// What has no name gets one, or is cleared; counts are made right.
     pub(super) async fn check_links(&mut self) -> Result<(), LfsCheckError> {
-        if !self.inodes.get(&ROOT_INO).is_some_and(|k| k.inode.kind() == IFDIR) {
+        if self.inodes.get(&ROOT_INO).is_none_or(|k| k.inode.kind() != IFDIR) {
             return Ok(());
         }
         self.break_loops().await?;
