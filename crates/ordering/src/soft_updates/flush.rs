@@ -15,6 +15,9 @@ const RECLAIM_ROUNDS: u32 = 8;
 /// Rounds of an fsync that bring nothing before that is taken for a mistake.
 const FRUITLESS_MAX: u32 = 10_000;
 
+/// The share of the memory for dependencies that is free after operations were held back.
+const ROOM: usize = 8;
+
 /// Blocks that have to be written for a file to be durable.
 #[derive(Default)]
 struct Wanted {
@@ -128,12 +131,17 @@ pub(super) async fn fsync(
     }
 }
 
-/// Holds an operation back while dependencies take more memory than they may, and writes meanwhile:
-/// whoever makes them is slowed to the rate at which they are met.
+/// Holds an operation back when dependencies take more memory than they may, and writes meanwhile, so that dependencies are
+/// made at the rate at which they are met. It goes on until there is some room again: then one write and one flush serve
+/// many operations.
 pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
+    let memory = || state.graph.borrow().memory().0;
     let most = state.options.memory_beside(cache.config().capacity);
-    while state.graph.borrow().memory().0 > most {
+    if memory() <= most {
+        return Ok(());
+    }
+    while memory() > most - most / ROOM {
         state.held_back.set(state.held_back.get() + 1);
         let Some(wrote) = write_for_memory(cache).await? else { continue };
         if !wrote && !state.wait_for_steps().await {
