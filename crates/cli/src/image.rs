@@ -32,12 +32,12 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
 }
 
 /// Opens something that may be locked for a moment more: requests of a server that has just been killed, which the
-/// kernel ends after the process is gone. Tries for a second.
+/// kernel ends after the process is gone. Tries for five seconds.
 ///
 /// # Errors
 /// Those of opening it.
 pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Result<T> {
-    const TRIES: u32 = 20;
+    const TRIES: u32 = 100;
     for _ in 0..TRIES {
         match open() {
             Err(error)

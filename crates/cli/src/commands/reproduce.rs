@@ -125,7 +125,8 @@ fn summary(rows: &[Row]) -> String {
         let median = ratios.get(ratios.len() / 2).map_or_else(String::new, |r| format!("{r:.2}"));
         let all = compared.len();
         text += &format!(
-            "{paper}: the same system wins in {same} of {all} comparisons; median of measured over published {median}\n"
+            "{paper}: the same system wins in {same} of {all} comparisons;\n\
+             median of measured over published {median}\n"
         );
     }
     text
