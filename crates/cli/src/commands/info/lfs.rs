@@ -139,7 +139,8 @@ fn text(sb: &Superblock, rolled: &RolledForward, segments: &[SegUse]) -> String 
         sb.freehd,
     );
     out.push_str(&format!(
-        "checkpoint: serial {}  tstamp {}  idaddr {}  curseg {}  offset {}  nextseg {}  lastseg {}\n",
+        "checkpoint: serial {}  tstamp {}  idaddr {}\n\
+         curseg {}  offset {}  nextseg {}  lastseg {}\n",
         sb.serial, sb.tstamp, sb.idaddr, sb.curseg, sb.offset, sb.nextseg, sb.lastseg
     ));
     let places: Vec<String> =
