@@ -228,13 +228,13 @@ pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, C
     let most =
         before.and_then(|(_, v)| v.as_array()?.last()?.as_integer()).expect("it is published");
     let both = (most as f64, share[0]);
-    rows.push(item.row(system.name(), "writes to no purpose, first order, percent", both, None));
+    rows.push(item.row(system.name(), "useless writes at first, percent", both, None));
     let removed = 100.0 * (1.0 - count[1] / count[0]);
     let figure = value(&key("useless_writes_removed_by_syncer_order_percent"));
-    let quantity = "of them removed by the syncer's order, percent, at least";
+    let quantity = "removed by the order, percent, least";
     rows.push(item.row(system.name(), quantity, (figure, removed), Some(removed >= figure)));
     let left = 100.0 * count[2] / count[0];
-    let quantity = "of them left with the cache's choice, percent, at most";
+    let quantity = "left with the cache's choice, most";
     rows.push(item.row(system.name(), quantity, (25.0, left), Some(left <= 25.0)));
     let row = measure(system, "micro:sizes=2k", &Setup::papers(), follow)?;
     let deletes = row.phases.iter().find(|p| p.phase.name.starts_with("delete"));
