@@ -328,24 +328,24 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"
-7 100.000001 openat(AT_FDCWD</m/work>, "a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/work/a.tmp> <0.000020>
-7 100.000100 write(3</m/work/a.tmp>, "x, \"y)\""..., 4096) = 4096 <0.000010>
-8 100.000150 fsync(3</m/work/a.tmp> <unfinished ...>
-7 100.000160 write(3</m/work/a.tmp>, "z", 1) = 1 <0.000010>
+7 100.000001 openat(AT_FDCWD</m/top>, "a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/top/a.tmp> <0.000020>
+7 100.000100 write(3</m/top/a.tmp>, "x, \"y)\""..., 4096) = 4096 <0.000010>
+8 100.000150 fsync(3</m/top/a.tmp> <unfinished ...>
+7 100.000160 write(3</m/top/a.tmp>, "z", 1) = 1 <0.000010>
 8 100.000900 <... fsync resumed>) = -1 EIO (Input/output error) <0.000750>
 7 100.001000 rename("a.tmp", "sub/../a") = 0 <0.000005>
 7 100.001100 write(1</dev/null>, "ok\n", 3) = 3 <0.000005>
-7 100.001200 openat(AT_FDCWD</m/work>, "log", O_WRONLY|O_APPEND) = 4</m/work/log> <0.000020>
-7 100.001300 write(4</m/work/log>, "12", 2) = 2 <0.000005>
-7 100.001400 write(4</m/work/log>, "345", 3) = 3 <0.000005>
-7 100.001500 fsync(5</m/work>) = 0 <0.000005>
+7 100.001200 openat(AT_FDCWD</m/top>, "log", O_WRONLY|O_APPEND) = 4</m/top/log> <0.000020>
+7 100.001300 write(4</m/top/log>, "12", 2) = 2 <0.000005>
+7 100.001400 write(4</m/top/log>, "345", 3) = 3 <0.000005>
+7 100.001500 fsync(5</m/top>) = 0 <0.000005>
 7 100.001600 +++ exited with 0 +++
 "#;
 
     /// Calls are read with paths, places, errors, and cut ones joined; what is elsewhere is left out.
     #[test]
     fn what_strace_says_is_understood() {
-        let calls = parse(TEXT, "/m/work");
+        let calls = parse(TEXT, "/m/top");
         let texts: Vec<String> = calls.iter().map(Call::text).collect();
         assert_eq!(
             texts,
@@ -368,8 +368,8 @@ mod tests {
     /// Lines that are none, or cut off, are passed over.
     #[test]
     fn damage_is_passed_over() {
-        for text in ["", "x", "1 2", "1 2.0 open(", "1 2.0 write(3</m/work/a", "1 z write(3) = 1"] {
-            assert!(parse(text, "/m/work").is_empty(), "{text}");
+        for text in ["", "x", "1 2", "1 2.0 open(", "1 2.0 write(3</m/top/a", "1 z write(3) = 1"] {
+            assert!(parse(text, "/m/top").is_empty(), "{text}");
         }
     }
 }
