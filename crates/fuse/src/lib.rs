@@ -23,7 +23,7 @@
 pub mod dev;
 pub mod handler;
 pub mod kernel;
-mod loopdev;
+pub mod loopdev;
 pub mod uring;
 pub mod wire;
 

@@ -1,4 +1,4 @@
-//! A loop device over an image, to stand for it in the mount table. It goes away with the mount.
+//! Loop devices: over an image, to stand for it in the mount table, or over any file that is open.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,26 +27,37 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// Makes one. To be kept open until something else has it open.
+/// A loop device over an image, under the image's name. To be kept open until something else has it open.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
-    let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
-    let control = open(Path::new("/dev/loop-control"))?;
     let backing = open(image).or_else(|_| File::open(image))?;
+    over(&backing, image)
+}
+
+/// A loop device over an open file; `name` is what the kernel shows for it. It goes away when the last one closes it.
+///
+/// # Errors
+/// The system's; there is no loop device to be had, or the caller is not root.
+pub fn over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
+    let control = open(Path::new("/dev/loop-control"))?;
     // Somebody else may take the one that is free now.
-    for _ in 0..16 {
+    for _ in 0..64 {
         let number = free_number(&control)?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open(&path)?;
-        match configure(&device, &backing, image) {
+        match configure(&device, backing, name) {
             Ok(()) => return Ok((path, device)),
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
             Err(e) => return Err(e),
         }
     }
     Err(io::ErrorKind::ResourceBusy.into())
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 #[allow(unsafe_code)]
@@ -57,9 +68,9 @@ fn free_number(control: &File) -> io::Result<i32> {
 }
 
 #[allow(unsafe_code)]
-fn configure(device: &File, backing: &File, image: &Path) -> io::Result<()> {
+fn configure(device: &File, backing: &File, file: &Path) -> io::Result<()> {
     let mut name = [0; 64];
-    let bytes = image.as_os_str().as_bytes();
+    let bytes = file.as_os_str().as_bytes();
     let len = bytes.len().min(63);
     name[..len].copy_from_slice(&bytes[..len]);
     let config = Config {

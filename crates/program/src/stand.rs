@@ -94,7 +94,7 @@ impl Stand {
         let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
         let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
         memory.set_len(start.bytes.len() as u64).map_err(ProgramError::io("a file in memory"))?;
-        let (path, device) = sys::loop_over(&memory)
+        let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
             .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
         let folder = tempfile::Builder::new().prefix("ordo-state-").tempdir();
         let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
