@@ -154,30 +154,46 @@ pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Transactions a second under PostMark on the paper's own machine.
+/// The systems of a table of "Soft Updates", as it names them, each compared with the first.
+const BESIDE_NO_ORDER: [(&str, System); 4] = [
+    ("no_order", System::FfsNone),
+    ("soft_updates", System::FfsSoftUpdates),
+    ("conventional", System::FfsSync),
+    ("logging_ffs", System::LffsFile),
+];
+
+/// One quantity of systems on the paper's own machine, compared with no order.
+fn beside_no_order(
+    item: &Item,
+    follow: &mut dyn Follow,
+    systems: &[(&str, System)],
+    (workload, table, quantity): (&str, &str, &str),
+    of: fn(&Measured) -> f64,
+) -> Result<Vec<Row>, CompareError> {
+    let mut rows = Vec::new();
+    let mut none = None;
+    for (named, system) in systems.iter().copied() {
+        let row = measure(system, workload, &Setup::papers(), follow)?;
+        let both = (value(&format!("{table}.{named}")), of(&row));
+        let (published, measured) = *none.get_or_insert(both);
+        let same = same_winner((both.0, published), (both.1, measured));
+        let same = same.filter(|_| system != System::FfsNone);
+        rows.push(item.row(system.name(), quantity, both, same));
+    }
+    Ok(rows)
+}
+
+/// Transactions a second under PostMark.
 pub(super) fn postmark_rate(
     item: &Item,
     follow: &mut dyn Follow,
 ) -> Result<Vec<Row>, CompareError> {
-    let systems = [
-        ("no_order", System::FfsNone),
-        ("soft_updates", System::FfsSoftUpdates),
-        ("conventional", System::FfsSync),
-        ("logging_ffs", System::LffsFile),
-    ];
-    let mut rows = Vec::new();
-    let mut none = None;
-    for (named, system) in systems {
-        let row = measure(system, "postmark", &Setup::papers(), follow)?;
+    let rate = |row: &Measured| {
         let transactions = row.phases.iter().find(|p| p.phase.name.starts_with("transactions"));
-        let rate = transactions.and_then(|p| p.phase.rate()).unwrap_or(0.0);
-        let figure = value(&format!("soft_updates.postmark.{named}"));
-        let (published, measured) = *none.get_or_insert((figure, rate));
-        let same = same_winner((figure, published), (rate, measured));
-        let same = same.filter(|_| system != System::FfsNone);
-        rows.push(item.row(system.name(), "transactions a second", (figure, rate), same));
-    }
-    Ok(rows)
+        transactions.and_then(|p| p.phase.rate()).unwrap_or(0.0)
+    };
+    let what = ("postmark", "soft_updates.postmark", "transactions a second");
+    beside_no_order(item, follow, &BESIDE_NO_ORDER, what, rate)
 }
 
 /// Disk writes for each file made, of 2 KB to 64 KB.
@@ -185,27 +201,15 @@ pub(super) fn create_writes(
     item: &Item,
     follow: &mut dyn Follow,
 ) -> Result<Vec<Row>, CompareError> {
-    let systems = [
-        ("no_order", System::FfsNone),
-        ("soft_updates", System::FfsSoftUpdates),
-        ("conventional", System::FfsSync),
-    ];
-    let mut rows = Vec::new();
-    let mut none = None;
-    for (named, system) in systems {
-        let workload = "micro:sizes=2k+4k+8k+16k+32k+64k";
-        let row = measure(system, workload, &Setup::papers(), follow)?;
+    let each = |row: &Measured| {
         let creates = || row.phases.iter().filter(|p| p.phase.name.starts_with("create"));
         let writes: u64 = creates().map(|p| p.writes.total()).sum();
         let files: u64 = creates().map(|p| p.phase.operations).sum();
-        let each = writes as f64 / files as f64;
-        let figure = value(&format!("soft_updates.create_disk_writes_per_file.{named}"));
-        let (published, measured) = *none.get_or_insert((figure, each));
-        let same = same_winner((figure, published), (each, measured));
-        let same = same.filter(|_| system != System::FfsNone);
-        rows.push(item.row(system.name(), "writes for each file", (figure, each), same));
-    }
-    Ok(rows)
+        writes as f64 / files as f64
+    };
+    let table = "soft_updates.create_disk_writes_per_file";
+    let what = ("micro:sizes=2k+4k+8k+16k+32k+64k", table, "writes for each file");
+    beside_no_order(item, follow, &BESIDE_NO_ORDER[..3], what, each)
 }
 
 /// Section 3.5: writes to no purpose, and how the order of writing back removes them; removes for each write.

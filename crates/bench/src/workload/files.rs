@@ -1,7 +1,7 @@
 //! Whole files: made, read, overwritten, appended to, as a program does it.
 
 use ordo_vfs::{Attr, Errno, FileSystem, FsResult, Ino, NewNode};
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// Bytes without a pattern, from which contents are cut.
@@ -39,6 +39,17 @@ pub(super) async fn write<F: FileSystem>(
         done += n;
     }
     Ok(())
+}
+
+/// Sizes of files: so many in a hundred are below so many bytes, and not below those of the line before.
+pub(super) type Sizes = [(u32, u64)];
+
+/// The size of a file, in bytes: `least` at least.
+pub(super) fn random_size(random: &mut Pcg64Mcg, sizes: &Sizes, least: u64) -> u64 {
+    let share = random.random_range(0..100);
+    let line = sizes.iter().position(|(up_to, _)| share < *up_to).unwrap_or(sizes.len() - 1);
+    let least = if line == 0 { least } else { sizes[line - 1].1 };
+    random.random_range(least..sizes[line].1)
 }
 
 /// Makes a file that holds `data`.

@@ -8,12 +8,12 @@ use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, Timestamp};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::files::{Bytes, create};
+use super::files::{Bytes, create, random_size};
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 512 << 10;
 
-/// Sizes of files: so many in a hundred are below so many bytes, and not below those of the line before.
+/// Sizes of files.
 const SIZES: [(u32, u64); 6] =
     [(8, 512), (28, 2 << 10), (66, 8 << 10), (88, 32 << 10), (97, 128 << 10), (100, LARGEST)];
 
@@ -62,7 +62,14 @@ impl Generated {
                 _ => places[places.len() - 1].0,
             };
             let name = format!("{}{number}.c", word(&mut random));
-            create(&fs, place, name.as_bytes(), bytes.get(size(&mut random)), 64 << 10).await?;
+            create(
+                &fs,
+                place,
+                name.as_bytes(),
+                bytes.get(random_size(&mut random, &SIZES, 0)),
+                64 << 10,
+            )
+            .await?;
         }
         Ok(fs)
     }
@@ -72,12 +79,4 @@ impl Generated {
 fn word(random: &mut Pcg64Mcg) -> String {
     let len = random.random_range(3..15);
     (0..len).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect()
-}
-
-/// The size of a file, in bytes.
-fn size(random: &mut Pcg64Mcg) -> u64 {
-    let share = random.random_range(0..100);
-    let line = SIZES.iter().position(|(up_to, _)| share < *up_to).unwrap_or(SIZES.len() - 1);
-    let least = if line == 0 { 0 } else { SIZES[line - 1].1 };
-    random.random_range(least..SIZES[line].1)
 }

@@ -12,7 +12,7 @@ use ordo_vfs::{FileSystem, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::files::{Bytes, create, read};
+use super::files::{Bytes, create, random_size, read};
 use super::{Doing, Run, Stage, WorkloadError};
 
 /// The parameters.
@@ -35,7 +35,7 @@ const DIRECTORIES: [(&str, u64); 9] = [
     ("doc", 22),
 ];
 
-/// Sizes of sources: so many in a hundred are below so many bytes, and not below those of the line before.
+/// Sizes of sources.
 const SIZES: [(u32, u64); 6] =
     [(10, 700), (35, 2 << 10), (70, 8 << 10), (92, 24 << 10), (98, 64 << 10), (100, 160 << 10)];
 
@@ -120,7 +120,7 @@ impl SshBuild {
             let made = run.fs().make(root, directory.as_bytes(), &NewNode::directory(0o755)).await;
             let dir = made.doing(|| format!("making {directory}"))?.ino;
             for n in 0..files {
-                let (name, size) = (format!("source{n}.c"), size(random));
+                let (name, size) = (format!("source{n}.c"), random_size(random, &SIZES, 100));
                 self.compute(run, UNPACK_MS * 1000 / count).await;
                 let made = create(run.fs(), dir, name.as_bytes(), bytes.get(size), UNIT).await;
                 made.doing(|| format!("unpacking {directory}/{name}"))?;
@@ -226,14 +226,6 @@ impl NewFile<'_> {
         let made = made.doing(|| format!("making {}", String::from_utf8_lossy(self.name)))?;
         Ok(made.ino)
     }
-}
-
-/// The size of a source, in bytes.
-fn size(random: &mut Pcg64Mcg) -> u64 {
-    let share = random.random_range(0..100);
-    let line = SIZES.iter().position(|(up_to, _)| share < *up_to).unwrap_or(SIZES.len() - 1);
-    let least = if line == 0 { 100 } else { SIZES[line - 1].1 };
-    random.random_range(least..SIZES[line].1)
 }
 
 impl fmt::Display for SshBuild {

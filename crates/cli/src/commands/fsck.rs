@@ -1,5 +1,6 @@
 //! `ordo fsck`.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -33,7 +34,8 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
     };
     let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
     if let Some(report) = real_time(async |rt| lfs(&rt, args, repair, access).await)? {
-        let text = if args.json { json(&report)? } else { lfs_text(args, &report) };
+        let text =
+            if args.json { json(&report)? } else { as_text(args, &report, report.exit_code()) };
         put(None, &text)?;
         return Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)));
     }
@@ -52,7 +54,10 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
         replay_log(&rt, &disks, args).await;
         check(disks[0].clone(), options, args).await
     })?;
-    put(None, &if args.json { json(&report)? } else { as_text(args, &report) })?;
+    put(
+        None,
+        &if args.json { json(&report)? } else { as_text(args, &report, report.exit_code()) },
+    )?;
     Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(8)))
 }
 
@@ -76,16 +81,6 @@ async fn lfs(
     }
     let checker = LfsChecker::new(disk, repair);
     Ok(Some(checker.run().await.with_context(image)?))
-}
-
-fn lfs_text(args: &Fsck, report: &LfsReport) -> String {
-    let all = report.to_string();
-    let image = args.image.display();
-    let last = all.lines().last().unwrap_or_default();
-    let mut out = if args.quiet { String::new() } else { lines_before_last(&all) };
-    out.push_str(&format!("{image}: {last}\n"));
-    out.push_str(&next_step(args, report.exit_code()));
-    out
 }
 
 /// Replays the log of an image that has one, before it is checked.
@@ -122,13 +117,14 @@ fn words(phase: Phase) -> &'static str {
     }
 }
 
-fn as_text(args: &Fsck, report: &Report) -> String {
+/// A report of a check, of either format, and what to do next.
+fn as_text(args: &Fsck, report: &impl Display, exit_code: i32) -> String {
     let all = report.to_string();
     let image = args.image.display();
     let last = all.lines().last().unwrap_or_default();
     let mut out = if args.quiet { String::new() } else { lines_before_last(&all) };
     out.push_str(&format!("{image}: {last}\n"));
-    out.push_str(&next_step(args, report.exit_code()));
+    out.push_str(&next_step(args, exit_code));
     out
 }
 
