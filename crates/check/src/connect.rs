@@ -29,6 +29,7 @@ impl Run<'_> {
     pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
         self.tell(Phase::Connectivity, 0, self.dirs.len());
         let heads = self.find_heads().await?;
+        self.check_parents_that_were(&heads);
         self.report.cleared = self.is_ordinary();
         for (idx, in_loop) in heads {
             if self.report.cleared {
@@ -53,6 +54,18 @@ impl Run<'_> {
         self.fix_parents().await?;
         self.tell(Phase::Connectivity, self.dirs.len(), self.dirs.len());
         Ok(())
+    }
+
+    /// Checks that the `..` of a directory without a name leads to a directory, or to nothing: what was in one that was
+    /// removed, and cleared first, leads to nothing.
+    fn check_parents_that_were(&mut self, heads: &[(usize, bool)]) {
+        for (idx, _) in heads.iter().filter(|(_, in_loop)| !in_loop) {
+            let DirInfo { ino, dotdot: stored, dotdot_at, moved, .. } = self.dirs[*idx];
+            let known = dotdot_at != 0 && !moved && self.sb.has_inode(stored.into());
+            if known && self.is_used(stored) && !self.dir_of.contains_key(&stored) {
+                self.finding(Finding::DotDotNoDirectory { ino, stored });
+            }
+        }
     }
 
     /// The topmost directories of those that are not inside of the root, and whether each was cut out

@@ -463,6 +463,14 @@ findings! {
         parent: u32,
     } Damage, "directory {ino}: \"..\" is inode {stored}, but it is in {parent}", repair "made right";
 
+    /// A directory without a name whose `..` leads to a file: the inode of its parent was used again too early.
+    DotDotNoDirectory {
+        /// The directory.
+        ino: u32,
+        /// What its `..` says.
+        stored: u32,
+    } Damage, "directory {ino}: it has no name, and \"..\" is inode {stored}, no directory", repair "made right where the directory is kept";
+
     /// Another `.` or `..` in a directory.
     ExtraDot {
         /// The directory.
@@ -677,6 +685,7 @@ impl Finding {
             | DotWrong { ino, .. }
             | DotDotMissing { ino }
             | DotDotWrong { ino, .. }
+            | DotDotNoDirectory { ino, .. }
             | ExtraDot { ino, .. }
             | EntryDamaged { ino, .. }
             | EntryOutOfRange { ino, .. }

@@ -210,6 +210,10 @@ const DAMAGE: &[Damage] = &[
     ("DotDotWrong", |s, i| {
         s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, i.wide));
     }),
+    ("DotDotNoDirectory", |s, i| {
+        s.remove_entry(i.dir, "sub");
+        s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, i.small));
+    }),
     ("LinkCountLow", |s, i| s.change_inode(i.twice, |node| node.nlink -= 1)),
     ("LinkCountLow", |s, i| s.change_inode(i.dir, |node| node.nlink -= 1)),
     ("BlocksNotMarked", |s, i| {

@@ -201,6 +201,10 @@ const NAMES: &[Case] = &[
     ("DotDotWrong", &[], |s, i| {
         s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, i.wide));
     }),
+    ("DotDotNoDirectory", &["LinkCountHigh", "UnreferencedDirectory"], |s, i| {
+        s.remove_entry(i.dir, "sub");
+        s.change_entry(i.sub, "..", |entry| s.endian.put_u32(entry, 0, i.small));
+    }),
     ("ExtraDot", &[], |s, i| s.add_entry(i.dir, "..", ROOT, dir::DT_DIR)),
     ("EntryDamaged", &[], |s, i| {
         s.add_entry(i.dir, "a-b", i.small, dir::DT_REG);

@@ -65,8 +65,12 @@ pub struct Found {
 }
 
 impl Search {
-    /// The script of a run: the usual one; many names of all lengths; files that reach far; in turn.
+    /// The script of a run: the usual one; many names of all lengths; files that reach far; blocks of directories that
+    /// files take at once; in turn.
     pub fn script(&self, seed: u64, geometry: &Geometry) -> Script {
+        if seed % 6 == 5 {
+            return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size);
+        }
         let usual = Manner { steps: self.steps, ..Manner::default() };
         let manner = match seed % 3 {
             0 => Manner { names: 120, fsync: 4, ..usual },

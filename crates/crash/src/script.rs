@@ -90,6 +90,14 @@ impl Script {
         Script::of(seed, clients, steps, random_hole)
     }
 
+    /// Clients that make directories of several blocks, remove all of that, and write files that take those blocks at
+    /// once, most of them made durable: what a log says of the blocks as directories must not come over the files.
+    pub fn reuse(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut client = || (0..rounds).flat_map(|_| reuse_round(&mut rng, block)).collect();
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
     fn of(seed: u64, clients: usize, steps: usize, step: fn(&mut Pcg64Mcg) -> Step) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| step(rng)).collect();
@@ -262,6 +270,41 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
         Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
         made => Ok((made?.ino, false)),
     }
+}
+
+/// A directory that grows through its first blocks and goes with all that it holds, then files in its place.
+fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<Step> {
+    /// Directories that a client has before it makes one.
+    const HAS: u8 = 2;
+    let dir = Place { dir: 1, name: rng.random_range(0..2) };
+    // Names of 128 bytes on average.
+    let blocks = rng.random_range(1..4);
+    let names = (blocks * block / 140).min(300) as u16;
+    let inside = |name: u16| Place { dir: HAS, name: WIDE + name };
+    let mut steps = vec![Step::Mkdir(dir)];
+    steps.extend((0..names).map(|name| Step::Make(inside(name))));
+    let wait = |rng: &mut Pcg64Mcg| match rng.random_range(0..3) {
+        0 => Step::Sync,
+        _ => Step::Pause(rng.random_range(0..12)),
+    };
+    steps.push(wait(rng));
+    steps.extend((0..names).map(|name| Step::Unlink(inside(name))));
+    steps.push(Step::Rmdir(dir));
+    if rng.random_range(0..2) == 0 {
+        steps.push(wait(rng));
+    }
+    for _ in 0..rng.random_range(2..6) {
+        let file = Place { dir: 1, name: rng.random_range(4..8) };
+        let at = rng.random_range(0..3) * block;
+        steps.extend([Step::Make(file), Step::Write(file, at, blocks * block)]);
+        if rng.random_range(0..4) > 0 {
+            steps.push(Step::Fsync(file));
+        }
+    }
+    if rng.random_range(0..2) == 0 {
+        steps.push(Step::Unlink(Place { dir: 1, name: rng.random_range(4..8) }));
+    }
+    steps
 }
 
 fn random_place(rng: &mut Pcg64Mcg) -> Place {

@@ -100,3 +100,32 @@ fn what_is_made_and_removed_at_once_is_never_written() {
     let (one, many) = (written_for(1), written_for(200));
     assert!(one == many && one < 10, "{one} for one, {many} for many");
 }
+
+/// A directory that was removed while somebody has it open keeps its parent's inode from being used again; a sync does
+/// not wait for that somebody. Would catch a sync, or an unmount, that never returns.
+#[test]
+fn a_removed_directory_that_is_open_holds_up_nobody() {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let run = async {
+        let disk = populated(&rt, 1).await;
+        let policy = SoftUpdates::default();
+        let fs = mounted(&rt, &disk, policy.clone()).await;
+        let directory = NewNode::directory(0o755);
+        let outer = fs.make(fs.root(), b"outer", &directory).await.unwrap().ino;
+        let inner = fs.make(outer, b"inner", &directory).await.unwrap().ino;
+        fs.sync().await.unwrap();
+        fs.open(inner).await.unwrap();
+        fs.rmdir(outer, b"inner").await.unwrap();
+        fs.rmdir(fs.root(), b"outer").await.unwrap();
+        fs.sync().await.unwrap();
+        assert_eq!(policy.stats().steps, 1, "the outer one's inode is still to be given back");
+        let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
+        assert_ne!(file, outer);
+        fs.close(inner).await.unwrap();
+        fs.sync().await.unwrap();
+        assert_eq!(policy.stats().steps, 0);
+        fs.unmount().await.unwrap();
+    };
+    executor.block_on(run).unwrap();
+}

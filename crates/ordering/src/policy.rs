@@ -153,7 +153,8 @@ pub trait OrderingPolicy: WriteGate + Sized {
         let _ = step;
     }
 
-    /// How many steps are put off, those included that are ready.
+    /// How many steps are put off, those included that are ready, but for those that can only be taken when somebody
+    /// closes a directory that was removed.
     fn deferred(&self) -> usize {
         0
     }

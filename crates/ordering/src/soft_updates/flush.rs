@@ -15,6 +15,9 @@ const RECLAIM_ROUNDS: u32 = 8;
 /// Rounds of an fsync that bring nothing before that is taken for a mistake.
 const FRUITLESS_MAX: u32 = 10_000;
 
+/// Blocks that are written at once for want of memory, besides those on which they depend.
+const RELIEF_BLOCKS: usize = 1024;
+
 /// The share of the memory for dependencies that is free after operations were held back.
 const ROOM: usize = 8;
 
@@ -59,6 +62,26 @@ impl Graph {
         let mut wanted = Wanted::default();
         self.collect_blocks(blocks, changes, &mut wanted);
         wanted.blocks.into_iter().collect()
+    }
+
+    /// The blocks from which most changes hang, about so many of them, and the blocks on which there is anything that those
+    /// changes wait for.
+    fn heaviest(&self, count: usize) -> BTreeSet<BufKey> {
+        let with_changes = self.blocks.iter().filter(|(_, block)| !block.changes().is_empty());
+        let mut blocks: Vec<(usize, BufKey)> =
+            with_changes.map(|(key, block)| (block.changes().len(), *key)).collect();
+        if blocks.len() > count {
+            blocks.select_nth_unstable_by(count, |a, b| b.cmp(a));
+            blocks.truncate(count);
+        }
+        let mut wanted = Wanted::default();
+        wanted.blocks.extend(blocks.iter().map(|(_, key)| *key));
+        for key in blocks.into_iter().map(|(_, key)| key) {
+            for (_, id) in self.blocks[&key].changes() {
+                self.collect(*id, &mut wanted);
+            }
+        }
+        wanted.blocks
     }
 
     /// Adds the first `changes` nodes, as far as they lie on some blocks, and all that they wait for.
@@ -167,17 +190,33 @@ pub(super) async fn make_room(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     Ok(())
 }
 
-/// Writes some, and says whether anything came of it; nothing where somebody else has just written.
+/// Writes the blocks from which most dependencies hang, with what those wait for, and says whether anything came of it;
+/// nothing where somebody else has just written. On a disk with a volatile cache each wave costs a flush: many
+/// dependencies must be met by one.
 async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, BlockError> {
     let state = &cache.gate().state;
     if state.writing.replace(true) {
         state.relieved.notified().await;
         return Ok(None);
     }
-    let wrote = cache.write_some(cache.config().dirty_max / 4).await;
+    let wrote = write_heaviest(cache).await;
     state.writing.set(false);
     state.relieved.notify_all();
     wrote.map(Some)
+}
+
+async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
+    let state = &cache.gate().state;
+    let before = state.graph.borrow().met;
+    let keys = state.graph.borrow().heaviest(RELIEF_BLOCKS);
+    let mut bufs: Vec<BufRef> = keys.into_iter().filter_map(|key| cache.peek(key)).collect();
+    bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
+    cache.write_all(bufs, false).await?;
+    cache.barrier_if_needed().await?;
+    if state.graph.borrow().met != before {
+        return Ok(true);
+    }
+    cache.write_some(cache.config().dirty_max / 4).await
 }
 
 /// Hastens what has been put off: writes what it waits for. Whether anything was given back.

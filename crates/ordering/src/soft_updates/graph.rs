@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::block::{BlockDeps, BlockLists};
+use super::dotdot::DotDots;
 use super::inode::{Chunk, Inodes, Name};
 use super::node::{Change, FLAG, Free, Id, Ids, Kind, Written};
 use super::rollback::Rollback;
@@ -42,6 +43,7 @@ pub(super) struct Graph {
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
     /// Blocks of inodes that were initialised and are not counted yet, with the nodes that say that they are on disk.
     pub(super) filled: FxHashMap<BufKey, Id>,
+    pub(super) dotdots: DotDots,
     /// Addresses of blocks to which no pointer will ever be written.
     pub never_written: FxHashSet<u64>,
     /// Deferred frees whose time has come.
@@ -272,14 +274,19 @@ impl Graph {
         if let Some(id) = self.blocks.get(&key).and_then(|b| b.written) {
             return id;
         }
-        let stamp = self.new_stamp();
-        let written = Written { stamp: stamp.get(), waiting: List::default(), block: key };
-        let id = Id::new(Kind::Written, self.written.insert(written), stamp);
+        let id = self.add_mark(key);
         let block = self.blocks.entry(key).or_default();
         block.written = Some(id);
         block.news = true;
         self.note_peak();
         id
+    }
+
+    /// A node that no image meets: it ends when it is [`replaced`](Self::replace) or ended.
+    pub(super) fn add_mark(&mut self, block: BufKey) -> Id {
+        let stamp = self.new_stamp();
+        let written = Written { stamp: stamp.get(), waiting: List::default(), block };
+        Id::new(Kind::Written, self.written.insert(written), stamp)
     }
 
     /// A resource is given back when `needs` are met; at once where they are.

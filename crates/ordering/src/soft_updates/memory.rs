@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::block::{BlockDeps, BlockLists, Image};
+use super::dotdot::DotDots;
 use super::graph::Graph;
 use super::inode::Chunk;
 use super::node::Id;
@@ -48,6 +49,7 @@ impl Graph {
             + self.removed.len() * in_map(size_of::<(u64, (Id, Chunk))>())
             + self.removed_with.len() * in_map(size_of::<Id>() + list)
             + self.filled.len() * in_map(size_of::<(BufKey, Id)>())
+            + self.dotdots.bytes()
             + self.never_written.len() * in_map(size_of::<u64>())
             + self.moved.len() * size_of::<Id>()
             + self.ready.len() * size_of::<Deferred>()
@@ -70,6 +72,7 @@ impl Graph {
         self.edges.release();
         self.placed.release();
         self.inodes.release(KEPT);
+        self.dotdots = DotDots::default();
         fn shrink<K: std::hash::Hash + Eq, V>(map: &mut FxHashMap<K, V>) {
             map.shrink_to(KEPT);
         }

@@ -20,6 +20,7 @@
 //! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
 //! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
 //! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
+//! | a directory's inode becomes free | the directories removed from it are cleared: no `..` leads to it | `REUSE_AFTER_DOTDOT` |
 //! | a link count of 0 | the inode is cleared: in the same write | `LAST_COUNT_WITH_CLEARING` |
 //! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
 //! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
@@ -79,7 +80,7 @@
 //!
 //! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency), `block` and `inode` (what
 //! hangs from a block, from an inode), `graph` (what waits for what), `memory` (how much that takes), `names` (what must be
-//! there for something to be found), `image` (what may be written), `record` (from the core's words to the graph), `flush`
+//! there for something to be found), `dotdot` (which `..` lead where), `image` (what may be written), `record` (from the core's words to the graph), `flush`
 //! (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
 //!
 //! # Invariants
@@ -93,6 +94,7 @@
 //!   has come. So bitmaps on disk can be trusted, and at worst say that something free is used.
 
 mod block;
+mod dotdot;
 mod flush;
 mod graph;
 mod image;
@@ -118,7 +120,7 @@ pub use record::SoftOp;
 bitflags::bitflags! {
     /// The rules of soft updates, each of which can be switched off to see what it is there for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct SoftRules: u16 {
+    pub struct SoftRules: u32 {
         /// An entry after the inode it stands for.
         const ENTRY_AFTER_INODE = 1;
         /// An entry after the link counts raised for it.
@@ -153,6 +155,8 @@ bitflags::bitflags! {
         const LAST_COUNT_WITH_CLEARING = 16384;
         /// A directory's size after the contents of the space by which it grows.
         const SIZE_AFTER_CONTENTS = 32768;
+        /// A directory's inode is free after no `..` on disk leads to it.
+        const REUSE_AFTER_DOTDOT = 65536;
     }
 }
 
@@ -459,7 +463,8 @@ impl OrderingPolicy for SoftUpdates {
     }
 
     fn deferred(&self) -> usize {
-        self.state.graph.borrow().steps
+        let graph = self.state.graph.borrow();
+        graph.steps - graph.frees_held_by_open()
     }
 
     fn promised(&self) -> (u64, u64) {

@@ -39,6 +39,8 @@ pub struct SoftOp {
     gone: Ids,
     /// Whether the last entry taken away may be on disk.
     removed: bool,
+    /// The directory that it stood for, and the one in which it was.
+    removed_directory: Option<(u64, u64)>,
     /// Pointers reset.
     resets: Ids,
     /// Inodes cleared.
@@ -60,6 +62,7 @@ impl SoftOp {
             grown: none(),
             gone: none(),
             removed: false,
+            removed_directory: None,
             resets: none(),
             clears: none(),
         }
@@ -135,7 +138,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             note_moved(graph, directory, child, id);
             op.entries.push(id);
         }
-        What::ChangeEntry { name, old, new, directory, at, .. } => {
+        What::ChangeEntry { dir, name, old, new, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, new, directory);
             // What `..` stands for does not get its name from it.
             if name != b".." {
@@ -146,10 +149,15 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             note_moved(graph, directory, new, id);
             op.entries.push(id);
             op.gone.push(id);
+            match name {
+                b".." => graph.note_dotdot(dir, old, id),
+                _ => op.removed_directory = directory.then_some((old, dir)),
+            }
         }
         What::RemoveEntry { dir, name, child, directory, at } => {
             let needs = end_needs(graph, op, (key, at), child, directory);
             remove_entry(graph, op, change, (at, child), needs);
+            op.removed_directory = directory.then_some((child, dir));
             // Nothing where it never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
@@ -194,6 +202,9 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 op.counts.push(id);
             } else if new == 0 {
                 graph.inodes.update(ino, |deps| deps.dropped = Some(id));
+                if let Some((dir, parent)) = op.removed_directory.filter(|(dir, _)| *dir == ino) {
+                    graph.note_removed_directory(dir, parent);
+                }
             }
         }
         What::SetPointer { .. } => set_pointer(graph, op, change),
@@ -581,11 +592,13 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
         }
         graph.tidy(key);
         news(graph, key);
+        graph.note_cleared(ino, None);
         return;
     }
     let needs = dropped(graph, op, ino);
     let id = inode_change(graph, op, change, ino, needs, true);
     op.clears.push(id);
+    graph.note_cleared(ino, Some(id));
 }
 
 /// What an inode's release waits for: the end of all names that it ever had. Until then they may come to the
@@ -619,7 +632,15 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
             }
             op.under(SoftRules::FREE_AFTER_RESET, graph, &op.resets)
         }
-        Deferred::FreeInode { .. } => op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears),
+        Deferred::FreeInode { ino, .. } => {
+            let mut needs = op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears);
+            needs.extend(op.under(
+                SoftRules::REUSE_AFTER_DOTDOT,
+                graph,
+                &graph.ends_of_dotdots(ino),
+            ));
+            graph.live(&needs)
+        }
         Deferred::Release { ino } => names_gone(graph, op, ino),
     };
     if let Deferred::Release { ino } = step {

@@ -1,0 +1,130 @@
+//! Which `..` entries on disk may lead to a directory that is removed itself.
+//!
+//! A directory that was removed stays on disk until its inode is cleared, and its `..` with it. Were the parent's inode
+//! used again before that, as a file's, the entry would lead to a file: FreeBSD's fsck stops there when it preens. FreeBSD
+//! lowers the parent's count of links only when the child is cleared (the second `dirrem` of a removed directory); here the
+//! parent's inode is given back only then.
+
+use ordo_cache::BufKey;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::graph::Graph;
+use super::memory::in_map;
+use super::node::{Id, Ids};
+
+/// Entries kept before the first search for those that have ended.
+const KEPT: usize = 256;
+
+/// A directory that was removed and is not cleared yet.
+struct Removed {
+    /// Ends with the clearing.
+    cleared: Id,
+    /// The directories to which its `..` may lead on disk.
+    parents: SmallVec<[u64; 1]>,
+}
+
+/// The pending ends of `..` entries.
+#[derive(Default)]
+pub(super) struct DotDots {
+    /// By directory, the nodes with which a `..` leads there no longer.
+    ends: FxHashMap<u64, SmallVec<[Id; 1]>>,
+    /// By directory, the parents that its `..` led to and that the pending changes of it take away.
+    moved: FxHashMap<u64, SmallVec<[(u64, Id); 1]>>,
+    /// The directories that were removed and are not cleared yet.
+    removed: FxHashMap<u64, Removed>,
+    /// Nodes in `ends` and `moved`, ended ones included.
+    noted: usize,
+    /// How many of them there may be before those that have ended are taken out.
+    noted_max: usize,
+}
+
+impl DotDots {
+    fn note_end(&mut self, parent: u64, id: Id) {
+        self.ends.entry(parent).or_default().push(id);
+        self.noted += 1;
+    }
+
+    /// Bytes of all that is there.
+    pub(super) fn bytes(&self) -> usize {
+        let list = size_of::<SmallVec<[(u64, Id); 1]>>();
+        self.noted * size_of::<(u64, Id)>()
+            + (self.ends.len() + self.moved.len()) * in_map(size_of::<u64>() + list)
+            + self.removed.len() * in_map(size_of::<(u64, Removed)>())
+    }
+
+    /// The nodes that end with the clearing of a directory, as far as nothing has begun to clear it.
+    fn not_begun(&self) -> FxHashSet<Id> {
+        self.removed.values().map(|removed| removed.cleared).collect()
+    }
+}
+
+impl Graph {
+    /// The `..` of a directory no longer leads to `parent` when the change `id` is on disk.
+    pub(super) fn note_dotdot(&mut self, dir: u64, parent: u64, id: Id) {
+        self.forget_ended();
+        self.dotdots.note_end(parent, id);
+        self.dotdots.moved.entry(dir).or_default().push((parent, id));
+        self.dotdots.noted += 1;
+    }
+
+    /// A directory, whose `..` leads to `parent`, has lost its last name.
+    pub(super) fn note_removed_directory(&mut self, dir: u64, parent: u64) {
+        self.forget_ended();
+        let cleared = self.add_mark(BufKey::file(dir, 0));
+        let mut parents = SmallVec::from_slice(&[parent]);
+        let moved = self.dotdots.moved.remove(&dir).unwrap_or_default();
+        self.dotdots.noted -= moved.len();
+        let pending = moved.iter().filter(|(_, id)| self.is_live(*id));
+        parents.extend(pending.map(|(parent, _)| *parent));
+        for parent in &parents {
+            self.dotdots.note_end(*parent, cleared);
+        }
+        let before = self.dotdots.removed.insert(dir, Removed { cleared, parents });
+        debug_assert!(before.is_none(), "directory {dir} was removed twice");
+    }
+
+    /// An inode is cleared by the change `by`; with none, it never was on disk and never will be.
+    pub(super) fn note_cleared(&mut self, ino: u64, by: Option<Id>) {
+        let Some(removed) = self.dotdots.removed.remove(&ino) else { return };
+        for (parent, by) in removed.parents.iter().filter_map(|parent| Some((*parent, by?))) {
+            self.dotdots.note_end(parent, by);
+        }
+        self.replace(removed.cleared, by);
+    }
+
+    /// What must be on disk before no `..` leads to a directory any more.
+    pub(super) fn ends_of_dotdots(&self, ino: u64) -> Ids {
+        self.dotdots.ends.get(&ino).map(|ends| self.live(ends)).unwrap_or_default()
+    }
+
+    /// Deferred frees that wait for a directory which somebody still has open.
+    pub(super) fn frees_held_by_open(&self) -> usize {
+        let not_begun = self.dotdots.not_begun();
+        if not_begun.is_empty() {
+            return 0;
+        }
+        let frees = self.frees.iter().map(|(_, free)| free.needs);
+        frees.filter(|needs| self.edges.iter(*needs).any(|id| not_begun.contains(&id))).count()
+    }
+
+    /// Takes out what has ended, now and then: each node is looked at a bounded number of times.
+    fn forget_ended(&mut self) {
+        if self.dotdots.noted < self.dotdots.noted_max.max(KEPT) {
+            return;
+        }
+        let mut dotdots = std::mem::take(&mut self.dotdots);
+        dotdots.ends.retain(|_, ends| {
+            ends.retain(|id| self.is_live(*id));
+            !ends.is_empty()
+        });
+        dotdots.moved.retain(|_, moved| {
+            moved.retain(|(_, id)| self.is_live(*id));
+            !moved.is_empty()
+        });
+        let ends: usize = dotdots.ends.values().map(SmallVec::len).sum();
+        dotdots.noted = ends + dotdots.moved.values().map(SmallVec::len).sum::<usize>();
+        dotdots.noted_max = 2 * dotdots.noted;
+        self.dotdots = dotdots;
+    }
+}
