@@ -46,12 +46,31 @@ pub enum State {
 #[derive(Default)]
 pub struct Record {
     files: Mutex<BTreeMap<PathBuf, Vec<State>>>,
+    /// By path, the names that its file had before it was renamed. An fsync makes the new name durable, not the end of
+    /// the old one: a later change of the file may be found under both.
+    former: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
     /// What was done since the last comparison, for messages.
     done: Mutex<Vec<String>>,
     syncs: std::sync::atomic::AtomicUsize,
 }
 
 impl Record {
+    /// A file may come to be in these states, whichever of its names is on disk.
+    fn change(&self, path: &Path, state: &State) {
+        let former = self.former.lock().unwrap().get(path).cloned().unwrap_or_default();
+        for path in former.iter().map(PathBuf::as_path).chain([path]) {
+            self.add(path, [state.clone()]);
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) {
+        self.add(from, [State::Absent]);
+        let mut former = self.former.lock().unwrap();
+        let mut names = former.remove(from).unwrap_or_default();
+        names.push(from.to_owned());
+        former.entry(to.to_owned()).or_default().append(&mut names);
+    }
+
     fn add(&self, path: &Path, states: impl IntoIterator<Item = State>) {
         let mut files = self.files.lock().unwrap();
         let known = files.entry(path.to_owned()).or_insert_with(|| vec![State::Absent]);
@@ -112,6 +131,7 @@ impl Record {
             is_file
         });
         self.done.lock().unwrap().clear();
+        self.former.lock().unwrap().clear();
         (firm, wrong)
     }
 }
@@ -244,7 +264,7 @@ impl Program {
         let at = self.dice.below(old.len() + 1);
         let len = self.size().min(old.len() - at);
         let new = self.dice.bytes(len);
-        self.record.add(&path, [State::Any]);
+        self.record.change(&path, &State::Any);
         self.record.note("overwrite", &path, &format!("of {len}"));
         let file = File::options().write(true).open(self.at(&path))?;
         file.write_all_at(&new, at as u64)?;
@@ -257,7 +277,7 @@ impl Program {
         let Some((path, old)) = self.take() else { return Ok(()) };
         let len = self.size();
         let new = self.dice.bytes(len);
-        self.record.add(&path, [State::Any]);
+        self.record.change(&path, &State::Any);
         self.record.note("append", &path, &format!("of {len}"));
         let mut file = File::options().append(true).open(self.at(&path))?;
         file.write_all(&new)?;
@@ -268,7 +288,7 @@ impl Program {
     fn cut(&mut self) -> io::Result<()> {
         let Some((path, old)) = self.take() else { return Ok(()) };
         let len = self.size();
-        self.record.add(&path, [State::Any]);
+        self.record.change(&path, &State::Any);
         self.record.note("cut", &path, &format!("of {len}"));
         let file = File::options().write(true).open(self.at(&path))?;
         file.set_len(len as u64)?;
@@ -288,7 +308,7 @@ impl Program {
         file.sync_all()?;
         self.record.settle(&beside, State::Is(bytes.clone()));
         self.record.add(&path, [State::Is(bytes.clone())]);
-        self.record.add(&beside, [State::Absent]);
+        self.record.rename(&beside, &path);
         self.record.note("rename", &beside, &format!("over {}", path.display()));
         fs::rename(self.at(&beside), self.at(&path))?;
         self.settle(&file, path, bytes)
@@ -298,7 +318,7 @@ impl Program {
         let Some((from, bytes)) = self.take() else { return Ok(()) };
         let to = self.new_path();
         self.record.add(&to, self.record.states(&from));
-        self.record.add(&from, [State::Absent]);
+        self.record.rename(&from, &to);
         self.record.note("rename", &from, &format!("to {}", to.display()));
         fs::rename(self.at(&from), self.at(&to))?;
         let file = File::open(self.at(&to))?;
