@@ -29,6 +29,9 @@ const LOOKS_MAX: usize = 4096;
 /// Blocks that the syncer writes in one round at most: what becomes due meanwhile waits for the next one.
 const ROUND_MAX: usize = 1024;
 
+/// The share of what is to be written that independent blocks must come to, if they alone are to be written.
+const ENOUGH: usize = 2;
+
 /// Rounds of writing everything in which nothing came of it, before that is taken for a mistake.
 const FRUITLESS_MAX: u32 = 10_000;
 
@@ -153,8 +156,9 @@ impl<G: WriteGate> Cache<G> {
         result
     }
 
-    /// Writes some of what is dirty, about `bytes` of it: what depends on nothing, where there is any among the
-    /// oldest; else the oldest, and what they depend on. False where nothing came of it.
+    /// Writes some of what is dirty, about `bytes` of it: what depends on nothing, as far as there is any among the
+    /// oldest; then the oldest others, and what they depend on. False where nothing came of it. A few independent blocks
+    /// are not enough: they would be written, with a flush, again and again, and the others would keep the room.
     ///
     /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without dependencies first.
     ///
@@ -164,9 +168,10 @@ impl<G: WriteGate> Cache<G> {
         let (before, start) = (self.progress(), self.start_round());
         let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
         let fit = |b: &BufRef| all || self.gate().outlook(b) == Outlook::Whole;
-        let some = self.least_used(bytes, fit);
-        if some.is_empty() || (all && self.has_waves()) {
-            let some = self.least_used(bytes, |_| true);
+        let mut some = self.least_used(bytes, fit);
+        let found: usize = some.iter().map(|b| b.len()).sum();
+        if G::ROLLS_BACK && (found < bytes / ENOUGH || (all && self.has_waves())) {
+            some.extend(self.least_used(bytes - found.min(bytes), |b| !fit(b)));
             self.write_with_prerequisites(some, &start).await?;
         } else {
             self.write_wave(some, false).await?;
