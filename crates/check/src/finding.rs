@@ -636,6 +636,8 @@ impl Finding {
     pub(crate) fn severity_after_soft_updates(&self) -> Severity {
         match self {
             Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
+            // An image of an inode shows a state that it had: FreeBSD's fsck stops at such a one, too.
+            Finding::PartlyFreed { .. } => Severity::Damage,
             // The root has no name that could be changed.
             Finding::DirectoryLinkedTwice { target, .. } if *target != ROOT => Severity::LeakOnly,
             _ => self.severity(),

@@ -229,6 +229,7 @@ const DAMAGE: &[Damage] = &[
         let end = s.sb.cg_frags(last);
         s.change_group(last, |_, bytes| bitmap::set(&mut bytes[map], end + 3));
     }),
+    ("PartlyFreed", |s, _| s.change_inode(FREE, |node| node.db[0] = 62)),
     ("InodeHash", |s, i| s.disk.store(s.inode_at(i.small) + 32, &[1; 4])),
     ("GroupHeader", |s, _| s.change_group(1, |group, _| group.magic = 0)),
     ("DirectoryLinkedTwice", |s, i| s.add_entry(i.sub, "up", ROOT, dir::DT_DIR)),

@@ -24,6 +24,12 @@ impl Lot {
         Lot { system, shape, wanted: 0, kills: 0, syncs: 0, firm: 0, failures: Vec::new() }
     }
 
+    /// Ordering, log, shape, as a user asks for them.
+    pub fn words(&self) -> String {
+        let ((ordering, log), (block, fragment)) = (self.system, self.shape);
+        format!("{ordering} {log} {block}/{fragment}")
+    }
+
     fn name(&self) -> String {
         match self.system {
             ("journal", "file") => "journal, log in a file".into(),

@@ -264,6 +264,7 @@ fn links_change(
     let first = first.filter(is_new);
     if let Some(first) = first.filter(|_| needs.is_empty() && !last)
         && graph.cell(key, cell).is_empty()
+        && graph.open_tail(key, start(change)) == Some(first)
     {
         merge(graph, change, first);
         return first;
@@ -287,8 +288,13 @@ fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     }
 }
 
-/// Makes a change part of the one before it in its cell.
+/// Makes a change part of the one before it in its cell, or of the last one of the inode. With another one between the
+/// two, bytes that happen to be as they were before the earlier one would not be rolled back any more.
 fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
+    debug_assert_eq!(
+        graph.open_tail(change.buf.key(), graph.change(tail).map_or(0, |c| c.cell)),
+        Some(tail)
+    );
     let Some(rollback) = graph.change(tail).map(|c| &c.rollback) else { return };
     let range = change.ranges[0].clone();
     if rollback.covers(range.start, range.len()) {
