@@ -70,9 +70,9 @@ pub struct Written {
 /// A trace that was read.
 #[derive(Debug)]
 pub struct Stored {
-    /// The known pieces of the device before the trace.
+    /// The requests, with the contents that were kept.
     pub trace: Trace,
-    /// What is known of the device before the trace.
+    /// The known pieces of the device before the trace.
     pub start: Pieces,
     /// The file system's name.
     pub system: String,
