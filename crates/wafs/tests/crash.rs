@@ -218,10 +218,10 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
         .unwrap()
 }
 
-/// Two crashes. The first leaves the beginning of a record in the log's last sector. After it a longer record goes on
-/// from there; the second crash loses the new version of that sector and keeps those behind it. What the first one left
-/// must not be taken for the beginning of what the second one kept. `first` bytes of another record come before, and
-/// the lost one begins in `sector` of the device: behind the other one, or at the sector's beginning.
+/// Two crashes. The first leaves the beginning of a record in the log's last sector. A longer record is then appended
+/// from there. The second crash loses the new version of that sector and keeps the sectors behind it. The old
+/// beginning must not be joined with the kept rest of the longer record. `first` bytes of another record come before.
+/// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
 #[test]
 fn a_record_that_was_lost_has_no_end_in_another() {
     let story = |first: usize, sector: usize, rules: LogRules| {
