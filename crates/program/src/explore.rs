@@ -36,7 +36,7 @@ pub struct Job {
     pub unit: usize,
     /// The part of the states to judge: its number from 1, and the number of parts.
     pub shard: (u64, u64),
-    /// The rules of which a state must follow one; without any, every state counts.
+    /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
     pub rules: Vec<Rule>,
     /// The number of stands at once.
     pub stands: usize,
