@@ -1,8 +1,8 @@
 //! btrfs of this kernel, crashed.
 //!
 //! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes. Two clients do
-//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by `btrfs
-//! check`. All of a run's states are copies of one file system, so they take turns.
+//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by
+//! `btrfs check`. All of a run's states are copies of one file system, so they take turns.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,7 @@
 //! Measures the cost of the pseudo-device, with every block named, against a bare loop device: the same work on ext4
-//! in pairs, one after the other, in alternating order. Run it with `cargo run --release -p ordo-live --example
-//! overhead [PAIRS] [DIRECTORY]`, as root; the images are made in DIRECTORY. Then it measures how fast a trace is
+//! in pairs, one after the other, in alternating order. Run it with
+//! `cargo run --release -p ordo-live --example overhead [PAIRS] [DIRECTORY]`, as root; the images are made in
+//! DIRECTORY. Then it measures how fast a trace is read and named, and how large it is.
 //! read and named, and how large it is.
 
 use std::fs::{File, OpenOptions};

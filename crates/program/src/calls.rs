@@ -1,5 +1,5 @@
-//! The system calls of a program, as strace(1) prints them, with the paths of descriptors (`-y`) and times (`-ttt
-//! -T`).
+//! The system calls of a program, as strace(1) prints them, with the paths of descriptors (`-y`) and times
+//! (`-ttt -T`).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The FUSE file system of the device. It has three files: the device; one that takes commands, `start` and `mark
-//! TEXT`; and one that takes marks, a line each, from any user.
+//! The FUSE file system of the device. It has three files: the device; one that takes commands, `start` and
+//! `mark TEXT`; and one that takes marks, a line each, from any user.
 
 use std::rc::Rc;
 

@@ -30,8 +30,8 @@ const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 
-/// Handshake flags: fixed newstyle, and no zeros after the oldest option (`NBD_FLAG_FIXED_NEWSTYLE |
-/// NBD_FLAG_NO_ZEROES`).
+/// Handshake flags: fixed newstyle (`NBD_FLAG_FIXED_NEWSTYLE`), and no zeros after the oldest option
+/// (`NBD_FLAG_NO_ZEROES`).
 const SERVER_FLAGS: u16 = 3;
 /// Transmission flags: has flags, flush, FUA, trim, write-zeroes, several connections (`NBD_FLAG_*`).
 const EXPORT_FLAGS: u16 = 1 | 4 | 8 | 32 | 64 | 256;
