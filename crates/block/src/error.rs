@@ -39,7 +39,7 @@ pub struct BlockError {
     pub offset: u64,
     /// Its length in bytes.
     pub len: usize,
-    /// Why it failed.
+    /// The reason of the failure.
     pub fault: Fault,
 }
 

@@ -90,9 +90,9 @@ fn range(first: u64, sectors: u64, kind: Kind) -> Range {
 /// A GPT's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GptHeader {
-    /// Where the entries begin, in bytes.
+    /// The place of the entries, in bytes.
     pub entries_at: u64,
-    /// How many bytes they take.
+    /// The length of the entries, in bytes.
     pub entries_len: usize,
     size: usize,
     crc: u32,

@@ -323,7 +323,7 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
 /// A busy poll before sleeping, for as long as that pays.
 #[derive(Default)]
 struct Eager {
-    /// How much it has paid recently.
+    /// A measure of how much polling has paid recently.
     credit: Cell<u32>,
 }
 

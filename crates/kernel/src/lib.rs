@@ -15,7 +15,7 @@
 //!   clock tells both.
 //! - A state's mount goes away however its judgement ends.
 //!
-//! It needs root, `/dev/fuse`, `losetup`, `mount`, and the file system's own programs.
+//! Recording and judging need root, `/dev/fuse`, `losetup`, `mount`, and the file system's own programs.
 //!
 //! ```no_run
 //! use ordo_crash::{Budget, Config, Model, Script, explore};

@@ -19,7 +19,7 @@
 //! - A check's changes to a state are gone with the state.
 //! - A cause is named only for what the failing state lacks, and never for a program whose check passes.
 //!
-//! It needs root, `/dev/fuse`, loop devices, and the file system's maker.
+//! All of this needs root, `/dev/fuse`, loop devices, and the file system's mkfs.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

@@ -13,7 +13,7 @@ use ordo_sba::{Class, Watch};
 
 const BLOCK: usize = 4096;
 const SEGMENTS: u64 = 31;
-/// Where the log of the recorded trace ends, and its next segment begins.
+/// The block at which the log of the recorded trace ends; the next constant is that of its next segment.
 const LOG_END: u64 = 518;
 const NEXT_SEGMENT: u64 = 2048;
 
