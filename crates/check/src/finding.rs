@@ -617,9 +617,7 @@ findings! {
 }
 
 impl Finding {
-    /// The severity, where the last use of the file system is not known. [`Report::severity`] knows more.
-    ///
-    /// [`Report::severity`]: crate::Report::severity
+    /// The severity, where nothing is known of the last use. [`Report::severity`](crate::Report::severity) knows more.
     pub fn severity(&self) -> Severity {
         match self {
             // Soft updates write a size before the indirect address that it needs.
@@ -629,9 +627,8 @@ impl Finding {
         }
     }
 
-    /// The severity on a file system that a crash left under soft updates. A write of a group or of the superblock
-    /// may have been torn: its check-hash and its counts follow from data that a mount trusts. A directory under
-    /// rename has both names for a while.
+    /// The severity after a crash under soft updates. A torn write of a group or of the superblock spoils only hashes
+    /// and counts, which follow from data that a mount trusts. A directory under rename has both names for a while.
     pub(crate) fn severity_after_soft_updates(&self) -> Severity {
         match self {
             Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
@@ -646,8 +643,7 @@ impl Finding {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair loses nothing although the finding is damage: bitmaps that call used space free, and fields
-    /// that follow from others.
+    /// Whether a repair of this damage loses nothing: bitmaps that call used space free, and derived fields.
     pub(crate) fn is_mended_without_loss(&self) -> bool {
         matches!(
             self,
