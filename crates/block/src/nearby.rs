@@ -15,10 +15,10 @@ const REGION: u64 = 128 << 10;
 /// The largest read that counts as small, in bytes.
 const SMALL: usize = 32 << 10;
 
-/// The number of regions in memory.
+/// The greatest number of regions in memory.
 const KEPT_MAX: usize = 32;
 
-/// The number of regions of which one read is remembered.
+/// The greatest number of regions of which one read is remembered.
 const SEEN_MAX: usize = 256;
 
 /// A device with some of its regions in memory.
