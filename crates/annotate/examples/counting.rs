@@ -1,7 +1,7 @@
-//! How fast a stored trace is counted from its tables: `counting START-IMAGE TRACE [MILLIONS] [FOLDER]`. The log of
-//! dm-log-writes is repeated to so many millions of requests, named and stored in the folder; counting it, from opening
-//! the files to the last number, is timed nine times, and naming what was stored again once, where it is not too long.
-//! `cargo run --release -p ordo-annotate --example counting`.
+//! Measures how fast a stored trace is counted from its tables: `counting START-IMAGE TRACE [MILLIONS] [FOLDER]`. The
+//! dm-log-writes log is repeated to so many millions of requests, named, and stored in the folder. Counting, from
+//! opening the files to the last number, is timed nine times. Naming the stored trace again is timed once, where it
+//! is not too long. Run it with `cargo run --release -p ordo-annotate --example counting`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,7 +31,7 @@ fn main() {
     std::fs::remove_dir_all(&dir).expect("our own folder");
 }
 
-/// The trace again and again, each time later; contents are there once.
+/// The trace repeated, each round later in time; contents are stored once.
 fn repeated(trace: &Trace, requests: u64) -> Trace {
     let mut all = trace.clone();
     let mut epoch = 0;
@@ -81,7 +81,8 @@ fn measure(dir: &Path, written: &store::Written, found: &Findings) {
     );
 }
 
-/// What all threads have used so far, as Linux counts it, in hundredths: what the machine does besides does not count.
+/// The processor time of all threads so far, from Linux's counters, in seconds with a resolution of 1/100; other
+/// processes do not count.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let rest = stat.rsplit(')').next().unwrap_or_default();

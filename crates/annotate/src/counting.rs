@@ -1,6 +1,7 @@
-//! A trace counted from its tables, on all processors: what naming it again would give, without its contents.
+//! Counts a stored trace from its tables, on all processors. The result is that of naming the trace again, but no
+//! contents are read.
 //!
-//! First the requests, group by group, then the blocks, of which each group has all blocks of its requests.
+//! Requests are counted first, group by group, then blocks. A group of blocks has all blocks of its requests.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -18,11 +19,11 @@ use crate::reading::Reading;
 use crate::store::{BLOCKS, DEVICE_MAX, REQUESTS, StoreError, op_of};
 use crate::table::NO_CODE;
 
-/// What the watcher that named a trace's blocks had found out at the end; `None` where the trace does not have what that
-/// needs, and must be named again.
+/// The findings of the watcher that named a trace's blocks. `None` where the trace lacks the tables for this and must
+/// be named again.
 ///
 /// # Errors
-/// A file is missing, damaged, of another trace, or a row makes no sense.
+/// A file is missing, damaged, or of another trace, or a row makes no sense.
 pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     let Some(closing) = Closing::read(dir)? else { return Ok(None) };
     let requests = closing.open(dir, REQUESTS)?;
@@ -68,7 +69,7 @@ enum Piece {
     Transactions(Box<Gathered>),
 }
 
-/// Does so many pieces of work on all processors. What they give, in order; of failures the first one.
+/// Does so many pieces of work on all processors. Returns their results in order, or the first failure.
 fn on_all<T: Send>(
     pieces: usize,
     work: impl Fn(usize) -> Result<T, StoreError> + Sync,
@@ -96,17 +97,17 @@ fn on_all<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What the count of a request's blocks needs to know of it.
+/// The facts about a request that the count of its blocks needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Request {
     len: u64,
     how: u8,
 }
 
-/// Its blocks are counted as written, or as read; neither where it has none.
+/// The request's blocks are counted as written. `READ`: as read. Neither is set where it has no blocks.
 const WRITE: u8 = 1;
 const READ: u8 = 2;
-/// It is as many writes as it has pieces of [`ZEROS`].
+/// The request counts as one write for each piece of [`ZEROS`] bytes.
 const ZEROES: u8 = 4;
 const SYNC: u8 = 8;
 const SEQUENTIAL: u8 = 16;
@@ -115,13 +116,13 @@ const SEQUENTIAL: u8 = 16;
 #[derive(Debug, Default)]
 struct Requests {
     list: Vec<Request>,
-    /// Those that have blocks.
+    /// The number of requests that have blocks.
     counted: u64,
     flushes: u64,
     discards: u64,
-    /// Of all of them.
+    /// The bytes of all requests.
     bytes: u128,
-    /// Of writes, then of reads: which is the first, where it begins, where the last one ends.
+    /// For writes, then for reads: the row of the first request, its offset, and the end of the last request.
     ends: [Option<(usize, u64, u64)>; 2],
 }
 
@@ -136,7 +137,7 @@ impl Requests {
         table.group_all_ints("length", group, &mut lens).map_err(file.fault("length"))?;
         table.group_all_bools("preflush", group, &mut preflush).map_err(file.fault("preflush"))?;
         table.group_all_bools("sync", group, &mut sync).map_err(file.fault("sync"))?;
-        // Only reads count by how they ended.
+        // A request's result counts only for reads.
         if ops.contains(&(Op::Read as u8)) {
             table.group_bools("ok", group, &mut ok).map_err(file.fault("ok"))?;
         }
@@ -183,15 +184,15 @@ impl Requests {
 
 /// Requests by their numbers.
 struct Numbered {
-    /// Those that have blocks.
+    /// The number of requests that have blocks.
     counted: u64,
     groups: Vec<Vec<Request>>,
-    /// The number of each group's first.
+    /// The number of each group's first request.
     first: Vec<u64>,
 }
 
 impl Numbered {
-    /// Joins groups: the first write of one may go on where the last one of another ended.
+    /// Joins groups: the first write of a group may continue the last write of an earlier one.
     fn join(all: Vec<Requests>) -> Numbered {
         let counted = all.iter().map(|group| group.counted).sum();
         let (mut groups, mut first, mut next) = (Vec::new(), Vec::new(), 0);
@@ -218,13 +219,13 @@ impl Numbered {
     }
 }
 
-/// What a group of blocks counts for.
+/// The counts of a group of blocks.
 struct Counted {
     writes: ByClass,
     reads: ByClass,
-    /// Requests of which it has the blocks.
+    /// The number of requests whose blocks it has.
     requests: u64,
-    /// The first of these and the last.
+    /// The first and the last of these requests.
     range: Option<(u64, u64)>,
 }
 
@@ -261,7 +262,7 @@ impl Counted {
         table.group_codes("kind", group, class_code, &mut kinds).map_err(file.fault("kind"))?;
         let mut by = [ByClass::default(); 2];
         let (mut seen, mut range) = (0, None);
-        // The request whose blocks are counted, and how much of it they were so far.
+        // The request whose blocks are being counted, and the number of its bytes counted so far.
         let (mut now, mut covered) = (Request::default(), 0);
         let wrong = |row, why| Err(file.row(table.rows_before(group) as usize + row, why));
         for (row, ((number, len), kind)) in numbers.iter().zip(&lens).zip(&kinds).enumerate() {
@@ -301,7 +302,8 @@ impl Counted {
     }
 }
 
-/// Counts a request under the kind of its first byte. What follows within zeros follows.
+/// Counts a request under the kind of its first byte. Within a write of zeros, each piece after the first is
+/// sequential.
 fn begin(counts: &mut Counts, how: u8, covered: u64) {
     counts.requests += 1;
     counts.sync += u64::from(how & SYNC != 0);

@@ -1,4 +1,4 @@
-//! What a watcher found out and the rows of requests and blocks do not say, kept beside them: `docs/formats/trace.md`.
+//! A watcher's results that the rows of requests and blocks do not hold, stored beside them: `docs/formats/trace.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,12 +15,12 @@ use crate::reading::Reading;
 use crate::store::StoreError;
 use crate::table::{Column, Seal};
 
-/// One row for each transaction.
+/// The file with one row for each transaction.
 pub(crate) const TRANSACTIONS: &str = "transactions.parquet";
-/// What guesses turned out to be, and how the other files are known. It is written last.
+/// The file with guesses that were settled, and with the seals of the other files. It is written last.
 pub(crate) const RECOUNTED: &str = "recounted.parquet";
 
-/// What [`RECOUNTED`] says besides what every file says.
+/// The header of [`RECOUNTED`], besides what every file has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
     pub(crate) system: String,
@@ -30,7 +30,7 @@ pub(crate) struct Closing {
     pub(crate) strays: u64,
     pub(crate) unknown: BTreeMap<Reason, u64>,
     pub(crate) recounted: Recounted,
-    /// The other files as they were written.
+    /// The seals of the other files.
     pub(crate) files: BTreeMap<String, Seal>,
 }
 
@@ -49,7 +49,7 @@ impl Closing {
         }
     }
 
-    /// What the file says, the check sum of all of it last.
+    /// The key-value pairs of the file, the check sum over all of them last.
     pub(crate) fn says(&self) -> Vec<(&'static str, String)> {
         let lines = |out: &mut String, line: std::fmt::Arguments<'_>| {
             let _ = out.write_fmt(line);
@@ -80,7 +80,7 @@ impl Closing {
         says
     }
 
-    /// The rows in a range.
+    /// The columns for a range of rows.
     pub(crate) fn columns(&self, rows: Range<usize>) -> Vec<Column> {
         let all = || self.recounted.iter().skip(rows.start).take(rows.len());
         let count =
@@ -96,7 +96,7 @@ impl Closing {
         ]
     }
 
-    /// What a trace has of this; `None` where it has nothing.
+    /// Reads this part of a trace; `None` where the trace has none.
     pub(crate) fn read(dir: &Path) -> Result<Option<Closing>, StoreError> {
         if !dir.join(RECOUNTED).exists() {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Closing {
         Ok(Some(closing))
     }
 
-    /// Opens a file of the trace, where it is the one that was written with the others.
+    /// Opens a file of the trace, and refuses one that was not written with the others.
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Reading, StoreError> {
         let file = Reading::open(dir, name)?;
         let (found, should) =
@@ -167,7 +167,7 @@ fn seal(line: &str) -> Option<(String, Seal)> {
     Some((file.to_owned(), seal))
 }
 
-/// The columns of [`TRANSACTIONS`]; of a trace without times, moments have none.
+/// The columns of [`TRANSACTIONS`]; without times in the trace, moments have none.
 pub(crate) fn transactions(all: &[Transaction], timed: bool) -> Vec<Column> {
     type Of = fn(&Transaction) -> Option<Moment>;
     let each = |name, of: fn(&Transaction) -> u64| Column::int(name, all.iter().map(of));
@@ -223,7 +223,7 @@ pub(crate) fn gather(file: &Reading, group: usize) -> Result<Gathered, StoreErro
         let nanos = |column: &[Option<i64>]| column.get(row).copied().flatten().unwrap_or(0) as u64;
         let maybe = |column: &[Option<i64>]| column.get(row).copied().flatten().map(|n| n as u64);
         let moment = |request, nanos, epoch| Moment { request, nanos, epoch };
-        // What is not asked for is left out: it is not read either.
+        // Fields that the summary does not need stay at their defaults, and their columns are not read.
         gathered.add(&Transaction {
             first: moment(first[row] as u64, nanos(&first_ns), 0),
             last: moment(0, 0, last_epoch[row] as u64),
@@ -244,7 +244,7 @@ pub(crate) fn gather(file: &Reading, group: usize) -> Result<Gathered, StoreErro
     Ok(gathered)
 }
 
-/// The kind with a key, as a number.
+/// The number of the kind with this key.
 pub(crate) fn class_code(key: &[u8]) -> u8 {
     let class = std::str::from_utf8(key).ok().and_then(Class::from_key);
     class.map_or(crate::table::NO_CODE, |class| class as u8)

@@ -1,4 +1,4 @@
-//! What a decoder read of a device before the trace: enough to name the trace again without the device.
+//! The pieces of a device that a decoder read before the trace: enough to name the trace again without the device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,20 +6,20 @@ use std::io;
 
 use ordo_sba::decoder::Image;
 
-/// Pieces are kept whole, of this size and at multiples of it.
+/// The size of a piece, in bytes; pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;
 
-/// A device of which some pieces are known; a piece that is zero all over is not kept, but known.
+/// A device of which some pieces are known. A piece of zeros counts as known, but takes no space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     /// The device's size in bytes.
     pub bytes: u64,
-    /// By offset, a multiple of [`PIECE`].
+    /// Known pieces by offset, a multiple of [`PIECE`].
     pub known: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Pieces {
-    /// All of a device's contents.
+    /// All contents of a device.
     pub fn of(image: &[u8]) -> Pieces {
         let pieces = image.chunks(PIECE as usize).enumerate();
         let known = pieces.filter(|(_, p)| p.iter().any(|b| *b != 0));
@@ -48,20 +48,20 @@ impl Image for Pieces {
     }
 }
 
-/// An image that remembers what was read of it.
+/// An image that remembers which pieces were read.
 pub struct Learning<'a> {
     image: &'a dyn Image,
     pieces: RefCell<Pieces>,
 }
 
 impl<'a> Learning<'a> {
-    /// `image`, of which nothing has been read.
+    /// Wraps `image`, of which nothing has been read yet.
     pub fn new(image: &'a dyn Image) -> Learning<'a> {
         let pieces = Pieces { bytes: image.bytes(), known: BTreeMap::new() };
         Learning { image, pieces: RefCell::new(pieces) }
     }
 
-    /// What was read.
+    /// The pieces that were read.
     pub fn learned(self) -> Pieces {
         let mut pieces = self.pieces.into_inner();
         pieces.known.retain(|_, p| p.iter().any(|b| *b != 0));
@@ -95,8 +95,8 @@ impl Image for Learning<'_> {
 mod tests {
     use super::*;
 
-    /// What was read through a learning image must read the same from what it learned, zeros included; a read
-    /// past the end must fail in both.
+    /// Every range that was read through a learning image must read the same from the learned pieces, zeros included;
+    /// a read past the end must fail in both.
     #[test]
     fn what_was_read_is_known() {
         let device: Vec<u8> = (0..20_000u32).map(|i| if i < 8192 { 0 } else { i as u8 }).collect();

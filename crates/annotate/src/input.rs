@@ -1,4 +1,4 @@
-//! A trace in any form that is known, with a watcher where the file system is known.
+//! Opens a trace in any known form, with a watcher where the file system is known.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,61 +13,61 @@ use ordo_trace::{Op, Trace};
 use crate::image::{Learning, Pieces};
 use crate::store::{self, StoreError};
 
-/// A trace, ready to be looked at.
+/// An opened trace.
 pub struct Opened {
     /// The requests.
     pub trace: Trace,
-    /// Who knows the file system; `None` where nobody does.
+    /// A watcher that knows the file system; `None` where it is not known.
     pub watch: Option<Rc<Watch>>,
-    /// What is known of the device before the trace.
+    /// The known pieces of the device before the trace.
     pub start: Pieces,
-    /// What whoever reads the results should know.
+    /// Notes for the reader of the results.
     pub notes: Vec<String>,
 }
 
-/// Why a trace was not opened.
+/// The reason why a trace was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system's answer.
+    /// The operating system refused a file operation.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What it was.
+        /// The error.
         error: io::Error,
     },
-    /// A directory of Parquet files.
+    /// A directory of Parquet files is damaged or incomplete.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A log of dm-log-writes.
+    /// A log of dm-log-writes is damaged.
     #[error("{}: {error}", path.display())]
     Log {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         error: ImportError,
     },
-    /// Events of blktrace.
+    /// The events of a blktrace are damaged.
     #[error("{}: {error}", path.display())]
     Blktrace {
-        /// The first of them.
+        /// The first of the files.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         error: BlktraceError,
     },
-    /// More than one file that is no blktrace.
+    /// Several files were given, and they are not a blktrace.
     #[error("{}: only a blktrace has several files, one for each processor", path.display())]
     Several {
-        /// The second.
+        /// The second file.
         path: PathBuf,
     },
 }
 
 /// Opens a trace: a directory that [`store::write`] made, a log of dm-log-writes, or files of blktrace. `start` is
-/// the device as it was before, an image or a device; a directory has what it needs of that.
+/// the device as it was before, as an image or a device; a stored directory has the pieces of it that it needs.
 ///
 /// # Errors
-/// It cannot be read, or is none of these.
+/// The trace cannot be read, or is in none of these forms.
 pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError> {
     let Some(path) = paths.first() else {
         let (path, error) = (PathBuf::new(), io::ErrorKind::NotFound.into());
@@ -106,7 +106,7 @@ fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     fs::read(path).map_err(|error| OpenError::Io { path: path.into(), error })
 }
 
-/// A log of dm-log-writes, or files of blktrace.
+/// Reads a log of dm-log-writes, or files of blktrace.
 fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, OpenError> {
     let first = read(&paths[0])?;
     let path = paths[0].clone();

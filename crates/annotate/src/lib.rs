@@ -1,21 +1,24 @@
-//! Traces with the meaning of every block: kept as Parquet, shown to other programs.
+//! Annotated traces: every request with the meaning of its blocks, stored as Parquet and shown to other programs.
 //!
 //! Layers, lowest first:
-//! - [`image`]: what a decoder read of a device before the trace, and a device made of that.
+//! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
 //! - [`rows`]: one row for each block of each request, from what a watcher tells.
-//! - `table`: columns in a Parquet file; `reading`: a file of a trace, and what can be wrong with it.
-//! - `findings`: what a watcher found out, beside the rows; [`counting`]: the same from the tables, without naming anew.
-//! - [`store`]: a trace as a directory of Parquet files: `docs/formats/trace.md`.
-//! - [`input`]: a trace in any form that is known.
-//! - [`expect`]: what a journaling file system is expected to keep to, and the requests that break it.
-//! - [`perfetto`], [`text`], [`page`]: for the eyes: Perfetto's JSON, lines as blkparse prints them, a page with pictures.
+//! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
+//! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
+//!   the requests again.
+//! - [`store`]: a trace as a directory of Parquet files, in the format of `docs/formats/trace.md`.
+//! - [`input`]: a trace opened from any known form.
+//! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that break them.
+//! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints them, and a page
+//!   with plots.
 //!
 //! Invariants:
-//! - What is read back is the trace that was written: requests, times, contents, order.
+//! - A stored trace reads back as it was written: requests, times, contents, order.
 //! - Equal contents are stored once.
-//! - What is counted from the tables is what the watcher said who named them, or nothing.
+//! - Counts from the tables are equal to those of the watcher that named the blocks; where they cannot be, there are
+//!   none.
 //! - The same trace gives the same bytes.
-//! - What a file says about itself is believed only as far as there are bytes to back it.
+//! - A number in a file's header is believed only as far as the file has bytes for it.
 //!
 //! ```
 //! use ordo_annotate::{rows, store};

@@ -1,4 +1,4 @@
-//! A page with the paper's pictures: self-contained, for a browser without a network.
+//! A self-contained HTML page with the paper's plots, which needs no network.
 
 use std::fmt::Write;
 
@@ -8,47 +8,47 @@ use ordo_trace::{Op, Trace};
 
 use crate::rows::Block;
 
-/// Points in a picture at most, for each line: several for each of a screen's, since one can zoom.
+/// Points of a plot's line at most: several for each pixel of a screen, since one can zoom.
 const POINTS: usize = 8000;
-/// Writes in the timeline at most; of more, the page says how many are left out.
+/// Writes in the timeline at most; beyond this, the page gives the number left out.
 const MARKS: usize = 40_000;
 
-/// The script that draws: pictures are data, so that one can zoom.
+/// The script that draws. The plots are sent as data, so that one can zoom.
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
-/// A line: its name, and points.
+/// A line of a plot: its name and points.
 #[derive(serde::Serialize)]
 struct Line {
     name: String,
     points: Vec<[f64; 2]>,
 }
 
-/// A picture of lines.
+/// A plot.
 #[derive(serde::Serialize)]
 struct Picture {
     title: &'static str,
     x: &'static str,
     y: &'static str,
-    /// A line keeps its height until the next point.
+    /// Whether a line keeps its height until the next point.
     steps: bool,
     lines: Vec<Line>,
 }
 
-/// Writes by kind.
+/// The timeline: writes by kind.
 #[derive(serde::Serialize)]
 struct Timeline {
     title: &'static str,
     x: &'static str,
     rows: Vec<&'static str>,
-    /// Of each row whether it is the journal's.
+    /// For each row, whether it is the journal's.
     journal: Vec<bool>,
-    /// Of each write the row that it is in, where it begins and ends.
+    /// For each write: its row, start and end.
     marks: Vec<(usize, f64, f64)>,
     left_out: usize,
 }
 
-/// When a request was issued and completed, in the picture's unit.
+/// The times of issue and completion of a request, in the plot's unit.
 struct Clock<'a> {
     trace: &'a Trace,
 }
@@ -70,7 +70,7 @@ impl Clock<'_> {
     }
 }
 
-/// The page. `tables` is what the command prints.
+/// The page; `tables` is the text that the command prints.
 pub fn page(trace: &Trace, blocks: &[Block], analysis: &Analysis, tables: &str) -> String {
     let clock = Clock { trace };
     let mut pictures = vec![traffic(trace, blocks), bandwidth(&clock, blocks)];
@@ -99,13 +99,13 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// JSON that cannot end the script it stands in.
+/// JSON in which no string can end the surrounding script element.
 fn script_json(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
     text.replace('<', "\\u003c")
 }
 
-/// Of a line with more points than a picture needs: of every so many the first, the least, the greatest and the last.
+/// Thins out a line with too many points: of each interval the first, minimum, maximum and last point stay.
 fn thin(points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
     if points.len() <= POINTS {
         return points;
@@ -134,8 +134,8 @@ fn written<'a>(trace: &'a Trace, blocks: &'a [Block]) -> impl Iterator<Item = &'
 
 const MB: f64 = 1e6;
 
-/// Journal and fixed-location traffic over data written (Figures 3 to 5): as data are new to the device, whether they
-/// come by the journal or go to their place at once.
+/// Journal and fixed-location traffic over data written (Figures 3 to 5). Data count when they are new to the device,
+/// whether they go to the journal first or to their fixed location at once.
 fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
     let (mut journal, mut fixed, mut data) = (0u64, 0u64, 0u64);
     let (mut journals, mut fixeds) = (Vec::new(), Vec::new());
@@ -147,7 +147,7 @@ fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
         } else {
             fixed += block.len
         }
-        // What was in the journal before is not counted again.
+        // A checkpoint of data that was in the journal does not count again.
         if copy || (block.kind == Class::FileData && !checkpoint) {
             data += block.len;
         }
@@ -163,7 +163,7 @@ fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
     }
 }
 
-/// Bandwidth over time, or by so many requests, never by less than one.
+/// Bandwidth over time. Without times, each point spans a number of requests, at least one.
 fn bandwidth(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
     const SLICES: usize = 200;
     let trace = clock.trace;

@@ -1,4 +1,5 @@
-//! Perfetto's reader of Chrome's JSON: a track for each kind, a slice for each request on the way.
+//! Output in Chrome's JSON trace format, which Perfetto reads: a track for each kind, a slice for each request under
+//! way.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use ordo_trace::{Op, Request, Trace};
 use crate::rows::Block;
 use crate::text::{means, of_request};
 
-/// An event, as the format has it: times in microseconds.
+/// An event of the format, with times in microseconds.
 #[derive(serde::Serialize)]
 struct Event<'a> {
     name: &'a str,
@@ -23,7 +24,7 @@ struct Event<'a> {
     args: serde_json::Value,
 }
 
-/// Tracks beyond those of kinds.
+/// The tracks after those of kinds.
 const FLUSHES: u32 = Class::ALL.len() as u32 + 1;
 const DISCARDS: u32 = FLUSHES + 1;
 const MARKS: u32 = DISCARDS + 1;
@@ -37,7 +38,7 @@ fn track(r: &Request, kind: Class) -> (u32, &'static str) {
     }
 }
 
-/// Writes a trace. Without times a request takes a microsecond, one after the other.
+/// Writes a trace. Without times, each request takes a microsecond, one after the other.
 ///
 /// # Errors
 /// `out` failed.
@@ -82,7 +83,7 @@ pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Resul
             "inode": rows.iter().find_map(|row| row.ino),
             "path": rows.iter().find_map(|row| row.path.as_deref()), "text": text,
         });
-        // Requests overlap, which slices of one track must not: these are events of their own.
+        // Requests overlap, which slices of one track must not; asynchronous events may.
         let id = Some(i as u64);
         let begin = Event { name: cat, cat: name, ph: "b", ts: Some(start), pid, tid, id, args };
         let args = serde_json::Value::default();

@@ -1,4 +1,4 @@
-//! A file of a trace, and all that can be wrong with one.
+//! One file of a stored trace, and every error that it can give.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,119 +11,119 @@ use parquet::errors::ParquetError;
 use crate::store::VERSION;
 use crate::table::{Fault, Table};
 
-/// Why a trace was not written or read.
+/// The reason why a trace was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system's answer.
+    /// The operating system refused a file operation.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What it was.
+        /// The error.
         error: io::Error,
     },
-    /// No Parquet file, or one whose beginning or end is damaged.
+    /// The file is no Parquet file, or its beginning or end is damaged.
     #[error("{}: not a Parquet file that can be read: {error}; it is cut off, or was never one", path.display())]
     Parquet {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// The library's message.
         error: ParquetError,
     },
-    /// A page of a column that cannot be read.
+    /// A page of a column cannot be read.
     #[error(
         "{}: a page of column '{column}' is damaged, behind row {rows}: {error}; copy the trace again, or record it \
          again: the other columns can still be read by programs that read Parquet", path.display()
     )]
     Page {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which column.
+        /// The column.
         column: &'static str,
-        /// How many of its rows are before the group of rows that the page is in.
+        /// The number of rows before the row group that contains the page.
         rows: u64,
-        /// What the library says.
+        /// The library's message.
         error: ParquetError,
     },
-    /// It was not written.
+    /// The file was not written.
     #[error("{}: not written: {error}", path.display())]
     NotWritten {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// The library's message.
         error: ParquetError,
     },
-    /// A Parquet file, but none of a trace.
+    /// The file is Parquet, but not of a trace.
     #[error("{}: no trace of Ordo's: it does not say 'ordo.version'", path.display())]
     NoTrace {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A version that nobody knew when this was written.
+    /// The file has a version that is newer than this program.
     #[error("{}: a trace of version {found}; versions up to {VERSION} are known", path.display())]
     Version {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The version that it names.
         found: String,
     },
-    /// Something that it says about itself makes no sense.
+    /// A value in the file's header makes no sense.
     #[error("{}: '{key}' is '{found}'", path.display())]
     Says {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What.
+        /// The key.
         key: &'static str,
-        /// What it says.
+        /// The value.
         found: String,
     },
-    /// A column that is not there.
+    /// A column is missing.
     #[error("{}: no column '{column}'", path.display())]
     NoColumn {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Its name.
+        /// The column.
         column: &'static str,
     },
-    /// A column of another type, or values where there must be none, or the other way round.
+    /// A column has another type, lacks values that it must have, or has values that it must not have.
     #[error("{}: column '{column}' is not as docs/formats/trace.md has it", path.display())]
     Column {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Its name.
+        /// The column.
         column: &'static str,
     },
-    /// A row that makes no sense.
+    /// A row makes no sense.
     #[error("{}: row {row}: {why}", path.display())]
     Row {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Its number, from 0.
+        /// The row's number, from 0.
         row: usize,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
-    /// A file of a trace, but not the one that was written with its other files, or no longer as it was written.
+    /// The file is of another trace than its other files, or was changed since it was written.
     #[error(
         "{}: not the file that the trace was written with, or changed since: {rows} rows, check sum {sum:08x}, where \
          recounted.parquet says {should_rows}, {should_sum:08x}; copy the trace again; without recounted.parquet it is \
          named anew from what is there", path.display()
     )]
     Another {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Its rows.
+        /// Its number of rows.
         rows: u64,
         /// The CRC-32C of its footer.
         sum: u32,
-        /// The rows that it had.
+        /// The number of rows that it should have.
         should_rows: u64,
-        /// The check sum that it had.
+        /// The CRC-32C that its footer should have.
         should_sum: u32,
     },
 }
 
-/// A file of a trace, and its name for what is wrong with it.
+/// An open file of a trace, with the path for errors.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) path: PathBuf,
@@ -184,7 +184,7 @@ impl Reading {
         StoreError::Row { path: self.path.clone(), row, why }
     }
 
-    /// The version of the schema, where it is known.
+    /// Checks that the schema's version is known.
     pub(crate) fn version(&self) -> Result<(), StoreError> {
         let path = || self.path.clone();
         let Some(version) = self.table.says("ordo.version") else {
@@ -196,7 +196,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What is said line by line under a key.
+    /// Parses a header value of several lines.
     pub(crate) fn lines<K: Ord, V>(
         &self,
         key: &'static str,
@@ -206,7 +206,7 @@ impl Reading {
         found.lines().map(one).collect::<Option<_>>().ok_or_else(|| self.says(key, found))
     }
 
-    /// Kinds.
+    /// The kinds in a column.
     pub(crate) fn classes(&self, column: &'static str) -> Result<Vec<Class>, StoreError> {
         let class = |(row, key): (usize, Option<Vec<u8>>)| {
             let key = String::from_utf8(key.unwrap_or_default()).ok();
@@ -216,7 +216,7 @@ impl Reading {
         self.texts(column)?.into_iter().enumerate().map(class).collect()
     }
 
-    /// Numbers of a group of rows, none for rows without.
+    /// The numbers of a row group; `None` for rows without.
     pub(crate) fn group_ints(
         &self,
         column: &'static str,
@@ -227,7 +227,7 @@ impl Reading {
         Ok(all)
     }
 
-    /// Numbers of a group of rows that all have one.
+    /// The numbers of a row group in which every row has one.
     pub(crate) fn group_all_ints(
         &self,
         column: &'static str,

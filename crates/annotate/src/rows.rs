@@ -8,40 +8,40 @@ use ordo_sba::kind::{Part, Reason, What};
 use ordo_sba::{Class, Told, Watch};
 use ordo_trace::{Op, Trace};
 
-/// A block of a request, or the part of a block that the request has.
+/// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The request's number.
     pub request: u64,
-    /// Where it starts on the device, in bytes.
+    /// Its offset on the device, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
     /// Its kind.
     pub kind: Class,
-    /// The file it is of, as an inode.
+    /// The inode of the file to which it belongs.
     pub ino: Option<u64>,
-    /// Which block of the file.
+    /// Its logical block in the file.
     pub file_block: Option<u64>,
     /// The first inode in it.
     pub first_inode: Option<u64>,
-    /// How many inodes.
+    /// The number of inodes in it.
     pub inodes: Option<u64>,
-    /// Its name in this format, where it has one: "block bitmap of group".
+    /// Its name in this format, where it has one, for instance "block bitmap of group".
     pub piece: Option<&'static str>,
-    /// That one's number.
+    /// The number that goes with the name.
     pub number: Option<u64>,
-    /// The transaction that it is part of.
+    /// The transaction to which it belongs.
     pub transaction: Option<u64>,
-    /// Of a copy in a journal: where it belongs, and what is there.
+    /// For a copy in a journal: its fixed location in bytes, and the kind of block there.
     pub home: Option<(u64, Class)>,
-    /// The newest transaction that had it in the journal: this write completes that there.
+    /// The newest transaction that logged this block: this write checkpoints the block for it.
     pub completes: Option<u64>,
-    /// Nothing pointed to it when it was written: the kind is what it looks like.
+    /// Whether nothing pointed to it when it was written, so that its kind is a guess from its contents.
     pub guess: bool,
-    /// Why it has no name.
+    /// The reason why it has no name.
     pub reason: Option<Reason>,
-    /// The path of its file, where names were seen.
+    /// Its file's path, where names were seen.
     pub path: Option<Arc<str>>,
 }
 
@@ -67,12 +67,12 @@ impl Block {
         }
     }
 
-    /// The piece of a part that starts at `at`.
+    /// The row for a range of a part that starts at `at`.
     fn of(request: u64, part: &Part, (at, len): (u64, u64), nth: u64) -> Block {
         let mut row = Block::new(request, (at, len), part.class);
         match part.what {
             What::Inodes { first, count, .. } => {
-                // A part has whole inodes, but for its ends.
+                // A part consists of whole inodes, except at its ends.
                 let size = (part.len / count.max(1)).max(1);
                 row.first_inode = Some(first + (at - part.offset) / size);
                 row.inodes = Some(len.div_ceil(size));
@@ -110,7 +110,7 @@ impl Block {
     }
 }
 
-/// Appends the rows of one request, which has the number `request`.
+/// Appends the rows of the request with the number `request`.
 pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
     let size = 1u64 << told.block_shift;
     let first_row = rows.len();
@@ -137,7 +137,7 @@ pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
     }
 }
 
-/// Plays a trace to a watcher; the rows.
+/// Replays a trace to a watcher, and returns the rows.
 pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<Block> {
     let rows = Rc::new(RefCell::new(Vec::new()));
     let number = Rc::new(Cell::new(0));
@@ -148,7 +148,7 @@ pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<Block> {
     rows.take()
 }
 
-/// The rows of a trace of which nobody knows what it means.
+/// The rows of a trace whose file system is not known.
 pub fn unnamed(trace: &Trace) -> Vec<Block> {
     let mut rows = Vec::new();
     for (request, r) in trace.requests().iter().enumerate() {
@@ -168,5 +168,5 @@ pub fn unnamed(trace: &Trace) -> Vec<Block> {
     rows
 }
 
-/// The size of blocks of which nothing is known.
+/// The size of blocks of which nothing is known, in bytes.
 const UNNAMED: u64 = 4096;

@@ -1,4 +1,4 @@
-//! A trace as a directory of Parquet files: `docs/formats/trace.md`.
+//! A trace as a directory of Parquet files, in the format of `docs/formats/trace.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,11 +23,11 @@ pub use crate::reading::StoreError;
 /// The version of the schema. Readers refuse a newer one; columns are added without a new version.
 pub const VERSION: u32 = 1;
 
-/// Bytes of contents that a trace may have when it is read: equal contents are stored once, so a small file can
-/// say that it has any number.
+/// Bytes of contents that a trace may have at most when it is read. Equal contents are stored once, so a small file
+/// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
-/// A device's size that is believed.
+/// The greatest device size that is believed, in bytes.
 pub(crate) const DEVICE_MAX: u64 = 1 << 60;
 
 pub(crate) const REQUESTS: &str = "requests.parquet";
@@ -35,44 +35,44 @@ pub(crate) const BLOCKS: &str = "blocks.parquet";
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
 
-/// What is written.
+/// The parts of a trace to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     /// The requests.
     pub trace: &'a Trace,
-    /// Their blocks, in order of requests.
+    /// The rows of their blocks, in the order of requests.
     pub blocks: &'a [Block],
-    /// What is known of the device before the trace.
+    /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name.
     pub system: &'a str,
-    /// What the watcher that named the blocks has found out at the end; `None` where there was none.
+    /// The results of the watcher that named the blocks; `None` where there was none.
     pub found: Option<&'a Findings>,
 }
 
-/// What was written.
+/// Totals of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Rows of requests.
     pub requests: u64,
     /// Rows of blocks.
     pub blocks: u64,
-    /// Different contents.
+    /// Distinct contents.
     pub contents: u64,
     /// Transactions.
     pub transactions: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Of that, those of the files of requests and blocks.
+    /// Bytes of the files of requests and blocks among these.
     pub rows_bytes: u64,
 }
 
-/// What was read.
+/// A trace that was read.
 #[derive(Debug)]
 pub struct Stored {
-    /// The requests, with contents as far as they were kept.
+    /// The requests, with the contents that were kept.
     pub trace: Trace,
-    /// What is known of the device before the trace.
+    /// The known pieces of the device before the trace.
     pub start: Pieces,
     /// The file system's name.
     pub system: String,
@@ -84,7 +84,7 @@ pub(crate) fn op_of(key: &[u8]) -> Option<Op> {
         .find(|op| op.words().as_bytes() == key)
 }
 
-/// Different contents, in the order in which they were first seen.
+/// Distinct contents, in the order in which they were first seen.
 #[derive(Default)]
 struct Dedup<'a> {
     numbers: FxHashMap<&'a [u8], u64>,
@@ -100,7 +100,7 @@ impl<'a> Dedup<'a> {
     }
 }
 
-/// Writes a trace to the directory `dir`, which is made; files of a trace in it are replaced.
+/// Writes a trace to the directory `dir`, which is created; files of a trace in it are replaced.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -108,14 +108,14 @@ pub fn write(dir: &Path, parts: &Parts<'_>) -> Result<Written, StoreError> {
     write_in_groups(dir, parts, table::GROUP)
 }
 
-/// The same with groups of about so many rows; readers have a group at a time in memory, for each processor.
+/// Writes a trace with row groups of about `rows` rows. A reader holds one group for each processor in memory.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Written, StoreError> {
     let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
     fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
-    // It says how the others are known, so it goes first and comes last.
+    // The file with the seals of the others is removed first and written last.
     for file in [RECOUNTED, TRANSACTIONS] {
         match fs::remove_file(dir.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(dir, error)),
@@ -134,7 +134,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     };
     let trace = parts.trace;
     out.put(REQUESTS, trace.requests().len(), |_| false, |rows| requests(trace, rows))?;
-    // A request's blocks are in one group: groups are counted apart.
+    // All blocks of a request go into one row group, since groups are counted separately.
     let all = parts.blocks;
     let same = |row: usize| all[row].request == all[row - 1].request;
     out.put(BLOCKS, all.len(), same, |r| blocks(&all[r.clone()], &of_blocks[r]))?;
@@ -174,7 +174,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     })
 }
 
-/// What every file says.
+/// The key-value pairs that every file has.
 fn says(parts: &Parts<'_>) -> Vec<(&'static str, String)> {
     vec![
         ("ordo.version", VERSION.to_string()),
@@ -185,18 +185,18 @@ fn says(parts: &Parts<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The files of a trace that is written.
+/// The files of a trace that is being written.
 struct Files<'a> {
     dir: &'a Path,
     says: Vec<(&'static str, String)>,
-    /// Rows of a group.
+    /// Rows of a row group.
     most: usize,
     sizes: BTreeMap<&'static str, u64>,
     seals: BTreeMap<String, Seal>,
 }
 
 impl Files<'_> {
-    /// Writes one; `whole` says whether a row belongs in the group of the one before it.
+    /// Writes a file; `whole` says whether a row belongs in the same group as the row before it.
     fn put(
         &mut self,
         file: &'static str,
@@ -214,7 +214,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Writes what was found, with what the files so far are known by.
+    /// Writes the watcher's results, with the seals of the files so far.
     fn put_found(&mut self, found: &Findings, timed: bool) -> Result<(), StoreError> {
         let all = &found.transactions;
         let alone = |_| false;
@@ -222,7 +222,8 @@ impl Files<'_> {
         let closing = Closing::new(found, std::mem::take(&mut self.seals));
         self.says.extend(closing.says());
         self.put(RECOUNTED, closing.recounted.len(), alone, |rows| closing.columns(rows))?;
-        // What cannot be counted just so is to be named again by whoever wants to know.
+        // The results are kept only if counting the tables gives exactly the same; otherwise the trace must be named
+        // again.
         if !counting::count(self.dir).is_ok_and(|counted| counted == Some(found.into())) {
             let path = self.dir.join(RECOUNTED);
             fs::remove_file(&path).map_err(|error| StoreError::Io { path, error })?;
@@ -232,7 +233,7 @@ impl Files<'_> {
     }
 }
 
-/// The contents of each block by number, where they were kept.
+/// For each block the number of its contents, where they were kept.
 fn numbers<'a>(parts: &Parts<'a>, dedup: &mut Dedup<'a>) -> Vec<Option<u64>> {
     let requests = parts.trace.requests();
     let number = |row: &Block| {
@@ -298,7 +299,7 @@ fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
     ]
 }
 
-/// Whether a directory is a trace, by its names.
+/// Whether a directory holds a trace, by its file names.
 pub fn is_trace(dir: &Path) -> bool {
     dir.join(REQUESTS).is_file()
 }
@@ -351,10 +352,10 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     Ok(Stored { trace, start: Pieces { bytes, known }, system })
 }
 
-/// A request without its contents, and a mark's text.
+/// A request without its contents, with the text of a mark.
 type Row = (Request, Option<Vec<u8>>);
 
-/// Requests without their contents, and the text of each that is a mark.
+/// The requests without their contents, with the text of each mark.
 fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
     let ops = file.texts("op")?;
     let (offsets, lens) = (file.ints("offset")?, file.ints("length")?);
@@ -410,7 +411,7 @@ fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
     Ok(rows)
 }
 
-/// Keeps the contents of requests all of whose blocks have some. Where each request's lie.
+/// Puts together the contents of each request whose blocks all have contents. Returns the place of each.
 fn keep<'a>(
     trace: &mut Trace,
     requests: &[Row],
@@ -420,7 +421,7 @@ fn keep<'a>(
     let (ids, offsets) = (file.ints("request")?, file.ints("offset")?);
     let (lens, numbers) = (file.ints("length")?, file.maybe_ints("content")?);
     let mut spans = FxHashMap::default();
-    // The request whose blocks are looked at: where it goes on, and its contents so far, while all are there.
+    // The request being put together: its number, its next byte, and its contents so far, unless some are missing.
     let mut now: Option<(u64, u64, Option<Vec<u8>>)> = None;
     let mut total = 0u64;
     let mut done = |now: Option<(u64, u64, Option<Vec<u8>>)>, trace: &mut Trace| {

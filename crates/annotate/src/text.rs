@@ -1,4 +1,4 @@
-//! Lines as blkparse prints them, each with what its request means.
+//! Text output: lines as blkparse prints them, each with the meaning of its request.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::rows::Block;
 
 const SECTOR: u64 = 512;
 
-/// The letters that blkparse has for a request.
+/// The letters that blkparse prints for a request (RWBS).
 fn letters(r: &Request) -> String {
     let mut out = String::new();
     if r.flags.contains(Flags::PREFLUSH) || r.op == Op::Flush {
@@ -28,21 +28,21 @@ fn letters(r: &Request) -> String {
     if out.is_empty() { "N".into() } else { out }
 }
 
-/// Writes two lines for each request, when it was issued (`D`) and when it completed (`C`), in the order in
-/// which that was; a mark is a message (`m`). What a request means follows the name in brackets.
+/// Writes two lines for each request, at its issue (`D`) and at its completion (`C`), in the order of these events; a
+/// mark is a message (`m`). A request's meaning follows the process name in brackets.
 ///
 /// # Errors
 /// `out` failed.
 pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Result<()> {
     let requests = trace.requests();
-    // Without times the order of completion is all there is.
+    // Without times, the order of completion is used.
     let mut events = Vec::with_capacity(2 * requests.len());
     let mut completed: Vec<_> =
         requests.iter().enumerate().filter_map(|(i, r)| Some((r.end?, i))).collect();
     completed.sort_by_key(|(end, _)| end.order);
     let mut ended = completed.into_iter().peekable();
     for (i, r) in requests.iter().enumerate() {
-        // What completed before this was issued.
+        // Requests that completed before this one was issued come first.
         while let Some((end, n)) = ended.next_if(|(end, n)| *n < i && end.at <= r.issued) {
             events.push((end.at, 'C', n));
         }

@@ -1,8 +1,8 @@
-//! What is counted from a trace's tables is what naming the trace again gives, to the last number; files that do not
-//! belong together, or are no longer as they were written, are refused.
+//! Counting a trace's tables gives exactly what naming the trace again gives. Files that do not belong together, or
+//! were changed since they were written, are refused.
 //!
-//! Fault model: any file of a trace cut off anywhere, missing, with any byte changed, or replaced by the same file of a
-//! trace that differs in one value. Then the answer may be an error, or the right one, and no other.
+//! Fault model: any file of a trace cut off anywhere, missing, with any byte changed, or replaced by the same file of
+//! a trace that differs in one value. The answer may then be an error, or the right one, and no other.
 
 use std::cell::Cell;
 use std::fs;
@@ -20,7 +20,7 @@ use ordo_sba::kind::Reason;
 use ordo_sba::{Class, Part, Watch, What};
 use ordo_trace::{End, Flags, Op, Request, Trace};
 
-/// Traces with the image that each starts from.
+/// Traces, each with the image from which it starts.
 const RECORDED: [(&str, &str); 6] = [
     ("ext3", "ext3"),
     ("xfs", "xfs"),
@@ -31,7 +31,7 @@ const RECORDED: [(&str, &str); 6] = [
 ];
 const FILES: [&str; 4] = ["requests", "blocks", "transactions", "recounted"];
 
-/// The trace, so often in a row.
+/// The trace repeated so often.
 fn repeated(trace: &Trace, rounds: u64) -> Trace {
     let mut all = trace.clone();
     let epochs = trace.requests().last().map_or(0, |r| r.epoch) + 1;
@@ -53,9 +53,9 @@ fn json(analysis: &Analysis) -> String {
     serde_json::to_string_pretty(analysis).unwrap()
 }
 
-/// Every trace that a kernel made, alone and several times in a row, in one group of rows and in many: the counts and every
-/// transaction must be those of naming what was stored again. Catches a request that is counted in two groups or in
-/// none, a guess that is not counted anew, a moment of a transaction in the wrong column.
+/// Every kernel trace, alone and several times in a row, in one row group and in many: the counts and every
+/// transaction must be those of naming the stored trace again. Catches a request that is counted in two groups or in
+/// none, a guess that is not recounted, and a moment of a transaction in the wrong column.
 #[test]
 fn recorded_traces_are_counted_as_they_are_named() {
     for (start, name) in RECORDED {
@@ -98,8 +98,8 @@ fn recorded_traces_are_counted_as_they_are_named() {
     }
 }
 
-/// Blocks of 1 KiB, of which the number says what they are: of five, one is file data, one a directory, one a guess until
-/// a block of the third kind is written, one unknown.
+/// A decoder for tests. Blocks have 1 KiB, and the block number decides the kind: of five, one is file data, one a
+/// directory, one a guess until a block of the third kind is written, one unknown.
 struct Numbers;
 
 const SHIFT: u32 = 10;
@@ -136,7 +136,7 @@ impl Decoder for Numbers {
     fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
         Self::name(offset, data.len() as u64, out);
         for part in out.iter().filter(|part| part.class == Class::InodeBlock) {
-            // The next guess is of a kind that its number says.
+            // The next guess has the kind that its number gives.
             let block = (part.offset >> SHIFT) + 1;
             let class = [Class::FileData, Class::Indirect, Class::Quota][(block / 5 % 3) as usize];
             books.claims.push(Claim { block, blocks: 1, class });
@@ -150,8 +150,8 @@ impl Decoder for Numbers {
     }
 }
 
-/// Requests of every kind, from a generator without chance: with flags, failures, marks, zeros of several pieces, parts of
-/// blocks, reads that overlap, writes without contents, ends that never come.
+/// Requests of every kind, from a deterministic generator: with flags, failures, marks, zeros of several pieces,
+/// parts of blocks, overlapping reads, writes without contents, and requests that never complete.
 fn made(requests: u64, seed: u64) -> Trace {
     let mut trace = Trace::new(512, true);
     let data = trace.keep(&[9; 16 << 10]);
@@ -200,7 +200,7 @@ fn made(requests: u64, seed: u64) -> Trace {
     trace
 }
 
-/// What a journal would have shown.
+/// Transactions as a journal could have shown them.
 fn transactions(many: u64) -> Vec<Transaction> {
     let moment = |request: u64| Moment { request, nanos: request * 10, epoch: request / 3 };
     let one = |i: u64| Transaction {
@@ -221,7 +221,7 @@ fn transactions(many: u64) -> Vec<Transaction> {
     (0..many).map(one).collect()
 }
 
-/// A trace with its findings, in groups of so many rows; the analysis that follows.
+/// Stores a trace with its findings, in groups of so many rows. Returns the analysis that follows.
 fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let watch = Watch::with(Box::new(Numbers));
     let blocks = rows::of_trace(trace, &watch);
@@ -233,8 +233,8 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     Analysis::from(&found)
 }
 
-/// Made traces of several lengths in groups of several sizes: counted as the watcher did. Catches all that the recorded
-/// traces have none of: reads, zeros, failures, parts of blocks, reasons.
+/// Generated traces of several lengths in groups of several sizes are counted as the watcher counted them. Catches
+/// errors in requests that the recorded traces do not have: reads, zeros, failures, parts of blocks, reasons.
 #[test]
 fn made_traces_are_counted_as_they_are_named() {
     for (requests, most) in [(0, 8), (1, 8), (7, 1), (500, 1 << 17), (500, 3), (3000, 64)] {
@@ -252,8 +252,8 @@ fn made_traces_are_counted_as_they_are_named() {
     }
 }
 
-/// Reads that complete in another order than they were issued in, as a device of a kernel's has them: which follows which
-/// is a matter of issue, so that the trace is counted as it was seen.
+/// Reads complete in another order than they were issued in, as on a kernel's device. Whether a read is sequential is
+/// decided at issue, so that the count equals the watcher's.
 #[test]
 fn reads_may_overtake_each_other() {
     use ordo_block::tap::{Completed, Issued, TapSink};
@@ -284,7 +284,7 @@ fn reads_may_overtake_each_other() {
     assert_eq!(Findings::of(&watch).stats.reads.total().sequential, 2);
 }
 
-/// A trace of which nobody knows what it means, and one that was written over it: nothing of the other is left to count.
+/// A trace without a known file system is written over another: nothing of the other is left to count.
 #[test]
 fn without_findings_there_is_nothing_to_count() {
     let dir = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ fn without_findings_there_is_nothing_to_count() {
     assert!(!dir.path().join("transactions.parquet").exists());
 }
 
-/// Blocks that do not add up to what the watcher found: the trace is stored, but not to be counted.
+/// Blocks that do not add up to the watcher's findings: the trace is stored without counts.
 #[test]
 fn what_cannot_be_counted_just_so_is_named_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ fn what_cannot_be_counted_just_so_is_named_again() {
     assert_eq!(store::read(dir.path()).unwrap().trace.requests().len(), 50);
 }
 
-/// Looks at a trace in which something is wrong: an error or the right answer, of counting and of reading.
+/// Counts and reads a trace in which something is wrong: each gives an error or the right answer.
 fn judge(dir: &Path, right: &Analysis, trace: &Trace, what: &str) -> Option<StoreError> {
     let counted = counting::count(dir);
     if let Ok(Some(found)) = &counted {
@@ -331,7 +331,7 @@ fn judge(dir: &Path, right: &Analysis, trace: &Trace, what: &str) -> Option<Stor
     counted.err()
 }
 
-/// Every file cut off at many places, and missing: named, with the file.
+/// Every file is cut off at many places, and removed: the error names the file.
 #[test]
 fn files_that_are_cut_off_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -354,7 +354,7 @@ fn files_that_are_cut_off_are_refused() {
     assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
 }
 
-/// Every file taken from a trace that differs in one request, or one transaction, or in what was counted anew.
+/// Every file is replaced by that of a trace that differs in one request, one transaction, or one recount.
 #[test]
 fn files_of_another_trace_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -387,8 +387,8 @@ fn files_of_another_trace_are_refused() {
     }
 }
 
-/// Any byte changed: an error or the same answer. Catches a page, a head of a page, or a number in a footer that no check
-/// sum covers.
+/// Any byte is changed: an error or the same answer. Catches a page, a page header, or a number in a footer that no
+/// check sum covers.
 #[test]
 fn a_changed_byte_never_changes_the_answer() {
     let dir = tempfile::tempdir().unwrap();
@@ -411,7 +411,7 @@ fn a_changed_byte_never_changes_the_answer() {
     assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
 }
 
-/// A damaged page is named with its column and the rows before its group, by counting as by reading.
+/// A damaged page is named with its column and the rows before its group, in counting and in reading.
 #[test]
 fn a_damaged_page_is_named_with_its_rows() {
     let dir = tempfile::tempdir().unwrap();
@@ -432,7 +432,7 @@ fn a_damaged_page_is_named_with_its_rows() {
     assert!(seen.iter().any(|(_, rows)| *rows > 20), "{seen:?}");
 }
 
-/// What is stored twice is the same twice, with the new files.
+/// Storing the same trace twice gives the same files.
 #[test]
 fn the_same_trace_gives_the_same_files() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

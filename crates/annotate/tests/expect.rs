@@ -1,4 +1,4 @@
-//! Expectations: traces that a kernel made keep to them, and the same traces made wrong do not.
+//! Expectations: kernel traces keep the rules, and the same traces with planted faults break them.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
     Some((start, ordo_trace::dm_log_writes::import(log).unwrap().trace))
 }
 
-/// The kernel's ext3 and ReiserFS keep to write-ahead logging. The same trace without its flushes, and with a block written
-/// home before its commit, does not, and the requests are named.
+/// The kernel's ext3 and ReiserFS keep the rules of write-ahead logging. The same trace without its flushes, and with
+/// a block written at its fixed location before its commit, breaks them, and the requests are named.
 #[test]
 fn broken_expectations_are_named() {
     let of = |image: &[u8], trace: &Trace| {
@@ -40,7 +40,7 @@ fn broken_expectations_are_named() {
     assert!(found.iter().all(
         |b| matches!(b, Broken::CommitWithoutFlush { last_copy, commit, .. } if last_copy < commit)
     ));
-    // The first write home goes to before the commit of its transaction.
+    // The first checkpoint write is moved before the commit of its transaction.
     let watch = Watch::over(&&image[..]).unwrap();
     let blocks = rows::of_trace(&trace, &watch);
     let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
@@ -67,7 +67,7 @@ fn blocks(image: &[u8], trace: &Trace) -> Vec<rows::Block> {
     rows::of_trace(trace, &Watch::over(&image).unwrap())
 }
 
-/// A trace with marks and writes put in before requests: (number, what, offset, contents).
+/// A trace with marks and writes inserted before requests: (request number, operation, offset, contents).
 fn with(trace: &Trace, put: &[(usize, Op, u64, &[u8])], leave: &dyn Fn(usize) -> bool) -> Trace {
     let mut new = Trace::new(trace.sector(), false);
     let add = |new: &mut Trace, at: usize| {
@@ -99,8 +99,8 @@ fn with(trace: &Trace, put: &[(usize, Op, u64, &[u8])], leave: &dyn Fn(usize) ->
     new
 }
 
-/// A file with blocks of its own, its first block's place, how many blocks it has and the request that wrote it, by a trace whose end
-/// is known.
+/// A file with blocks of its own: its inode, its first block's place, its number of blocks, and the request that
+/// wrote it. The trace's end must be known.
 fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
     let watch = Watch::over(&image).unwrap();
     let rows = rows::of_trace(trace, &watch);
@@ -118,9 +118,9 @@ fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
     (ino, first.offset, first.len, request)
 }
 
-/// What the kernel wrote keeps to every rule about files. With a mark that says that an fsync returned, after the flush that is
-/// behind the data, it still does; with the mark before that flush, before the data, and without the data, it does not,
-/// and the answer says which of these it is.
+/// The kernel's writes keep every rule about files. A mark for an fsync's return after the flush behind the data
+/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer tells
+/// which.
 #[test]
 fn an_fsync_without_its_data_is_named() {
     let all = ["ext3", "reiserfs-ordered", "xfs", "nilfs2", "f2fs"];
@@ -144,7 +144,7 @@ fn an_fsync_without_its_data_is_named() {
         let (inode, byte) = (ino, 0);
         let never = Broken::FsyncWithoutData { inode, byte, mark: request as u64, written: None };
         assert_eq!(without, Some(never), "{name}: before the data");
-        // A flush later than the last write of the block is what makes it durable.
+        // A flush after the block's last write makes it durable.
         let no_flush = |i: usize| {
             let r = &trace.requests()[i];
             i > request && (r.op == Op::Flush || r.flags.intersects(Flags::FUA | Flags::PREFLUSH))
@@ -166,8 +166,8 @@ fn an_fsync_without_its_data_is_named() {
     }
 }
 
-/// A block of a file that is written twice more at the end, and nothing else: the inode's times are as they were when it was
-/// written first. With the inode's own block changed in between, nothing is wrong.
+/// A file's block is written twice more at the end, and nothing else: the inode's times are those of the first write.
+/// With the inode's own block changed in between, no rule is broken.
 #[test]
 fn an_overwritten_block_without_its_inode_is_named() {
     for (start, name) in [("ext3", "ext3"), ("reiserfs", "reiserfs-ordered"), ("jfs", "jfs")] {
@@ -187,7 +187,7 @@ fn an_overwritten_block_without_its_inode_is_named() {
     }
 }
 
-/// On ext3: the block of an inode as the trace leaves it, with another time of change.
+/// On ext3: the block of an inode as the trace leaves it, with another change time.
 fn changed_inode(name: &str, image: &[u8], trace: &Trace, ino: u64) -> Option<(u64, Vec<u8>)> {
     let rows = blocks(image, trace);
     let has = |b: &&rows::Block| {

@@ -1,4 +1,4 @@
-//! Traces of kernels kept as Parquet and read back, judged by programs that others wrote; damaged ones.
+//! Kernel traces are stored as Parquet and read back, checked by other programs, and damaged.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use ordo_sba::analysis::{Analysis, Findings};
 use ordo_trace::{End, Flags, Op, Request, Trace};
 use proptest::prelude::*;
 
-/// Traces with the image that each starts from.
+/// Traces, each with the image from which it starts.
 const RECORDED: [(&str, &str); 8] = [
     ("ext3", "ext3"),
     ("xfs", "xfs"),
@@ -40,9 +40,9 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     (store::write(dir, &parts).unwrap(), blocks)
 }
 
-/// Every trace must come back as it was, and what it holds of the device must be enough to name all of it again
-/// just so. Catches a column in the wrong place, contents given to the wrong request, a piece of the device that
-/// a decoder needs and that was not kept.
+/// Every trace must read back as it was, and its stored pieces of the device must be enough to name all of it again
+/// in the same way. Catches a column in the wrong place, contents given to the wrong request, and a piece of the
+/// device that a decoder needs and that was not kept.
 #[test]
 fn a_trace_comes_back_and_means_the_same() {
     for (start, name) in RECORDED {
@@ -74,8 +74,8 @@ fn a_trace_comes_back_and_means_the_same() {
     }
 }
 
-/// Rows of blocks: names of files as the kernel made them, copies in the journal linked to the writes that they
-/// become, blocks that cover their requests.
+/// Rows of blocks: names of files as the kernel made them, copies in the journal linked to their checkpoint writes,
+/// and blocks that cover their requests.
 #[test]
 fn blocks_say_what_they_are() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -99,7 +99,7 @@ fn blocks_say_what_they_are() {
     assert!(!paths.is_empty() && paths.iter().all(|p| p.starts_with('/')), "{paths:?}");
 }
 
-/// DuckDB and pyarrow must read what was written, without being told anything, and count as the watcher does.
+/// DuckDB and pyarrow must read the files without help, and count as the watcher does.
 #[test]
 fn others_read_the_files() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -166,7 +166,7 @@ fn keep_mixed(dir: &Path) -> Trace {
     trace
 }
 
-/// A trace of which nobody knows what it means, with all that a request can be.
+/// A trace without a known file system, with every kind of request.
 #[test]
 fn every_kind_of_request_comes_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn it_is_shown_to_other_programs() {
     assert!(events.iter().any(|e| e["args"]["text"] == "a mark"));
 }
 
-/// A file of the four that is missing, no Parquet, of a newer version, or another's: each says which it is.
+/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error tells which.
 #[test]
 fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -226,8 +226,8 @@ fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     assert!(matches!(fault(), StoreError::NoColumn { column: "bytes", .. }));
 }
 
-/// Damage inside a column's pages: the answer names the file, the column, where in it, and what to do. Catches a page whose
-/// damage ends the program, and one that is passed off as a file that is no Parquet.
+/// Damage inside a column's pages: the error names the file, the column, the place in it, and what to do. Catches a
+/// page whose damage ends the program, and one that is reported as a file that is no Parquet.
 #[test]
 fn a_damaged_page_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn a_damaged_page_is_named() {
     let path = dir.path().join("requests.parquet");
     let good = std::fs::read(&path).unwrap();
     let mut columns = std::collections::BTreeSet::new();
-    // Between the magic and the footer there are only pages.
+    // Only pages lie between the magic bytes and the footer.
     for at in 4..good.len() / 3 {
         let mut bytes = good.clone();
         bytes[at] ^= 0xff;
@@ -272,8 +272,8 @@ proptest! {
     }
 }
 
-/// The page: nothing from elsewhere, every picture with its lines, sums that the analysis knows; names that would end the
-/// script do not.
+/// The HTML page loads nothing from elsewhere, has every plot with its lines, and has the sums of the analysis. A
+/// file name that would end the script does not end it.
 #[test]
 fn the_page_stands_alone() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -306,13 +306,13 @@ fn the_page_stands_alone() {
     assert!(page.contains("0 requests"));
 }
 
-/// Writes that overlap, many more than a picture has points: the most that were outstanding is in the picture, and at the end
-/// nothing is. Catches a peak that is lost where points are left out.
+/// Overlapping writes, many more than a plot has points: the peak of outstanding writes is in the plot, and the line
+/// ends at zero. Catches a peak that is lost in thinning.
 #[test]
 fn a_picture_keeps_its_peaks() {
     let mut trace = Trace::new(512, true);
     for i in 0..30_000u64 {
-        // One write is under way at a time, but for seven around the middle.
+        // One write is under way at a time, except for seven around the middle.
         let late = if (15_000..15_006).contains(&i) { 1000 } else { 5 };
         let end = End { order: i, at: Time::from_nanos(i * 10 + late), epoch: 0, ok: true };
         trace.push(Request {

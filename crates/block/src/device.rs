@@ -1,8 +1,8 @@
-//! One type for every device: what is above this crate is compiled once, not once for each stack of wrappers.
+//! One type for every device. Code above this crate is compiled once, and not once for each stack of wrappers.
 //!
-//! An operation on a [`Device`] is ready or boxed. Of a device that answers at once
-//! ([`BlockDevice::immediate`]) the operation's future lives on the stack, is polled once, and nothing is
-//! allocated; any other gives its future in a box, which costs little beside a request that takes time.
+//! An operation on a [`Device`] is ready or boxed. Where a device answers at once ([`BlockDevice::immediate`]), the
+//! operation's future lives on the stack, is polled once, and allocates nothing. Any other device boxes its future,
+//! which costs little beside a request that takes time.
 
 use std::any::Any;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 pub struct Device(Rc<dyn Erased>);
 
 impl Device {
-    /// `device` as any device, sharing it: nothing is wrapped that is one already.
+    /// Erases the type of a shared device; a [`Device`] is not wrapped again.
     pub(crate) fn shared<D: BlockDevice>(device: Rc<D>) -> Device {
         match (&*device as &dyn Any).downcast_ref::<Device>() {
             Some(device) => device.clone(),
@@ -31,7 +31,7 @@ impl Device {
         }
     }
 
-    /// Each of `devices` as any device, in their order.
+    /// Each of `devices` as a [`Device`], in their order.
     pub fn of_each<D: BlockDevice + Clone>(devices: &[D]) -> Vec<Device> {
         devices.iter().map(|device| device.clone().erase()).collect()
     }
@@ -85,13 +85,13 @@ impl BlockDevice for Device {
     }
 }
 
-/// An operation that is over, or one to wait for.
+/// An operation that has completed, or one to wait for.
 enum Begun<'d, T> {
     Ready(Result<T, BlockError>),
     Boxed(Pin<Box<dyn Future<Output = Result<T, BlockError>> + 'd>>),
 }
 
-/// [`BlockDevice`] without types that differ from device to device.
+/// The operations of [`BlockDevice`], with types that are the same for every device.
 trait Erased: 'static {
     fn what_geometry(&self) -> Geometry;
     fn is_immediate(&self) -> bool;
@@ -156,7 +156,8 @@ mod tests {
     use crate::tap::Tap;
     use crate::volatile::VolatileCache;
 
-    /// A device that takes a millisecond for each operation, whatever it says, and counts them.
+    /// A device that takes a millisecond for each operation, whatever [`BlockDevice::immediate`] says, and counts its
+    /// operations.
     struct Late {
         runtime: Runtime,
         says_immediate: bool,
@@ -215,8 +216,8 @@ mod tests {
         assert!(device.read(1 << 20, 512).await.is_err());
     }
 
-    /// Wrappers that never wait, over memory: each operation is ready and in no box, through every one of them. Over
-    /// what waits, and with a model of a disk between: boxed, and the same comes of it.
+    /// Wrappers that never wait, over memory: each operation is ready and unboxed through every one of them. Over a
+    /// device that waits, or with a disk model between, operations are boxed, and give the same results.
     #[test]
     fn operations_are_ready_or_boxed() {
         let executor = Executor::simulated(1);
@@ -255,7 +256,7 @@ mod tests {
         assert!(late.begun.get() > 20 && rt.now().as_nanos() > 20_000_000);
     }
 
-    /// What is in a box and is dropped before it was polled was never begun, as with any other future.
+    /// A boxed operation that is dropped before it is polled never begins, as with any other future.
     #[test]
     fn nothing_begins_before_it_is_polled() {
         let executor = Executor::simulated(1);
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(late.begun.get(), 1);
     }
 
-    /// A device that is erased again, or shared and erased, is the same device, not one around it.
+    /// A device that is erased twice, or shared and erased, is the same device and not one around it.
     #[test]
     fn nothing_is_wrapped_twice() {
         let ram = Rc::new(RamDisk::new(4096));

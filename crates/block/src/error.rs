@@ -1,4 +1,4 @@
-//! What can go wrong on a device.
+//! Errors of devices.
 
 use std::fmt;
 
@@ -15,22 +15,22 @@ pub enum Operation {
     Discard,
 }
 
-/// Why it failed.
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The device reported an error; the number is the host's errno (5 for EIO).
     Io(i32),
-    /// The range is not whole sectors.
+    /// The range does not consist of whole sectors.
     Misaligned,
     /// The range ends beyond the device.
     OutOfRange,
     /// The device does not take writes.
     ReadOnly,
-    /// A view of what a device held was given up.
+    /// The snapshot that was read has been given up.
     Gone,
 }
 
-/// A failed request: what, where, why.
+/// A failed request: its kind, its range, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockError {
     /// The kind of request.
@@ -39,7 +39,7 @@ pub struct BlockError {
     pub offset: u64,
     /// Its length in bytes.
     pub len: usize,
-    /// Why it failed.
+    /// The reason of the failure.
     pub fault: Fault,
 }
 

@@ -1,8 +1,8 @@
-//! Devices that fail as they are told to.
+//! Fault injection: devices that fail on demand.
 //!
-//! [`Faulty`] asks its [`Faults`] about each request. Rules say which requests fail and how; a latent
-//! error sits on a range until that is written again. The handle is shared, so that a test changes the
-//! rules while the file system runs.
+//! [`Faulty`] asks its [`Faults`] about each request. Rules say which requests fail and how. A latent error makes a
+//! range unreadable until it is written again. The handle is shared, so a test can change the rules while the file
+//! system runs.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, Operation, WriteFlags, ram::RamDisk};
@@ -25,45 +25,45 @@ use std::rc::Rc;
 
 use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
 
-/// The unit in which a torn write is torn, in bytes.
+/// The unit of torn writes, in bytes.
 const TEAR: usize = 512;
 
-/// A request that a rule may match.
+/// A request, as a rule's predicate sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// What is asked.
+    /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 of a flush.
+    /// Its offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 of a flush.
+    /// Its length in bytes; 0 for a flush.
     pub len: u64,
-    /// How a write is to be carried out.
+    /// The flags of a write.
     pub flags: WriteFlags,
-    /// What is written.
+    /// The data of a write.
     pub data: Option<&'a [u8]>,
 }
 
-/// How a request fails.
+/// The way in which a request fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
-    /// An error, and nothing happens.
+    /// An error; the device does nothing.
     Error(i32),
-    /// The marked sectors of 512 bytes are written; then the error, or success where there is none.
+    /// The marked sectors of 512 bytes are written. Then comes the error, or success where there is none.
     Tear(Vec<bool>, Option<i32>),
-    /// Success, and nothing happens.
+    /// Success; the device does nothing.
     Lie,
 }
 
 type Predicate = Rc<dyn Fn(&Attempt<'_>) -> bool>;
 
-/// Which requests fail, and how. Without a restriction: all of them, every time.
+/// A rule for which requests fail, and how. Without a restriction it applies to all requests, every time.
 #[derive(Clone)]
 pub struct Rule {
     failure: Failure,
     op: Option<Operation>,
     range: Option<Range<u64>>,
     predicate: Option<Predicate>,
-    /// Of the requests that match, those numbered so, from 1.
+    /// The matching requests that fail, by number from 1.
     numbers: Range<u64>,
     matched: u64,
     fired: u64,
@@ -75,53 +75,52 @@ impl Rule {
         Rule { failure, op, range, predicate, numbers: 1..u64::MAX, matched: 0, fired: 0 }
     }
 
-    /// Requests fail with `errno` (5 is EIO), and nothing happens on the device.
+    /// Makes requests fail with `errno` (5 is EIO); the device does nothing.
     pub fn fail(errno: i32) -> Rule {
         Rule::new(Failure::Error(errno))
     }
 
-    /// Writes are torn: of each, the sectors of 512 bytes that are marked are written (those beyond the
-    /// list are not), and the request fails with EIO.
+    /// Tears writes: the marked sectors of 512 bytes of each are written (those beyond the list are not), and the
+    /// request fails with EIO.
     pub fn tear(sectors: impl Into<Vec<bool>>) -> Rule {
         Rule::new(Failure::Tear(sectors.into(), Some(libc::EIO))).on(Operation::Write)
     }
 
-    /// Writes are torn, and the device says that they succeeded.
+    /// Tears writes, and reports success.
     pub fn tear_silently(sectors: impl Into<Vec<bool>>) -> Rule {
         Rule::new(Failure::Tear(sectors.into(), None)).on(Operation::Write)
     }
 
-    /// The device says that it is done and does nothing: a lost write, or a flush that lies. Reads are
-    /// not affected.
+    /// Makes the device report success and do nothing: a lost write, or a flush that lies. Reads are not affected.
     pub fn lie() -> Rule {
         Rule::new(Failure::Lie)
     }
 
-    /// Only requests of this kind.
+    /// Restricts the rule to requests of this kind.
     pub fn on(mut self, op: Operation) -> Rule {
         self.op = Some(op);
         self
     }
 
-    /// Only requests that touch these bytes.
+    /// Restricts the rule to requests that touch these bytes.
     pub fn within(mut self, bytes: Range<u64>) -> Rule {
         self.range = Some(bytes);
         self
     }
 
-    /// Only requests for which `predicate` holds.
+    /// Restricts the rule to requests for which `predicate` holds.
     pub fn when(mut self, predicate: impl Fn(&Attempt<'_>) -> bool + 'static) -> Rule {
         self.predicate = Some(Rc::new(predicate));
         self
     }
 
-    /// Of those, only the `n`th from now on, counted from 1.
+    /// Restricts the rule to the `n`th matching request from now on, counted from 1.
     pub fn nth(mut self, n: u64) -> Rule {
         self.numbers = n..n + 1;
         self
     }
 
-    /// Of those, only the `n`th and all after it, counted from 1.
+    /// Restricts the rule to the `n`th matching request and all after it, counted from 1.
     pub fn from_nth(mut self, n: u64) -> Rule {
         self.numbers = n..u64::MAX;
         self
@@ -139,7 +138,7 @@ impl Rule {
     }
 }
 
-/// Names a rule that was added.
+/// The identity of an added rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(u64);
 
@@ -147,11 +146,11 @@ pub struct RuleId(u64);
 struct Rules {
     next: u64,
     rules: BTreeMap<RuleId, Rule>,
-    /// Start and end of ranges that cannot be read; they do not overlap.
+    /// The start and end of ranges that cannot be read; they do not overlap.
     latent: BTreeMap<u64, u64>,
 }
 
-/// The faults of a device, shared between the device and who sets them. Cheap to clone.
+/// The faults of a device, shared between the device and the test that sets them. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Faults(Rc<RefCell<Rules>>);
 
@@ -170,13 +169,13 @@ impl Faults {
         id
     }
 
-    /// Takes a rule back.
+    /// Removes a rule.
     pub fn remove(&self, id: RuleId) {
         let removed = self.0.borrow_mut().rules.remove(&id);
         drop(removed);
     }
 
-    /// How many requests a rule made fail so far.
+    /// The number of requests that a rule has made fail so far.
     pub fn fired(&self, id: RuleId) -> u64 {
         self.0.borrow().rules.get(&id).map_or(0, |r| r.fired)
     }
@@ -190,15 +189,15 @@ impl Faults {
         }
     }
 
-    /// Takes every rule and latent error back.
+    /// Removes every rule and every latent error.
     pub fn clear(&self) {
-        // Dropped when nothing is borrowed any more: predicates are the caller's code.
+        // Rules are dropped when nothing is borrowed any more, since predicates are the caller's code.
         let all = self.0.take();
         self.0.borrow_mut().next = all.next;
         drop(all);
     }
 
-    /// What becomes of a request: none where nothing is wrong with it.
+    /// The failure of a request; `None` where no rule matches.
     fn judge(&self, attempt: &Attempt<'_>) -> Option<Failure> {
         let mut rules = self.0.borrow_mut();
         let mut failure = None;
@@ -223,7 +222,7 @@ impl Faults {
     }
 }
 
-/// Takes a range out of a set of ranges.
+/// Removes a range from a set of ranges.
 fn remove_range(set: &mut BTreeMap<u64, u64>, range: &Range<u64>) {
     while let Some((start, end)) = set
         .range(..range.end)
@@ -248,7 +247,7 @@ pub struct Faulty<D> {
 }
 
 impl<D: BlockDevice> Faulty<D> {
-    /// `inner`, failing as `faults` say.
+    /// Wraps `inner`, which then fails as `faults` say.
     pub fn new(inner: D, faults: &Faults) -> Faulty<D> {
         Faulty { inner, faults: faults.clone() }
     }
@@ -361,8 +360,7 @@ mod tests {
         disk.write(at, IoBuf::from_slice(&vec![byte; len]), WriteFlags::empty()).await
     }
 
-    /// Each restriction of a rule must hold alone: kind, range, number, predicate; and a rule taken
-    /// back must be gone.
+    /// Each restriction of a rule must work alone: kind, range, number, predicate. A removed rule must not apply.
     #[test]
     fn rules_choose_requests() {
         let faults = Faults::new();
@@ -396,7 +394,7 @@ mod tests {
         });
     }
 
-    /// A torn write leaves exactly the marked sectors, and says so or not.
+    /// A torn write leaves exactly the marked sectors, and reports an error or success as the rule says.
     #[test]
     fn torn_writes_leave_the_marked_sectors() {
         let faults = Faults::new();
@@ -427,7 +425,7 @@ mod tests {
         });
     }
 
-    /// A latent error fails every read that touches it until just those bytes are written.
+    /// A latent error fails every read that touches it, until exactly those bytes are written.
     #[test]
     fn latent_errors_end_where_they_are_written() {
         let faults = Faults::new();

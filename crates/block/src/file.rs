@@ -1,8 +1,8 @@
-//! A disk image in a file, or a block device.
+//! A disk in an image file, or on a block device.
 //!
-//! O_DIRECT is used where the file takes it, at whatever alignment it asks for; requests that are not
-//! aligned so read, change and write the blocks around them, alone. Two processes cannot have the same
-//! image open if one of them writes: the file is locked (`flock`) as long as the disk lives.
+//! O_DIRECT is used where the file supports it, at whatever alignment it needs. A request that is not aligned so
+//! reads, modifies and writes the blocks around it, while no other request runs. Two processes cannot have the same
+//! image open if one of them writes: the file is locked (`flock`) for as long as the disk lives.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -23,20 +23,20 @@ const SECTOR: u64 = 512;
 /// The largest request, in bytes.
 const MAX_REQUEST: usize = 1 << 20;
 
-/// Why a file cannot be used as a disk.
+/// The reason why a file cannot be used as a disk.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused.
+    /// The operating system refused.
     #[error("{path}: cannot {action}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The refused action.
         action: &'static str,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another process has it open, and one of the two writes.
+    /// Another process has the image open, and one of the two writes.
     #[error("{path}: another process is using this image")]
     Locked {
         /// The file.
@@ -54,7 +54,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Not even one sector.
+    /// The file is smaller than one sector.
     #[error("{path}: {bytes} bytes are not even one sector of 512")]
     TooSmall {
         /// The file.
@@ -64,12 +64,12 @@ pub enum OpenError {
     },
 }
 
-/// Whether a disk is opened to be written.
+/// The access for which a disk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads only; several processes may do so at once.
+    /// Reads only; several processes may have it at once.
     ReadOnly,
-    /// Reads and writes, alone.
+    /// Reads and writes; no other process may have the image open.
     ReadWrite,
     /// Reads only, while another process may be writing.
     Watch,
@@ -80,12 +80,12 @@ pub struct FileDisk {
     runtime: Runtime,
     file: Arc<File>,
     geometry: Geometry,
-    /// What offsets and lengths given to the file must be multiples of, in bytes.
+    /// The alignment of offsets and lengths that the file needs, in bytes.
     unit: u64,
     direct: bool,
-    /// Keeps the kernel and others from mounting a device that is written here.
+    /// An exclusive open of the device, which keeps the kernel and others from mounting it while it is written here.
     claim: RefCell<Option<File>>,
-    /// Held to write by requests that read, change and write blocks.
+    /// A lock that requests which read, modify and write blocks hold to write, and all others to read.
     blocks: RwLock,
 }
 
@@ -101,7 +101,7 @@ impl std::fmt::Debug for FileDisk {
 }
 
 impl FileDisk {
-    /// Opens an image or a device. A last part of less than a sector is left alone.
+    /// Opens an image or a device. A tail of less than a sector is not used.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -157,8 +157,8 @@ impl FileDisk {
         Ok(FileDisk { runtime, file, geometry, unit, direct, claim, blocks })
     }
 
-    /// Makes an image of `bytes` bytes, all zero, that takes up no space yet. A regular file that is
-    /// there is emptied first, if no other process uses it.
+    /// Creates an image of `bytes` bytes, all zero, that takes up no space yet. An existing regular file is emptied
+    /// first, if no other process uses it.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -186,18 +186,18 @@ impl FileDisk {
         FileDisk::open(runtime, path, Access::ReadWrite)
     }
 
-    /// Lets the kernel claim the device: for a mount that stands for its use here. Other processes that would
-    /// use it through Ordo are still kept out.
+    /// Gives up the exclusive open, so that the kernel can mount the device; needed by a mount that stands for the
+    /// use here. Other processes that use Ordo are still kept out.
     pub fn let_mount(&self) {
         *self.claim.borrow_mut() = None;
     }
 
-    /// Lets other processes have the image: nothing is to be read or written from now on.
+    /// Releases the lock for other processes. The disk must not be read or written any more.
     pub fn unlock(&self) {
         let _ = release(&self.file);
     }
 
-    /// Whether requests go past the host's cache.
+    /// Whether requests bypass the host's cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
@@ -206,7 +206,7 @@ impl FileDisk {
         offset.is_multiple_of(self.unit) && (len as u64).is_multiple_of(self.unit)
     }
 
-    /// The blocks that hold a range: their offset and length, and where the range begins in them.
+    /// The blocks that contain a range: their offset and length, and the offset of the range in them.
     fn around(&self, offset: u64, len: usize) -> (u64, usize, usize) {
         let start = offset / self.unit * self.unit;
         let end = (offset + len as u64).next_multiple_of(self.unit);
@@ -222,7 +222,7 @@ impl FileDisk {
     }
 }
 
-/// Opens a device alone: refused while it is mounted.
+/// Opens a device exclusively, which fails while it is mounted.
 fn claim(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path)
 }
@@ -264,7 +264,7 @@ fn size_of(file: &File, device: bool) -> io::Result<u64> {
         return Ok(file.metadata()?.len());
     }
     let mut bytes = 0u64;
-    // SAFETY: this request writes one u64 to where it is told.
+    // SAFETY: this request writes one u64 to the address that it is given.
     if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) } == 0 {
         Ok(bytes)
     } else {
@@ -275,13 +275,13 @@ fn size_of(file: &File, device: bool) -> io::Result<u64> {
 #[allow(unsafe_code)]
 fn logical_block(file: &File) -> u64 {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: this request writes one int to where it is told.
+    // SAFETY: this request writes one int to the address that it is given.
     let code = unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET, &raw mut bytes) };
     if code == 0 { u64::try_from(bytes).unwrap_or(SECTOR).max(SECTOR) } else { SECTOR }
 }
 
-/// The alignment that direct I/O on the file works with, found by trying; none where it does not work
-/// for all of the file.
+/// The alignment at which direct I/O on the file works, found by trying; `None` where it does not work for the whole
+/// file.
 fn direct_unit(file: &File, device: bool, bytes: u64) -> Option<u64> {
     let mut unit = if device { logical_block(file) } else { SECTOR };
     while unit <= 4096 && bytes >= 2 * unit {
@@ -347,7 +347,7 @@ impl BlockDevice for FileDisk {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         let host_len = usize::try_from(len).unwrap_or(usize::MAX);
         self.geometry.check_write(Operation::Discard, offset, host_len)?;
-        // Whole blocks only: what is around them is not part of the range.
+        // Only whole blocks are discarded: the rest of the outer blocks is not part of the range.
         let start = offset.next_multiple_of(self.unit);
         let end = (offset + len) / self.unit * self.unit;
         if start >= end {
@@ -355,7 +355,7 @@ impl BlockDevice for FileDisk {
         }
         let _shared = self.blocks.read().await;
         match self.runtime.punch_hole(&self.file, start, end - start).await {
-            // A hint: a file that cannot have holes keeps its contents.
+            // A discard is a hint: a file that cannot have holes keeps its contents.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) => Ok(()),
             done => done.map_err(failed(Operation::Discard, offset, host_len)),
         }
@@ -417,7 +417,7 @@ mod tests {
                 Op::Discard(at, n) => {
                     let (at, len) = (at as u64 * 512, n as u64 * 512);
                     disk.discard(at, len).await.unwrap();
-                    // What it reads as is the device's choice, but only within the range.
+                    // The device chooses what a discarded range reads as, but only within the range.
                     let now = disk.read(at, len as usize).await.unwrap();
                     model[at as usize..(at + len) as usize].copy_from_slice(&now);
                 }
@@ -429,8 +429,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Any sequence of requests, on every way to do I/O and with every alignment that a file may
-        /// ask for, must leave what a plain vector holds.
+        /// Any sequence of requests, in every way to do I/O and with every alignment that a file may need, must leave
+        /// the contents of a plain vector.
         #[test]
         fn a_file_is_a_vector_of_bytes(ops in prop::collection::vec(op(), 1..24), unit in 0u32..4) {
             let dir = tempfile::tempdir().unwrap();
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Two neighbours in one block written at once: neither may undo the other.
+    /// Two neighbours in one block are written at once: neither may undo the other.
     #[test]
     fn neighbours_in_a_block_do_not_undo_each_other() {
         let dir = tempfile::tempdir().unwrap();
@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// One writer, or readers: the second process must be told why it may not open the image.
+    /// An image has one writer, or readers: the second process must be told why it may not open the image.
     #[test]
     fn an_image_is_locked() {
         let executor = Executor::simulated(1);
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(open(Access::ReadWrite).unwrap().geometry().bytes, 1 << 20);
     }
 
-    /// A read-only disk takes no writes; requests outside it fail; an odd tail is left alone.
+    /// A read-only disk takes no writes, requests outside it fail, and an odd tail is not used.
     #[test]
     fn limits_are_kept() {
         let executor = Executor::simulated(1);

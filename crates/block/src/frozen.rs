@@ -1,13 +1,13 @@
-//! A device as it was at one moment, to be read while it is written.
+//! A copy-on-write snapshot of a device: its contents at one moment, readable while the device is written.
 //!
-//! [`Frozen`] lies under whoever writes; [`Frozen::view`] shows what was there when it was frozen. Before
-//! the first write to a piece of 4 KiB its old contents are copied to memory (copy on write), so that
-//! nothing on the device is needed. It costs the writer a read for each such piece, unless it is known
-//! that nobody will ask for it ([`Frozen::spare`]).
+//! [`Frozen`] lies under the writer; [`Frozen::view`] shows the contents at the moment of the snapshot. Before the
+//! first write to a piece of 4 KiB, its old contents are copied to memory, so that no space on the device is needed.
+//! This costs the writer a read for each such piece, unless nobody will read the piece through the snapshot
+//! ([`Frozen::spare`]).
 //!
-//! Memory is bounded. Who writes is never made to wait for who looks back: when the bound is reached the
-//! view is given up, the copies are dropped, and every read of the view fails from then on
-//! ([`Fault::Gone`]). Whoever reads it starts over another time.
+//! Memory is bounded, and a writer never waits for a reader of the snapshot. When the bound is reached, the snapshot
+//! is given up, the copies are dropped, and every read of it fails from then on ([`Fault::Gone`]). A reader must then
+//! start again with a new snapshot.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -21,21 +21,21 @@ use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFla
 /// The unit of copies, in bytes.
 const PIECE: u64 = 4096;
 
-/// What became of a piece.
+/// The state of a piece's copy.
 enum Copied {
-    /// It is being read, for the copy.
+    /// The old contents are being read.
     Reading,
-    /// The copy.
+    /// The old contents.
     Here(Box<[u8]>),
 }
 
-/// Says which bytes nobody will ask the view for.
+/// A function that says which bytes nobody will read through the snapshot.
 type Spare = Box<dyn Fn(Range<u64>) -> bool>;
 
 struct State {
     /// Whether copies are made.
     frozen: Cell<bool>,
-    /// Whether the view was given up for want of memory.
+    /// Whether the snapshot was given up because memory ran out.
     gone: Cell<bool>,
     copies: RefCell<FxHashMap<u64, Copied>>,
     bytes: Cell<usize>,
@@ -44,20 +44,21 @@ struct State {
     read: Notify,
 }
 
-/// A device that remembers what it held. See the module's head.
+/// A device with a snapshot of its earlier contents. See the module's head.
 pub struct Frozen<D> {
     device: Rc<D>,
     state: Rc<State>,
 }
 
-/// The device as it was when it was frozen. Read-only.
+/// The snapshot: the device's contents when it was frozen. Read-only.
 pub struct View<D> {
     device: Rc<D>,
     state: Rc<State>,
 }
 
 impl<D: BlockDevice> Frozen<D> {
-    /// Freezes `device`, to which nothing is being written. At most `bytes_max` bytes of copies are kept.
+    /// Takes a snapshot of `device`, to which no write may be under way. At most `bytes_max` bytes of copies are
+    /// kept.
     pub fn new(device: D, bytes_max: usize) -> Frozen<D> {
         let state = State {
             frozen: Cell::new(true),
@@ -71,28 +72,28 @@ impl<D: BlockDevice> Frozen<D> {
         Frozen { device: Rc::new(device), state: Rc::new(state) }
     }
 
-    /// The device as it was.
+    /// The snapshot as a device.
     pub fn view(&self) -> View<D> {
         View { device: self.device.clone(), state: self.state.clone() }
     }
 
-    /// From now on bytes for which `spare` says yes are not copied before they are written: the view may
-    /// show anything there. The range it is asked for is within a piece.
+    /// Sets the function that spares copies: from now on, bytes for which `spare` returns true are not copied before
+    /// they are written, and the snapshot may show anything there. The range that it is given lies within a piece.
     pub fn spare(&self, spare: impl Fn(Range<u64>) -> bool + 'static) {
         *self.state.spare.borrow_mut() = Some(Box::new(spare));
     }
 
-    /// Ends it: drops the copies, and makes no more. The view can no longer be read.
+    /// Ends the snapshot: drops the copies, and makes no more. The snapshot can no longer be read.
     pub fn thaw(&self) {
         self.state.end();
     }
 
-    /// Memory that copies take now, in bytes.
+    /// The memory of the copies, in bytes.
     pub fn bytes(&self) -> usize {
         self.state.bytes.get()
     }
 
-    /// Copies what is about to be written and was not copied yet.
+    /// Copies the pieces of a range that is about to be written, unless they were copied before.
     async fn preserve(&self, range: Range<u64>) {
         let state = &self.state;
         let pieces = range.start / PIECE..range.end.div_ceil(PIECE);
@@ -103,7 +104,7 @@ impl<D: BlockDevice> Frozen<D> {
                 Some(false) => state.read.notified().await,
                 None if state.is_spare(piece, &range) => piece += 1,
                 None => {
-                    // Neighbours together.
+                    // Neighbouring pieces are read in one request.
                     let most = (self.device.geometry().max_request as u64 / PIECE).max(1);
                     let needed =
                         |n: &u64| state.copied(*n).is_none() && !state.is_spare(*n, &range);
@@ -131,7 +132,8 @@ impl<D: BlockDevice> Frozen<D> {
                     let copies = bytes.chunks(PIECE as usize).map(|old| Copied::Here(old.into()));
                     state.copies.borrow_mut().extend(pieces.zip(copies));
                 }
-                // What cannot be read cannot be kept; that is no reason not to write over it.
+                // Contents that cannot be read cannot be kept; the write must succeed all the same, so the snapshot
+                // is given up.
                 Err(_) => state.give_up(),
             }
         }
@@ -140,7 +142,7 @@ impl<D: BlockDevice> Frozen<D> {
 }
 
 impl State {
-    /// Whether a piece is copied; `None`: not even begun.
+    /// Whether a piece has been copied; `None` where its copy has not begun.
     fn copied(&self, piece: u64) -> Option<bool> {
         self.copies.borrow().get(&piece).map(|copied| matches!(copied, Copied::Here(_)))
     }
@@ -150,7 +152,7 @@ impl State {
         self.end();
     }
 
-    /// Whether nobody will ask for what is written of a piece.
+    /// Whether nobody will read the written part of a piece through the snapshot.
     fn is_spare(&self, piece: u64, written: &Range<u64>) -> bool {
         let start = written.start.max(piece * PIECE);
         let end = written.end.min((piece + 1) * PIECE);
@@ -167,7 +169,7 @@ impl State {
 }
 
 impl<D: BlockDevice> View<D> {
-    /// Whether it was given up for want of memory.
+    /// Whether the snapshot was given up because memory ran out.
     pub fn is_gone(&self) -> bool {
         self.state.gone.get()
     }
@@ -187,7 +189,7 @@ impl<D: BlockDevice> BlockDevice for View<D> {
         if !self.state.frozen.get() {
             return Err(lost);
         }
-        // After the read: what was written meanwhile was copied before.
+        // The copies are looked up after the read: any write in the meantime made its copy before it wrote.
         let copies = self.state.copies.borrow();
         let end = offset + len as u64;
         for piece in offset / PIECE..end.div_ceil(PIECE) {
@@ -249,7 +251,8 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
     }
 
     fn immediate(&self) -> bool {
-        // A copy is waited for that another write has begun: where reads are over at once there is none.
+        // A write waits only for a copy that another write has begun. Where reads complete at once, no such copy is
+        // under way.
         self.device.immediate()
     }
 }
@@ -266,9 +269,9 @@ mod tests {
     const SECTORS: u64 = 80;
 
     proptest! {
-        /// Writes anywhere, many at once, on a disk that takes its time and its own order, while the view
-        /// is read: it shows what was there at first, all of it, always; the device what was written.
-        /// Would catch a copy that comes too late, is torn, or is of the wrong piece.
+        /// Writes anywhere, many at once, on a disk with its own timing and order, while the snapshot is read. The
+        /// snapshot always shows all of the first contents; the device shows the writes. Catches a copy that is made
+        /// too late, is torn, or is of the wrong piece.
         #[test]
         fn the_view_never_changes(
             writes in prop::collection::vec((0u64..SECTORS, 1usize..20, any::<u8>()), 1..40),
@@ -320,8 +323,8 @@ mod tests {
         }
     }
 
-    /// More copies than there is room for: the writer goes on, the view ends and says so, and the memory
-    /// is free again. What is spared takes no room at all.
+    /// More copies than memory allows: the writer continues, the snapshot ends and reports it, and the memory is
+    /// freed. Spared pieces take no memory at all.
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);
@@ -346,7 +349,7 @@ mod tests {
         assert!(executor.block_on(frozen.read(4 * PIECE, 512)).unwrap().unwrap()[0] == 1);
     }
 
-    /// Nothing is written through a view.
+    /// A snapshot refuses writes.
     #[test]
     fn a_view_is_read_only() {
         let executor = Executor::simulated(1);

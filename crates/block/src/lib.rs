@@ -1,12 +1,12 @@
-//! Block devices and what can be put around one.
+//! Block devices, and the wrappers that can be put around one.
 //!
-//! Layers: a store ([`ram`], a file) at the bottom; wrappers that compose around it: a disk model
-//! gives it time, a volatile cache makes writes losable, faults make it fail, a tap shows every
-//! request to whoever watches. What is above takes a [`Device`], which is any of them: see [`device`].
+//! Layers: a store ([`ram`], or [`file`](mod@file)) is at the bottom. Wrappers compose around it: a disk model gives
+//! it time, a volatile cache makes un-flushed writes losable, faults make it fail, a tap shows every request to its
+//! sinks. Code above this crate takes a [`Device`], which is any of them: see [`device`].
 //!
 //! Invariants:
-//! - No order holds between requests that are under way at once, nor between completed writes and the
-//!   platter, until a flush (or a write with [`WriteFlags::FUA`]) says so.
+//! - No order holds between requests that are under way at once, nor between completed writes and the platter, until
+//!   a flush or a write with [`WriteFlags::FUA`] makes them durable.
 //! - A torn write changes whole sectors of 512 bytes or leaves them alone.
 //! - Offsets and lengths are in bytes, and multiples of the device's sector.
 //!
@@ -41,26 +41,26 @@ pub use error::{BlockError, Fault, Operation};
 pub use ordo_runtime::IoBuf;
 
 bitflags::bitflags! {
-    /// How a write is to be carried out, and why it was sent.
+    /// Flags of a write: its durability, and the reason why it was sent.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct WriteFlags: u8 {
         /// Durable when completed, whatever the device caches (force unit access).
         const FUA = 1;
-        /// A task waits for this write: schedulers may prefer it, statistics count it.
+        /// A task waits for this write (`REQ_SYNC`): schedulers may prefer it, and statistics count it.
         const SYNC = 2;
-        /// Carries metadata. A hint for a human; classifiers must not look at it.
+        /// The write carries metadata (`REQ_META`). A hint for people; classifiers must not look at it.
         const META = 4;
     }
 }
 
-/// What a device is like.
+/// The size and limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The device's size in bytes, a multiple of `sector`.
     pub bytes: u64,
     /// The unit of offsets and lengths, in bytes: a power of two, 512 or more.
     pub sector: u32,
-    /// The largest request it takes, in bytes.
+    /// The largest request that the device takes, in bytes.
     pub max_request: usize,
     /// Whether completed writes may be lost in a power failure unless flushed or sent with FUA.
     pub volatile_cache: bool,
@@ -69,7 +69,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Checks that `len` bytes at `offset` are whole sectors inside the device.
+    /// Checks that a range of `len` bytes at `offset` consists of whole sectors inside the device.
     ///
     /// # Errors
     /// [`Fault::Misaligned`] or [`Fault::OutOfRange`].
@@ -85,7 +85,7 @@ impl Geometry {
         Err(BlockError { op, offset, len, fault })
     }
 
-    /// Checks the same, and that the device may be changed.
+    /// Checks a range as [`Geometry::check`] does, and that the device takes writes.
     ///
     /// # Errors
     /// [`Fault::ReadOnly`], [`Fault::Misaligned`] or [`Fault::OutOfRange`].
@@ -97,44 +97,44 @@ impl Geometry {
     }
 }
 
-/// A device of sectors. See the crate's head for what order holds, and what does not.
+/// A device of sectors. The crate's head says which order holds between requests.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait BlockDevice: 'static {
-    /// Size, alignment, limits.
+    /// The device's size, alignment and limits.
     fn geometry(&self) -> Geometry;
 
     /// Reads `len` bytes at `offset`.
     ///
     /// # Errors
-    /// Outside the device, not whole sectors, or the device failed.
+    /// The range lies outside the device or is not whole sectors, or the device failed.
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError>;
 
-    /// Writes `data` at `offset`. When it returns the device has the data, but only a flush or
-    /// [`WriteFlags::FUA`] makes them durable where the cache is volatile.
+    /// Writes `data` at `offset`. On return the device has the data, but where its cache is volatile, only a flush or
+    /// [`WriteFlags::FUA`] makes them durable.
     ///
     /// # Errors
-    /// As for reads; what is on the device is then undefined within the range written.
+    /// As for reads. The contents of the range are undefined afterwards.
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError>;
 
     /// Makes every write that completed before this call durable.
     ///
     /// # Errors
-    /// The device failed; nothing may then be taken to be durable.
+    /// The device failed. No earlier write may then be taken to be durable.
     async fn flush(&self) -> Result<(), BlockError>;
 
-    /// Says that the contents of a range are no longer needed; it may read as anything afterwards.
+    /// Tells the device that the contents of a range are no longer needed; the range may read as anything afterwards.
     ///
     /// # Errors
-    /// Outside the device, or the device failed.
+    /// The range lies outside the device, or the device failed.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError>;
 
-    /// Whether each operation completes when it is first polled. Through a [`Device`] such a device never
-    /// allocates for a request; one that waits all the same panics there.
+    /// Whether each operation completes when it is first polled. Through a [`Device`], such a device never allocates
+    /// for a request. An operation that waits all the same panics there.
     fn immediate(&self) -> bool {
         false
     }
 
-    /// This device as any device: nothing is wrapped twice.
+    /// This device as a [`Device`]. A value that already is one is not wrapped again.
     fn erase(self) -> Device
     where
         Self: Sized,

@@ -1,40 +1,40 @@
-//! What lies beside what was read, read with it: for a device whose requests go past every cache.
+//! A read-around cache, for a device whose requests bypass the host's cache.
 //!
-//! Small files, directories and inodes that were made together lie together, and are wanted together. The
-//! second small read in a region reads all of it; the following ones find it in memory. A region is given up
-//! when anything in it is written, so that a read always returns what the device would.
+//! Small files, directories and inodes that were made together lie together, and are wanted together. The second
+//! small read in a region reads all of it, and the following ones find it in memory. A region is dropped when
+//! anything in it is written, so a read always returns what the device would.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 
-/// The bytes of a region.
+/// The size of a region, in bytes.
 const REGION: u64 = 128 << 10;
 
-/// Reads of up to so many bytes are small.
+/// The largest read that counts as small, in bytes.
 const SMALL: usize = 32 << 10;
 
-/// Regions kept.
+/// The greatest number of regions in memory.
 const KEPT_MAX: usize = 32;
 
-/// Regions of which one read is remembered.
+/// The greatest number of regions of which one read is remembered.
 const SEEN_MAX: usize = 256;
 
-/// A device, and regions of it in memory.
+/// A device with some of its regions in memory.
 pub struct Nearby<D> {
     inner: D,
-    /// The last used is last.
+    /// Regions in memory; the most recently used is last.
     kept: RefCell<VecDeque<(u64, IoBuf)>>,
-    /// Regions in which something was read once; the newest is last.
+    /// Regions in which one small read happened; the newest is last.
     seen: RefCell<VecDeque<u64>>,
     /// Ranges that are being written or discarded, with a number each.
     writes: RefCell<Vec<(u64, u64, u64)>>,
-    /// Goes up with every write.
+    /// A counter of writes.
     written: Cell<u64>,
 }
 
-/// A write under way; over when this is dropped.
+/// A write or discard under way; it ends when this is dropped.
 struct Writing<'a, D> {
     of: &'a Nearby<D>,
     number: u64,
@@ -47,7 +47,7 @@ impl<D> Drop for Writing<'_, D> {
 }
 
 impl<D: BlockDevice> Nearby<D> {
-    /// With nothing in memory.
+    /// Wraps a device, with no region in memory.
     pub fn new(inner: D) -> Nearby<D> {
         Nearby {
             inner,
@@ -58,12 +58,12 @@ impl<D: BlockDevice> Nearby<D> {
         }
     }
 
-    /// The device.
+    /// The device beneath.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Bytes of a region that is in memory.
+    /// The bytes of a range, where its region is in memory.
     fn find(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let mut kept = self.kept.borrow_mut();
         let place = kept.iter().rposition(|(number, _)| *number == region)?;
@@ -73,7 +73,7 @@ impl<D: BlockDevice> Nearby<D> {
         found
     }
 
-    /// Whether something else in the region was read of late; remembered now.
+    /// Whether the region was read recently. If not, the read is remembered, and if so, forgotten.
     fn seen_before(&self, region: u64) -> bool {
         let mut seen = self.seen.borrow_mut();
         if let Some(place) = seen.iter().rposition(|number| *number == region) {
@@ -87,7 +87,8 @@ impl<D: BlockDevice> Nearby<D> {
         false
     }
 
-    /// Reads a region and keeps it. `None` where that does not work out: then what was asked for is read alone.
+    /// Reads a region and keeps it. `None` where the read fails or a write to the region is under way.
+    /// The wanted range is then read alone.
     async fn fetch(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let start = region * REGION;
         let end = (start + REGION).min(self.inner.geometry().bytes);
@@ -96,10 +97,10 @@ impl<D: BlockDevice> Nearby<D> {
             return None;
         }
         let written = self.written.get();
-        // Something beside it may be unreadable.
+        // Another sector of the region may be unreadable.
         let bytes = self.inner.read(start, (end - start) as usize).await.ok()?;
         let found = bytes.get(within..within + len).map(IoBuf::from_slice);
-        // What was written meanwhile may be in it or not.
+        // A write during the read may be in the result or not, so the region is kept only without one.
         if self.written.get() == written {
             let mut kept = self.kept.borrow_mut();
             kept.retain(|(number, _)| *number != region);
@@ -111,7 +112,7 @@ impl<D: BlockDevice> Nearby<D> {
         found
     }
 
-    /// Says that a range is being changed: what is in memory of it is given up.
+    /// Marks a range as being changed, and drops its regions from memory.
     fn writing(&self, offset: u64, len: u64) -> Writing<'_, D> {
         let number = self.written.get() + 1;
         self.written.set(number);
@@ -173,7 +174,7 @@ mod tests {
     use crate::fault::{Faults, Faulty};
     use crate::ram::RamDisk;
 
-    /// A disk that takes a millisecond for a request; a read is of what was there when it began.
+    /// A disk that takes a millisecond for a request. A read returns the contents at its beginning.
     struct Slow {
         runtime: Runtime,
         disk: Faulty<RamDisk>,
@@ -223,8 +224,8 @@ mod tests {
         disk.read(at, 4096).await.unwrap()[0]
     }
 
-    /// Files of 4 KB read one after another: the first alone, the second with all that lies around it, the
-    /// rest from memory. One read far off takes no more than was asked for.
+    /// Files of 4 KB are read one after another: the first alone, the second with its whole region, the rest from
+    /// memory. A single read far off reads no more than was asked for.
     #[test]
     fn the_second_read_brings_the_rest() {
         with_disk(&Faults::new(), async |disk, _| {
@@ -240,8 +241,8 @@ mod tests {
         });
     }
 
-    /// What is in memory is given up when it is written over; what is read while it is being written over,
-    /// or just before that, is not kept. Without either rule a later read would give the old contents.
+    /// A region in memory is dropped when it is written. A region that is read during a write, or just before one, is
+    /// not kept. Without either rule a later read would give the old contents.
     #[test]
     fn what_is_written_is_read() {
         with_disk(&Faults::new(), async |disk, runtime| {
@@ -265,7 +266,7 @@ mod tests {
         });
     }
 
-    /// A bad sector beside what is wanted does no harm; the bad one itself is reported.
+    /// A bad sector beside the wanted range does no harm; a bad sector in it is reported.
     #[test]
     fn a_bad_neighbour_does_no_harm() {
         let faults = Faults::new();
@@ -278,7 +279,7 @@ mod tests {
         });
     }
 
-    /// Memory is bounded, whatever is read in whatever order; the end of the device is no region's.
+    /// Memory is bounded, whatever is read in whatever order. The end of the device may cut the last region short.
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);

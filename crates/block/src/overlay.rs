@@ -1,19 +1,19 @@
-//! A device over another that keeps what is written to itself: to try something out and change nothing.
+//! A device that keeps writes in memory, over another that stays unchanged: for dry runs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
-/// Reads come from the device below unless they were written here; writes stay in memory.
+/// A device whose reads come from the device beneath unless the sector was written here; writes stay in memory.
 pub struct Overlay<D> {
     inner: D,
-    /// By number of sector.
+    /// Written sectors by number.
     written: RefCell<BTreeMap<u64, Box<[u8]>>>,
 }
 
 impl<D: BlockDevice> Overlay<D> {
-    /// An overlay without writes.
+    /// Wraps a device, with no writes yet.
     pub fn new(inner: D) -> Overlay<D> {
         Overlay { inner, written: RefCell::default() }
     }

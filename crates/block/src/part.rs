@@ -1,4 +1,4 @@
-//! Parts of a device as a device: one run of bytes, or several that follow each other.
+//! Partitions: part of a device as a device, made of one run of bytes or of several.
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
@@ -12,7 +12,7 @@ pub struct Part<D> {
 }
 
 impl<D: BlockDevice> Part<D> {
-    /// The `len` bytes at `offset`. Whole sectors, or what of them is inside.
+    /// The `len` bytes at `offset`; `len` is rounded down to whole sectors.
     pub fn new(inner: D, offset: u64, len: u64) -> Part<D> {
         Part::of(inner, vec![(offset, len)])
     }
@@ -26,7 +26,7 @@ impl<D: BlockDevice> Part<D> {
         Part { inner, runs, bytes }
     }
 
-    /// No more of it than the first `len` bytes.
+    /// The part, cut to its first `len` bytes.
     #[must_use]
     pub fn first(self, len: u64) -> Part<D> {
         let mut left = len;
@@ -39,12 +39,12 @@ impl<D: BlockDevice> Part<D> {
         Part::of(self.inner, runs)
     }
 
-    /// The device that it is a part of.
+    /// The underlying device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The runs that `len` bytes at `offset` lie in: offset and length of each.
+    /// The runs that contain `len` bytes at `offset`: offset and length of each.
     fn places(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let (mut skip, mut left) = (offset, len);
         let mut out = Vec::with_capacity(1);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::ram::RamDisk;
 
-    /// What is written across the seam of two runs lands in both, in order, and nowhere else.
+    /// A write across the seam of two runs lands in both, in order, and nowhere else.
     #[test]
     fn runs_follow_each_other() {
         let executor = Executor::simulated(1);

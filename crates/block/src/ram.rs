@@ -10,7 +10,7 @@ const CHUNK: usize = 64 * 1024;
 
 type Chunk = Option<Rc<[u8]>>;
 
-/// A disk in memory. Chunks never written take no memory and read as zero; a
+/// A disk in memory. Chunks that were never written take no memory and read as zeros. A
 /// [`snapshot`](RamDisk::snapshot) shares every chunk until one side writes it.
 pub struct RamDisk {
     geometry: Geometry,
@@ -18,7 +18,7 @@ pub struct RamDisk {
 }
 
 impl RamDisk {
-    /// `bytes` bytes of zero; rounded down to whole sectors of 512.
+    /// A disk of `bytes` zero bytes, rounded down to whole sectors of 512.
     pub fn new(bytes: u64) -> RamDisk {
         let bytes = bytes / 512 * 512;
         let geometry = Geometry {
@@ -39,12 +39,12 @@ impl RamDisk {
         disk
     }
 
-    /// A copy as of now.
+    /// A copy of the present contents.
     pub fn snapshot(&self) -> RamDisk {
         RamDisk { geometry: self.geometry, chunks: RefCell::new(self.chunks.borrow().clone()) }
     }
 
-    /// Copies bytes out, without a request.
+    /// Copies bytes out, without a request through the device.
     pub fn load(&self, offset: u64, out: &mut [u8]) {
         let chunks = self.chunks.borrow();
         for_each_piece(offset, out.len(), |index, within, range| {
@@ -56,7 +56,7 @@ impl RamDisk {
         });
     }
 
-    /// Copies bytes in, without a request.
+    /// Copies bytes in, without a request through the device.
     pub fn store(&self, offset: u64, data: &[u8]) {
         let mut chunks = self.chunks.borrow_mut();
         for_each_piece(offset, data.len(), |index, within, range| {
@@ -66,7 +66,7 @@ impl RamDisk {
         });
     }
 
-    /// The whole contents. For tests on small disks.
+    /// The whole contents, for tests on small disks.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = vec![0; usize::try_from(self.geometry.bytes).expect("fits in memory")];
         self.load(0, &mut out);
@@ -74,9 +74,9 @@ impl RamDisk {
     }
 }
 
-/// A device of which a copy can be taken at once.
+/// A device that can be copied at once.
 pub trait Snapshot {
-    /// A copy as of now.
+    /// A copy of the present contents.
     fn snapshot(&self) -> RamDisk;
 }
 
@@ -92,7 +92,7 @@ impl<T: Snapshot> Snapshot for Rc<T> {
     }
 }
 
-/// Calls `f(chunk, offset within it, range of the caller's bytes)` for each chunk touched.
+/// Calls `f(chunk, offset in the chunk, range of the caller's bytes)` for each chunk touched.
 fn for_each_piece(
     offset: u64,
     len: usize,
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Writes anywhere, across chunks too, against a plain vector; and a snapshot taken in between
-        /// must not change with the original, nor the original with it.
+        /// Writes anywhere, across chunks too, are compared with a plain vector. A snapshot taken in between must not
+        /// change with the original, nor the original with the snapshot.
         #[test]
         fn a_ram_disk_is_a_vector_of_bytes(
             writes in prop::collection::vec((0u64..400, 0usize..200, any::<u8>()), 1..40),
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Whole sectors inside the disk, and nothing else.
+    /// Requests must be whole sectors inside the disk.
     #[test]
     fn requests_are_checked() {
         let executor = Executor::simulated(1);

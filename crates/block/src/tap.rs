@@ -1,4 +1,4 @@
-//! Shows every request, with its contents, to whoever watches.
+//! A tap: shows every request to a device, with its contents, to sinks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,61 +8,60 @@ use ordo_runtime::{Runtime, Time};
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
-/// A request as it is sent to the device.
+/// A request when it is sent to the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Issued<'a> {
     /// Its number, in order of issue, from 0.
     pub id: u64,
-    /// What is asked.
+    /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 of a flush.
+    /// Its offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 of a flush.
+    /// Its length in bytes; 0 for a flush.
     pub len: u64,
-    /// How a write is to be carried out.
+    /// The flags of a write.
     pub flags: WriteFlags,
-    /// What is written.
+    /// The data of a write.
     pub data: Option<&'a [u8]>,
-    /// When.
+    /// The time of issue.
     pub at: Time,
-    /// How many flushes had been issued before. A flush carries its own number.
+    /// The number of flushes issued before. A flush has its own number.
     pub epoch: u64,
 }
 
-/// A request as it comes back.
+/// A request when it completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed<'a> {
     /// Its number, in order of issue.
     pub id: u64,
     /// Its number in order of completion, from 0.
     pub order: u64,
-    /// What was asked.
+    /// The kind of request.
     pub op: Operation,
     /// Its offset in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// How a write was to be carried out.
+    /// The flags of a write.
     pub flags: WriteFlags,
-    /// What was read.
+    /// The data of a read.
     pub data: Option<&'a [u8]>,
-    /// When it was issued.
+    /// The time of issue.
     pub issued: Time,
-    /// When it completed.
+    /// The time of completion.
     pub at: Time,
-    /// How many flushes had been issued by then. A write that completed in epoch `e` is durable once
-    /// flush number `e`, or any later one, has completed.
+    /// The number of flushes issued before the completion. A write that completed in epoch `e` is durable once flush
+    /// number `e`, or any later one, has completed.
     pub epoch: u64,
-    /// How it went.
+    /// The result.
     pub result: Result<(), BlockError>,
 }
 
-/// Who watches a device. A request whose task goes away, or that a crash cuts off, is issued and never
-/// completed.
+/// A watcher of a device. A request whose task is dropped, or that a crash cuts off, is issued and never completed.
 pub trait TapSink {
-    /// A request is about to be sent.
+    /// Takes in a request that is about to be sent.
     fn issued(&self, request: &Issued<'_>);
-    /// A request came back.
+    /// Takes in a completed request.
     fn completed(&self, request: &Completed<'_>);
 }
 
@@ -85,7 +84,7 @@ pub struct Tap<D> {
     epoch: Cell<u64>,
 }
 
-/// What is the same in a request's two messages.
+/// The fields that the two messages of a request share.
 struct Ticket {
     id: u64,
     op: Operation,
@@ -96,7 +95,7 @@ struct Ticket {
 }
 
 impl<D: BlockDevice> Tap<D> {
-    /// `inner`, watched by nobody yet.
+    /// Wraps `inner`, with no sinks yet.
     pub fn new(runtime: &Runtime, inner: D) -> Tap<D> {
         Tap {
             inner,
@@ -108,12 +107,12 @@ impl<D: BlockDevice> Tap<D> {
         }
     }
 
-    /// Shows every request from now on to `sink` too.
+    /// Attaches `sink`, which sees every request from now on.
     pub fn attach(&self, sink: Rc<dyn TapSink>) {
         self.sinks.borrow_mut().push(sink);
     }
 
-    /// Shows nothing to anybody any more.
+    /// Detaches all sinks.
     pub fn detach_all(&self) {
         self.sinks.take();
     }
@@ -124,7 +123,7 @@ impl<D: BlockDevice> Tap<D> {
     }
 
     fn each_sink(&self, show: impl Fn(&dyn TapSink)) {
-        // A sink may attach another.
+        // A sink may attach another during the call, so the list is not borrowed and its length is fixed.
         let count = self.sinks.borrow().len();
         for i in 0..count {
             let sink = self.sinks.borrow().get(i).cloned();
@@ -219,41 +218,41 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 pub struct Record {
     /// Its number, in order of issue.
     pub id: u64,
-    /// What was asked.
+    /// The kind of request.
     pub op: Operation,
     /// Its offset in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// How a write was to be carried out.
+    /// The flags of a write.
     pub flags: WriteFlags,
-    /// What was written or read, where contents are kept.
+    /// The data that was written or read, where contents are kept.
     pub data: Option<Rc<[u8]>>,
-    /// When it was issued.
+    /// The time of issue.
     pub issued: Time,
-    /// In which epoch it was issued.
+    /// The epoch of issue.
     pub issue_epoch: u64,
-    /// How it ended, unless it was cut off.
+    /// Its completion; `None` where it was cut off.
     pub end: Option<RecordEnd>,
 }
 
-/// How a recorded request ended.
+/// The end of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordEnd {
     /// Its number in order of completion.
     pub order: u64,
-    /// When.
+    /// The time of completion.
     pub at: Time,
-    /// In which epoch: see [`Completed::epoch`].
+    /// The epoch of completion: see [`Completed::epoch`].
     pub epoch: u64,
-    /// How it went.
+    /// The result.
     pub result: Result<(), BlockError>,
 }
 
 /// A sink that keeps every request, in order of issue.
 pub struct Recorder {
     contents: bool,
-    /// How many are kept.
+    /// The number of records that are kept.
     most: usize,
     records: RefCell<VecDeque<Record>>,
     /// The id of the first record.
@@ -261,7 +260,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that keeps contents too, or not.
+    /// A recorder of every request; `contents` says whether it keeps their data.
     pub fn new(contents: bool) -> Rc<Recorder> {
         let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
         Rc::new(Recorder { contents, most, records, first })
@@ -273,12 +272,12 @@ impl Recorder {
         Rc::new(Recorder { contents, most, records, first })
     }
 
-    /// Takes what was recorded so far. Requests still under way appear as cut off.
+    /// Takes the records so far. Requests still under way appear as cut off.
     pub fn take(&self) -> Vec<Record> {
         self.records.take().into()
     }
 
-    /// Looks at what was recorded so far.
+    /// Calls `look` with the records so far.
     pub fn with<T>(&self, look: impl FnOnce(&[Record]) -> T) -> T {
         look(self.records.borrow_mut().make_contiguous())
     }
@@ -329,8 +328,8 @@ mod tests {
     use crate::model::{Model, Modeled};
     use crate::ram::RamDisk;
 
-    /// A read, two writes at once and a flush on a disk with an arm: the sink must see contents, issue
-    /// and completion order, times and epochs as they were.
+    /// A read, two writes at once and a flush on a disk with an arm: the sink must see contents, the order of issue
+    /// and of completion, times and epochs as they were.
     #[test]
     fn every_request_is_shown_as_it_happened() {
         let executor = Executor::simulated(1);
@@ -339,7 +338,7 @@ mod tests {
         let disk = Rc::new(Tap::new(&rt, Modeled::new(&rt, model, RamDisk::new(1 << 30))));
         let recorder = Recorder::new(true);
         disk.attach(recorder.clone());
-        // The arm starts at the outside: the nearer write, issued last, completes first.
+        // The arm starts at the outermost cylinder, so the nearer write, issued last, completes first.
         for at in [900u64 << 20, 1 << 20] {
             let disk = disk.clone();
             rt.spawn("writer", async move {

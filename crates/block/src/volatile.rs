@@ -1,9 +1,9 @@
-//! A write cache that loses what was not flushed.
+//! A volatile write cache: a crash loses writes that were not flushed.
 //!
-//! A completed write stays here until a flush, or until the cache is full and the oldest go to the
-//! device beneath. Reads see the newest data. At a crash the caller decides what becomes of each write
-//! that is still here: [`VolatileCache::crash_image`] builds the disk as it is found afterwards. What
-//! disks may do is in `docs/crash-model.md`.
+//! A completed write stays in the cache until a flush, or until the cache is full and the oldest writes go to the
+//! device beneath. Reads see the newest data. At a crash the caller decides the fate of each write in the cache:
+//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` says what disks
+//! may do.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
@@ -29,7 +29,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::ram::{RamDisk, Snapshot};
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
-/// The unit that a crash writes wholly or not at all, in bytes.
+/// The unit that survives a crash wholly or not at all, in bytes.
 pub const TEAR: usize = 512;
 
 /// A completed write that a crash may lose.
@@ -37,33 +37,33 @@ pub const TEAR: usize = 512;
 pub struct PendingWrite {
     /// Its number, in order of completion, from 0.
     pub id: u64,
-    /// How many flushes had completed before it, lies included.
+    /// The number of flushes that had completed before it, including those that lied.
     pub epoch: u64,
-    /// Where it goes, in bytes.
+    /// Its offset in bytes.
     pub offset: u64,
     /// Its data.
     pub data: IoBuf,
-    /// It was written through: it survives, and lies over what was written before it.
+    /// Whether it was written through (FUA): it then survives, and overwrites earlier writes.
     pub durable: bool,
 }
 
-/// What a crash leaves of a write.
+/// The part of a write that a crash leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// All of it.
+    /// All of the write.
     All,
     /// Nothing.
     Nothing,
-    /// The sectors of 512 bytes that are marked; those beyond the list are lost.
+    /// The marked sectors of 512 bytes; those beyond the list are lost.
     Sectors(Vec<bool>),
 }
 
-/// What a kind of disk may lose at a crash.
+/// The losses that a kind of disk allows in a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Any subset of the un-flushed writes survives, each torn anywhere.
     Subset,
-    /// The writes survive up to a point, in order of completion; the next may be torn.
+    /// Writes survive up to a point in the order of completion; the next one may be torn.
     Prefix,
     /// Every completed write survives.
     Nothing,
@@ -77,10 +77,10 @@ struct Piece {
 
 #[derive(Default)]
 struct State {
-    /// In order of completion.
+    /// Writes in the cache, in the order of completion.
     pending: VecDeque<Rc<PendingWrite>>,
     bytes: usize,
-    /// By start; they do not overlap.
+    /// The newest data by start; the ranges do not overlap.
     newest: BTreeMap<u64, Piece>,
     next_id: u64,
     epoch: u64,
@@ -92,17 +92,17 @@ pub struct VolatileCache<D> {
     state: RefCell<State>,
     capacity: usize,
     lies: Cell<bool>,
-    /// Held while writes move to the device beneath: they must arrive in order.
+    /// A lock that is held while writes move to the device beneath, since they must arrive in order.
     moving: Mutex<()>,
 }
 
 impl<D: BlockDevice> VolatileCache<D> {
-    /// A cache of 64 MiB in front of `inner`.
+    /// Puts a cache of 64 MiB in front of `inner`.
     pub fn new(inner: D) -> VolatileCache<D> {
         VolatileCache::with_capacity(inner, 64 << 20)
     }
 
-    /// A cache of `capacity` bytes in front of `inner`.
+    /// Puts a cache of `capacity` bytes in front of `inner`.
     pub fn with_capacity(inner: D, capacity: usize) -> VolatileCache<D> {
         VolatileCache {
             inner,
@@ -113,17 +113,17 @@ impl<D: BlockDevice> VolatileCache<D> {
         }
     }
 
-    /// Makes flushes and FUA say that they are done without doing anything, or makes them honest again.
+    /// Makes flushes and FUA report success without doing anything, or makes them honest again.
     pub fn set_lying(&self, lies: bool) {
         self.lies.set(lies);
     }
 
-    /// The device beneath: what is durable.
+    /// The device beneath, which holds the durable contents.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The writes that a crash now may lose, oldest first.
+    /// The writes that a crash at this moment may lose, oldest first.
     pub fn pending(&self) -> Vec<Rc<PendingWrite>> {
         self.state.borrow().pending.iter().cloned().collect()
     }
@@ -139,7 +139,7 @@ impl<D: BlockDevice> VolatileCache<D> {
         write
     }
 
-    /// Moves the oldest writes to the device beneath as long as `more` says so.
+    /// Moves the oldest writes to the device beneath for as long as `more` returns true.
     async fn move_out(&self, more: impl Fn(&State) -> bool) -> Result<(), BlockError> {
         let _moving = self.moving.lock().await;
         loop {
@@ -155,7 +155,7 @@ impl<D: BlockDevice> VolatileCache<D> {
                 let data = write.data.clone();
                 self.inner.write(write.offset, data, WriteFlags::empty()).await?;
             } else {
-                // It is there already, but an older write has just gone over it.
+                // The data is on the device already, but an older write has just overwritten it.
                 self.inner.write(write.offset, write.data.clone(), WriteFlags::FUA).await?;
             }
             self.state.borrow_mut().remove_oldest();
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// The pieces that overlap a range: where, and whose.
+    /// The pieces that overlap a range: start, end, and the write of each.
     fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Rc<PendingWrite>)> {
         let first = self.newest.range(..=start).next_back().map_or(start, |(s, _)| *s);
         let found = self.newest.range(first..end).filter(|(_, p)| p.end > start);
@@ -214,7 +214,7 @@ impl State {
     }
 }
 
-/// Copies pieces over what was read at `offset`.
+/// Copies pieces over data that was read at `offset`.
 fn patch(buf: &mut [u8], offset: u64, pieces: &[(u64, u64, Rc<PendingWrite>)]) {
     for (start, end, write) in pieces {
         let to = (start - offset) as usize..(end - offset) as usize;
@@ -224,8 +224,8 @@ fn patch(buf: &mut [u8], offset: u64, pieces: &[(u64, u64, Rc<PendingWrite>)]) {
 }
 
 impl<D: BlockDevice + Snapshot> VolatileCache<D> {
-    /// The disk after a crash now: `keep` decides on each write that was not flushed, oldest first.
-    /// Those written through survive and are not asked about.
+    /// The disk after a crash at this moment: `keep` decides on each write that was not flushed, oldest first. Writes
+    /// that were written through survive, and `keep` is not asked about them.
     pub fn crash_image(&self, mut keep: impl FnMut(&PendingWrite) -> Keep) -> RamDisk {
         let image = self.inner.snapshot();
         for write in &self.state.borrow().pending {
@@ -245,7 +245,7 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
         image
     }
 
-    /// The disk after a crash now that loses what `loss` allows, chosen by `seed`.
+    /// The disk after a crash at this moment that loses what `loss` allows, chosen by `seed`.
     pub fn crash_image_seeded(&self, loss: Loss, seed: u64) -> RamDisk {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let losable = self.state.borrow().pending.iter().filter(|w| !w.durable).count();
@@ -288,7 +288,7 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
             self.inner.read(offset, len).await?
         };
         patch(&mut buf, offset, &before);
-        // What was written while the device beneath was read.
+        // Writes that completed during the read are copied over the result.
         let after = self.state.borrow().pieces(offset, end);
         patch(&mut buf, offset, &after);
         Ok(buf)
@@ -328,13 +328,14 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        // A hint that may be left alone: dropping pending writes would have to survive a crash too.
+        // A discard is a hint and may be ignored. Dropping pending writes would have to survive a crash too.
         let host_len = usize::try_from(len).unwrap_or(usize::MAX);
         self.inner.geometry().check_write(Operation::Discard, offset, host_len)
     }
 
     fn immediate(&self) -> bool {
-        // The lock is held across operations of the device beneath only: where those are over at once it is free.
+        // The lock is held only during operations of the device beneath. Where those complete at once, it is always
+        // free.
         self.inner.immediate()
     }
 }
@@ -390,9 +391,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was written, flushed and written through, and however small the cache: reads see
-        /// the newest data, and after a crash every sector holds something it held at or after the
-        /// point that was made durable; with nothing lost, the newest.
+        /// After any writes, flushes and FUA writes, and with a cache of any size, reads see the newest data. After a
+        /// crash every sector holds data that it held at or after the last durable point; with no loss allowed, it
+        /// holds the newest.
         #[test]
         fn a_crash_loses_only_what_it_may(
             ops in prop::collection::vec(op(), 1..40),
@@ -443,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Two un-flushed writes: all four subsets must be reachable, the newer without the older too.
+    /// Two un-flushed writes: all four subsets must be possible, the newer without the older too.
     #[test]
     fn any_subset_can_survive() {
         let disk = small();
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(firsts(&only_second)[..2], [0, 2]);
     }
 
-    /// In-order disks lose a suffix: never the older of two writes alone.
+    /// A disk with ordered writes loses a suffix: the newer of two writes never survives alone.
     #[test]
     fn a_prefix_keeps_order() {
         let disk = small();
@@ -477,7 +478,7 @@ mod tests {
         }
     }
 
-    /// A lying disk says that it flushed: what it was told to keep is lost all the same.
+    /// A lying disk reports a flush, and loses the flushed data all the same.
     #[test]
     fn a_lying_disk_loses_what_was_flushed() {
         let disk = small();
@@ -495,8 +496,8 @@ mod tests {
         assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing))[..2], [1, 2]);
     }
 
-    /// A write-through over an un-flushed write: the older one must not come back over it, neither in
-    /// a crash nor when the cache moves out.
+    /// A FUA write over an un-flushed write: the older one must not overwrite it later, neither in a crash nor when
+    /// the cache is moved out.
     #[test]
     fn an_older_write_does_not_come_back_over_fua() {
         let disk = small();

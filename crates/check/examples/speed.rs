@@ -1,4 +1,4 @@
-//! How many checks a second: what a search through crash states can hope for.
+//! Measures the number of checks a second, which limits a search through crash states.
 //!
 //! `cargo run --release --package ordo-check --example speed`
 

@@ -1,4 +1,4 @@
-//! The phases, one after the other, and writing what they repaired.
+//! The run of a check: the phases in order, and writing the repairs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker of `device`, which nothing else may write meanwhile.
+    /// A checker of `device`. No one else may write to it meanwhile.
     pub fn new(device: impl BlockDevice, options: Options) -> Checker {
         Checker { device: device.erase(), options, progress: None }
     }
@@ -37,12 +37,12 @@ impl Checker {
         self
     }
 
-    /// Checks, and repairs as the options say. What is written is durable when it returns; the
-    /// superblock, which calls the file system clean, is written last.
+    /// Checks, and repairs as the options say. Repairs are durable on return; the superblock, which marks the file
+    /// system clean, is written last.
     ///
     /// # Errors
-    /// There is no file system to check, or the device failed. (That a file system is inconsistent
-    /// is in the report.)
+    /// There is no file system to check, or the device failed. An inconsistent file system is no error; it is in the
+    /// report.
     pub async fn run(&self) -> Result<Report, CheckError> {
         let mut search = Search::new(&self.device);
         let found = match self.options.superblock {
@@ -114,7 +114,7 @@ impl Checker {
         let flags = run.sb.flags;
         let is_clean = run.sb.clean == 1 && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
         run.report.was_clean = is_clean;
-        // A copy of the superblock does not know how the file system was used last.
+        // A copy of the superblock does not tell how the file system was used last.
         run.report.soft_updates =
             !is_clean && !run.from_copy && flags & FS_DOSOFTDEP != 0 && flags & FS_NEEDSFSCK == 0;
         findings.into_iter().for_each(|finding| run.finding(finding));
@@ -123,7 +123,7 @@ impl Checker {
 }
 
 impl Run<'_> {
-    /// Paths of the inodes that findings are about.
+    /// Works out the paths of inodes with findings.
     fn work_out_paths(&mut self) {
         for (ino, place) in std::mem::take(&mut self.wanted) {
             let mut parts = Vec::new();
@@ -147,7 +147,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes repairs where the options allow all of them.
+    /// Writes the repairs, where the options allow all of them.
     async fn write_repairs(&mut self, device: &Device) -> Result<(), CheckError> {
         let report = &self.report;
         let allowed = match self.options.repair {
@@ -181,7 +181,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes anew the superblock's copies that were found wrong.
+    /// Rewrites the superblock's copies that were found wrong.
     async fn write_copies(&mut self, device: &Device) -> Result<(), CheckError> {
         let wrong = self.report.findings.iter().filter_map(|finding| match finding {
             Finding::SuperblockCopy { cg, .. } => Some(*cg),

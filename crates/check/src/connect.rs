@@ -1,4 +1,4 @@
-//! Phase 3: every directory is to be inside of the root.
+//! Phase 3: every directory must be inside the root.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir;
@@ -6,18 +6,18 @@ use ordo_format::ufs2::dir;
 use crate::state::{DirInfo, ROOT, Run};
 use crate::{Finding, Phase};
 
-/// How far the way up from a directory is known.
+/// The state of the walk up from a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Unknown,
-    /// On the way that is being followed.
+    /// The directory is on the walk under way.
     Current,
-    /// It ends: at the root, or at a directory that was noted.
+    /// The walk ends at the root, or at a directory that was noted.
     Ends,
 }
 
 impl Run<'_> {
-    /// What is said of a directory that is in none.
+    /// The finding for a directory that is in no directory.
     pub fn unreferenced(&self, idx: usize) -> Finding {
         let DirInfo { ino, entries, size, .. } = self.dirs[idx];
         let links = self.info(ino).map_or(0, |inode| inode.links);
@@ -25,7 +25,7 @@ impl Run<'_> {
         Finding::UnreferencedDirectory { ino, empty, uncounted }
     }
 
-    /// Finds directories that are not inside of the root, and moves them to lost+found, or clears them.
+    /// Finds directories outside the root, and moves them to lost+found or clears them.
     pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
         self.tell(Phase::Connectivity, 0, self.dirs.len());
         let heads = self.find_heads().await?;
@@ -41,7 +41,7 @@ impl Run<'_> {
             if !in_loop {
                 self.finding(self.unreferenced(idx));
             }
-            // Where it was, its parent counted it.
+            // Its earlier parent counted its `..`.
             self.relinked.insert(self.dirs[idx].dotdot);
             self.relinked.insert(ino);
             if empty {
@@ -56,8 +56,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the `..` of a directory without a name leads to a directory, or to nothing: what was in one that was
-    /// removed, and cleared first, leads to nothing.
+    /// Checks that the `..` of a directory without a name leads to a directory, or to a free inode. It leads to a
+    /// free inode where its parent was removed and cleared first.
     fn check_parents_that_were(&mut self, heads: &[(usize, bool)]) {
         for (idx, _) in heads.iter().filter(|(_, in_loop)| !in_loop) {
             let DirInfo { ino, dotdot: stored, dotdot_at, moved, .. } = self.dirs[*idx];
@@ -68,8 +68,7 @@ impl Run<'_> {
         }
     }
 
-    /// The topmost directories of those that are not inside of the root, and whether each was cut out
-    /// of a loop.
+    /// The topmost directories outside the root; the boolean says whether a loop was cut there.
     async fn find_heads(&mut self) -> Result<Vec<(usize, bool)>, BlockError> {
         let mut ways = vec![Way::Unknown; self.dirs.len()];
         let mut heads = Vec::new();
@@ -103,8 +102,7 @@ impl Run<'_> {
         Ok(heads)
     }
 
-    /// Takes a directory out of a loop: one whose `..` says that it was elsewhere, else the one with
-    /// the lowest number.
+    /// Takes a directory out of a loop: one whose `..` names a parent elsewhere, else the one with the lowest number.
     async fn break_loop(&mut self, path: &[usize]) -> Result<usize, BlockError> {
         let order = |idx: &&usize| {
             let info = &self.dirs[**idx];
@@ -120,13 +118,13 @@ impl Run<'_> {
         Ok(idx)
     }
 
-    /// Makes every `..` name the directory that it is in.
+    /// Corrects every `..` to the directory's parent.
     async fn fix_parents(&mut self) -> Result<(), BlockError> {
         for idx in 0..self.dirs.len() {
             let info = &self.dirs[idx];
             let (ino, stored, moved) = (info.ino, info.dotdot, info.moved);
             let parent = if ino == ROOT { Some(ROOT) } else { info.parent };
-            // One without any block has no `..` either.
+            // A directory without any block has no `..` either.
             let is_wrong = |parent: &u32| *parent != stored && info.dotdot_at != 0;
             let Some(parent) = parent.filter(|parent| info.alive && is_wrong(parent)) else {
                 continue;

@@ -1,4 +1,4 @@
-//! The superblock's copies against it, and it against them.
+//! Comparison of the superblock with its copies.
 
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
 
@@ -6,20 +6,20 @@ use crate::state::Run;
 use crate::superblock::{Found, Search};
 use crate::{CheckError, Finding};
 
-/// Groups whose copies are asked whether they agree with another one.
+/// The number of groups whose copies are asked whether they agree with another copy.
 const GROUPS_ASKED: u32 = 64;
 
-/// What the copies say.
+/// The results of reading the copies.
 #[derive(Default)]
 pub(crate) struct Copies {
-    /// Those that are of the superblock's shape.
+    /// The number of copies with the superblock's geometry.
     agreeing: u32,
-    /// The first one that can be read and is of another, and where it is, in bytes.
+    /// The first readable copy with another geometry, and its place in bytes.
     other: Option<(u64, Box<Superblock>)>,
 }
 
 impl Run<'_> {
-    /// The copy of the superblock in a group: usable, and of this file system.
+    /// Checks a group's copy of the superblock: it must be usable, and of this file system.
     pub fn check_copy(&mut self, cg: u32, bytes: &[u8]) {
         let error = match Superblock::read_copy(bytes) {
             Err(error) => error.to_string(),
@@ -39,15 +39,15 @@ impl Run<'_> {
         self.finding(Finding::SuperblockCopy { cg, error });
     }
 
-    /// Whether no copy is of the superblock's shape. Asked once all groups were looked at.
+    /// Whether no copy has the superblock's geometry. Valid once all groups were read.
     pub fn is_alone(&self) -> bool {
         self.options.copies && !self.from_copy && self.copies.agreeing == 0
     }
 }
 
 impl Search<'_> {
-    /// The superblock as its copies have it, where none is of its shape, but two are of one other shape: a
-    /// field of it is wrong of which nothing but the copies can tell.
+    /// The superblock as its copies have it, where no copy has its geometry but two agree on another. Then a field is
+    /// wrong that only the copies can correct.
     pub async fn outvote(&mut self, run: &mut Run<'_>) -> Result<Option<Found>, CheckError> {
         let (sb, endian) = (&run.sb, run.endian);
         let found = match run.copies.other.take() {
@@ -77,12 +77,12 @@ impl Search<'_> {
     }
 }
 
-/// Whether two superblocks describe the same layout.
+/// Whether two superblocks describe the same geometry.
 pub(crate) fn same_shape(a: &Superblock, b: &Superblock) -> bool {
     difference(a, b).is_none()
 }
 
-/// The first field of the layout that differs between two valid superblocks, and what it is in each.
+/// The first geometry field that differs between two valid superblocks, with its value in each.
 fn difference(a: &Superblock, b: &Superblock) -> Option<(&'static str, i64, i64)> {
     let shape = |s: &Superblock| {
         [

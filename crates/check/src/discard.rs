@@ -1,7 +1,7 @@
-//! What a crash leaves without a name under soft updates is what was being removed: it is cleared.
+//! Clearing inodes without a name that a crash under soft updates left: they were being removed.
 //!
-//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). Only where everything else is as soft
-//! updates leave it: where there is damage, what has no name may be what somebody wants back.
+//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). This is done only where everything else is as soft
+//! updates leave it. Where there is damage, a file without a name may have been lost with a directory.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, DT_DIR};
@@ -11,8 +11,8 @@ use crate::Severity;
 use crate::state::{DirInfo, ROOT, Run};
 
 impl Run<'_> {
-    /// Whether all that has been and will be found is ordinary after soft updates. After phase 2, and
-    /// after loops of directories were looked for: nothing was repaired yet but what was found.
+    /// Whether all findings, past and to come, are ordinary after soft updates. It is asked after phase 2 and after
+    /// the search for loops of directories, when nothing was repaired except those findings.
     pub fn is_ordinary(&self) -> bool {
         self.report.soft_updates
             && !self.report.counts.contains_key(&Severity::Damage)
@@ -25,11 +25,11 @@ impl Run<'_> {
             })
     }
 
-    /// Whether a directory may be one that was being moved into another that never got its own name, and
-    /// was then removed from where it had been: empty, and in nothing that the root leads to.
+    /// Whether a directory may be one that was being renamed into a new directory, which never got its own name,
+    /// while its old name was removed: it is empty, and not inside the root.
     fn is_left_behind(&self, info: &DirInfo) -> bool {
         let mut at = info;
-        // Loops are damage, and were cut.
+        // Loops are damage and were cut, so the walk ends.
         for _ in 0..self.dirs.len() {
             let Some(parent) = at.parent else { break };
             at = &self.dirs[self.dir_of[&parent]];
@@ -37,7 +37,7 @@ impl Run<'_> {
         info.entries == 0 && at.parent.is_none() && at.ino != ROOT
     }
 
-    /// Whether no bitmap calls free what is in use.
+    /// Whether no bitmap calls used space free.
     fn bitmaps_hold(&self) -> bool {
         (0..self.sb.ncg).all(|cg| {
             let state = &self.groups[cg as usize];
@@ -74,7 +74,7 @@ impl Run<'_> {
         }
         let of_directory = |(info, below): (&DirInfo, &u32)| {
             let links = self.info(info.ino).map_or(0, |inode| inode.links);
-            // What has no name has lost its count already.
+            // An inode without a name has lost its link count already.
             info.parent.is_none() || i64::from(links) >= 2 + i64::from(*below)
         };
         let files = self.groups.iter().flat_map(|group| &group.inodes);
@@ -84,7 +84,7 @@ impl Run<'_> {
                 .all(|info| i64::from(info.links) >= i64::from(info.found))
     }
 
-    /// Clears a directory that is in none, and all directories below it. What they name loses these names.
+    /// Clears a directory without a name, and all directories below it. Files in them lose these names.
     pub async fn discard(&mut self, head: usize) -> Result<(), BlockError> {
         let mut pending = vec![(head, 0)];
         while let Some((idx, depth)) = pending.pop() {
@@ -102,7 +102,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes the names in a directory from the files that they are of; returns the directories named.
+    /// Takes the names in a directory from their files. Returns the directories among them.
     async fn take_names(&mut self, idx: usize) -> Result<Vec<usize>, BlockError> {
         let mut below = Vec::new();
         for block in self.dirs[idx].blocks.clone() {

@@ -1,5 +1,5 @@
-//! Fields that follow from others, and reserved ones: the superblock's and those of the record that helps
-//! to find its copies, before phase 1; those of a group's header, in phases 1 and 5.
+//! Fields that follow from others, and reserved fields: the superblock's and the recovery record's, before phase 1;
+//! those of a group's header, in phases 1 and 5.
 //!
 //! `docs/formats/ufs2-checks.md` has a line for every field.
 
@@ -16,7 +16,7 @@ use crate::Finding;
 use crate::state::Run;
 
 impl Run<'_> {
-    /// Checks what else the superblock says, once it can be used.
+    /// Checks the remaining fields of a usable superblock.
     pub async fn check_superblock(&mut self) -> Result<(), BlockError> {
         let shift = self.right_sector_shift().await?;
         let sb = &mut self.sb;
@@ -48,8 +48,8 @@ impl Run<'_> {
         if self.options.copies { self.check_record().await } else { Ok(()) }
     }
 
-    /// The right `fsbtodb`. One that counts larger sectors, as some programs make it, is right where the
-    /// first copy has it too.
+    /// The right `fsbtodb`. A value for larger sectors, which some programs write, is right where the first copy has
+    /// it too.
     async fn right_sector_shift(&mut self) -> Result<i32, BlockError> {
         let stored = self.sb.fsbtodb;
         let usual = (self.sb.fsize as u32 / SECTOR).trailing_zeros() as i32;
@@ -62,8 +62,7 @@ impl Run<'_> {
         Ok(if copied == Ok(stored) { stored } else { usual })
     }
 
-    /// The record that helps to find copies. There need not be one: a boot program may lie there, and not
-    /// every program that makes file systems writes it.
+    /// Checks the recovery record. It need not exist: a boot program may lie there, and not every mkfs writes it.
     async fn check_record(&mut self) -> Result<(), BlockError> {
         if self.sb.sblockloc as u64 != SEARCH[0] {
             return Ok(());
@@ -94,7 +93,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether a group's bitmaps are said to be where they belong.
+    /// Checks that a group's header names the right places of its bitmaps.
     pub fn check_layout(&mut self, cg: u32, group: &Group) -> bool {
         let standard = GroupLayout::standard(&self.sb);
         let (inodes, frags) = (standard.inodes.start, standard.frags.start);
@@ -119,7 +118,7 @@ impl Run<'_> {
         same
     }
 
-    /// Reserved fields of a header.
+    /// Checks the reserved fields of a header.
     pub fn check_reserved(&mut self, cg: u32, group: &Group) {
         let has_clusters = self.sb.contigsumsize > 0;
         for (field, stored) in reserved(group, has_clusters).into_iter().filter(|(_, v)| *v != 0) {
@@ -127,7 +126,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is between a group's bitmaps, and after the bits of one.
+    /// Checks the bytes between a group's bitmaps, and those after the last bit of each.
     pub fn check_padding(&mut self, cg: u32, header: &[u8], layout: &GroupLayout) {
         let frags = &header[layout.frags.clone()];
         let (end, all) = (self.sb.cg_frags(cg), 8 * frags.len() as u32);
@@ -140,7 +139,7 @@ impl Run<'_> {
     }
 }
 
-/// The bytes between the bitmap of fragments and the counts of clusters.
+/// The bytes between the fragment bitmap and the cluster counts.
 pub(crate) fn padding(layout: &GroupLayout) -> Range<usize> {
     match layout.clusters.is_empty() {
         true => layout.frags.end..layout.frags.end,
@@ -148,7 +147,7 @@ pub(crate) fn padding(layout: &GroupLayout) -> Range<usize> {
     }
 }
 
-/// The fields of a header that are zero, and what they hold.
+/// The fields of a header that must be zero, with their values.
 fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
     let unless_clusters = |value: u32| if has_clusters { 0 } else { value.into() };
     [
@@ -165,7 +164,7 @@ fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
     ]
 }
 
-/// Puts a header's bitmaps where they belong, and zeros into its reserved fields.
+/// Puts a header's bitmaps at their right places, and zeros into its reserved fields.
 pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout) {
     (group.firstfield, group.sparecon32, group.sparecon64) = (0, 0, [0; 3]);
     (group.old_ncyl, group.old_niblk) = (0, 0);
@@ -180,7 +179,7 @@ pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout) {
     }
 }
 
-/// The first that is not zero, or zero.
+/// The first value that is not zero, or zero.
 fn first_set(values: &[i64]) -> i64 {
     values.iter().copied().find(|value| *value != 0).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a file system, one variant each.
+//! Every inconsistency of a file system, one variant each.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::state::ROOT;
 use crate::terms::{Count, Severity, Slot};
 
-/// Declares the findings of a file system: each with its severity, its words and its repair.
+/// Declares the findings of a file system, each with its severity, text and repair.
 macro_rules! findings {
     ($(#[doc = $all:literal])+ $name:ident: $(
         #[doc = $doc:literal]
@@ -30,7 +30,7 @@ macro_rules! findings {
                 match self { $($name::$variant { .. } => stringify!($variant),)+ }
             }
 
-            /// What a repair does about it.
+            /// The action of a repair for this finding.
             pub fn repair(&self) -> &'static str {
                 match self { $($name::$variant { .. } => $repair,)+ }
             }
@@ -52,24 +52,24 @@ macro_rules! findings {
 pub(crate) use findings;
 
 findings! {
-    /// An inconsistency: what, and where. Blocks are addresses in fragments, offsets are in bytes.
+    /// An inconsistency and its place. Blocks are addresses in fragments; offsets are in bytes.
     Finding:
 
-    /// No usable superblock where one belongs; a group's copy was used instead.
+    /// The superblock at its place is unusable; a group's copy was used instead.
     SuperblockDamaged {
-        /// Where it was looked for, in bytes.
+        /// The place where it was searched, in bytes.
         at: u64,
-        /// Where the copy is that was used, in bytes.
+        /// The place of the copy that was used, in bytes.
         copy: u64,
-        /// What is wrong with the one that was looked for.
+        /// The fault of the one that was searched.
         error: String,
     } Damage, "superblock at byte {at}: {error}; the copy at byte {copy} is used", repair "restored from the copy";
 
     /// The superblock's check-hash is wrong.
     SuperblockHash {
-        /// Where the superblock is, in bytes.
+        /// The superblock's place, in bytes.
         at: u64,
-        /// Whether it is right once the clean flag is set: the write that changed the flag was cut off.
+        /// Whether it is right once the clean flag is set: then the write that changed the flag was torn.
         flag_only: bool,
     } Damage, "superblock at byte {at}: wrong check-hash", repair "hash made right";
 
@@ -77,45 +77,45 @@ findings! {
     SuperblockCopy {
         /// The group.
         cg: u32,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } Damage, "group {cg}: copy of the superblock: {error}", repair "copied anew";
 
-    /// A field of the superblock is not what the others make it.
+    /// A field of the superblock does not agree with the others.
     SuperblockField {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: i64,
-        /// What it must be.
+        /// The right value.
         right: i64,
     } Damage, "superblock: {field} is {stored}, but must be {right}", repair "made right";
 
-    /// Something is in what the superblock's totals reserve.
+    /// The reserved part of the superblock's totals is not zero.
     ReservedTotals {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: i64,
     } CountsOnly, "superblock: {field} is reserved, but holds {stored}", repair "cleared";
 
-    /// The record in the boot area that helps to find the superblock's copies is of another shape.
+    /// The recovery record in the boot area, which helps to find the superblock's copies, has another geometry.
     RecoveryRecord {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: i64,
-        /// What it must be.
+        /// The right value.
         right: i64,
     } CountsOnly, "record of the superblock's copies: {field} is {stored}, but must be {right}", repair "made right";
 
     /// A total in the superblock is wrong.
     Totals {
-        /// Which.
+        /// The count.
         count: Count,
-        /// What the superblock says.
+        /// The value in the superblock.
         stored: i64,
-        /// What there is.
+        /// The right value.
         found: i64,
     } CountsOnly, "superblock: {count}: {stored} recorded, {found} there", repair "count made right";
 
@@ -123,11 +123,11 @@ findings! {
     Summary {
         /// The group.
         cg: u32,
-        /// Which count.
+        /// The count.
         count: Count,
-        /// What the summary says.
+        /// The value in the summary.
         stored: i32,
-        /// What there is.
+        /// The right value.
         found: i32,
     } CountsOnly, "summary of group {cg}: {count}: {stored} recorded, {found} there", repair "count made right";
 
@@ -135,7 +135,7 @@ findings! {
     GroupHeader {
         /// The group.
         cg: u32,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } Damage, "{error}", repair "header rebuilt from what is in use";
 
@@ -145,33 +145,33 @@ findings! {
         cg: u32,
     } Damage, "group {cg}: wrong check-hash", repair "hash made right";
 
-    /// A group's bitmaps are said to be elsewhere than where they belong.
+    /// A group's header names the wrong place for a bitmap.
     GroupLayout {
         /// The group.
         cg: u32,
-        /// The field that says so.
+        /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: u32,
-        /// What it must be.
+        /// The right value.
         right: u32,
     } Damage, "group {cg}: {field} is {stored}, but must be {right}", repair "header rebuilt from what is in use";
 
-    /// Something is in a reserved field of a group's header.
+    /// A reserved field of a group's header is not zero.
     GroupReserved {
         /// The group.
         cg: u32,
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: i64,
     } CountsOnly, "group {cg}: {field} is reserved, but holds {stored}", repair "cleared";
 
-    /// Something is between a group's bitmaps.
+    /// A byte between a group's bitmaps is not zero.
     GroupPadding {
         /// The group.
         cg: u32,
-        /// Where, as a byte of the header.
+        /// The byte in the header.
         byte: u32,
     } CountsOnly, "group {cg}: something is between its bitmaps, at byte {byte}", repair "cleared";
 
@@ -179,57 +179,57 @@ findings! {
     GroupCounts {
         /// The group.
         cg: u32,
-        /// Which count.
+        /// The count.
         count: Count,
-        /// What the header says.
+        /// The value in the header.
         stored: i32,
-        /// What there is.
+        /// The right value.
         found: i32,
     } CountsOnly, "group {cg}: {count}: {stored} recorded, {found} there", repair "count made right";
 
-    /// The number of free runs of some length is wrong in a group's header.
+    /// A group's header has a wrong number of free runs of some length.
     FragmentRuns {
         /// The group.
         cg: u32,
         /// The length in fragments.
         length: u32,
-        /// What the header says.
+        /// The value in the header.
         stored: i32,
-        /// What there is.
+        /// The right value.
         found: i32,
     } CountsOnly, "group {cg}: free runs of {length} fragments: {stored} recorded, {found} there", repair "count made right";
 
-    /// A group's bitmap of free blocks does not fit its bitmap of free fragments.
+    /// A group's bitmap of free blocks does not match its bitmap of free fragments.
     ClusterMap {
         /// The group.
         cg: u32,
-        /// The first block, counted in blocks in the group, where they differ.
+        /// The first block where they differ, counted in blocks in the group.
         block: u32,
     } CountsOnly, "group {cg}: cluster bitmap wrong from block {block} on", repair "bitmap made right";
 
-    /// The number of free clusters of some length is wrong in a group's header.
+    /// A group's header has a wrong number of free clusters of some length.
     ClusterCounts {
         /// The group.
         cg: u32,
         /// The length in blocks.
         length: u32,
-        /// What the header says.
+        /// The value in the header.
         stored: i32,
-        /// What there is.
+        /// The right value.
         found: i32,
     } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count made right";
 
-    /// The group's header calls fewer inodes initialised than are in use, or than were when it was made.
+    /// A group's header calls fewer inodes initialised than are in use, or than mkfs initialises.
     InitialisedTooLow {
         /// The group.
         cg: u32,
-        /// What the header says.
+        /// The value in the header.
         stored: u32,
-        /// The inodes that must be initialised.
+        /// The number of inodes that must be initialised.
         needed: u32,
     } Damage, "group {cg}: {stored} inodes recorded as initialised, but at least {needed} must be", repair "limit raised";
 
-    /// A group's bitmap calls fragments free that the file system does not have.
+    /// A group's bitmap calls fragments free that lie beyond the file system.
     FreeBeyondEnd {
         /// The group.
         cg: u32,
@@ -237,35 +237,35 @@ findings! {
         fragment: u32,
     } Damage, "group {cg}: fragment {fragment} is free, but beyond the group's end", repair "marked used";
 
-    /// Fragments are marked used, but nothing uses them.
+    /// Fragments are marked used, but no file uses them.
     BlocksLeaked {
         /// The first fragment.
         addr: u64,
-        /// How many.
+        /// The number of fragments.
         count: u32,
     } LeakOnly, "block {addr}: {count} fragments are marked used, but nothing uses them", repair "freed";
 
-    /// Fragments are marked free, but in use.
+    /// Fragments are marked free, but are in use.
     BlocksNotMarked {
         /// The first fragment.
         addr: u64,
-        /// How many.
+        /// The number of fragments.
         count: u32,
     } Damage, "block {addr}: {count} fragments are marked free, but in use", repair "marked used";
 
-    /// Inodes are marked used, but are not.
+    /// Inodes are marked used, but are free.
     InodesLeaked {
         /// The first inode.
         ino: u32,
-        /// How many.
+        /// The number of inodes.
         count: u32,
     } LeakOnly, "inode {ino}: {count} inodes are marked used, but are not", repair "freed";
 
-    /// Inodes are marked free, but in use.
+    /// Inodes are marked free, but are in use.
     InodesNotMarked {
         /// The first inode.
         ino: u32,
-        /// How many.
+        /// The number of inodes.
         count: u32,
     } Damage, "inode {ino}: {count} inodes are marked free, but in use", repair "marked used";
 
@@ -275,7 +275,7 @@ findings! {
         ino: u32,
     } Damage, "inode {ino}: wrong check-hash", repair "hash made right";
 
-    /// An inode that is not in use still has a size or blocks.
+    /// A free inode still has a size or blocks.
     PartlyFreed {
         /// The inode.
         ino: u32,
@@ -297,13 +297,13 @@ findings! {
         size: u64,
     } Damage, "inode {ino}: impossible size {size}", repair "inode cleared";
 
-    /// A device without a number.
+    /// A device has no number.
     DeviceNumber {
         /// The inode.
         ino: u32,
     } Damage, "inode {ino}: a device without a number", repair "inode cleared";
 
-    /// A directory's size is not whole chunks of 512 bytes.
+    /// A directory's size is not a multiple of 512 bytes.
     DirectorySize {
         /// The directory.
         ino: u32,
@@ -319,83 +319,83 @@ findings! {
         size: u64,
         /// The end of its last block, in bytes.
         end: u64,
-        /// Whether the end is reached through indirect blocks, where soft updates leave such files.
+        /// Whether indirect blocks lead to the end; soft updates may leave such files.
         indirect: bool,
     } Damage, "inode {ino}: size {size} is beyond its last block, which ends at {end}", repair "size cut";
 
-    /// A block address beyond the end of the file.
+    /// A block address lies beyond the end of the file.
     PointerBeyondEnd {
         /// The inode.
         ino: u32,
-        /// Where the address is kept.
+        /// The place of the address.
         slot: Slot,
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, but beyond the file's end", repair "address cleared";
 
-    /// A block address outside of the file system, or of its own structures.
+    /// A block address lies outside the file system, or in its own structures.
     BadBlock {
         /// The inode.
         ino: u32,
-        /// Where the address is kept.
+        /// The place of the address.
         slot: Slot,
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, which no file can have", repair "address cleared";
 
-    /// A block, or a run of fragments, that crosses a block boundary.
+    /// A block or a run of fragments crosses a block boundary.
     Misaligned {
         /// The inode.
         ino: u32,
-        /// Where the address is kept.
+        /// The place of the address.
         slot: Slot,
         /// The address.
         addr: u64,
-        /// How many fragments from there on.
+        /// The number of fragments from there on.
         count: u32,
     } Damage, "inode {ino}: {slot} is {addr}, where {count} fragments cross a block boundary", repair "copied to a fresh place, or cut off where there is none";
 
-    /// A block that belongs to another file, or to another place in this one, already.
+    /// A block belongs to another file, or to another place in this file, already.
     DuplicateBlock {
         /// The inode.
         ino: u32,
-        /// Where the address is kept.
+        /// The place of the address.
         slot: Slot,
         /// The address.
         addr: u64,
-        /// How many fragments from there on.
+        /// The number of fragments from there on.
         count: u32,
     } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "copied to a fresh place, or cut off where there is none";
 
-    /// A directory without a block inside.
+    /// A directory lacks a block inside.
     HoleInDirectory {
         /// The directory.
         ino: u32,
-        /// The block that is missing, counted in blocks from the start.
+        /// The missing block, counted in blocks from the start.
         lbn: u64,
     } Damage, "directory {ino}: block {lbn} is missing", repair "filled with free space, or cut off there";
 
-    /// An inode's count of sectors held is wrong.
+    /// An inode's block count is wrong.
     BlockCount {
         /// The inode.
         ino: u32,
-        /// What it says, in sectors of 512 bytes.
+        /// The value in the inode, in sectors of 512 bytes.
         stored: u64,
-        /// What it holds.
+        /// The right value.
         found: u64,
     } CountsOnly, "inode {ino}: {stored} sectors recorded, {found} held", repair "count made right";
 
-    /// A device, pipe, socket or short symbolic link with block addresses, or a link's rubbish after the target.
+    /// A device, pipe, socket or short symbolic link has block addresses, or a link has other bytes after its target.
     SpecialWithBlocks {
         /// The inode.
         ino: u32,
-        /// Where the address is kept.
+        /// The place of the address.
         slot: Slot,
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, but a file of its type has no blocks", repair "address cleared";
 
-    /// The extended attributes are larger than they can be.
+    /// The size of the extended attributes is impossible.
     AttributesSize {
         /// The inode.
         ino: u32,
@@ -407,17 +407,17 @@ findings! {
     AttributesMissing {
         /// The inode.
         ino: u32,
-        /// The block that is missing.
+        /// The missing block.
         slot: Slot,
     } Damage, "inode {ino}: {slot} is missing, but its extended attributes need it", repair "attributes cut off there";
 
-    /// A record of the extended attributes is broken.
+    /// A record of the extended attributes is damaged.
     AttributesDamaged {
         /// The inode.
         ino: u32,
-        /// Where, in bytes.
+        /// The record's place, in bytes.
         at: u32,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } Damage, "inode {ino}: {error}", repair "attributes cut off there";
 
@@ -430,66 +430,66 @@ findings! {
         mode: u16,
     } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "made anew";
 
-    /// The superblock asks for a journal of soft updates that is not there: FreeBSD does not mount that.
+    /// The superblock asks for a soft updates journal that does not exist; FreeBSD does not mount that.
     JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "no longer asked for";
 
-    /// A directory without `.` at its start.
+    /// A directory has no `.` at its start.
     DotMissing {
         /// The directory.
         ino: u32,
     } Damage, "directory {ino}: no \".\" at its start", repair "made anew";
 
-    /// A directory whose `.` is another inode.
+    /// A directory's `.` leads to another inode.
     DotWrong {
         /// The directory.
         ino: u32,
-        /// What its `.` says.
+        /// The inode in its `.`.
         stored: u32,
     } Damage, "directory {ino}: \".\" is inode {stored}", repair "made right";
 
-    /// A directory without `..` after `.`.
+    /// A directory has no `..` after `.`.
     DotDotMissing {
         /// The directory.
         ino: u32,
     } Damage, "directory {ino}: no \"..\" after \".\"", repair "made anew";
 
-    /// A directory whose `..` is not the directory it is in.
+    /// A directory's `..` is not its parent.
     DotDotWrong {
         /// The directory.
         ino: u32,
-        /// What its `..` says.
+        /// The inode in its `..`.
         stored: u32,
-        /// The directory it is in.
+        /// The parent.
         parent: u32,
     } Damage, "directory {ino}: \"..\" is inode {stored}, but it is in {parent}", repair "made right";
 
-    /// A directory without a name whose `..` leads to a file: the inode of its parent was used again too early.
+    /// A directory without a name has a `..` that leads to a file: its parent's inode was used again too early.
     DotDotNoDirectory {
         /// The directory.
         ino: u32,
-        /// What its `..` says.
+        /// The inode in its `..`.
         stored: u32,
     } Damage, "directory {ino}: it has no name, and \"..\" is inode {stored}, no directory", repair "made right where the directory is kept";
 
-    /// Another `.` or `..` in a directory.
+    /// A directory has a second `.` or `..`.
     ExtraDot {
         /// The directory.
         ino: u32,
-        /// Where, in bytes.
+        /// The entry's place, in bytes.
         offset: u64,
     } Damage, "directory {ino}, byte {offset}: another \".\" or \"..\"", repair "entry removed";
 
-    /// A broken directory entry.
+    /// A directory entry is damaged.
     EntryDamaged {
         /// The directory.
         ino: u32,
-        /// Where, in bytes.
+        /// The entry's place, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } Damage, "directory {ino}, byte {offset}: {error}", repair "entry removed, with the rest of its chunk where the next cannot be found";
 
-    /// An entry with an inode number that does not exist.
+    /// An entry has an inode number that does not exist.
     EntryOutOfRange {
         /// The directory.
         ino: u32,
@@ -499,7 +499,7 @@ findings! {
         target: u32,
     } Damage, "directory {ino}: entry {name:?} is of inode {target}, which does not exist", repair "entry removed";
 
-    /// An entry for an inode that is not in use.
+    /// An entry's inode is free.
     EntryUnallocated {
         /// The directory.
         ino: u32,
@@ -509,7 +509,7 @@ findings! {
         target: u32,
     } Damage, "directory {ino}: entry {name:?} is of inode {target}, which is not in use", repair "entry removed";
 
-    /// An entry with another type than its inode.
+    /// An entry's type differs from its inode's.
     EntryType {
         /// The directory.
         ino: u32,
@@ -523,7 +523,7 @@ findings! {
         actual: u8,
     } Damage, "directory {ino}: entry {name:?} has type {stored}, but inode {target} has {actual}", repair "type made right";
 
-    /// A name that is in a directory already.
+    /// A directory has the same name twice.
     DuplicateName {
         /// The directory.
         ino: u32,
@@ -533,33 +533,33 @@ findings! {
         target: u32,
     } Damage, "directory {ino}: another entry {name:?}, of inode {target}", repair "later entry removed";
 
-    /// An entry for a directory that is in another directory already, or for the root.
+    /// An entry leads to a directory that has a parent already, or to the root.
     DirectoryLinkedTwice {
-        /// The directory that the entry is in.
+        /// The directory that contains the entry.
         ino: u32,
         /// The entry's name.
         name: String,
-        /// The directory that the entry is of.
+        /// The directory to which the entry leads.
         target: u32,
     } Damage, "directory {ino}: entry {name:?} is of directory {target}, which has a parent already", repair "entry removed";
 
-    /// Directories that are inside of each other, and not of the root.
+    /// Directories contain each other, and are not inside the root.
     DirectoryLoop {
-        /// The one that is taken out.
+        /// The directory that is taken out of the loop.
         ino: u32,
     } Damage, "directory {ino} is inside of itself", repair "moved to lost+found";
 
-    /// A directory that is in no directory.
+    /// A directory has no parent.
     UnreferencedDirectory {
         /// The directory.
         ino: u32,
         /// Whether it has no entries.
         empty: bool,
-        /// Whether it has its `.` but a count of links of 0: FreeBSD's preen does not take that.
+        /// Whether it has its `.` but a link count of 0, which FreeBSD's preen does not accept.
         uncounted: bool,
     } LeakOnly, "directory {ino} is in no directory", repair "moved to lost+found; cleared where it is empty";
 
-    /// A file that has no name, though its link count says that it has.
+    /// A file has no name, but its link count is not 0.
     UnreferencedInode {
         /// The inode.
         ino: u32,
@@ -569,47 +569,47 @@ findings! {
         empty: bool,
     } LeakOnly, "inode {ino} has no name, but {links} links", repair "moved to lost+found; cleared where it is empty";
 
-    /// A file without names or links that was not freed.
+    /// A file without names or links was not freed.
     UnlinkedInode {
         /// The inode.
         ino: u32,
     } LeakOnly, "inode {ino} has neither names nor links", repair "freed";
 
-    /// A link count above the number of names.
+    /// A link count is above the number of names.
     LinkCountHigh {
         /// The inode.
         ino: u32,
         /// Its link count.
         stored: i32,
-        /// The names there are.
+        /// The number of names.
         found: u32,
     } LeakOnly, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
 
-    /// A link count below the number of names.
+    /// A link count is below the number of names.
     LinkCountLow {
         /// The inode.
         ino: u32,
         /// Its link count.
         stored: i32,
-        /// The names there are.
+        /// The number of names.
         found: u32,
     } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
 
-    /// More names than a link count can count.
+    /// An inode has more names than a link count can hold.
     TooManyLinks {
         /// The inode.
         ino: u32,
-        /// The names there are.
+        /// The number of names.
         found: u32,
     } Damage, "inode {ino}: {found} links, but 32767 is the most", repair "cannot be repaired: remove names";
 
-    /// A file without a name, on a disk without room for one, in lost+found or in the root directory.
+    /// A file has no name, and there is no space for one in lost+found or in the root directory.
     NoPlace {
         /// The inode.
         ino: u32,
     } Damage, "inode {ino}: no space or inode is left to connect it", repair "cleared with all that it holds";
 
-    /// A directory could not be put into lost+found, or a root directory not made: no space or inode.
+    /// There is no space or inode to put a directory into lost+found, or to make a root directory.
     NoSpace {
         /// The inode.
         ino: u32,
@@ -617,10 +617,7 @@ findings! {
 }
 
 impl Finding {
-    /// How bad it is, where nothing is known of how the file system was used. [`Report::severity`] knows
-    /// more.
-    ///
-    /// [`Report::severity`]: crate::Report::severity
+    /// The severity, where nothing is known of the last use. [`Report::severity`](crate::Report::severity) knows more.
     pub fn severity(&self) -> Severity {
         match self {
             // Soft updates write a size before the indirect address that it needs.
@@ -630,27 +627,25 @@ impl Finding {
         }
     }
 
-    /// How bad it is on what a crash left of a file system under soft updates. A write of a group or of
-    /// the superblock may have been torn: its check-hash, like its counts, follows from what a mount
-    /// believes. A directory that is being renamed has both names for a while.
+    /// The severity after a crash under soft updates. A torn write of a group or of the superblock spoils only hashes
+    /// and counts, which follow from data that a mount trusts. A directory under rename has both names for a while.
     pub(crate) fn severity_after_soft_updates(&self) -> Severity {
         match self {
             Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
-            // An image of an inode shows a state that it had: FreeBSD's fsck stops at such a one, too.
+            // An image of an inode shows a state that the inode had: FreeBSD's fsck stops at such an inode, too.
             Finding::PartlyFreed { .. } => Severity::Damage,
-            // The root has no name that could be changed.
+            // The root has no name, so this is no rename.
             Finding::DirectoryLinkedTwice { target, .. } if *target != ROOT => Severity::LeakOnly,
             _ => self.severity(),
         }
     }
 
-    /// Whether a repair makes it go away.
+    /// Whether a repair removes it.
     pub fn is_repairable(&self) -> bool {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair loses nothing although it is damage: bitmaps that call free what is in use, and
-    /// fields that follow from others.
+    /// Whether a repair of this damage loses nothing: bitmaps that call used space free, and derived fields.
     pub(crate) fn is_mended_without_loss(&self) -> bool {
         matches!(
             self,
@@ -660,51 +655,5 @@ impl Finding {
                 | Finding::GroupLayout { .. }
                 | Finding::JournalMissing {}
         )
-    }
-
-    /// The inode it is about, if it is about one.
-    pub fn ino(&self) -> Option<u32> {
-        use Finding::*;
-        match self {
-            InodeHash { ino }
-            | PartlyFreed { ino }
-            | BadMode { ino, .. }
-            | BadSize { ino, .. }
-            | DeviceNumber { ino }
-            | DirectorySize { ino, .. }
-            | EndsInHole { ino, .. }
-            | PointerBeyondEnd { ino, .. }
-            | BadBlock { ino, .. }
-            | Misaligned { ino, .. }
-            | DuplicateBlock { ino, .. }
-            | HoleInDirectory { ino, .. }
-            | BlockCount { ino, .. }
-            | SpecialWithBlocks { ino, .. }
-            | AttributesSize { ino, .. }
-            | AttributesMissing { ino, .. }
-            | AttributesDamaged { ino, .. }
-            | DotMissing { ino }
-            | DotWrong { ino, .. }
-            | DotDotMissing { ino }
-            | DotDotWrong { ino, .. }
-            | DotDotNoDirectory { ino, .. }
-            | ExtraDot { ino, .. }
-            | EntryDamaged { ino, .. }
-            | EntryOutOfRange { ino, .. }
-            | EntryUnallocated { ino, .. }
-            | EntryType { ino, .. }
-            | DuplicateName { ino, .. }
-            | DirectoryLinkedTwice { ino, .. }
-            | DirectoryLoop { ino }
-            | UnreferencedDirectory { ino, .. }
-            | UnreferencedInode { ino, .. }
-            | UnlinkedInode { ino }
-            | LinkCountHigh { ino, .. }
-            | LinkCountLow { ino, .. }
-            | TooManyLinks { ino, .. }
-            | NoPlace { ino }
-            | NoSpace { ino } => Some(*ino),
-            _ => None,
-        }
     }
 }

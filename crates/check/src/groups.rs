@@ -1,7 +1,7 @@
-//! Phase 5: cylinder groups, the summary and the totals against what is in use.
+//! Phase 5: cylinder groups, the summary and the totals are compared with what is in use.
 //!
-//! A count is only reported when it fits neither the bitmap beside it nor what is truly in use: where
-//! a bitmap is wrong, that is the finding, not every count that follows from it.
+//! A count is reported only when it matches neither the bitmap beside it nor the true use. Where a bitmap is wrong,
+//! the bitmap is the finding, and not every count that follows from it.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
@@ -13,7 +13,7 @@ use crate::fields::{padding, straighten};
 use crate::state::Run;
 use crate::{Count, Finding, Phase};
 
-/// What follows from a group's bitmaps.
+/// The counts and clusters that follow from a group's bitmaps.
 struct Derived {
     cs: Csum,
     frsum: [i32; 8],
@@ -56,8 +56,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The totals in the superblock, against the sums of what the summary says, of what the headers
-    /// say, and of what there is.
+    /// Compares the totals in the superblock with the sums of the summary, of the headers, and of the true counts.
     fn check_totals(&mut self, sums: [[i64; 4]; 3]) {
         let total = &self.sb.cstotal;
         let stored = [total.ndir, total.nbfree, total.nifree, total.nffree];
@@ -116,7 +115,7 @@ impl Run<'_> {
         Ok((stored, expected.cs))
     }
 
-    /// The bitmap of inodes that are in use.
+    /// The right bitmap of used inodes.
     fn used_inodes(&self, cg: u32) -> Vec<u8> {
         let mut map = vec![0; (self.sb.ipg as usize).div_ceil(8)];
         if cg == 0 {
@@ -130,7 +129,7 @@ impl Run<'_> {
         map
     }
 
-    /// What counts and clusters follow from bitmaps.
+    /// The counts and clusters that follow from bitmaps.
     fn derive(&self, cg: u32, inodes: &[u8], free: &[u8], ndir: i32) -> Derived {
         let (frag, ndblk) = (self.sb.frag as u32, self.sb.cg_frags(cg));
         let whole = ndblk / frag;
@@ -158,7 +157,7 @@ impl Run<'_> {
         Derived { cs, frsum, clusters, sums }
     }
 
-    /// Bitmaps in the header against what is in use.
+    /// Compares the bitmaps in the header with what is in use.
     fn compare_maps(
         &mut self,
         cg: u32,
@@ -197,7 +196,7 @@ impl Run<'_> {
         });
     }
 
-    /// Counts in the header against its own bitmaps and what is right.
+    /// Compares the counts in the header with its own bitmaps and with the right counts.
     fn compare_counts(
         &mut self,
         cg: u32,
@@ -214,7 +213,7 @@ impl Run<'_> {
                 self.finding(Finding::GroupCounts { cg, count, stored, found });
             }
         }
-        // A run as long as a block is none, and neither is one of nothing: nothing is counted there.
+        // Runs of length 0 and of a whole block are not counted here.
         for length in 0..expected.frsum.len() {
             let (stored, found) = (group.frsum[length], expected.frsum[length]);
             if stored != found && stored != own.frsum[length] {
@@ -244,7 +243,7 @@ impl Run<'_> {
         }
     }
 
-    /// Puts what is right into a header's bytes.
+    /// Writes the right values into a header's bytes.
     fn build_header(
         &self,
         bytes: &mut [u8],

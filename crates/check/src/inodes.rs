@@ -1,4 +1,4 @@
-//! Phase 1: cylinder groups and their inodes, blocks and sizes.
+//! Phase 1: cylinder groups and their inodes; blocks and sizes.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
 use crate::walk::{FileWalk, has_blocks};
 use crate::{Finding, Phase, Slot};
 
-/// The largest directory, in bytes.
+/// The largest directory that is accepted, in bytes.
 const MAX_DIRECTORY: u64 = 1 << 30;
-/// What stands for no device, where a device's number is kept.
+/// The value for no device, in the place of a device's number (`NODEV`).
 const NO_DEVICE: i64 = -1;
 /// Inode blocks that are read together with a group's header.
 const BLOCKS_AHEAD: u32 = 2;
@@ -46,7 +46,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A group's fragments that are not the file system's own.
+    /// The fragments of a group that are not the file system's own.
     fn initial_map(&self, cg: u32) -> Vec<u8> {
         let sb = &self.sb;
         let mut free = vec![0; (sb.fpg as usize).div_ceil(8)];
@@ -98,7 +98,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The bitmap of used inodes of a group, where it is to be trusted and can be.
+    /// A group's bitmap of used inodes; `None` where the options or its state forbid to trust it.
     fn trusted_map(&self, cg: u32) -> Option<Vec<u8>> {
         let state = &self.groups[cg as usize];
         let parsed = state.parsed.as_ref()?;
@@ -106,7 +106,7 @@ impl Run<'_> {
         trusted.then(|| state.header[parsed.layout(&self.sb).inodes].to_vec())
     }
 
-    /// Keeps a group's header. Returns how many inodes are to be looked at.
+    /// Keeps a group's header. Returns the number of inodes to look at.
     async fn check_header(&mut self, cg: u32, header: Vec<u8>) -> Result<u32, BlockError> {
         let (parsed, hash_ok) = match Group::parse(&header, self.endian, &self.sb, cg) {
             Ok(group) => {
@@ -130,12 +130,13 @@ impl Run<'_> {
                     false => &[],
                 };
                 let stored = group.initediblk;
-                // Whoever makes a file system initialises at least this many.
+                // Every mkfs initialises at least this many inodes.
                 let least = stored.max(self.sb.ipg.min(2 * self.sb.inopb));
                 let bits = self.sb.ipg.min(8 * used.len() as u32);
                 let needed = match bitmap::next_set(used, least.min(bits), bits) {
                     None => least,
-                    // Bits may be on the disk before the block that they are of: none is in use yet.
+                    // Under soft updates, bits may be on disk before the inode block that they describe; none of its
+                    // inodes is in use yet.
                     Some(_) if self.report.soft_updates => least,
                     Some(_) => self.plausible_inodes(cg, Some(used), least).await?,
                 };
@@ -151,8 +152,8 @@ impl Run<'_> {
         Ok(inited)
     }
 
-    /// Where the header cannot tell: one after the last inode from `least` on that looks like one (and
-    /// is marked in `used`, where that can be trusted), in whole blocks.
+    /// The number of inodes to look at where the header cannot tell: from `least` up to the last inode that looks
+    /// valid (and is marked in `used`, where that can be trusted), rounded up to whole blocks.
     async fn plausible_inodes(
         &mut self,
         cg: u32,
@@ -189,8 +190,8 @@ impl Run<'_> {
             && (!self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok())
     }
 
-    /// Looks at a row of inodes, the first of which is number `first` in the group; only at those that
-    /// are marked in `used`, where that is given.
+    /// Looks at consecutive inodes, the first of which is number `first` in the group. With `used`, it looks only at
+    /// those marked there.
     async fn check_slots(
         &mut self,
         cg: u32,
@@ -214,7 +215,7 @@ impl Run<'_> {
                 continue;
             }
             if self.endian.get_u16(slot, 0) == 0 {
-                // Size, blocks, attributes and addresses are all zero in a free inode.
+                // In a free inode, size, blocks, attributes and addresses are all zero.
                 let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
                 if !is_zero(&slot[16..32]) || !is_zero(&slot[92..232]) {
                     self.finding(Finding::PartlyFreed { ino });
@@ -227,7 +228,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Inodes 0 and 1, which no file has: whatever they hold, their check-hash is right.
+    /// Checks inodes 0 and 1, which no file has: only their check-hash must be right.
     async fn check_unused_number(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
         let kept = self.sb.keeps_hash(CK_INODE) && self.endian.get_u16(slot, 0) != 0;
         if kept && Dinode::verify_hash(slot, self.endian).is_err() {
@@ -274,7 +275,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether an inode is one at all.
+    /// Whether an inode has a valid type.
     fn check_kind(&mut self, ino: u32, node: &Dinode) -> bool {
         let (mode, size) = (node.mode, node.size);
         let finding = if !is_type(mode) {
@@ -292,22 +293,22 @@ impl Run<'_> {
         false
     }
 
-    /// The largest size of a file of a type.
+    /// The greatest size of a file of this type, in bytes.
     fn most_bytes(&self, kind: u16) -> u64 {
         match kind {
             IFDIR => MAX_DIRECTORY.min(self.sb.max_file_size()),
-            // FreeBSD takes 1,023 bytes; whatever fits in a block can be read.
+            // FreeBSD accepts 1,023 bytes; any target that fits into a block can be read.
             IFLNK => self.sb.bsize as u64,
             IFREG => self.sb.max_file_size(),
             _ => 0,
         }
     }
 
-    /// A device, pipe, socket or short link: its address fields hold no addresses.
+    /// Checks a device, pipe, socket or short link, whose address fields hold no addresses.
     fn check_special(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
-        // A link's target and a device's number lie where addresses would. FreeBSD's fsck clears a link
-        // with anything else after its target.
+        // A link's target and a device's number lie in the address fields. FreeBSD's fsck clears a link with anything
+        // else after its target.
         let skip = match node.kind() {
             IFLNK => node.size.div_ceil(8) as usize,
             IFCHR | IFBLK => 1,
@@ -326,7 +327,7 @@ impl Run<'_> {
         }
     }
 
-    /// Size and block count against what was granted.
+    /// Compares size and block count with the granted blocks.
     fn check_measures(&mut self, walk: &FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
         if has_blocks(node, self.sb.maxsymlinklen as u64) {
@@ -344,12 +345,12 @@ impl Run<'_> {
         }
     }
 
-    /// The end of a file's last block, in bytes, were the block whole.
+    /// The end of a file's last block in bytes, as if the block were whole.
     pub fn end_of(&self, last: Option<u64>) -> u64 {
         last.map_or(0, |lbn| (lbn + 1) << self.sb.bshift)
     }
 
-    /// Remembers what later phases need of an inode.
+    /// Remembers the facts about an inode that later phases need.
     fn note_inode(&mut self, ino: u32, node: &Dinode, walk: FileWalk) {
         let empty = match node.kind() {
             IFREG => node.size == 0 && node.extsize == 0,
@@ -378,7 +379,7 @@ impl Run<'_> {
         }
     }
 
-    /// The extended attributes: size, blocks, and whether the records can be read.
+    /// Checks the extended attributes: size, blocks, and whether the records can be read.
     async fn check_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -419,15 +420,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads the records of the extended attributes; cuts them off at the first broken one, and says
-    /// whether there was one.
+    /// Reads the records of the extended attributes, and cuts them off at the first damaged one. Returns whether
+    /// there was one.
     async fn check_records(&mut self, ino: u32, node: &mut Dinode) -> Result<bool, BlockError> {
         let size = u64::from(node.extsize);
         let mut area = Vec::with_capacity(node.extsize as usize);
         for (i, addr) in node.extb.into_iter().enumerate().filter(|(_, addr)| *addr != 0) {
             let frags = self.sb.frags_for(self.sb.file_block_size(size, i as u64) as u64);
             if addr < 0 || !self.sb.has_frags(addr as u64, frags) {
-                // Reported with the other addresses.
+                // An impossible address is reported with the other addresses.
                 return Ok(false);
             }
             area.extend_from_slice(&self.io.read(addr as u64, frags).await?);
@@ -452,7 +453,7 @@ fn is_type(mode: u16) -> bool {
     matches!(mode & IFMT, IFREG | IFDIR | IFLNK | IFCHR | IFBLK | IFIFO | IFSOCK)
 }
 
-/// The first run of blocks of inodes in `blocks` (in the group) of which any inode is marked in `used`.
+/// The first run of inode blocks in `blocks` (counted in the group) with any inode marked in `used`.
 fn blocks_in_use(used: &[u8], blocks: Range<u32>, inopb: u32) -> Option<Range<u32>> {
     let in_use = |block: u32| {
         bitmap::next_set(used, block * inopb, ((block + 1) * inopb).min(used.len() as u32 * 8))

@@ -1,4 +1,4 @@
-//! Reading, and repairs that are kept in memory until all is known.
+//! Reading the device, and repairs that stay in memory until the check is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,14 @@ use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 
 use crate::Work;
 
-/// Access to the device in fragments. Changes are laid over what is read; nothing is written before
-/// [`write_out`](Io::write_out), so that a check without repair sees exactly what one with repair
-/// does.
+/// Access to the device in fragments. Changes are laid over reads. Nothing is written before
+/// [`write_out`](Io::write_out), so a check without repair sees exactly what one with repair does.
 pub(crate) struct Io<'d> {
     device: &'d Device,
     frag: usize,
     request: usize,
     overlay: BTreeMap<u64, Box<[u8]>>,
-    /// Those that nothing on the device refers to yet.
+    /// Changed fragments to which nothing on the device refers yet.
     fresh: BTreeSet<u64>,
     pub work: Work,
 }
@@ -26,12 +25,12 @@ impl<'d> Io<'d> {
         Io { device, frag, request: request.max(frag), overlay, fresh, work }
     }
 
-    /// The fragments to read at once where there is a choice.
+    /// The number of fragments to read at once where there is a choice.
     pub fn batch(&self) -> u64 {
         (self.request.min(1 << 20) / self.frag) as u64
     }
 
-    /// Reads `count` fragments, repairs so far included.
+    /// Reads `count` fragments, with the repairs so far.
     pub async fn read(&mut self, addr: u64, count: u64) -> Result<IoBuf, BlockError> {
         let len = count as usize * self.frag;
         let at = addr * self.frag as u64;
@@ -58,7 +57,7 @@ impl<'d> Io<'d> {
         Ok(bytes)
     }
 
-    /// Changes bytes from byte `offset` of fragment `addr` on; more than one fragment may be touched.
+    /// Changes bytes from byte `offset` of fragment `addr` on; the range may span several fragments.
     pub async fn change(
         &mut self,
         addr: u64,
@@ -92,7 +91,7 @@ impl<'d> Io<'d> {
         }
     }
 
-    /// These fragments were free: what comes to refer to them is written when they are on the device.
+    /// Marks fragments as formerly free: changes that refer to them are written only when they are on the device.
     pub fn take(&mut self, addr: u64, count: u64) {
         self.fresh.extend(addr..addr + count);
     }
@@ -102,7 +101,7 @@ impl<'d> Io<'d> {
         !self.overlay.is_empty()
     }
 
-    /// Writes fragments now. Only for those that nothing on the device refers to yet.
+    /// Writes fragments at once; only for those to which nothing on the device refers yet.
     pub async fn write_now(&mut self, addr: u64, data: &[u8]) -> Result<(), BlockError> {
         for (i, piece) in data.chunks(self.request).enumerate() {
             let at = addr * self.frag as u64 + (i * self.request) as u64;
@@ -113,8 +112,8 @@ impl<'d> Io<'d> {
         Ok(())
     }
 
-    /// Writes all changes, those first that nothing refers to yet, flushed: a repair that is cut off has moved nothing to
-    /// where it is not. The rest is not flushed.
+    /// Writes all changes. Fragments without references come first and are flushed, so a repair that is cut off
+    /// leaves no reference to missing contents. The rest is not flushed.
     pub async fn write_out(&mut self) -> Result<(), BlockError> {
         let all = std::mem::take(&mut self.overlay);
         let (fresh, rest): (Vec<_>, Vec<_>) =
@@ -126,7 +125,7 @@ impl<'d> Io<'d> {
         self.write_all(rest).await
     }
 
-    /// Writes fragments, in order of their addresses, neighbours together.
+    /// Writes fragments in the order of their addresses, neighbours together.
     async fn write_all(&mut self, frags: Vec<(u64, Box<[u8]>)>) -> Result<(), BlockError> {
         let mut run: Vec<u8> = Vec::new();
         let mut start = 0;

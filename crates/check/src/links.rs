@@ -1,4 +1,4 @@
-//! Phase 4: link counts against the names there are.
+//! Phase 4: link counts are compared with the number of names.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
@@ -6,15 +6,15 @@ use ordo_format::ufs2::dir::DT_DIR;
 use crate::state::{ROOT, Run};
 use crate::{Finding, Phase};
 
-/// The most links that a count can hold.
+/// The greatest link count.
 const MOST_LINKS: u32 = i16::MAX as u32;
 
 impl Run<'_> {
-    /// Compares link counts, and finds a place for files without a name.
+    /// Compares link counts, and finds places for files without a name.
     pub async fn check_references(&mut self) -> Result<(), BlockError> {
         let groups = self.groups.len();
-        // Files that lost+found takes in change no other file's count, so that one pass over the
-        // files is enough; directories are counted last, with lost+found among them.
+        // A file that lost+found takes in changes no other file's count, so one pass over the files is enough.
+        // Directories are counted last, lost+found among them.
         for cg in 0..groups {
             self.tell(Phase::References, cg, groups);
             for within in 0..self.groups[cg].inodes.len() {
@@ -27,7 +27,7 @@ impl Run<'_> {
         }
         self.count_directories();
         for idx in 0..self.dirs.len() {
-            // One that could not be connected stays as it is; it was reported.
+            // A directory that could not be connected stays as it is; it was reported.
             let is_in_tree = self.dirs[idx].parent.is_some() || self.dirs[idx].ino == ROOT;
             if self.dirs[idx].alive && is_in_tree {
                 self.check_count(self.dirs[idx].ino).await?;
@@ -46,7 +46,7 @@ impl Run<'_> {
             }
             let empty = self.is_empty_file(ino);
             let links = info.links.into();
-            // Its last name may have been removed by this check.
+            // This check may have removed its last name.
             if !self.relinked.contains(&ino) {
                 self.finding(Finding::UnreferencedInode { ino, links, empty });
             }
@@ -62,7 +62,7 @@ impl Run<'_> {
         self.check_count(ino).await
     }
 
-    /// The names of directories: `.`, the entry, and a `..` for each directory inside.
+    /// Counts the names of directories: `.`, the entry, and a `..` for each directory inside.
     fn count_directories(&mut self) {
         let alive: Vec<_> = self
             .dirs

@@ -1,4 +1,4 @@
-//! Places for what was found without one: the root directory, lost+found, and entries in it.
+//! Places for inodes without a name: the root directory, lost+found, and entries in it.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG};
@@ -8,10 +8,10 @@ use ordo_format::ufs2::{Dinode, NDADDR};
 use crate::Finding;
 use crate::state::{DirBlock, DirInfo, InodeInfo, ROOT, Run};
 
-/// The most directories for lost things; each holds thousands.
+/// The number of lost+found directories at most; each holds thousands of entries.
 const MOST_LOST: usize = 1000;
 
-/// Where an entry was added: the directory, the name, and the entry's place as a byte of the device.
+/// The place of an added entry: the directory, the name, and the entry's byte on the device.
 type Placed = (u32, Box<[u8]>, u64);
 
 impl Run<'_> {
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Makes an inode an empty directory of one fragment. False: no space.
+    /// Makes an inode an empty directory of one fragment. Returns false where there is no space.
     async fn make_directory(
         &mut self,
         ino: u32,
@@ -84,8 +84,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Gives a directory without any block a first one, with nothing but free space. Its `.` and `..`
-    /// are found missing later.
+    /// Gives a directory without blocks a first one, all free space. Its `.` and `..` are then found missing.
     pub async fn give_first_chunk(&mut self, idx: usize) -> Result<(), BlockError> {
         let Some(addr) = self.allocate(1) else { return Ok(()) };
         let mut bytes = vec![0; self.sb.frag_size()];
@@ -102,7 +101,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Moves a directory that is in none to lost+found.
+    /// Moves a directory without a parent to lost+found.
     pub async fn move_to_lost(&mut self, idx: usize) -> Result<(), BlockError> {
         let ino = self.dirs[idx].ino;
         match self.put_in_lost(ino, DT_DIR).await? {
@@ -117,7 +116,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Moves a file without a name to lost+found. False: there is no space.
+    /// Moves a file without a name to lost+found. Returns false where there is no space.
     pub async fn put_file_in_lost(&mut self, ino: u32, kind: u8) -> Result<bool, BlockError> {
         let Some((parent, name, _)) = self.put_in_lost(ino, kind).await? else { return Ok(false) };
         if let Some(path @ None) = self.wanted.get_mut(&ino) {
@@ -129,7 +128,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Adds an entry to lost+found, or, on a disk that has no room for one, to the root directory itself.
+    /// Adds an entry to lost+found, or to the root directory itself on a disk without space for one.
     async fn put_in_lost(&mut self, ino: u32, kind: u8) -> Result<Option<Placed>, BlockError> {
         if self.lost.is_empty() && !self.add_lost().await? {
             return self.put_in_root(ino, kind).await;
@@ -150,7 +149,7 @@ impl Run<'_> {
         self.put_in(root, ino, kind).await
     }
 
-    /// Adds an entry named after an inode to a directory. `None`: there is no space.
+    /// Adds an entry named after its inode to a directory; `None` where there is no space.
     async fn put_in(
         &mut self,
         idx: usize,
@@ -171,7 +170,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Finds or makes the next directory for lost things. False: there is no space.
+    /// Finds or makes the next lost+found directory. Returns false where there is no space.
     async fn add_lost(&mut self) -> Result<bool, BlockError> {
         let Some(&root) = self.dir_of.get(&ROOT) else { return Ok(false) };
         let tried = self.lost.len();
@@ -215,7 +214,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// An inode that is not in use, of those that were initialised.
+    /// A free inode among the initialised ones.
     fn allocate_inode(&self) -> Option<u32> {
         let free = |(cg, group): (usize, &crate::state::GroupState)| {
             let first = cg as u32 * self.sb.ipg;
@@ -229,7 +228,7 @@ impl Run<'_> {
         self.groups.iter().enumerate().find_map(free)
     }
 
-    /// The inode that a name in a directory stands for.
+    /// The inode of a name in a directory.
     async fn lookup(&mut self, idx: usize, name: &[u8]) -> Result<Option<u32>, BlockError> {
         for block in self.dirs[idx].blocks.clone() {
             let bytes = self.io.read(block.addr, self.sb.frags_for(block.bytes as u64)).await?;
@@ -242,14 +241,14 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// How much of a block is inside of the directory's size, in bytes.
+    /// The bytes of a block within the directory's size.
     fn end_in_block(&self, idx: usize, block: &DirBlock) -> usize {
         let start = block.lbn << self.sb.bshift;
         (self.dirs[idx].size - start).min(block.bytes as u64) as usize
     }
 
-    /// Adds an entry to a directory. Returns its place as a byte of the device; nothing where it does
-    /// not fit and the directory cannot grow.
+    /// Adds an entry to a directory. Returns its byte on the device; `None` where it does not fit and the directory
+    /// cannot grow.
     async fn add_entry(
         &mut self,
         idx: usize,
@@ -258,7 +257,7 @@ impl Run<'_> {
         kind: u8,
     ) -> Result<Option<u64>, BlockError> {
         let needs = dir::entry_size(name.len());
-        // New entries go where the last one went: old chunks are looked at once.
+        // New entries go to the place after the last one, so old chunks are looked at once.
         let blocks = self.dirs[idx].blocks.clone();
         for block in blocks.iter().rev().take(2).rev() {
             let mut bytes = self.io.read(block.addr, self.sb.frags_for(block.bytes as u64)).await?;
@@ -289,8 +288,8 @@ impl Run<'_> {
         Ok(Some(self.sb.byte_of(addr) + within as u64))
     }
 
-    /// Makes a directory one chunk longer. Returns where the chunk is: a block, and a byte in it.
-    /// Directories with indirect blocks do not grow here.
+    /// Grows a directory by one chunk. Returns the chunk's block and its byte in the block. Directories with indirect
+    /// blocks do not grow here.
     async fn grow(&mut self, idx: usize) -> Result<Option<(u64, usize)>, BlockError> {
         let (ino, size) = (self.dirs[idx].ino, self.dirs[idx].size);
         let lbn = size >> self.sb.bshift;
@@ -302,13 +301,13 @@ impl Run<'_> {
         let (addr, bytes) = match last.map(|i| self.dirs[idx].blocks[i]) {
             Some(block) if within < block.bytes => (block.addr, block.bytes),
             Some(block) => {
-                // A run of one more fragment, elsewhere.
+                // The directory moves to a longer run of fragments elsewhere.
                 let frags = self.sb.frags_for(block.bytes as u64) as u32;
                 let Some(addr) = self.allocate(frags + 1) else { return Ok(None) };
                 let old = self.io.read(block.addr, frags.into()).await?;
                 self.io.change(addr, 0, &old).await?;
                 self.release(block.addr, frags);
-                // It is what the device has of the directory until its inode is written.
+                // Until the inode is written, the directory on the device has the old run.
                 self.pin(block.addr, frags);
                 (addr, block.bytes + self.sb.frag_size())
             }
@@ -337,16 +336,16 @@ impl Run<'_> {
         Ok(Some((addr, within)))
     }
 
-    /// After a directory's block went elsewhere: so did its `..`, and the entries of its directories.
+    /// Moves references after a directory's block moved: to its `..`, and to the entries of its subdirectories.
     fn move_references(&mut self, idx: usize, lbn: u64, addr: u64) {
         if lbn == 0 {
             let within = self.dirs[idx].dotdot_at & self.sb.qfmask as u64;
-            // Both `.` and `..` are in the first chunk, so in the first fragment.
+            // The first chunk, and so the first fragment, has both `.` and `..`.
             self.dirs[idx].dotdot_at = self.sb.byte_of(addr) + within;
         }
     }
 
-    /// Whether an inode holds nothing that would be missed.
+    /// Whether an inode has no contents that anyone would miss.
     pub fn is_empty_file(&self, ino: u32) -> bool {
         self.info(ino).is_some_and(|info| info.empty && matches!(info.kind, DT_REG | dir::DT_SOCK))
     }

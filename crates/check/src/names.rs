@@ -11,42 +11,42 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use crate::state::{DirBlock, ROOT, Run};
 use crate::{ExtraName, Finding, Phase};
 
-/// The file in the root directory that holds the journal of soft updates.
+/// The file in the root directory that holds the soft updates journal.
 const SUJ_FILE: &[u8] = b".sujournal";
 
 /// An entry for a directory.
 struct DirRef {
     child: u32,
     parent: u32,
-    /// Where the entry is, as a byte of the device.
+    /// The entry's byte on the device.
     at: u64,
     name: Box<[u8]>,
 }
 
 /// A change to a chunk.
 enum Edit {
-    /// The entry here becomes free space.
+    /// The entry at this byte becomes free space.
     Free(usize),
-    /// From here on nothing can be read: the entry before, if there is one, gets the rest.
+    /// Nothing can be read from here on; the entry before, if there is one, gets the rest.
     Cut { before: Option<usize>, at: usize },
-    /// The entry here gets another inode number.
+    /// The entry at this byte gets another inode number.
     Ino(usize, u32),
-    /// The entry here gets another type.
+    /// The entry at this byte gets another type.
     Kind(usize, u8),
 }
 
-/// What is gathered while directories are read.
+/// The facts gathered while directories are read.
 #[derive(Default)]
 pub(crate) struct Names {
     refs: Vec<DirRef>,
     /// Hashes of the names in the directory being read.
     seen: FxHashSet<u64>,
-    /// Those that came up twice.
+    /// Hashes that came up twice.
     twice: FxHashSet<u64>,
 }
 
 impl Run<'_> {
-    /// Reads every directory, and finds out which directory is in which.
+    /// Reads every directory, and finds the parent of each.
     pub async fn check_names(&mut self) -> Result<(), BlockError> {
         let mut names = Names::default();
         let (begun, whole): (Vec<_>, Vec<_>) =
@@ -69,8 +69,8 @@ impl Run<'_> {
         self.choose_parents(names.refs).await
     }
 
-    /// Whether a directory of size 0 is one that a crash left half made or half removed: then it has no name, and
-    /// nothing is wrong with it but that. With a name it has lost its contents.
+    /// Whether a directory of size 0 was half created or half removed at a crash: then it has no name, and that is
+    /// its only fault. With a name it has lost its contents.
     fn is_begun_or_removed(&self, idx: usize) -> bool {
         let info = &self.dirs[idx];
         info.size == 0 && info.blocks.is_empty() && info.ino != ROOT
@@ -108,7 +108,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A directory's blocks, neighbours on the device together.
+    /// A directory's blocks, in runs that are contiguous on the device.
     pub fn runs(&self, idx: usize) -> Vec<Vec<DirBlock>> {
         let most = self.io.batch() as usize * self.sb.frag_size();
         let mut runs: Vec<Vec<DirBlock>> = Vec::new();
@@ -130,7 +130,7 @@ impl Run<'_> {
         runs
     }
 
-    /// Checks one chunk, at a byte of the directory and a byte of the device. True: it was changed.
+    /// Checks one chunk, at a byte of the directory and a byte of the device. Returns whether it was changed.
     fn check_chunk(
         &mut self,
         idx: usize,
@@ -188,7 +188,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checks `.` and `..` in a directory's first chunk. True: the chunk was changed.
+    /// Checks `.` and `..` in a directory's first chunk. Returns whether the chunk was changed.
     fn check_dots(&mut self, idx: usize, device_at: u64, chunk: &mut [u8]) -> bool {
         let ino = self.dirs[idx].ino;
         let mut entries = dir::entries(chunk, self.endian);
@@ -205,7 +205,7 @@ impl Run<'_> {
             self.finding(Finding::DotDotMissing { ino });
         }
         let (Some(dot), Some(dotdot)) = (dot, dotdot) else {
-            // Not 0 where it is not known: that would be free space.
+            // An unknown parent must not become 0, which would be free space.
             let known = find_dotdot(chunk, self.endian);
             let parent = known.unwrap_or(ino);
             rebuild_first(chunk, self.endian, ino, parent);
@@ -288,7 +288,7 @@ impl Run<'_> {
         Some(Edit::Kind(at, actual))
     }
 
-    /// Removes later entries of names that came up twice. Only names whose hashes did are compared.
+    /// Removes the later entries of names that came up twice. Only names whose hashes did are compared.
     async fn remove_duplicates(&mut self, idx: usize, names: &mut Names) -> Result<(), BlockError> {
         let ino = self.dirs[idx].ino;
         let mut kept: FxHashMap<u64, Vec<Box<[u8]>>> = FxHashMap::default();
@@ -323,8 +323,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives every directory one parent: where there are several, one inside of the root rather than
-    /// another, and of these the one that its `..` names, else the first.
+    /// Gives every directory one parent. Of several, one inside the root comes before others, and among these the one
+    /// that its `..` names, else the first.
     async fn choose_parents(&mut self, mut refs: Vec<DirRef>) -> Result<(), BlockError> {
         refs.sort_by_key(|link| link.child);
         let inside = if refs.windows(2).any(|pair| pair[0].child == pair[1].child) {
@@ -370,7 +370,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The directories that names lead to from the root.
+    /// The directories that can be reached from the root by names.
     fn reachable(&self, refs: &[DirRef]) -> FxHashSet<u32> {
         let mut below: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for link in refs {
@@ -413,7 +413,7 @@ fn hash(name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A name as findings show it.
+/// A name in the form that findings show.
 pub(crate) fn printable(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
@@ -421,19 +421,19 @@ pub(crate) fn printable(name: &[u8]) -> String {
     }
 }
 
-/// Whether a `..` is where it belongs even though `.` may not be.
+/// Whether the second entry is a valid `..`, even where `.` is not valid.
 fn second_is_dotdot(chunk: &[u8], endian: ordo_format::Endian) -> bool {
     let second = dir::entries(chunk, endian).nth(1);
     matches!(second, Some(Ok(entry)) if !entry.is_free() && entry.name == b"..")
 }
 
-/// What a `..` somewhere in the chunk says.
+/// The inode in a `..` anywhere in the chunk.
 fn find_dotdot(chunk: &[u8], endian: ordo_format::Endian) -> Option<u32> {
     let mut entries = dir::entries(chunk, endian).filter_map(Result::ok);
     entries.find(|entry| !entry.is_free() && entry.name == b"..").map(|entry| entry.ino)
 }
 
-/// Makes a first chunk with `.` and `..`, and of the other entries those that can be read and fit.
+/// Rebuilds a first chunk with `.` and `..`, and with those of the other entries that can be read and fit.
 fn rebuild_first(chunk: &mut [u8], endian: ordo_format::Endian, ino: u32, parent: u32) {
     let old = chunk.to_vec();
     dir::write_first_chunk(chunk, endian, ino, parent);

@@ -1,5 +1,5 @@
-//! After phase 1: blocks that files may not keep get a copy elsewhere, files whose addresses changed
-//! are measured again, directories get back the blocks that they lack.
+//! The end of phase 1: blocks that files may not keep are copied elsewhere, files whose addresses changed are
+//! measured again, and directories get back their missing blocks.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{CHUNK, write_free_chunk};
@@ -15,7 +15,7 @@ use crate::{Finding, Repair, Slot};
 impl Run<'_> {
     /// Sorts out every refused address.
     pub async fn relocate(&mut self) -> Result<(), BlockError> {
-        // What is still to be copied must not be overwritten by other copies.
+        // Blocks that are still to be copied must not be overwritten by other copies.
         for i in 0..self.refused.len() {
             let waiting = self.refused[i];
             self.pin_tree(&waiting).await?;
@@ -37,7 +37,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps a refused block, and all that it leads to, from being allocated.
+    /// Keeps a refused block, and all blocks below it, from being allocated.
     async fn pin_tree(&mut self, refused: &Refused) -> Result<(), BlockError> {
         let frag = self.sb.frag as u32;
         self.pin(refused.addr, refused.frags);
@@ -64,7 +64,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Has a run not given out, though it may be free.
+    /// Keeps a run from being allocated, though it may be free.
     pub fn pin(&mut self, addr: u64, count: u32) {
         if self.pinned.is_empty() {
             let bytes = (self.sb.fpg as usize).div_ceil(8);
@@ -76,13 +76,13 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a file a copy of the block that it may not have.
+    /// Gives a file a copy of a block that it may not have.
     async fn copy_block(&mut self, refused: Refused, to: u64) -> Result<(), BlockError> {
         let Refused { ino, slot, level, lbn, addr, frags } = refused;
         let bytes = self.io.read(addr, frags.into()).await?;
         let dir = self.dir_of.get(&ino).copied();
         if level > 0 || dir.is_some() || matches!(slot, Slot::Attributes(_)) {
-            // Later phases read it, whether repairs are written or not.
+            // Later phases read the copy, whether repairs are written or not.
             self.io.change(to, 0, &bytes).await?;
         } else if self.options.repair == Repair::Yes {
             self.io.write_now(to, &bytes).await?;
@@ -101,7 +101,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes an address away where there is no space for a copy.
+    /// Clears an address where there is no space for a copy.
     async fn cut_off(&mut self, refused: Refused) -> Result<(), BlockError> {
         self.set_slot(refused.ino, refused.slot, 0).await?;
         if let Slot::Attributes(n) = refused.slot {
@@ -124,7 +124,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Size and block count of a file whose addresses the check changed.
+    /// Measures the size and block count of a file whose addresses the check changed.
     async fn measure_again(&mut self, ino: u32) -> Result<(), BlockError> {
         let mut node = self.load_inode(ino).await?;
         let mut held = self.held(&node).await?;
@@ -134,7 +134,7 @@ impl Run<'_> {
             if node.size > end {
                 node.size = end;
                 self.store_inode(ino, &node).await?;
-                // Indirect blocks may be left beyond the end, with nothing in them.
+                // Indirect blocks without contents may be left beyond the end.
                 self.free_from(ino, &held, end >> self.sb.bshift).await?;
                 node = self.load_inode(ino).await?;
                 held = self.held(&node).await?;
@@ -155,11 +155,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Frees those of a file's blocks that lead to block `lbn` or later ones only.
+    /// Frees those blocks of a file that lead only to block `lbn` or later ones.
     async fn free_from(&mut self, ino: u32, held: &[Held], lbn: u64) -> Result<(), BlockError> {
         let mut freed = FxHashSet::default();
         for held in held.iter().filter(|held| held.is_contents() && held.lbn >= lbn) {
-            // What is in an indirect block goes with it; they are listed before what they hold.
+            // An indirect block is freed with everything below it; it is listed before its contents.
             if !matches!(held.slot, Slot::Within { block, .. } if freed.contains(&block)) {
                 self.set_slot(ino, held.slot, 0).await?;
             }
@@ -171,7 +171,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A directory must have every block up to its size.
+    /// Gives a directory every block up to its size.
     async fn fill_holes(&mut self, idx: usize) -> Result<(), BlockError> {
         self.dirs[idx].blocks.sort_by_key(|block| block.lbn);
         let (ino, size, cut) = (self.dirs[idx].ino, self.dirs[idx].size, self.dirs[idx].cut);
@@ -203,7 +203,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends a directory before block `lbn`; what is after that is freed.
+    /// Truncates a directory before block `lbn`, and frees the rest.
     async fn cut_directory(&mut self, idx: usize, lbn: u64) -> Result<(), BlockError> {
         let ino = self.dirs[idx].ino;
         let node = self.load_inode(ino).await?;

@@ -1,4 +1,4 @@
-//! What a check is asked for, and what it says.
+//! The options of a check, and its report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{Finding, Severity};
 
-/// What to do about findings.
+/// The action for findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing: the device is only read.
@@ -22,21 +22,21 @@ pub enum Repair {
     Yes,
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to do about findings.
+    /// The action for findings.
     pub repair: Repair,
-    /// Use the superblock, or the copy of it, at this byte; else it is searched for.
+    /// The byte of the superblock, or of the copy, to use; otherwise it is searched for.
     pub superblock: Option<u64>,
-    /// Look no further where the superblock says that the file system is clean.
+    /// Whether to stop where the superblock says that the file system is clean.
     pub skip_clean: bool,
-    /// Whether to look at the superblock's copies.
+    /// Whether to check the superblock's copies.
     pub copies: bool,
-    /// On what a crash left of a file system under soft updates: look only at inodes that the bitmaps
-    /// call used. An inode that is free, but not empty, is not seen then.
+    /// Whether to look only at inodes that the bitmaps call used, on a file system that a crash left under soft
+    /// updates. A free inode that is not empty is then not found.
     pub trust_bitmaps: bool,
-    /// The most findings to keep; more are counted only.
+    /// The number of findings that are kept at most; more are only counted.
     pub max_findings: usize,
 }
 
@@ -57,13 +57,13 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Blocks and sizes, in units of cylinder groups.
+    /// Blocks and sizes, counted in cylinder groups.
     Blocks,
-    /// Path names, in directories.
+    /// Path names, counted in directories.
     Names,
-    /// Connectivity, in directories.
+    /// Connectivity, counted in directories.
     Connectivity,
-    /// Reference counts, in cylinder groups.
+    /// Reference counts, counted in cylinder groups.
     References,
     /// Cylinder groups and summaries.
     Groups,
@@ -71,10 +71,10 @@ pub enum Phase {
     Writing,
 }
 
-/// Called as a check goes on: the phase, how much of it is done, and of how much.
+/// A function that is called as a check proceeds, with the phase, the work done, and the work in all.
 pub type Progress = Rc<dyn Fn(Phase, u64, u64)>;
 
-/// What a check had to do.
+/// The work of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Work {
     /// Reads sent to the device.
@@ -97,56 +97,56 @@ pub struct Work {
     pub indirect_blocks: u64,
 }
 
-/// A name of a directory that has another one.
+/// A second name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraName {
-    /// The directory that has both.
+    /// The directory that has both names.
     pub target: u32,
-    /// The directory that the name is in.
+    /// The directory that contains this name.
     pub dir: u32,
     /// The name.
     pub name: Box<[u8]>,
-    /// The directory that the other name is in, which is kept.
+    /// The directory that contains the other name, which is kept.
     pub kept_dir: u32,
     /// The name that is kept.
     pub kept_name: Box<[u8]>,
 }
 
-/// What a check found and did.
+/// The findings and actions of a check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// All that was found, in the order of the phases; at most as many as the options say.
+    /// All findings, in the order of the phases; at most as many as the options say.
     pub findings: Vec<Finding>,
     /// Findings that were not kept.
     pub suppressed: u64,
     /// Findings by severity, those not kept included.
     pub counts: BTreeMap<Severity, u64>,
-    /// The names that [`Finding::DirectoryLinkedTwice`] is about.
+    /// The names to which [`Finding::DirectoryLinkedTwice`] refers.
     #[serde(skip)]
     pub extra_names: Vec<ExtraName>,
-    /// Directories without a name that are cleared, and how many of these each is inside of.
+    /// Directories without a name that are cleared, each with the number of such directories above it.
     #[serde(skip)]
     pub cleared_directories: Vec<(u32, u32)>,
     /// Directories in each group, those without a name included.
     #[serde(skip)]
     pub directories: Vec<u32>,
-    /// Paths of inodes that findings are about, where known.
+    /// The paths of inodes with findings, where known.
     pub paths: BTreeMap<u32, String>,
     /// Whether the superblock said that the file system was clean.
     pub was_clean: bool,
-    /// Whether it is what a crash left of a file system under soft updates: leaks, link counts that are
-    /// too high and derived counts are ordinary there, and what has no name is cleared. Damage is not.
+    /// Whether a crash left the file system under soft updates. Then leaks, link counts that are too high and wrong
+    /// derived counts are ordinary, and inodes without a name are cleared. Damage is not ordinary.
     pub soft_updates: bool,
-    /// Whether the file system was taken to be clean and not looked at.
+    /// Whether the file system was taken to be clean and not checked.
     pub skipped: bool,
-    /// Whether what has no name is cleared, and not moved to lost+found: after soft updates, unless there
-    /// is damage.
+    /// Whether inodes without a name are cleared, and not moved to lost+found: after soft updates, unless there is
+    /// damage.
     pub cleared: bool,
     /// Whether repairs were written.
     pub repaired: bool,
-    /// Findings that no repair makes go away.
+    /// Findings that no repair removes.
     pub unrepairable: u64,
-    /// What it took.
+    /// The work of the check.
     pub work: Work,
     /// Files, directories and others in use after the check.
     pub files: u64,
@@ -179,7 +179,7 @@ impl Report {
         }
     }
 
-    /// How bad a finding is, for this file system.
+    /// The severity of a finding on this file system.
     pub fn severity(&self, finding: &Finding) -> Severity {
         match self.soft_updates {
             true => finding.severity_after_soft_updates(),
@@ -187,13 +187,13 @@ impl Report {
         }
     }
 
-    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, and bitmaps
-    /// that call free what is in use.
+    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, and bitmaps that call
+    /// used space free.
     pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
         self.severity(finding) != Severity::Damage || finding.is_mended_without_loss()
     }
 
-    /// What a repair does, or would do, about a finding.
+    /// The action that a repair takes, or would take, for a finding.
     pub fn repair(&self, finding: &Finding) -> &'static str {
         match finding {
             Finding::UnreferencedDirectory { .. } | Finding::UnreferencedInode { .. }
@@ -210,14 +210,13 @@ impl Report {
         self.counts.is_empty()
     }
 
-    /// Whether nothing was found that could lose or mix up data: what soft updates promise after a
-    /// crash.
+    /// Whether there is no finding that could lose or mix up data, which is what soft updates promise after a crash.
     pub fn is_safe(&self) -> bool {
         !self.counts.contains_key(&Severity::Damage)
     }
 
-    /// The exit status of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is
-    /// left. (8, the check itself failed, is a [`CheckError`].)
+    /// The exit status of fsck(8): 0 for no findings, 1 where all findings are repaired, 4 where something is left. A
+    /// [`CheckError`] is 8, the failure of the check itself.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
             (true, _) => 0,
@@ -226,7 +225,7 @@ impl Report {
         }
     }
 
-    /// A finding in a line: what, where with its path, and what was or would be done.
+    /// A finding in a line: the fault, its place with the path, and the action that was or would be taken.
     pub fn describe(&self, finding: &Finding) -> String {
         let path = finding.ino().and_then(|ino| self.paths.get(&ino));
         let path = path.map(|path| format!(" ({path})")).unwrap_or_default();
@@ -259,7 +258,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What is there instead of a superblock. An older one is at another place.
+/// A description of what is in the place of a superblock. An older superblock is at another place.
 fn instead(error: &SuperblockError) -> String {
     match error {
         SuperblockError::Ufs1 { .. } => error.to_string(),
@@ -267,18 +266,18 @@ fn instead(error: &SuperblockError) -> String {
     }
 }
 
-/// Why a check could not be carried out. An exit status of 8.
+/// The reason why a check could not be carried out; the exit status is 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CheckError {
     /// No superblock and no copy of one was found.
     #[error("no UFS2 superblock found; {}", instead(.0))]
     NoSuperblock(SuperblockError),
-    /// The superblock that was asked for is unusable.
+    /// The given superblock is unusable.
     #[error("superblock at byte {at}: {error}")]
     Superblock {
-        /// Where.
+        /// Its place in bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         error: SuperblockError,
     },
     /// The device ends before the file system does.
@@ -286,15 +285,15 @@ pub enum CheckError {
     Truncated {
         /// The file system's size in bytes.
         size: u64,
-        /// The device's.
+        /// The device's size in bytes.
         device: u64,
     },
-    /// The file system's fragments are smaller than what the device reads or writes at once.
+    /// The file system's fragments are smaller than the device's sectors.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
-        /// The device's sector in bytes.
+        /// The device's sector size in bytes.
         sector: u32,
     },
     /// The device failed.

@@ -1,4 +1,4 @@
-//! What is known while a check goes on.
+//! Everything known during a check.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,23 +15,23 @@ use crate::{Finding, Options, Phase, Progress, Report, Slot};
 /// The root directory's inode number, as directories store it.
 pub(crate) const ROOT: u32 = ROOT_INO as u32;
 
-/// A name, and the directory that it is in.
+/// A name, and the directory that contains it.
 pub(crate) type Place = (u32, Box<[u8]>);
 
-/// What is known of an inode.
+/// The facts about an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InodeInfo {
-    /// The type as directory entries have it; 0: not in use.
+    /// The type as directory entries have it; 0 for a free inode.
     pub kind: u8,
-    /// Whether it holds nothing that would be missed.
+    /// Whether it has no contents that anyone would miss.
     pub empty: bool,
-    /// The link count it has.
+    /// Its link count.
     pub links: i16,
-    /// The names found.
+    /// The number of names found.
     pub found: u32,
 }
 
-/// What is known of a cylinder group.
+/// The facts about a cylinder group.
 pub(crate) struct GroupState {
     /// The header's block as it was read.
     pub header: Vec<u8>,
@@ -39,13 +39,13 @@ pub(crate) struct GroupState {
     pub parsed: Option<Group>,
     /// Whether its check-hash is right.
     pub hash_ok: bool,
-    /// Whether its bitmaps are said to be where they belong.
+    /// Whether its header names the right places of its bitmaps.
     pub in_place: bool,
-    /// Fragments that nothing uses, as far as is known: a set bit is free.
+    /// The fragments that no file uses, as far as is known: a set bit is free.
     pub free: Vec<u8>,
-    /// Directories among its inodes, before the check made or removed any.
+    /// The number of directories among its inodes, before the check made or removed any.
     pub directories: i32,
-    /// Its inodes, those that were initialised.
+    /// Its initialised inodes.
     pub inodes: Vec<InodeInfo>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct DirBlock {
     pub bytes: usize,
 }
 
-/// What is known of a directory.
+/// The facts about a directory.
 #[derive(Debug)]
 pub(crate) struct DirInfo {
     pub ino: u32,
@@ -65,18 +65,18 @@ pub(crate) struct DirInfo {
     pub blocks: Vec<DirBlock>,
     /// Whether the check cut off some of its blocks.
     pub cut: bool,
-    /// The directory it is in.
+    /// Its parent.
     pub parent: Option<u32>,
-    /// Its name there.
+    /// Its name in the parent.
     pub name: Box<[u8]>,
-    /// Where the entry of that name is, as a byte of the device.
+    /// The place of that entry, as a byte of the device.
     pub entry_at: u64,
-    /// What its `..` says, and where that is, as a byte of the device.
+    /// The inode in its `..`; the next field is the place of that, as a byte of the device.
     pub dotdot: u32,
     pub dotdot_at: u64,
     /// Entries besides `.` and `..`.
     pub entries: u64,
-    /// Whether the check moved it, so that its `..` has to change.
+    /// Whether the check moved it, so that its `..` must change.
     pub moved: bool,
     /// Whether it still exists.
     pub alive: bool,
@@ -87,15 +87,15 @@ pub(crate) struct DirInfo {
 pub(crate) struct Refused {
     pub ino: u32,
     pub slot: Slot,
-    /// 0 for data, else the level of the indirect block.
+    /// 0 for data; otherwise the level of the indirect block.
     pub level: u32,
-    /// The first block of the file that it leads to.
+    /// The first logical block to which it leads.
     pub lbn: u64,
     pub addr: u64,
     pub frags: u32,
 }
 
-/// Everything, while a check goes on.
+/// The state of a running check.
 pub(crate) struct Run<'d> {
     pub io: Io<'d>,
     pub options: Options,
@@ -110,25 +110,25 @@ pub(crate) struct Run<'d> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
-    /// Fragments per group that are not to be allocated while copies are made: set bits. Empty: none.
+    /// The fragments of each group that must not be allocated while copies are made (set bits); empty for none.
     pub pinned: Vec<Vec<u8>>,
-    /// Indirect blocks, with their level, that were pinned with all below.
+    /// Indirect blocks, with their level, that were pinned with everything below.
     pub pinned_trees: FxHashSet<(u64, u32)>,
-    /// Inodes whose addresses the check changed: size and block count follow.
+    /// Inodes whose addresses the check changed: their size and block count follow.
     pub remeasure: BTreeSet<u32>,
-    /// Inodes whose names the check changed: link counts follow without a finding.
+    /// Inodes whose names the check changed: their link counts follow without a finding.
     pub relinked: FxHashSet<u32>,
-    /// Inodes whose paths are wanted, and a directory and name for each.
+    /// Inodes whose paths are wanted, with a directory and name for each.
     pub wanted: BTreeMap<u32, Option<Place>>,
-    /// Fragments that the check took or freed: bitmaps follow without a finding.
+    /// Fragments that the check allocated or freed: bitmaps follow without a finding.
     pub moved_frags: FxHashSet<u64>,
-    /// Inodes that the check took or freed, likewise.
+    /// Inodes that the check allocated or freed: bitmaps follow without a finding.
     pub moved_inodes: FxHashSet<u32>,
-    /// Whether there is a file for the journal of soft updates.
+    /// Whether a file for the soft updates journal exists.
     pub has_suj_file: bool,
-    /// Where the search for free space goes on.
+    /// The place at which the search for free space continues.
     pub rotor: u64,
-    /// Directories for what has no name.
+    /// The lost+found directories.
     pub lost: Vec<usize>,
 }
 
@@ -153,7 +153,7 @@ impl<'d> Run<'d> {
         }
     }
 
-    /// What is known of an inode; nothing of one that cannot be in use.
+    /// The facts about an inode; `None` for one that cannot be in use.
     pub fn info(&self, ino: u32) -> Option<&InodeInfo> {
         let (cg, within) = (ino / self.sb.ipg, ino % self.sb.ipg);
         self.groups.get(cg as usize)?.inodes.get(within as usize)
@@ -185,7 +185,7 @@ impl<'d> Run<'d> {
         self.io.change(addr, within, &bytes).await
     }
 
-    /// Makes an inode one that is not in use.
+    /// Frees an inode.
     pub async fn clear_inode(&mut self, ino: u32) -> Result<(), BlockError> {
         self.moved_inodes.insert(ino);
         let old = self.load_inode(ino).await?;
@@ -197,7 +197,7 @@ impl<'d> Run<'d> {
         self.store_inode(ino, &node).await
     }
 
-    /// Changes the address that `slot` of an inode holds.
+    /// Changes the address in `slot` of an inode.
     pub async fn set_slot(&mut self, ino: u32, slot: Slot, addr: u64) -> Result<(), BlockError> {
         let addr = addr as i64;
         if let Slot::Within { block, index } = slot {
@@ -238,7 +238,7 @@ impl<'d> Run<'d> {
         self.moved_frags.extend(addr..addr + u64::from(count));
     }
 
-    /// Takes `count` fragments of one block.
+    /// Allocates `count` fragments of one block.
     pub fn allocate(&mut self, count: u32) -> Option<u64> {
         let frag = self.sb.frag as u32;
         let groups = u64::from(self.sb.ncg);

@@ -1,4 +1,4 @@
-//! Before phase 1: finding a superblock that can be used.
+//! The search for a usable superblock, before phase 1.
 
 use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::Endian;
@@ -10,15 +10,15 @@ use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 use crate::copies::same_shape;
 use crate::{CheckError, Finding, Work};
 
-/// How far from its start a device is searched for copies that nothing points to, in bytes.
+/// The distance from its start up to which a device is searched for copies to which nothing points, in bytes.
 const SEARCH_LIMIT: u64 = 1 << 30;
-/// Groups whose copies are tried where the recovery record says where they are.
+/// The number of groups whose copies are tried where the recovery record gives their places.
 const GROUPS_TRIED: u32 = 64;
 
 /// The byte of the clean flag.
 const CLEAN_AT: usize = 209;
 
-/// A superblock that can be used, and what is wrong with where it was found.
+/// A usable superblock, and the fault of the place where it was found.
 pub(crate) struct Found {
     pub sb: Superblock,
     pub endian: Endian,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub findings: Vec<Finding>,
 }
 
-/// Reads superblocks.
+/// The search for superblocks.
 pub(crate) struct Search<'d> {
     device: &'d Device,
     pub work: Work,
@@ -37,7 +37,7 @@ impl<'d> Search<'d> {
         Search { device, work: Work::default() }
     }
 
-    /// `len` bytes at `at`, or nothing where the device ends before.
+    /// `len` bytes at `at`; `None` where the device ends before.
     pub async fn load(&mut self, at: u64, len: usize) -> Result<Option<IoBuf>, CheckError> {
         let sector = u64::from(self.device.geometry().sector);
         if at + len as u64 > self.device.geometry().bytes || !at.is_multiple_of(512) {
@@ -71,7 +71,7 @@ impl<'d> Search<'d> {
 
     /// The standard superblock, or else a copy.
     pub async fn find(&mut self) -> Result<Found, CheckError> {
-        // The first error that shows that something was there once.
+        // The first error that shows that a superblock was once there.
         let mut error = SuperblockError::Magic { found: 0 };
         for at in SEARCH {
             let Some(bytes) = self.load(at, SBLOCK_SIZE).await? else { continue };
@@ -107,8 +107,8 @@ impl<'d> Search<'d> {
         }
     }
 
-    /// In place of a superblock whose file system is larger than the device: a copy that has a smaller
-    /// one, if there is any. Else the device was cut short.
+    /// A copy with a smaller file system, in place of a superblock whose file system is larger than the device.
+    /// Without one, the device was cut short.
     async fn too_large(&mut self, sb: &Superblock) -> Result<Found, CheckError> {
         let (size, device) = (sb.byte_of(sb.size as u64), self.device.geometry().bytes);
         let Some((copy, right, endian)) = self.find_copy().await? else {
@@ -120,8 +120,8 @@ impl<'d> Search<'d> {
         Ok(Found { sb: right, endian, from_copy: true, findings })
     }
 
-    /// A standard superblock that is sound but for its check-hash: used unless a copy says that the
-    /// file system has another shape.
+    /// Uses a standard superblock that is valid except for its check-hash, unless a copy says that the file system
+    /// has another geometry.
     async fn with_wrong_hash(
         &mut self,
         at: u64,
@@ -137,7 +137,7 @@ impl<'d> Search<'d> {
         {
             return Ok(None);
         }
-        // Whoever mounts or unmounts changes the clean flag, in another sector than the hash.
+        // A mount or unmount changes the clean flag, which is in another sector than the hash.
         let mut whole = bytes.to_vec();
         whole[CLEAN_AT] ^= 1;
         let flag_only = sb.verify_hash(&whole, endian).is_ok();
@@ -154,7 +154,7 @@ impl<'d> Search<'d> {
         sb.byte_of(sb.size as u64) <= self.device.geometry().bytes
     }
 
-    /// The first copy that can be used, where it is.
+    /// The first usable copy, and its place.
     pub async fn find_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
         let mut places = self.recorded_copies().await?;
         for standard in SEARCH {
@@ -178,7 +178,7 @@ impl<'d> Search<'d> {
         (sb.is_copy_at(at) && self.fits(&sb)).then_some((sb, endian))
     }
 
-    /// Where the record at the end of the boot area says that copies are.
+    /// The places of copies by the recovery record at the end of the boot area.
     async fn recorded_copies(&mut self) -> Result<Vec<u64>, CheckError> {
         let at = SEARCH[0] - 512;
         let Some(bytes) = self.load(at, 512).await? else { return Ok(Vec::new()) };
@@ -189,7 +189,7 @@ impl<'d> Search<'d> {
             if magic != MAGIC || !(0..8).contains(&shift) || sblkno < 0 || fpg < 0 {
                 continue;
             }
-            // The shift counts sectors of the device that it was made on.
+            // The shift counts sectors of the device on which the file system was made.
             for sector in [512, 4096] {
                 for cg in 0..ncg.min(GROUPS_TRIED) {
                     let frag = u64::from(cg) * fpg as u64 + sblkno as u64;
@@ -200,7 +200,7 @@ impl<'d> Search<'d> {
         Ok(places)
     }
 
-    /// Looks at every place where a block can start.
+    /// Searches every place where a block can start.
     async fn scan_for_copy(&mut self) -> Result<Option<(u64, Superblock, Endian)>, CheckError> {
         let step = u64::from(MIN_BLOCK);
         let end = self.device.geometry().bytes.min(SEARCH_LIMIT);
@@ -228,7 +228,7 @@ fn is_absent(error: SuperblockError) -> bool {
     matches!(error, SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })
 }
 
-/// The bytes of a superblock at its standard place.
+/// The bytes of a superblock for its standard place.
 pub(crate) fn encode(sb: &Superblock, endian: Endian, old: &[u8], at: u64) -> IoBuf {
     let mut bytes = IoBuf::from_slice(old);
     let mut sb = sb.clone();

@@ -1,22 +1,22 @@
-//! The words of findings: how bad, where, what is counted.
+//! The terms of findings: severity, place, counter.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Counts are wrong, or reserved bytes, that nothing but statistics and allocation hints depend on.
+    /// Wrong counts or reserved bytes, on which only statistics and allocation hints depend.
     CountsOnly,
-    /// Space, inodes or links are held that nothing uses. Safe to go on with; a later check frees them.
+    /// Leaked space, inodes or links. Continued use is safe; a later check frees them.
     LeakOnly,
-    /// Going on could lose or mix up data.
+    /// Damage: continued use could lose or mix up data.
     Damage,
 }
 
-/// Where a block address is kept.
+/// The place of a block address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Slot {
@@ -26,11 +26,11 @@ pub enum Slot {
     Indirect(u32),
     /// One of the inode's addresses for extended attributes.
     Attributes(u32),
-    /// In an indirect block.
+    /// An address in an indirect block.
     Within {
         /// The indirect block's address in fragments.
         block: u64,
-        /// Which of its addresses.
+        /// The index of the address.
         index: u32,
     },
 }
@@ -46,7 +46,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// A counter that is kept in groups, in the summary and in the superblock.
+/// A counter that is stored in groups, in the summary and in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Count {
@@ -56,7 +56,7 @@ pub enum Count {
     FreeBlocks,
     /// Free inodes.
     FreeInodes,
-    /// Free fragments outside of free blocks.
+    /// Free fragments outside free blocks.
     FreeFragments,
 }
 

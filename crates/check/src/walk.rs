@@ -1,4 +1,4 @@
-//! The block addresses of a file: which can be granted, which are in the way.
+//! The block addresses of a file: which can be granted to it, and which conflict.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::inode::SF_SNAPSHOT;
@@ -7,41 +7,41 @@ use ordo_format::ufs2::{Dinode, NDADDR, NIADDR};
 use crate::state::{DirBlock, Refused, Run};
 use crate::{Finding, Slot};
 
-/// What becomes of an address.
+/// The decision about an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// The file has the block.
+    /// The file gets the block.
     Granted,
-    /// The contents may be the file's, but not the block: to be copied later.
+    /// The contents may be the file's, but the block is another's: it will be copied.
     Refused,
-    /// No file can have it.
+    /// No file can have the address.
     Impossible,
 }
 
-/// What was seen at an address.
+/// The result of looking at an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// A block that the file has from now on.
     Granted,
-    /// Something that stays for now, but is not to be followed.
+    /// An address that stays for now, but must not be followed.
     Kept,
-    /// Something that has to be cleared.
+    /// An address that must be cleared.
     Clear,
 }
 
-/// A file while its addresses are looked at.
+/// A file whose addresses are being looked at.
 pub(crate) struct FileWalk {
     pub ino: u32,
     size: u64,
     blocks: u64,
     is_dir: bool,
     snapshot: bool,
-    /// Sectors granted.
+    /// The number of sectors granted.
     pub sectors: u64,
-    /// The last block that is there.
+    /// The last block that exists.
     pub last: Option<u64>,
     pub dir_blocks: Vec<DirBlock>,
-    /// Whether any address was taken away or refused.
+    /// Whether any address was cleared or refused.
     pub touched: bool,
 }
 
@@ -71,7 +71,7 @@ struct Frame {
 }
 
 impl Run<'_> {
-    /// Looks at all addresses of a file's contents, and clears in `node` those it cannot have.
+    /// Looks at all addresses of a file's contents, and clears in `node` those that it cannot have.
     pub async fn walk_file(
         &mut self,
         walk: &mut FileWalk,
@@ -100,12 +100,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Blocks that an indirect block of a level leads to.
+    /// The number of blocks below an indirect block of a level.
     fn reach(&self, level: u32) -> u64 {
         self.sb.addresses_per_block().saturating_pow(level)
     }
 
-    /// Looks at all that a granted indirect block leads to.
+    /// Looks at everything below a granted indirect block.
     pub async fn walk_indirect(
         &mut self,
         walk: &mut FileWalk,
@@ -162,7 +162,7 @@ impl Run<'_> {
             return Seen::Clear;
         }
         if walk.snapshot && matches!(addr, 1 | 2) {
-            // Blocks that a snapshot need not hold are marked so.
+            // A snapshot marks blocks that it need not hold by special addresses.
             walk.last = walk.last.max(Some(lbn));
             return Seen::Kept;
         }
@@ -178,7 +178,7 @@ impl Run<'_> {
                 walk.touched = true;
                 let addr = addr as u64;
                 let refused = Refused { ino: walk.ino, slot, level, lbn, addr, frags };
-                // As many as there are fragments is more than any mistake makes.
+                // The list is bounded by the number of fragments, more than any mistake makes.
                 if self.refused.len() as u64 > self.sb.size as u64 {
                     return Seen::Clear;
                 }
@@ -198,7 +198,7 @@ impl Run<'_> {
         if verdict == Verdict::Granted { Seen::Granted } else { Seen::Kept }
     }
 
-    /// Whether a file can have a run of fragments; marks it used if so.
+    /// Decides whether a file can have a run of fragments, and marks it used if so.
     fn judge(&mut self, ino: u32, slot: Slot, raw: i64, count: u32) -> Verdict {
         let addr = raw as u64;
         let own = |sb: &ordo_format::ufs2::Superblock| {
@@ -221,7 +221,7 @@ impl Run<'_> {
         Verdict::Granted
     }
 
-    /// [`look`](Self::look) for the extended attributes, which have no indirect blocks.
+    /// Looks at addresses as [`look`](Self::look) does, for the extended attributes, which have no indirect blocks.
     pub fn look_at_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -258,14 +258,14 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether it is of the file's contents, not of its extended attributes.
+    /// Whether it belongs to the file's contents, and not to its extended attributes.
     pub fn is_contents(&self) -> bool {
         !matches!(self.slot, Slot::Attributes(_))
     }
 }
 
 impl Run<'_> {
-    /// All blocks that a file holds, extended attributes included. Only once every address was
+    /// All blocks that a file holds, extended attributes included. It may be called only after every address was
     /// granted or cleared, so that they form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
         let mut all = Vec::new();
@@ -321,7 +321,7 @@ impl Run<'_> {
         }
     }
 
-    /// Frees all that a file holds, and the inode.
+    /// Frees all blocks of a file, and its inode.
     pub async fn free_file(&mut self, ino: u32) -> Result<(), BlockError> {
         let node = self.load_inode(ino).await?;
         for held in self.held(&node).await? {

@@ -1,5 +1,4 @@
-//! Sound file systems, whoever made them, have nothing to find. Catches a check that is stricter than
-//! the format.
+//! Valid file systems give no findings, whoever made them. Catches a check that is stricter than the format.
 
 mod support;
 
@@ -86,7 +85,7 @@ fn a_clean_mark_can_be_believed() {
     assert!(report.skipped && report.exit_code() == 0 && report.work.inodes == 0);
 }
 
-/// Empty file systems and ones with one of everything, before FreeBSD's own fsck.
+/// Empty file systems, and ones with a file of every kind, are shown to FreeBSD's own fsck.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_finds_nothing_in_what_is_made_here() {

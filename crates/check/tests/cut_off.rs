@@ -1,6 +1,6 @@
 //! A repair that is cut off, and begun again.
 //!
-//! Fault model: the power goes after any of the writes of a repair; writes complete in order.
+//! Fault model: the power fails after any of the writes of a repair; writes complete in order.
 
 mod support;
 
@@ -17,12 +17,12 @@ use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, NewNode};
 use support::{Surgeon, assert_clean, check, empty};
 
-/// Names of three letters fill a directory's chunks but for eight bytes: three chunks, and no room for lost+found.
+/// Names of three letters that fill a directory's three chunks up to eight bytes, so that lost+found does not fit.
 fn names() -> Vec<Vec<u8>> {
     (0..40 + 2 * 42).map(|n| format!("{n:03}").into_bytes()).collect()
 }
 
-/// A file system whose root is full to its last fragment, with a file that lost its name.
+/// A file system whose root directory is full to its last fragment, with a file that lost its name.
 fn full_root() -> Rc<RamDisk> {
     let options = MkfsOptions { block_size: 4096, frag_size: 512, ..MkfsOptions::default() };
     let disk = empty(&options, 1 << 20);
@@ -47,8 +47,8 @@ fn full_root() -> Rc<RamDisk> {
     disk
 }
 
-/// Root has to grow into a longer run elsewhere to take lost+found in. Would catch a repair that has its inode point
-/// there before the entries are: everything in it would be lost to the next repair.
+/// The root directory must grow into a longer run elsewhere to take lost+found in. Catches a repair whose inode
+/// points there before the entries are written: the next repair would lose everything in the root.
 #[test]
 fn what_had_a_name_keeps_it_when_a_repair_is_cut_off() {
     let disk = full_root();

@@ -1,9 +1,8 @@
-//! Every field of superblock, copies, totals, recovery record, summary and group headers, changed alone.
-//! Fault model: one number of a sound file system set to 0, 1, the largest, one more or one less, its
-//! check-hash right again; or one byte changed and the check-hash not. Demanded: what the page of checks
-//! (`docs/formats/ufs2-checks.md`) says of the field; a repair exits with 1, and a check after it finds
-//! nothing and exits with 0. Catches a field that nobody compares, a page that promises what is not done, and
-//! a repair that leaves something.
+//! Every field of superblock, copies, totals, recovery record, summary and group headers, changed alone. Fault model:
+//! one number of a valid file system is set to 0, 1, the largest value, one more or one less, with the check-hash
+//! corrected; or one byte is changed without that. Required: the result that `docs/formats/ufs2-checks.md` promises
+//! for the field; a repair exits with 1, and a check after it finds nothing and exits with 0. Catches a field that is
+//! never compared, a page that promises too much, and a repair that leaves something.
 
 mod support;
 
@@ -12,7 +11,7 @@ use ordo_format::Endian;
 use support::mutants::{How, Mutant, STRUCTURES, Shape, lines, shapes};
 use support::{check, kinds};
 
-/// Mutants of each shape that are tried in an ordinary run.
+/// The number of mutants of each shape in an ordinary run.
 const SOME: usize = 30;
 
 #[test]
@@ -32,13 +31,13 @@ fn the_page_of_checks_has_a_line_for_every_field() {
     }
 }
 
-/// `count` of all, spread evenly, other ones for other `turn`s.
+/// `count` mutants of all, spread evenly; another `turn` gives others.
 fn some(all: Vec<Mutant>, count: usize, turn: usize) -> Vec<Mutant> {
     let step = all.len().div_ceil(count).max(1);
     all.into_iter().skip(turn % step).step_by(step).collect()
 }
 
-/// Whether what is found is what the page says.
+/// Whether the findings are those that the page promises.
 fn judge(shape: &Shape, mutant: &Mutant) -> Result<(), String> {
     let lines = lines(mutant.structure);
     let line = lines.iter().find(|line| line.field == mutant.field.name).unwrap();
@@ -68,7 +67,7 @@ fn judge(shape: &Shape, mutant: &Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Tries `count` of the mutants of every shape; all of them where it is large. Returns how many.
+/// Tries `count` mutants of every shape, or all of them where `count` is large. Returns the number tried.
 fn campaign(count: usize) -> usize {
     let (mut tried, mut wrong) = (0, Vec::new());
     for (turn, shape) in [Endian::Little, Endian::Big].into_iter().flat_map(shapes).enumerate() {
@@ -91,7 +90,7 @@ fn what_is_put_into_a_field_is_found_as_the_page_says() {
     assert!(campaign(SOME) > 600);
 }
 
-/// All of it: minutes. `cargo test --release -p ordo-check --test fields -- --ignored all_mutants`
+/// All mutants, which take minutes: `cargo test --release -p ordo-check --test fields -- --ignored all_mutants`
 #[test]
 #[ignore = "takes minutes"]
 fn all_mutants_are_found_as_the_page_says_and_repaired() {
@@ -100,8 +99,8 @@ fn all_mutants_are_found_as_the_page_says_and_repaired() {
     assert!(tried > 10_000);
 }
 
-/// FreeBSD's fsck finds nothing that is not found here, and nothing in what was repaired here.
-/// `ORDO_MUTANTS` says how many of each shape.
+/// FreeBSD's fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair. `ORDO_MUTANTS` sets the
+/// number of each shape.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_finds_no_more_in_mutants_and_nothing_in_repaired_ones() {

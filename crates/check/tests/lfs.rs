@@ -1,7 +1,7 @@
-//! The check of LFS. Fault model: an image that NetBSD wrote, with one structure changed. Demanded: NetBSD's images are
-//! clean as its own fsck_lfs says; a check names exactly what was planted and writes nothing; a repair makes it go away,
-//! and a second check finds nothing. Catches a check that is missing, names something else, repairs half, or whose repair
-//! breaks something.
+//! The check of LFS. Fault model: an image that NetBSD wrote, with one structure changed. Required: NetBSD's images
+//! are clean, as its own fsck_lfs says; a check names exactly the planted fault and writes nothing; a repair removes
+//! it, and a second check finds nothing. Catches a check that is missing, names another fault or repairs half, and a
+//! repair that does damage.
 
 use ordo_block::ram::RamDisk;
 use ordo_check::Repair;
@@ -49,7 +49,7 @@ fn images_of_netbsd_are_clean() {
     }
 }
 
-/// The log behind a checkpoint becomes the checkpoint: a second check finds all in order, and nothing behind it.
+/// The log behind a checkpoint becomes part of the checkpoint: a second check finds no fault, and no log behind it.
 #[test]
 fn a_log_is_rolled_forward() {
     let Some(disk) = image("cut64-8k") else { return };
@@ -58,11 +58,11 @@ fn a_log_is_rolled_forward() {
     assert!(report.is_consistent(), "{report}");
     let (report, _) = check(&rolled, Repair::No);
     assert!(report.is_consistent(), "{report}");
-    // 34 lines in its manifest, of which two are one file, and the IFILE.
+    // The manifest has 34 lines, of which two are one file; the IFILE is not in it.
     assert_eq!((report.files, report.log.partial_segments), (34, 0));
 }
 
-/// Opens an image to change it.
+/// An image opened for changes.
 struct Surgeon {
     disk: RamDisk,
     sb: Superblock,
@@ -82,7 +82,7 @@ impl Surgeon {
         bytes
     }
 
-    /// Changes the superblock, in both of its places.
+    /// Changes the superblock at both of its places.
     fn superblock(&mut self, change: impl FnOnce(&mut Superblock)) {
         change(&mut self.sb);
         let mut bytes = vec![0; 512];
@@ -94,7 +94,7 @@ impl Surgeon {
         }
     }
 
-    /// Where an inode is: its byte on the disk.
+    /// The byte of an inode on the disk.
     fn inode_byte(&self, ino: u64) -> u64 {
         let addr = if ino == IFILE_INO { self.sb.idaddr } else { self.entry(ino).daddr };
         let block = self.load(addr, self.sb.ibsize as usize);
@@ -169,13 +169,13 @@ impl Surgeon {
         path.split('/').filter(|p| !p.is_empty()).fold(2, |dir, name| self.name(dir, name).0)
     }
 
-    /// Has a name lead to another inode.
+    /// Makes a name lead to another inode.
     fn repoint(&self, dir: u64, name: &str, ino: u64) {
         let at = self.name(dir, name).1;
         self.disk.store(at, &ino.to_le_bytes()[..self.sb.width.pointer_size()]);
     }
 
-    /// A file of the root that has two blocks and indirect ones, as its manifest has it.
+    /// A file of the root that has two blocks and indirect ones, as its manifest says.
     fn large(&self) -> u64 {
         (3..self.sb.nfiles)
             .find(|ino| {
@@ -187,7 +187,7 @@ impl Surgeon {
     }
 }
 
-/// What is planted, what else must be found with it, and how.
+/// The planted fault, the other findings that must come with it, and the function that plants it.
 type Case = (&'static str, &'static [&'static str], fn(&mut Surgeon));
 
 const CASES: &[Case] = &[
@@ -239,7 +239,7 @@ const CASES: &[Case] = &[
         s.change_inode(s.find("bigdir/f00002"), |i| i.db[0] = other);
     }),
     ("DuplicateBlock", &["BlockCount", "SegmentBytes"], |s| {
-        // An indirect block that leads to itself.
+        // The indirect block leads to itself.
         let block = s.inode(s.large()).ib[0];
         let mut raw = vec![0; s.sb.width.pointer_size()];
         s.sb.width.put_pointer(&mut raw, 0, block);
@@ -294,7 +294,7 @@ const CASES: &[Case] = &[
     ("FreeFragments", &[], |s| s.superblock(|sb| sb.bfree = 1)),
 ];
 
-/// What no repair can mend, or what would need an image of its own to plant.
+/// Findings that no repair removes, or that need an image of their own.
 const ELSEWHERE: [&str; 4] = ["RootMissing", "NoRoomToReconnect", "IfileTooSmall", "DirectoryHole"];
 
 /// Every finding is planted alone, named, repaired, and gone.
@@ -324,7 +324,7 @@ fn each_inconsistency_is_found_and_repaired() {
     }
 }
 
-/// What cannot be repaired is said, and nothing is called repaired that is not.
+/// A fault that cannot be repaired is reported as such.
 #[test]
 fn what_cannot_be_repaired_is_said() {
     let Some(image) = image("tree64-8k") else { return };
@@ -333,7 +333,7 @@ fn what_cannot_be_repaired_is_said() {
     let (report, _) = check(&surgeon.disk, Repair::Yes);
     assert!(report.findings.iter().any(|f| f.kind() == "RootMissing"), "{report}");
     assert_eq!(report.exit_code(), 4);
-    // A directory with a hole is cut before it; what was behind it gets other names as far as there is room.
+    // A directory with a hole is truncated before it. The files behind it get other names, as far as there is space.
     let surgeon = Surgeon::new(&image);
     let big = surgeon.find("bigdir");
     surgeon.change_inode(big, |i| i.db[1] = 0);
@@ -346,7 +346,7 @@ fn what_cannot_be_repaired_is_said() {
     );
 }
 
-/// Without an IFILE nothing can be found: each way in which it can be broken is an error with a name.
+/// Without an IFILE nothing can be found: each way in which it can be damaged is an error with a name.
 #[test]
 fn a_broken_ifile_is_an_error() {
     let Some(image) = image("tree64-8k") else { return };

@@ -1,7 +1,7 @@
-//! Scribbled and hostile images. Fault model: any bytes of a sound file system's metadata overwritten
-//! (noise, zeros, ones, plausible small numbers, another piece of the image), with or without right
-//! check-hashes, one to a dozen times. Demanded: no panic, an end, the same findings with and without
-//! repair, and after one repair a second check finds nothing, unless something was called unrepairable.
+//! Scribbled and hostile images. Fault model: arbitrary metadata bytes of a valid file system are overwritten (noise,
+//! zeros, ones, plausible small numbers, another piece of the image), with or without corrected check-hashes, one to
+//! a dozen times. Required: no panic, an end, the same findings with and without repair, and no findings in a second
+//! check after one repair, unless something was called unrepairable.
 
 mod support;
 
@@ -25,7 +25,7 @@ impl Dice {
     }
 }
 
-/// Bytes that metadata occupies: (from, length).
+/// The ranges of bytes that metadata occupies: (first byte, length).
 fn targets(surgeon: &Surgeon) -> Vec<(u64, u64)> {
     let sb = &surgeon.sb;
     let mut targets = vec![(65536, 1376)];
@@ -67,7 +67,7 @@ fn scribble(surgeon: &Surgeon, targets: &[(u64, u64)], dice: &mut Dice) {
         2 => bytes.fill(0xff),
         3 => bytes[0] = dice.below(16) as u8,
         4 => {
-            // An address, a size or a number that might be one.
+            // A plausible address, size or number.
             bytes.resize(8, 0);
             let value = dice.below(surgeon.sb.size as u64 * 5 / 4) as i64;
             surgeon.endian.put_i64(&mut bytes, 0, value);
@@ -81,7 +81,7 @@ fn scribble(surgeon: &Surgeon, targets: &[(u64, u64)], dice: &mut Dice) {
     surgeon.disk.store(at, &bytes);
 }
 
-/// Makes check-hashes right again wherever the structure can still be found.
+/// Corrects check-hashes wherever the structure can still be found.
 fn reseal(surgeon: &Surgeon) {
     let mut bytes = surgeon.load(65536, SBLOCK_SIZE);
     surgeon.sb.seal(&mut bytes, surgeon.endian);
@@ -100,7 +100,7 @@ fn reseal(surgeon: &Surgeon) {
     }
 }
 
-/// A sound file system that was scribbled on.
+/// A valid file system after scribbling.
 fn scribbled(sound: &RamDisk, seed: u64) -> Rc<RamDisk> {
     let disk = Rc::new(sound.snapshot());
     let surgeon = Surgeon::new(&disk);
@@ -137,7 +137,7 @@ fn one_round(sound: &RamDisk, seed: u64) -> &'static str {
     if repaired.is_consistent() { "harmless" } else { "repaired" }
 }
 
-/// `ORDO_SEEDS=from..to` runs other seeds.
+/// The seeds; `ORDO_SEEDS=from..to` runs others.
 fn seeds() -> std::ops::Range<u64> {
     let text = std::env::var("ORDO_SEEDS").unwrap_or_default();
     let mut parts = text.split("..").filter_map(|part| part.parse().ok());
@@ -159,8 +159,8 @@ fn any_scribble_is_repaired_in_one_run() {
     }
 }
 
-/// FreeBSD's own fsck finds nothing that is not found here, and nothing in what is repaired here. It may end
-/// in the middle of a check, as it does with some sizes and counts: then it has found nothing.
+/// FreeBSD's own fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair. It may end in the
+/// middle of a check, as it does with some sizes and counts; then it has found nothing.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_is_content_with_what_was_scribbled_on_and_repaired() {
@@ -205,7 +205,7 @@ fn shapes_for_freebsd() -> Vec<Rc<RamDisk>> {
 
 #[test]
 fn other_shapes_are_repaired_too() {
-    // Nearly full ones among them, where copies and lost+found find no space.
+    // Nearly full file systems are among them, where copies and lost+found find no space.
     let shape = |block_size, frag_size, check_hashes, endian| MkfsOptions {
         block_size,
         frag_size,
@@ -232,7 +232,7 @@ fn other_shapes_are_repaired_too() {
 
 #[test]
 fn noise_in_place_of_everything_ends() {
-    // The superblock and nothing else: every structure has to be made anew, or given up.
+    // Only the superblock is left: every structure must be made again, or given up.
     let (sound, _) = populated(Endian::Little);
     for seed in 0..20 {
         let disk = Rc::new(sound.snapshot());

@@ -1,9 +1,9 @@
-//! What a crash leaves under soft updates: which of it is ordinary, and what is made of it.
+//! States that a crash leaves under soft updates: those that are ordinary, and their repair.
 //!
-//! Fault model: a sound file system, marked as soft updates leave it after a crash, with one structure in
-//! a state that soft updates pass through; then the same with damage besides. Would catch a check that
-//! alarms people over every crash, one that fills lost+found with what was being removed, and one that
-//! clears files although a directory was lost.
+//! Fault model: a valid file system, marked as soft updates leave it after a crash, with one structure in a state
+//! through which soft updates pass; then the same with damage besides. Catches a check that alarms people over every
+//! crash, one that fills lost+found with files that were being removed, and one that clears files although a
+//! directory was lost.
 
 mod support;
 
@@ -22,7 +22,7 @@ const ROOT: u32 = 2;
 const FREE: u32 = 60;
 const QUIET: u32 = 2;
 
-/// A state, what is found, how bad it is at most, how to make it.
+/// A state: its name, the findings, the worst severity, and the function that makes it.
 type State = (&'static str, &'static [&'static str], Severity, fn(&Surgeon, &Inodes));
 
 const ORDINARY: &[State] = &[
@@ -108,7 +108,7 @@ const ORDINARY: &[State] = &[
         let group = s.header(0).0;
         let first = group.initediblk;
         assert!(first < s.sb.ipg, "some are not initialised");
-        // Rubbish of an older file system that looks like a file.
+        // The inode block holds remains of an older file system that look like a file.
         let old = s.load(s.inode_at(i.small), 256);
         s.disk.store(s.inode_at(first), &old);
         s.change_group(0, |_, bytes| bitmap::set(&mut bytes[group.layout(&s.sb).inodes], first));
@@ -126,7 +126,7 @@ const ORDINARY: &[State] = &[
     }),
 ];
 
-/// Marks an inode free; its blocks are leaked.
+/// Marks an inode free, so that its blocks are leaked.
 fn release(s: &Surgeon, ino: u32) {
     let cg = ino / s.sb.ipg;
     let map = s.header(cg).0.layout(&s.sb).inodes;
@@ -143,7 +143,7 @@ fn crashed(sound: &RamDisk) -> Surgeon {
 }
 
 fn found(report: &Report) -> Vec<&'static str> {
-    // What else leaks with it, and counts that follow, are beside the point.
+    // Other leaks that come with it, and counts that follow, do not matter here.
     let also = ["BlocksLeaked", "GroupCounts", "Summary", "Totals"];
     let all = kinds(report);
     let rest: Vec<_> = all.iter().copied().filter(|kind| !also.contains(kind)).collect();
@@ -172,7 +172,7 @@ fn ordinary_states_are_leaks_and_are_cleared() {
             }
             assert_eq!(looked.counts.keys().max(), Some(worst), "{name}:\n{looked}");
             assert!(!looked.to_string().contains("unexpected"), "{looked}");
-            // Preening, which looks at used inodes only, repairs all of it.
+            // A preen that looks only at used inodes repairs all of it.
             let options =
                 Options { repair: Repair::Preen, trust_bitmaps: true, ..Options::default() };
             let preened = check_with(&s.disk, options).unwrap();
@@ -191,7 +191,7 @@ fn without_the_mark_the_same_is_saved() {
     plain.remove_entry(ROOT, "large");
     let report = check(&plain.disk, Repair::Yes).unwrap();
     assert!(!report.soft_updates && lost_and_found(&plain), "{report}");
-    // Nor where it was found once that it needs a full check.
+    // Where a full check is needed (`FS_NEEDSFSCK`), inodes without a name are not cleared either.
     let marked = crashed(&sound);
     marked.change_superblock(|sb| sb.flags |= FS_NEEDSFSCK);
     marked.remove_entry(ROOT, "large");
@@ -200,10 +200,10 @@ fn without_the_mark_the_same_is_saved() {
     assert_eq!(marked.inode(inodes.large).nlink, 1);
 }
 
-/// Its kind, and how to do it.
+/// A kind of damage, and the function that plants it.
 type Damage = (&'static str, fn(&Surgeon, &Inodes));
 
-/// Damage besides, of one kind each: what has no name may have been lost with a directory.
+/// Damage of one kind each: a file without a name may then have been lost with a directory.
 const DAMAGE: &[Damage] = &[
     ("EntryUnallocated", |s, i| s.add_entry(i.dir, "gone", FREE, dir::DT_REG)),
     ("Misaligned", |s, i| s.change_inode(i.huge, |node| node.db[0] = s.inode(i.small).db[0])),
@@ -263,10 +263,10 @@ fn trusting_the_bitmaps_reads_fewer_inodes() {
     let few = check_with(&s.disk, options.clone()).unwrap();
     assert_eq!(all.findings, few.findings);
     assert_eq!(all.work.inodes_used, few.work.inodes_used);
-    // Inodes 0 and 1 are marked, but are none.
+    // Inodes 0 and 1 are marked used, but are not files.
     assert_eq!(few.work.inodes, few.work.inodes_used + 2, "{:?}", few.work);
     assert!(all.work.inodes > 3 * few.work.inodes, "{:?} {:?}", all.work, few.work);
-    // It is no matter of belief where nobody kept them.
+    // Without soft updates the bitmaps cannot be trusted, whatever the option.
     let plain = Rc::new(sound.snapshot());
     let report = check_with(&plain, options).unwrap();
     assert_eq!(report.work.inodes, all.work.inodes);

@@ -1,4 +1,4 @@
-//! Findings that need an image of their own, alternate superblocks, and what a caller sees of a run.
+//! Findings that need an image of their own, alternate superblocks, and the results of a run for its caller.
 
 mod support;
 
@@ -46,8 +46,8 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
     }
 }
 
-/// A file system without a free fragment. Its root directory has `dir`, with a file in it, and a file `f` that is not
-/// empty; and, where it is to be `full`, names of one letter up to its end.
+/// A file system without a free fragment. Its root directory has `dir` with a file in it, and a file `f` that is not
+/// empty. With `full`, the root has names of one letter up to its end.
 fn without_space(full: bool) -> Rc<RamDisk> {
     let options = MkfsOptions {
         block_size: 4096,
@@ -66,7 +66,7 @@ fn without_space(full: bool) -> Rc<RamDisk> {
         fs.make(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
         let file = fs.make(fs.root(), b"f", &NewNode::file(0o644)).await.unwrap();
         fs.write(file.ino, 0, &[1; 700]).await.unwrap();
-        // Until not a fragment is left.
+        // The loop writes until no fragment is left.
         for n in 0..8 {
             let name = format!("fill{n}");
             let fill = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
@@ -89,8 +89,8 @@ fn without_space(full: bool) -> Rc<RamDisk> {
     disk
 }
 
-/// Would catch advice that nobody can follow: a disk that must be checked before it can be mounted, and whose check
-/// asks for space that only a mount could make.
+/// Catches advice that cannot be followed: a disk that must be checked before it can be mounted, while its check asks
+/// for space that only a mount could make.
 #[test]
 fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
     for name in ["d", "f"] {
@@ -102,8 +102,8 @@ fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
     }
 }
 
-/// A file that cannot have a name anywhere is cleared where everything is to be repaired, as FreeBSD's fsck does; to
-/// preen leaves it alone. A directory is left, and reported each time.
+/// A file that cannot have a name anywhere is cleared in a full repair, as FreeBSD's fsck does; a preen leaves it. A
+/// directory is left, and reported each time.
 #[test]
 fn what_finds_no_space_is_cleared_or_reported_each_time() {
     let disk = without_space(true);
@@ -125,7 +125,7 @@ fn what_finds_no_space_is_cleared_or_reported_each_time() {
         assert!(kinds(&report).contains(&"NoSpace"), "round {round}:\n{report}");
         assert_eq!(report.exit_code(), 4);
     }
-    // With space, it is found again.
+    // With space, it gets a name again.
     Surgeon::new(&disk).remove_entry(2, "f");
     check(&disk, Repair::Yes).unwrap();
     check(&disk, Repair::Yes).unwrap();
@@ -193,7 +193,7 @@ fn a_crashed_file_system_is_marked_clean_once_it_is() {
     assert!(!report.skipped && report.work.writes == 1, "only the superblock is written");
     let again = Surgeon::new(&disk).sb;
     assert_eq!((again.clean, again.flags & (FS_UNCLEAN | FS_NEEDSFSCK)), (1, 0));
-    // With something left, it stays unclean.
+    // With a finding left, the file system stays unclean.
     surgeon.change_superblock(|sb| sb.clean = 0);
     surgeon.change_inode(inodes.small, |node| node.nlink = 0);
     check(&disk, Repair::Preen).unwrap();

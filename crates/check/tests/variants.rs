@@ -1,8 +1,7 @@
-//! One inconsistency at a time, of every kind there is, in both byte orders. Fault model: a sound file
-//! system with one structure changed (and its check-hash right, unless that is the fault). Demanded: a
-//! check names exactly that and writes nothing; preening repairs it only where that loses nothing; a
-//! repair makes it go away, and a second check finds nothing. Catches a check that is missing, names
-//! something else, repairs half, or whose repair breaks something.
+//! Every inconsistency, one at a time, in both byte orders. Fault model: a valid file system with one structure
+//! changed (and its check-hash corrected, unless that is the fault). Required: a check names exactly that and writes
+//! nothing; a preen repairs it only where that loses nothing; a repair removes it, and a second check finds nothing.
+//! Catches a check that is missing, names another fault or repairs half, and a repair that does damage.
 
 mod support;
 
@@ -16,13 +15,13 @@ use ordo_format::ufs2::superblock::{FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
 use ordo_format::ufs2::{Csum, bitmap, dir, inode};
 use support::{Inodes, Surgeon, assert_clean, check, kinds, populated};
 
-/// What is planted, what has to be found besides (for what it tears with it), and how to plant it.
+/// The planted fault, the other findings that must come with it, and the function that plants it.
 type Case = (&'static str, &'static [&'static str], fn(&Surgeon, &Inodes));
 
 const ROOT: u32 = 2;
-/// An inode that is not in use.
+/// A free inode.
 const FREE: u32 = 60;
-/// A group that holds nothing.
+/// A group without files.
 const QUIET: u32 = 2;
 
 const SUPERBLOCKS: &[Case] = &[
@@ -63,7 +62,7 @@ const GROUPS: &[Case] = &[
     ("GroupHeader", &[], |s, _| s.change_group(0, |group, _| group.ndblk -= 1)),
     ("GroupHeader", &[], |s, _| s.change_group(1, |group, _| group.magic = 0)),
     ("GroupHash", &[], |s, _| s.disk.store(s.byte(s.sb.cg_header(0)) + 136, &[9; 4])),
-    // All of them, so that they would not overlap.
+    // All fields move together, so that the bitmaps do not overlap.
     ("GroupLayout", &[], |s, _| {
         s.change_group(0, |group, _| {
             for place in [&mut group.iusedoff, &mut group.freeoff, &mut group.nextfreeoff] {
@@ -123,7 +122,7 @@ const GROUPS: &[Case] = &[
 
 const INODES: &[Case] = &[
     ("InodeHash", &[], |s, i| s.disk.store(s.inode_at(i.small) + 32, &[1; 4])),
-    // FreeBSD's fsck looks at those of the numbers that no file has.
+    // FreeBSD's fsck also checks the inodes with numbers that no file has.
     ("InodeHash", &[], |s, _| s.disk.store(s.inode_at(1), &[1; 4])),
     ("PartlyFreed", &[], |s, _| s.change_inode(FREE, |node| node.size = 5)),
     ("BadMode", &["EntryUnallocated"], |s, i| {
@@ -144,7 +143,7 @@ const INODES: &[Case] = &[
     ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = 100)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.db[5] = 5000)),
     ("PointerBeyondEnd", &[], |s, i| s.change_inode(i.small, |node| node.ib[2] = 5000)),
-    // A mark in a snapshot, of a block that it need not hold.
+    // The mark in a snapshot of a block that it need not hold.
     ("PointerBeyondEnd", &[], |s, i| {
         s.change_inode(i.small, |node| (node.flags, node.db[11]) = (SF_SNAPSHOT, 1));
     }),
@@ -164,7 +163,7 @@ const INODES: &[Case] = &[
     ("DuplicateBlock", &[], |s, i| {
         s.change_inode(i.large, |node| node.db[3] = node.db[2]);
     }),
-    // The whole tree below goes twice, too.
+    // The whole tree below has a second reference, too.
     ("DuplicateBlock", &[], |s, i| {
         let ib = s.inode(i.large).ib[0];
         s.change_inode(i.empty, |node| {
@@ -237,7 +236,7 @@ const NAMES: &[Case] = &[
     ("LinkCountLow", &[], |s, i| s.change_inode(i.twice, |node| node.nlink = -3)),
 ];
 
-/// With the root goes every name in it; what matters is that all of it is found again.
+/// Faults of the root: every name in it goes too, so only the recovery of everything matters.
 const ROOTS: &[Case] = &[
     ("RootMissing", &[], |s, _| s.change_inode(ROOT, |node| *node = inode::Dinode::zeroed())),
     ("RootNotDirectory", &[], |s, _| s.change_inode(ROOT, |node| node.mode = 0o100_644)),
@@ -247,7 +246,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
     [SUPERBLOCKS, GROUPS, INODES, NAMES].into_iter().flatten()
 }
 
-/// Plants one fault in a copy of a sound file system.
+/// Plants one fault in a copy of a valid file system.
 fn plant(sound: &RamDisk, inodes: &Inodes, case: &Case) -> Rc<RamDisk> {
     let disk = Rc::new(sound.snapshot());
     (case.2)(&Surgeon::new(&disk), inodes);
@@ -302,9 +301,9 @@ fn preening_repairs_only_what_loses_nothing() {
     assert!(repaired > 15 && left > 15, "{repaired} {left}");
 }
 
-/// A directory that a crash left half made or half removed: an inode of size 0 that nothing names. `sync` leaves it
-/// so. Whatever its count of links says, a preen clears it. With a name it has lost its `.` and `..`, and that is for
-/// somebody to decide.
+/// A directory that a crash left half created or half removed: an inode of size 0 without a name, as the ordering
+/// `sync` may leave it. A preen clears it whatever its link count. With a name, it has lost its `.` and `..`, which
+/// is for a person to decide.
 #[test]
 fn a_directory_that_is_half_made_or_half_removed_is_preened() {
     for links in [0, 1, 2] {
@@ -354,7 +353,7 @@ fn a_lost_root_is_made_anew_and_everything_found_again() {
 
 #[test]
 fn every_kind_of_finding_has_its_case() {
-    // Those that need an image of their own are in `special.rs`.
+    // Faults that need an image of their own are in `special.rs`.
     let elsewhere = ["TooManyLinks", "NoPlace", "NoSpace"];
     for kind in Finding::KINDS {
         let planted = all_cases().chain(ROOTS).any(|case| case.0 == *kind);
@@ -362,7 +361,7 @@ fn every_kind_of_finding_has_its_case() {
     }
 }
 
-/// What is repaired here is whole to FreeBSD's own fsck too.
+/// FreeBSD's own fsck finds nothing after Ordo's repair.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_is_content_with_each_repair() {

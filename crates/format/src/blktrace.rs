@@ -1,7 +1,7 @@
 //! Events of the kernel's blktrace: `docs/formats/blktrace.md`.
 
 crate::on_disk! {
-    /// An event; `pdu_len` bytes of its own follow.
+    /// An event (`struct blk_io_trace`); `pdu_len` bytes of its own follow.
     pub struct BlkEvent: 48 {
         0 => /** `0x656174` in the upper three bytes, the version (7) in the lowest: its order of bytes is the trace's */ magic: u32,
         4 => /** counts events of one processor */ sequence: u32,
@@ -18,49 +18,49 @@ crate::on_disk! {
 }
 
 impl BlkEvent {
-    /// [`BlkEvent::magic`] without the version.
+    /// The magic number: [`BlkEvent::magic`] without the version (`BLK_IO_TRACE_MAGIC`).
     pub const MAGIC: u32 = 0x6561_7400;
-    /// The version that is known.
+    /// The version that is read (`BLK_IO_TRACE_VERSION`).
     pub const VERSION: u8 = 7;
 
-    /// Queued: a bio came in.
+    /// Queued: a bio was submitted (`__BLK_TA_QUEUE`).
     pub const QUEUE: u16 = 1;
-    /// Put back to be sent again.
+    /// Requeued: put back to be sent again (`__BLK_TA_REQUEUE`).
     pub const REQUEUE: u16 = 6;
-    /// Sent to the driver.
+    /// Issued to the driver (`__BLK_TA_ISSUE`).
     pub const ISSUE: u16 = 7;
-    /// Completed.
+    /// Completed (`__BLK_TA_COMPLETE`).
     pub const COMPLETE: u16 = 8;
-    /// Of a notice: a message.
+    /// A message, in an event of the category [`NOTICE`](Self::NOTICE) (`__BLK_TN_MESSAGE`).
     pub const MESSAGE: u16 = 2;
-    /// A control group's number begins what follows.
+    /// A flag: the payload begins with the number of a control group (`__BLK_TA_CGROUP`).
     pub const CGROUP: u16 = 0x100;
 
     /// A read.
     pub const READ: u16 = 1;
     /// A write.
     pub const WRITE: u16 = 2;
-    /// What was cached before must be durable first.
+    /// A flush: writes that completed before must be durable first.
     pub const FLUSH: u16 = 4;
-    /// Somebody waits for it.
+    /// A synchronous request, for which a task waits.
     pub const SYNC: u16 = 8;
     /// A command of a driver's own.
     pub const PASSTHROUGH: u16 = 0x200;
-    /// No request: a notice.
+    /// A notice, which is no request.
     pub const NOTICE: u16 = 0x400;
     /// Metadata.
     pub const META: u16 = 0x1000;
     /// A discard.
     pub const DISCARD: u16 = 0x2000;
-    /// Durable when completed.
+    /// Force unit access (FUA): durable when completed.
     pub const FUA: u16 = 0x8000;
 
-    /// What happened.
+    /// The action: what happened to the request.
     pub fn act(&self) -> u16 {
         self.action as u16 & !Self::CGROUP
     }
 
-    /// Of what kind the request is.
+    /// The categories of the request.
     pub fn category(&self) -> u16 {
         (self.action >> 16) as u16
     }

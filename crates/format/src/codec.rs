@@ -75,7 +75,8 @@ impl OnDisk for u8 {
     fn put(&self, bytes: &mut [u8], at: usize, _endian: Endian) {
         bytes[at] = *self;
     }
-    // Inodes hold hundreds of bytes whose meaning depends on the file.
+    // A copy of the bytes is fast, which matters for inodes: hundreds of their bytes have a meaning that depends on
+    // the file.
     #[inline]
     fn get_all<const N: usize>(bytes: &[u8], at: usize, _endian: Endian) -> [u8; N] {
         let mut all = [0; N];
@@ -84,15 +85,15 @@ impl OnDisk for u8 {
     }
 }
 
-/// Something of a fixed size on disk.
+/// A type with a fixed size on disk.
 pub trait OnDisk: Sized {
     /// Its size in bytes.
     const SIZE: usize;
-    /// Decodes what is at byte `at`. Panics where `bytes` is too short.
+    /// Decodes the value at byte `at`. Panics where `bytes` is too short.
     fn get(bytes: &[u8], at: usize, endian: Endian) -> Self;
-    /// Encodes to byte `at`; bytes that no field covers stay. Panics where `bytes` is too short.
+    /// Encodes to byte `at`; bytes that no field covers stay as they are. Panics where `bytes` is too short.
     fn put(&self, bytes: &mut [u8], at: usize, endian: Endian);
-    /// Decodes several in a row. Panics where `bytes` is too short.
+    /// Decodes several consecutive values. Panics where `bytes` is too short.
     #[inline]
     fn get_all<const N: usize>(bytes: &[u8], at: usize, endian: Endian) -> [Self; N] {
         std::array::from_fn(|i| Self::get(bytes, at + i * Self::SIZE, endian))
@@ -118,13 +119,13 @@ impl<T: OnDisk, const N: usize> OnDisk for [T; N] {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Its first byte, from the start of the structure.
+    /// Its first byte, counted from the start of the structure.
     pub offset: usize,
     /// Its size in bytes.
     pub bytes: usize,
-    /// Its type in Rust's words.
+    /// Its Rust type.
     pub type_name: &'static str,
-    /// What it holds, in a line.
+    /// Its meaning, in a line.
     pub doc: &'static str,
 }
 
@@ -164,10 +165,10 @@ macro_rules! on_disk {
         }
 
         impl $name {
-            /// Its size on disk, in bytes.
+            /// The structure's size on disk, in bytes.
             pub const SIZE: usize = $size;
 
-            /// Where each field lies.
+            /// The fields with their places.
             pub const FIELDS: &'static [$crate::Field] = &[
                 $($crate::Field {
                     name: stringify!($field),
@@ -178,20 +179,20 @@ macro_rules! on_disk {
                 },)+
             ];
 
-            /// Decodes the first [`Self::SIZE`] bytes, whatever they hold. Panics where there are fewer.
+            /// Decodes the first [`Self::SIZE`] bytes, whatever their values. Panics where there are fewer.
             pub fn decode(bytes: &[u8], endian: $crate::Endian) -> $name {
                 let bytes = &bytes[..$size];
                 $name { $($field: <$type as $crate::OnDisk>::get(bytes, $offset, endian),)+ }
             }
 
-            /// Encodes every field; bytes that no field covers stay. Panics where `bytes` is shorter
-            /// than [`Self::SIZE`].
+            /// Encodes every field; bytes that no field covers stay as they are. Panics where `bytes` is shorter than
+            /// [`Self::SIZE`].
             pub fn encode(&self, bytes: &mut [u8], endian: $crate::Endian) {
                 let bytes = &mut bytes[..$size];
                 $($crate::OnDisk::put(&self.$field, bytes, $offset, endian);)+
             }
 
-            /// Every field zero.
+            /// A structure in which every field is zero.
             pub fn zeroed() -> $name {
                 Self::decode(&[0; $size], $crate::Endian::Little)
             }

@@ -1,7 +1,7 @@
 //! The log of the kernel's dm-log-writes target: `docs/formats/dm-log-writes.md`.
 
 crate::on_disk! {
-    /// The log's first sector.
+    /// The superblock, in the log's first sector (`struct log_write_super`).
     pub struct LogWritesSuper: 28 {
         0 => /** `0x6a736677736872` */ magic: u64,
         8 => /** 1 */ version: u64,
@@ -11,7 +11,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins each entry. The rest of its sector is zero, or a mark's text.
+    /// The head of each entry (`struct log_write_entry`). The rest of its sector is zeros, or a mark's text.
     pub struct LogWritesEntry: 32 {
         0 => /** the first sector on the device that was watched */ sector: u64,
         8 => /** sectors written, and stored after this one; of a discard: sectors discarded, none stored */ sectors: u64,
@@ -21,23 +21,24 @@ crate::on_disk! {
 }
 
 impl LogWritesSuper {
-    /// What [`LogWritesSuper::magic`] is.
+    /// The value of [`LogWritesSuper::magic`] (`WRITE_LOG_MAGIC`).
     pub const MAGIC: u64 = 0x6a_7366_7773_6872;
-    /// What [`LogWritesSuper::version`] is.
+    /// The value of [`LogWritesSuper::version`].
     pub const VERSION: u64 = 1;
 }
 
 impl LogWritesEntry {
-    /// What was cached before had to be durable first. Without sectors: nothing but a flush.
+    /// A flush: writes that completed before had to be durable first. An entry without sectors is a flush alone
+    /// (`LOG_FLUSH_FLAG`).
     pub const FLUSH: u64 = 1;
-    /// The write had to be durable itself.
+    /// Force unit access: the write itself had to be durable (`LOG_FUA_FLAG`).
     pub const FUA: u64 = 2;
     /// A discard.
     pub const DISCARD: u64 = 4;
-    /// A text that somebody sent to mark a moment.
+    /// A mark: a text that a program sent to name a moment (`LOG_MARK_FLAG`).
     pub const MARK: u64 = 8;
-    /// The writer called it metadata.
+    /// The write carried metadata (`LOG_METADATA_FLAG`).
     pub const METADATA: u64 = 16;
-    /// Every flag that has a meaning.
+    /// All flags that have a meaning.
     pub const KNOWN: u64 = 31;
 }

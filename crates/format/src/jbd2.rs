@@ -1,4 +1,4 @@
-//! The journal of ext3 and ext4: `docs/formats/jbd2.md`. All integers are big-endian, but for the
+//! The journal of ext3 and ext4 (JBD2), described in `docs/formats/jbd2.md`. All integers are big-endian, except in
 //! records of fast commits.
 
 use crate::Endian;
@@ -7,7 +7,7 @@ use crate::Endian;
 pub const BIG: Endian = Endian::Big;
 
 crate::on_disk! {
-    /// What begins each block of a journal that is not a copy of a block.
+    /// The header of each journal block that is not a copy (`journal_header_t`).
     pub struct Header: 12 {
         0 => /** 0xc03b3998 */ magic: u32,
         4 => /** 1 descriptor, 2 commit, 3 and 4 superblock, 5 revoke */ block_type: u32,
@@ -16,7 +16,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The journal's superblock, in its first block.
+    /// The journal's superblock, in its first block (`journal_superblock_t`).
     pub struct JournalSuper: 1024 {
         0 => /** 0xc03b3998 */ magic: u32,
         4 => /** 3: without what is after byte 36; 4: with */ block_type: u32,
@@ -46,7 +46,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A commit block's fields.
+    /// A commit block (`struct commit_header`).
     pub struct Commit: 60 {
         0 => /** 0xc03b3998 */ magic: u32,
         4 => /** 2 */ block_type: u32,
@@ -61,7 +61,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a revoke block. Block numbers of 4 or 8 bytes follow.
+    /// The header of a revoke block (`jbd2_journal_revoke_header_t`). Block numbers of 4 or 8 bytes follow.
     pub struct Revoke: 16 {
         0 => /** 0xc03b3998 */ magic: u32,
         4 => /** 5 */ block_type: u32,
@@ -70,28 +70,28 @@ crate::on_disk! {
     }
 }
 
-/// What [`Header::magic`] is.
+/// The value of [`Header::magic`] (`JBD2_MAGIC_NUMBER`).
 pub const MAGIC: u32 = 0xc03b_3998;
 
-/// Types of blocks.
+/// Block types (`JBD2_*_BLOCK`).
 pub mod block_type {
-    /// Says where the copies that follow belong.
+    /// A descriptor: the fixed locations of the copies that follow.
     pub const DESCRIPTOR: u32 = 1;
-    /// Ends a transaction.
+    /// A commit block, which ends a transaction.
     pub const COMMIT: u32 = 2;
-    /// A superblock of the first kind.
+    /// A superblock of version 1.
     pub const SUPER_V1: u32 = 3;
-    /// A superblock.
+    /// A superblock of version 2.
     pub const SUPER_V2: u32 = 4;
-    /// Lists blocks that must not be replayed from older transactions.
+    /// A revoke block: blocks that must not be replayed from older transactions.
     pub const REVOKE: u32 = 5;
 }
 
-/// Features by bit.
+/// Feature bits (`JBD2_FEATURE_*`).
 pub mod feature {
     /// compat: a commit block has a checksum of its whole transaction.
     pub const CHECKSUM: u32 = 1;
-    /// incompat: numbers of blocks have 64 bits.
+    /// incompat: block numbers have 64 bits.
     pub const BITS_64: u32 = 2;
     /// incompat: checksums, version 2.
     pub const CSUM_V2: u32 = 8;
@@ -99,11 +99,11 @@ pub mod feature {
     pub const CSUM_V3: u32 = 0x10;
     /// incompat: fast commits.
     pub const FAST_COMMIT: u32 = 0x20;
-    /// incompat: all that is known.
+    /// incompat: all known features.
     pub const INCOMPAT_KNOWN: u32 = 0x3f;
 }
 
-/// What of a journal's superblock its blocks are read by.
+/// The facts from a journal's superblock that are needed to read its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes in a block.
@@ -112,20 +112,20 @@ pub struct Shape {
     pub first: u32,
     /// The block after the log's last.
     pub end: u32,
-    /// Blocks in all, those for fast commits at the end included.
+    /// The number of blocks, those for fast commits at the end included.
     pub len: u32,
-    /// Numbers of blocks have 64 bits.
+    /// Whether block numbers have 64 bits.
     pub wide: bool,
-    /// Version of the checksums: 0 none, 1 of transactions, 2, 3.
+    /// The version of the checksums: 0 for none, 1 for whole transactions, 2, or 3.
     pub checksums: u8,
-    /// What checksums begin with.
+    /// The start value of checksums.
     pub seed: u32,
-    /// Features that are not known.
+    /// The feature bits that are not known.
     pub unknown: u32,
 }
 
 impl JournalSuper {
-    /// How the journal is to be read; `None` where this is no superblock, or its sizes are none.
+    /// Decodes a journal's superblock; `None` where it is none, or a size is impossible.
     pub fn shape(bytes: &[u8]) -> Option<(JournalSuper, Shape)> {
         if bytes.len() < JournalSuper::SIZE {
             return None;
@@ -176,14 +176,15 @@ impl JournalSuper {
     }
 }
 
-/// Where a copy in the journal belongs.
+/// A descriptor's tag: the fixed location of a copy in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The block of the file system.
     pub block: u64,
-    /// The copy's first four bytes were the journal's magic number, and are zero in the copy.
+    /// Whether the block began with the journal's magic number, which is replaced by zeros in the copy
+    /// (`JBD2_FLAG_ESCAPE`).
     pub escaped: bool,
-    /// Checksum of the copy: with version 2 the low 16 bits.
+    /// The checksum of the copy; with version 2, its low 16 bits.
     pub checksum: u32,
 }
 
@@ -197,7 +198,7 @@ impl Shape {
         (header.magic == MAGIC).then_some(header)
     }
 
-    /// The place in the journal after `at`: the log is a ring.
+    /// The block of the journal after `at`, since the log is a ring.
     pub fn next(&self, at: u32) -> u32 {
         if at + 1 >= self.end { self.first } else { at + 1 }
     }
@@ -236,12 +237,12 @@ impl Shape {
             if flags & 8 != 0 {
                 break;
             }
-            // The identity of the file system follows the first tag.
+            // The file system's UUID follows the first tag.
             at += size + if flags & 2 != 0 { 0 } else { 16 };
         }
     }
 
-    /// The blocks that a revoke block lists.
+    /// Calls `each` with the blocks that a revoke block lists.
     pub fn revoked(&self, block: &[u8], mut each: impl FnMut(u64)) {
         let end = block.len().min(self.block_size).saturating_sub(self.tail());
         if block.len() < Revoke::SIZE {
@@ -255,7 +256,7 @@ impl Shape {
         }
     }
 
-    /// Whether a descriptor's, a revoke block's or a commit block's own checksum is right. True where it has
+    /// Whether the checksum in a descriptor, revoke block or commit block is right. Returns true where the block has
     /// none.
     pub fn checksum_is_right(&self, block: &[u8], header: &Header) -> bool {
         if self.checksums < 2 || block.len() != self.block_size {
@@ -270,9 +271,9 @@ impl Shape {
         BIG.get_u32(block, field) == right
     }
 
-    /// Whether a copy is the one that its tag was written for. True where tags have no checksums.
+    /// Whether a copy has the checksum in its tag. Returns true where tags have none.
     pub fn copy_is_right(&self, sequence: u32, tag: &Tag, copy: &[u8]) -> bool {
-        // It is of the copy as it is in the journal, where an escaped one begins with zeros.
+        // The checksum covers the copy as it is in the journal, where an escaped one begins with zeros.
         let right = || self.crc(&[&sequence.to_be_bytes(), copy]);
         match self.checksums {
             3 => right() == tag.checksum,
@@ -282,29 +283,29 @@ impl Shape {
     }
 
     fn crc(&self, parts: &[&[u8]]) -> u32 {
-        // The register goes on from the seed, which was not inverted.
+        // The seed is a register without the final inversion, so the CRC continues from its inverse.
         !parts.iter().fold(!self.seed, |crc, part| crc32c::crc32c_append(crc, part))
     }
 }
 
 /// Records of fast commits: little-endian, a type and a length of 16 bits each, then as many bytes.
 pub mod fast {
-    /// A range of a file now has blocks: inode, then an extent.
+    /// A range of a file got blocks: the inode's number, then an extent (`EXT4_FC_TAG_ADD_RANGE`).
     pub const ADD_RANGE: u16 = 1;
-    /// A range of a file has none any more.
+    /// A range of a file lost its blocks (`EXT4_FC_TAG_DEL_RANGE`).
     pub const DEL_RANGE: u16 = 2;
-    /// An inode as it is on disk, after its number.
+    /// An inode as it is on disk, after its number (`EXT4_FC_TAG_INODE`).
     pub const INODE: u16 = 6;
-    /// Nothing, to the end of the block.
+    /// Padding to the end of the block (`EXT4_FC_TAG_PAD`).
     pub const PAD: u16 = 7;
-    /// Ends a fast commit: transaction, checksum.
+    /// The end of a fast commit: transaction, checksum (`EXT4_FC_TAG_TAIL`).
     pub const TAIL: u16 = 8;
-    /// Begins one: features, transaction.
+    /// The beginning of a fast commit: features, transaction (`EXT4_FC_TAG_HEAD`).
     pub const HEAD: u16 = 9;
     /// The largest type that is known.
     pub const LAST: u16 = 9;
 
-    /// The records of a block, as far as they make sense. False where a type is not known.
+    /// Calls `each` with the records of a block, as far as they make sense. Returns false where a type is not known.
     pub fn records(block: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
         let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
         let mut at = 0;

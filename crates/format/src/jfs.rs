@@ -1,23 +1,23 @@
-//! JFS and its log: `docs/formats/jfs.md`. What a classifier reads; nothing here writes one. All integers are
-//! little-endian; blocks are of 4096 bytes, the only size that Linux mounts.
+//! JFS and its log, as far as a classifier reads them, described in `docs/formats/jfs.md`. No code here writes them.
+//! All integers are little-endian. Blocks have 4096 bytes, the only size that Linux mounts.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// Bytes in a block, a page, a page of the log.
+/// Bytes in a block, in a page, and in a log page.
 pub const PAGE: usize = 4096;
-/// Where the superblock is, in bytes.
+/// The superblock's place in bytes.
 pub const SUPERBLOCK_AT: u64 = 0x8000;
-/// First block of the map of the aggregate's inodes: two blocks.
+/// The first of the two blocks of the aggregate inode map.
 pub const AGGREGATE_MAP: u64 = 9;
-/// First block of the aggregate's inodes: four blocks.
+/// The first of the four blocks of aggregate inodes.
 pub const AGGREGATE_INODES: u64 = 11;
-/// Block of the second superblock.
+/// The block of the secondary superblock.
 pub const SECOND_SUPERBLOCK: u64 = 15;
 
 crate::on_disk! {
-    /// Blocks that follow each other, in 8 bytes.
+    /// Consecutive blocks, in 8 bytes (`pxd_t`).
     pub struct Pxd: 8 {
         0 => /** low 24 bits: how many; high 8 bits: high part of the first */ len_and_high: u32,
         4 => /** low part of the first */ low: u32,
@@ -25,7 +25,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The superblock.
+    /// The superblock (`struct jfs_superblock`).
     pub struct Superblock: 184 {
         0 => /** `JFS1` */ magic: [u8; 4],
         4 => /** 1, 2 */ version: u32,
@@ -60,7 +60,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An inode: 512 bytes, of which the last 384 depend on its type.
+    /// An inode of 512 bytes, of which the last 384 depend on its type (`struct dinode`).
     pub struct Dinode: 512 {
         0 => /** stamp of the file set's inodes */ stamp: u32,
         4 => /** 1 the aggregate's, 16 the file set's */ fileset: u32,
@@ -84,7 +84,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a node of a tree of extents, the root included. Entries of 16 bytes follow.
+    /// The head of a node of an extent tree, the root included (`xtheader`). Entries of 16 bytes follow.
     pub struct ExtentNode: 32 {
         0 => /** the next node on this level */ next: u64,
         8 => /** the one before */ prev: u64,
@@ -98,7 +98,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An extent, or a child.
+    /// An extent, or a child of an inner node (`xad_t`).
     pub struct Extent: 16 {
         0 => /** flags */ flags: u8,
         1 => /** zero */ reserved: [u8; 2],
@@ -109,7 +109,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a page of names. Slots of 32 bytes follow.
+    /// The head of a page of names (`dtpage_t`). Slots of 32 bytes follow.
     pub struct NamePage: 32 {
         0 => /** the next page on this level */ next: u64,
         8 => /** the one before */ prev: u64,
@@ -125,7 +125,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a block of the map of inodes.
+    /// The head of a block of the inode map (an inode allocation group, `struct iag`).
     pub struct MapPage: 16 {
         0 => /** first block of its allocation group */ group_start: u64,
         8 => /** its number */ number: u32,
@@ -133,12 +133,12 @@ crate::on_disk! {
     }
 }
 
-/// Where a block of the map of inodes has its 128 extents of 32 inodes.
+/// The byte of an inode map block at which its 128 extents of 32 inodes begin.
 pub const MAP_EXTENTS: usize = 3072;
 
 crate::on_disk! {
-    /// A name in a leaf of names: the slot with its beginning. The rest of a long one is in further slots: the next one's
-    /// number (1 byte), a count (1), 15 units.
+    /// A name in a leaf of names (`struct ldtentry`): the slot with its beginning. Further slots continue a long
+    /// name: the number of the next one (1 byte), a count (1), and 15 UTF-16 units.
     pub struct NameSlot: 32 {
         0 => /** the inode */ inode: u32,
         4 => /** the slot in which the name goes on; negative: none */ next: u8,
@@ -149,7 +149,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The log's superblock, in its second page.
+    /// The log's superblock, in its second page (`struct logsuper`).
     pub struct LogSuper: 68 {
         0 => /** `0x87654321` */ magic: u32,
         4 => /** version */ version: u32,
@@ -166,7 +166,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a page of the log; its last 8 bytes are the same but for those reserved.
+    /// The head of a log page (`struct logpage`). Its last 8 bytes repeat the head, except for the reserved ones.
     pub struct LogPage: 8 {
         0 => /** number of the page, counted on */ page: u32,
         4 => /** anything */ reserved: u16,
@@ -175,7 +175,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What ends a record. Its data is before it.
+    /// A log record's descriptor, which is behind its data (`struct lrd`).
     pub struct LogRecord: 36 {
         0 => /** the transaction */ id: u32,
         4 => /** the record before of this transaction */ back: u32,
@@ -196,7 +196,7 @@ impl Pxd {
         u64::from(self.len_and_high >> 24) << 32 | u64::from(self.low)
     }
 
-    /// How many.
+    /// The number of blocks.
     pub fn blocks(&self) -> u32 {
         self.len_and_high & 0xff_ffff
     }
@@ -205,27 +205,27 @@ impl Pxd {
 /// Bytes in a slot of a page of names.
 const SLOT: usize = 32;
 
-/// What [`LogSuper::magic`] is.
+/// The value of [`LogSuper::magic`] (`LOGMAGIC`).
 pub const LOG_MAGIC: u32 = 0x8765_4321;
 
-/// What follows from a superblock.
+/// The geometry that follows from a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks of the aggregate.
     pub blocks: u64,
-    /// The log: first block, how many; none where it is elsewhere.
+    /// The log's first block and number of blocks; zeros where it is on another device.
     pub log: (u64, u64),
-    /// The working space of fsck.
+    /// The first block and number of blocks of fsck's workspace.
     pub fsck: (u64, u64),
-    /// The second copies of the aggregate's inodes, and of their map.
+    /// The secondary copies of the aggregate inodes and of their map: first block and number of blocks.
     pub second: [(u64, u64); 2],
-    /// Directories have an index, and names their place in it.
+    /// Whether directories have an index, so that names carry their position in it.
     pub indexed: bool,
 }
 
 impl Superblock {
-    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or one that Linux
-    /// would not mount.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or one
+    /// that Linux would not mount.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -248,7 +248,7 @@ impl Superblock {
     }
 }
 
-/// Entries of a node of a tree of extents; false where they are children.
+/// The entries of a node of an extent tree; the boolean is false where they are children.
 pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
     if node.len() < ExtentNode::SIZE {
         return None;
@@ -263,13 +263,14 @@ pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
 }
 
 impl Extent {
-    /// The file's block.
+    /// The logical block in the file.
     pub fn offset(&self) -> u64 {
         u64::from(self.offset_high) << 32 | u64::from(self.offset_low)
     }
 }
 
-/// The slots of a page of names, or of the root in an inode, in the order of their entries: of a leaf or not.
+/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf` says which kind of
+/// page is wanted.
 fn name_slots(page: &[u8], root: bool, leaf: bool) -> impl Iterator<Item = &[u8]> {
     const LEAF: u8 = 2;
     const INNER: u8 = 4;
@@ -290,13 +291,13 @@ fn slot_at(page: &[u8], slot: u8) -> Option<&[u8]> {
     page.get(at..at + SLOT)
 }
 
-/// The children of an inner page of names, or of the root in an inode; none of a leaf.
+/// The children of an inner page of names, or of the root in an inode; none for a leaf.
 pub fn name_children(page: &[u8], root: bool) -> impl Iterator<Item = Pxd> {
     name_slots(page, root, false).map(|raw| <Pxd as crate::OnDisk>::get(raw, 0, LE))
 }
 
-/// Calls `each` with every name, and its inode, in a leaf of names, or in the root in an inode where that is a leaf.
-/// `indexed`: as [`Geometry::indexed`].
+/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode where that is a leaf.
+/// `indexed` is [`Geometry::indexed`].
 pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, u32)) {
     let first = if indexed { 22 } else { 26 };
     for raw in name_slots(page, root, true) {
@@ -308,7 +309,7 @@ pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, 
             let here = bytes.chunks_exact(2).take(left).map(|unit| LE.get_u16(unit, 0));
             units.extend(here);
             left = usize::from(slot.units) - units.len();
-            // Each slot brings 15 more: this ends.
+            // Each slot adds 15 units of a name with a bounded length, so the loop ends.
             let more = (left > 0 && next < 128).then(|| slot_at(page, next)).flatten();
             let Some(raw) = more else { break };
             (bytes, next) = (&raw[2..], raw[0]);
@@ -319,7 +320,7 @@ pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, 
     }
 }
 
-/// The extents of inodes in a block of the map of inodes, with the number of the first inode of each.
+/// The extents of inodes in a block of the inode map, with the number of the first inode of each.
 pub fn map_extents(page: &[u8]) -> impl Iterator<Item = (u64, Pxd)> {
     let number = if page.len() < PAGE { u32::MAX } else { MapPage::decode(page, LE).number };
     let list = page.get(MAP_EXTENTS..PAGE).unwrap_or_default();
@@ -331,7 +332,7 @@ pub fn map_extents(page: &[u8]) -> impl Iterator<Item = (u64, Pxd)> {
 }
 
 impl Dinode {
-    /// The blocks that an attribute's or list's descriptor gives.
+    /// The blocks in the descriptor of an extended attribute or access control list (`dxd_t`).
     pub fn descriptor(raw: &[u8; 16]) -> Option<Pxd> {
         const EXTENT: u8 = 0x20;
         (raw[0] & EXTENT != 0).then(|| Pxd::decode(&raw[8..], LE))
@@ -347,8 +348,8 @@ impl Dinode {
 mod tests {
     use super::*;
 
-    /// A root of 9 slots with names of 3, 11, and 30 units, the last over three slots; then the same with slots that lead
-    /// in a circle, beyond the end, or to names longer than all of them.
+    /// A root of 9 slots with names of 3, 11 and 30 units, the last over three slots. Then the same with slots that
+    /// form a circle, lie beyond the end, or make a name longer than all of them.
     #[test]
     fn long_names_go_on_in_other_slots() {
         let mut root = [0u8; 9 * SLOT];

@@ -19,29 +19,29 @@ pub const SECTOR: u64 = 512;
 /// The most entries of a GPT that are looked at.
 const GPT_MAX: u32 = 1024;
 
-/// A range of a disk, in bytes, and what it is said to be.
+/// A range of a disk, in bytes, with its type and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its first byte, counted from where the table counts.
+    /// Its first byte, counted from the origin of the table that lists it.
     pub start: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// What its type stands for.
+    /// The meaning of its type.
     pub kind: Kind,
-    /// The name that a GPT gives it.
+    /// The name that a GPT gives it; empty in other tables.
     pub name: String,
 }
 
-/// What a partition is said to be.
+/// The type of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A UFS file system.
     Ufs,
-    /// A slice of BSD's, with a label of its own.
+    /// A BSD slice, which has a label of its own.
     BsdSlice,
     /// A container of further partitions (MBR).
     Extended,
-    /// The whole disk, for who does not know GPT.
+    /// The protective entry of an MBR: the whole disk, for programs that do not know GPT.
     Protective,
     /// Anything else: the first four bytes of its type.
     Other(u32),
@@ -59,8 +59,8 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// The four entries of a master boot record, empty ones left out: the place of each from 1 on. `None` where
-/// this is none.
+/// The four entries of a master boot record, without the empty ones; each with its place, counted from 1. `None`
+/// where the sector is not an MBR.
 pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
     if sector.len() < 512 || sector[510..512] != [0x55, 0xaa] {
         return None;
@@ -71,7 +71,7 @@ pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
         let (first, sectors) = (LE.get_u32(entry, 8), LE.get_u32(entry, 12));
         let kind = match entry[4] {
             0 => continue,
-            // Whoever is no partition table has other values here.
+            // A boot sector without a partition table has other values here.
             _ if !matches!(entry[0], 0 | 0x80) => return None,
             0xa5 => Kind::BsdSlice,
             0x05 | 0x0f | 0x85 => Kind::Extended,
@@ -90,15 +90,15 @@ fn range(first: u64, sectors: u64, kind: Kind) -> Range {
 /// A GPT's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GptHeader {
-    /// Where the entries begin, in bytes.
+    /// The place of the entries, in bytes.
     pub entries_at: u64,
-    /// How many bytes they take.
+    /// The length of the entries, in bytes.
     pub entries_len: usize,
     size: usize,
     crc: u32,
 }
 
-/// Reads a GPT's header. `None` where this is none, or it is damaged.
+/// Reads a GPT's header; `None` where the sector is none, or it is damaged.
 pub fn gpt_header(sector: &[u8]) -> Option<GptHeader> {
     if sector.len() < 512 || !sector.starts_with(b"EFI PART") {
         return None;
@@ -121,12 +121,12 @@ pub fn gpt_header(sector: &[u8]) -> Option<GptHeader> {
 const FREEBSD_UFS: [u8; 16] = [
     0xb6, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0x00, 0x02, 0x2d, 0x09, 0x71, 0x2b,
 ];
-/// `516E7CB4-6ECF-11D6-8FF8-00022D09712B`: a BSD label inside of a GPT's partition.
+/// `516E7CB4-6ECF-11D6-8FF8-00022D09712B`: a BSD label inside a GPT's partition.
 const FREEBSD: [u8; 16] = [
     0xb4, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0x00, 0x02, 0x2d, 0x09, 0x71, 0x2b,
 ];
 
-/// The entries of a GPT that are in use, the place of each from 1 on. `None` where they are damaged.
+/// The entries of a GPT that are in use, each with its place, counted from 1. `None` where they are damaged.
 pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>> {
     let bytes = bytes.get(..header.entries_len)?;
     if crc32(bytes) != header.crc {
@@ -159,7 +159,8 @@ pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>
     Some(out)
 }
 
-/// The partitions of a BSD label, by letter, from the start of what it labels. `None` where this is none.
+/// The partitions of a BSD label by letter, as ranges from the start of the labelled disk or slice. `None` where the
+/// sector is not a label.
 pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
     const MAGIC: u32 = 0x8256_4557;
     const RAW: usize = 2;
@@ -175,7 +176,8 @@ pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
         return None;
     }
     let field = |i: usize, at: usize| u64::from(LE.get_u32(entries, 16 * i + at));
-    // Offsets count from the disk's start, or the slice's: the raw partition says where that is.
+    // Offsets count from the start of the disk or of the slice. The raw partition's offset tells which, so it is
+    // subtracted.
     let base = if count > RAW { field(RAW, 4) } else { 0 };
     let mut out = Vec::new();
     for (i, letter) in (0..count).zip('a'..='z') {
@@ -203,14 +205,14 @@ fn crc32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The check value of the CRC, as it is published.
+    /// The published check value of this CRC.
     #[test]
     fn the_crc_is_the_published_one() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 
-    /// A label's entries count from where its raw partition begins; damage of any byte that is summed must
-    /// be noticed.
+    /// A label's entries count from the start of its raw partition. Damage in any byte under the check sum must be
+    /// noticed.
     #[test]
     fn a_bsd_label() {
         let mut sector = vec![0; 512];
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(bsd(&sector), None);
     }
 
-    /// A boot sector of FAT ends like an MBR, but has no sound entries.
+    /// A FAT boot sector ends like an MBR, but has no valid entries.
     #[test]
     fn an_mbr() {
         let mut sector = vec![0; 512];

@@ -2,29 +2,29 @@
 //!
 //! Layers, lowest first:
 //! - [`Endian`] and [`OnDisk`]: integers and arrays of them at byte offsets.
-//! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its
-//!   table of [`Field`]s; the tables in `docs/formats/` are held to these by a test.
-//! - [`ufs1`]: what differs on UFS1.
+//! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its table of
+//!   [`Field`]s. A test compares the tables in `docs/formats/` with these.
+//! - [`ufs1`]: UFS1, as far as it differs from UFS2.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`lfs`]: LFS64 and LFS32, the log-structured file systems of NetBSD.
-//! - [`wafs`]: the structures of a log.
-//! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, to be read only.
-//! - [`reiserfs`]: ReiserFS and its journal, to be read only.
-//! - [`xfs`]: XFS and its log, to be read only.
-//! - [`jfs`]: JFS and its log, to be read only.
-//! - [`ntfs`]: NTFS and its log, to be read only.
-//! - [`nilfs2`]: NILFS2, to be read only.
-//! - [`f2fs`]: F2FS, to be read only.
-//! - [`btrfs`]: btrfs, to be read only.
+//! - [`wafs`]: the structures of a WAFS log.
+//! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, read only.
+//! - [`reiserfs`]: ReiserFS and its journal, read only.
+//! - [`xfs`]: XFS and its log, read only.
+//! - [`jfs`]: JFS and its log, read only.
+//! - [`ntfs`]: NTFS and its log, read only.
+//! - [`nilfs2`]: NILFS2, read only.
+//! - [`f2fs`]: F2FS, read only.
+//! - [`btrfs`]: btrfs, read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //!
 //! Invariants:
 //! - No I/O, no global state, no unsafe code.
-//! - Encoding writes the known fields only: bytes that no field covers stay as they are, so decoding
-//!   and encoding with the same [`Endian`] changes nothing.
-//! - A structure that its `read` returned can be used for arithmetic as it is: what is divided,
-//!   shifted or indexed by was checked. A structure from a bare `decode` holds whatever was there.
+//! - Encoding writes the known fields only. Bytes that no field covers stay as they are, so decoding and encoding
+//!   with the same [`Endian`] changes nothing.
+//! - A structure that a `read` returned can be used in arithmetic: every value that divides, shifts or indexes was
+//!   checked. A structure from a bare `decode` holds whatever was on disk.
 //!
 //! ```
 //! use ordo_format::{Endian, ufs2::superblock::{SEARCH, Superblock, SuperblockError}};

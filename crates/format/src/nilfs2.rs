@@ -1,44 +1,44 @@
-//! NILFS2: `docs/formats/nilfs2.md`. What a classifier reads; nothing here writes one.
+//! NILFS2, as far as a classifier reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// Where the first superblock is, in bytes.
+/// The first superblock's place in bytes.
 pub const SUPERBLOCK_AT: u64 = 1024;
-/// What marks a superblock.
+/// The magic number of a superblock (`NILFS_SUPER_MAGIC`).
 const MAGIC: u16 = 0x3434;
-/// What marks a segment summary.
+/// The magic number of a segment summary (`NILFS_SEGSUM_MAGIC`).
 const SUMMARY_MAGIC: u32 = 0x1eaf_fa11;
-/// The revision of the format.
+/// The format's revision (`NILFS_CURRENT_REV`).
 const REVISION: u32 = 2;
 
-/// Inodes of the files that the file system itself is made of.
+/// Inodes of the files that hold the file system's metadata.
 pub mod ino {
     /// The root directory.
     pub const ROOT: u64 = 2;
-    /// Where blocks with virtual numbers are.
+    /// The disk address translation file (DAT), which maps virtual block numbers to blocks.
     pub const DAT: u64 = 3;
-    /// Checkpoints.
+    /// The checkpoint file.
     pub const CPFILE: u64 = 4;
-    /// How segments are used.
+    /// The segment usage file.
     pub const SUFILE: u64 = 5;
-    /// Inodes.
+    /// The inode file.
     pub const IFILE: u64 = 6;
 }
 
-/// Flags of a segment summary.
+/// Flags of a segment summary (`NILFS_SS_*`).
 pub mod summary_flag {
-    /// A logical segment ends here.
+    /// The end of a logical segment.
     pub const LOG_END: u16 = 2;
     /// The last block is a super root.
     pub const SUPER_ROOT: u16 = 4;
-    /// Written by the cleaner: blocks that are moved.
+    /// The cleaner wrote it, so its blocks were moved.
     pub const CLEANER: u16 = 16;
 }
 
 crate::on_disk! {
-    /// The superblock.
+    /// The superblock (`struct nilfs_super_block`).
     pub struct Superblock: 1024 {
         0 => /** revision, 2 */ rev_level: u32,
         4 => /** minor revision */ minor_rev_level: u16,
@@ -86,7 +86,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a partial segment.
+    /// The head of a partial segment's summary (`struct nilfs_segment_summary`).
     pub struct SegmentSummary: 64 {
         0 => /** checksum of the partial segment from byte 4 on */ datasum: u32,
         4 => /** checksum of the summary from byte 8 on */ sumsum: u32,
@@ -105,7 +105,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A file of which blocks are in a partial segment.
+    /// A file with blocks in a partial segment (`struct nilfs_finfo`).
     pub struct FileInfo: 24 {
         0 => /** inode */ ino: u64,
         8 => /** the checkpoint in which it was changed; 0 of files of the file system's own */ cno: u64,
@@ -115,7 +115,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A block of data, of any file but the DAT.
+    /// A data block of any file but the DAT (`struct nilfs_binfo_v`).
     pub struct BlockInfo: 16 {
         0 => /** virtual number */ vblocknr: u64,
         8 => /** which block of the file */ blkoff: u64,
@@ -123,7 +123,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A node of the DAT's tree.
+    /// A node of the DAT's tree (`struct nilfs_binfo_dat`).
     pub struct DatNodeInfo: 16 {
         0 => /** the first block of the file that it is of */ blkoff: u64,
         8 => /** 1 is nearest to the data */ level: u8,
@@ -132,7 +132,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a super root; three inodes follow: of the DAT, the cpfile, the sufile.
+    /// The head of a super root (`struct nilfs_super_root`). Three inodes follow: the DAT's, the checkpoint file's,
+    /// and the segment usage file's.
     pub struct SuperRoot: 16 {
         0 => /** checksum from byte 4 on */ sum: u32,
         4 => /** bytes that it is of */ bytes: u16,
@@ -142,7 +143,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An inode.
+    /// An inode (`struct nilfs_inode`).
     pub struct Inode: 128 {
         0 => /** blocks of 512 bytes */ blocks: u64,
         8 => /** bytes */ size: u64,
@@ -163,7 +164,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a node of a tree.
+    /// The head of a tree node (`struct nilfs_btree_node`).
     pub struct TreeNode: 8 {
         0 => /** 1 in an inode */ flags: u8,
         1 => /** 1 is nearest to the data */ level: u8,
@@ -173,7 +174,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of the DAT: a block with a virtual number.
+    /// An entry of the DAT: a block with a virtual number (`struct nilfs_dat_entry`).
     pub struct DatEntry: 32 {
         0 => /** where it is */ blocknr: u64,
         8 => /** the first checkpoint that has it */ start: u64,
@@ -183,7 +184,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins an entry of a directory. The name follows; entries are padded to eight bytes.
+    /// The head of a directory entry (`struct nilfs_dir_entry`). The name follows; entries are padded to eight bytes.
     pub struct DirEntry: 12 {
         0 => /** inode; 0: not in use */ ino: u64,
         8 => /** bytes to the next entry */ rec_len: u16,
@@ -192,29 +193,29 @@ crate::on_disk! {
     }
 }
 
-/// CRC-32 (IEEE) that goes on from `state`, without inversions.
+/// Continues a CRC-32 (IEEE) from `state`, without inversions.
 pub fn checksum(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);
     hasher.update(bytes);
     !hasher.finalize()
 }
 
-/// The shape of a file system: everything in it can be calculated with.
+/// The geometry of a file system. Its values were checked, so they can be used in arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift.
     pub block_shift: u32,
-    /// Bytes of the device.
+    /// The device's size in bytes.
     pub bytes: u64,
-    /// Where the second superblock is, in bytes.
+    /// The second superblock's place in bytes.
     pub second: u64,
-    /// Segments.
+    /// The number of segments.
     pub segments: u64,
     /// Blocks in a segment.
     pub segment_blocks: u64,
     /// The first block of segment 0.
     pub first_data_block: u64,
-    /// What every checksum starts from.
+    /// The start value of every checksum.
     pub crc_seed: u32,
     /// Bytes in an inode.
     pub inode_size: usize,
@@ -223,7 +224,7 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// The shape that a superblock gives, where its checksum is right and all in it can be true.
+    /// The geometry that a superblock gives; `None` where its checksum is wrong or a value is impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         let counted = usize::from(sb.bytes);
@@ -258,19 +259,19 @@ impl Superblock {
     }
 }
 
-/// Where the second superblock is on a device of `bytes` bytes.
+/// The place of the second superblock on a device of `bytes` bytes.
 pub fn second_superblock_at(bytes: u64) -> Option<u64> {
     Some(((bytes >> 12).checked_sub(1)?) << 12)
 }
 
-/// What stands at a block of a file of entries in groups, as the DAT and the ifile are.
+/// The use of a block in a file of entries in groups, such as the DAT and the inode file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouped {
-    /// How much is free in groups.
+    /// Group descriptors, with the number of free entries of each group.
     Descriptors,
-    /// Which entries of this group are in use.
+    /// The bitmap of entries in use of this group.
     Bitmap(u64),
-    /// Entries, from this one on.
+    /// Entries from this number on.
     Entries(u64),
 }
 
@@ -280,7 +281,7 @@ impl Geometry {
         1 << self.block_shift
     }
 
-    /// The segment that a block is in.
+    /// The segment that contains a block.
     pub fn segment(&self, block: u64) -> Option<u64> {
         let inside = block >= self.first_data_block && block < self.segments * self.segment_blocks;
         inside.then(|| block / self.segment_blocks)
@@ -294,7 +295,8 @@ impl Geometry {
         }
     }
 
-    /// What stands at block `lbn` of a file of entries of `size` bytes, in groups of as many as a block has bits.
+    /// The use of block `lbn` in a file with entries of `size` bytes. A group has as many entries as a block has
+    /// bits.
     pub fn grouped(&self, lbn: u64, size: usize) -> Grouped {
         let (bytes, each) = (self.block_size() as u64, (self.block_size() / size) as u64);
         let entries = bytes * 8;
@@ -312,30 +314,30 @@ impl Geometry {
     }
 }
 
-/// Blocks of one file that follow each other in a partial segment.
+/// Consecutive blocks of one file in a partial segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first, in blocks from the start of the partial segment.
+    /// The first block, counted from the start of the partial segment.
     pub at: u32,
-    /// How many.
+    /// The number of blocks.
     pub len: u32,
-    /// The file.
+    /// The file's inode.
     pub ino: u64,
-    /// What they are.
+    /// The kind of blocks.
     pub holds: Holds,
 }
 
-/// What blocks of a file in a partial segment are.
+/// The kind of a file's blocks in a partial segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Data, from this block of the file on.
+    /// Data, from this logical block on.
     Data(u64),
-    /// A node of the file's tree: its level, 0 where the node alone says it.
+    /// A node of the file's tree, with its level; 0 where only the node itself holds the level.
     Node(u8),
 }
 
 impl SegmentSummary {
-    /// The head, where this begins a summary whose counts can be true: for the blocks that it needs.
+    /// The head of a summary in these bytes, to learn how many blocks it needs; `None` where a count is impossible.
     pub fn head(g: &Geometry, bytes: &[u8]) -> Option<SegmentSummary> {
         let head = SegmentSummary::decode(bytes.get(..SegmentSummary::SIZE)?, LE);
         let (own, all) = (u32::from(head.bytes), u64::from(head.nblocks));
@@ -349,18 +351,18 @@ impl SegmentSummary {
         sane.then_some(head)
     }
 
-    /// Blocks of the summary.
+    /// The number of blocks of the summary.
     pub fn blocks(&self, g: &Geometry) -> u32 {
         self.sumbytes.div_ceil(1 << g.block_shift)
     }
 
-    /// Whether its last block is a super root.
+    /// Whether the last block is a super root.
     pub fn has_super_root(&self) -> bool {
         self.flags & summary_flag::SUPER_ROOT != 0
     }
 
-    /// What the partial segment holds after its summary, of which these are the blocks; `None` where the checksum is
-    /// wrong, or it says of more or fewer blocks than there are what they are.
+    /// The contents of the partial segment after its summary, whose blocks are `summary`. `None` where the checksum
+    /// is wrong, or the summary describes more or fewer blocks than there are.
     pub fn extents(&self, g: &Geometry, summary: &[u8]) -> Option<Vec<Extent>> {
         let bytes = summary.get(..self.sumbytes as usize)?;
         if checksum(g.crc_seed, &bytes[8..]) != self.sumsum {
@@ -397,7 +399,7 @@ fn add(all: &mut Vec<Extent>, new: Extent) {
     all.push(new);
 }
 
-/// Entries of a summary: none goes over the end of a block.
+/// Reads the entries of a summary; an entry does not cross the end of a block.
 struct Reader<'a> {
     bytes: &'a [u8],
     block: usize,
@@ -430,7 +432,7 @@ impl<'a> Reader<'a> {
 }
 
 impl SuperRoot {
-    /// Whether a block is a super root with the right checksum.
+    /// Whether a block is a super root with a right checksum.
     pub fn is_sound(g: &Geometry, block: &[u8]) -> bool {
         let Some(raw) = block.get(..SuperRoot::SIZE) else { return false };
         let root = SuperRoot::decode(raw, LE);
@@ -442,7 +444,7 @@ impl SuperRoot {
     }
 }
 
-/// The level of a node of a tree, where there can be one.
+/// The level of a tree node; `None` where the block cannot be one.
 pub fn node_level(block: &[u8]) -> Option<u8> {
     let node = TreeNode::decode(block.get(..TreeNode::SIZE)?, LE);
     let sane = (1..14).contains(&node.level)
@@ -450,7 +452,7 @@ pub fn node_level(block: &[u8]) -> Option<u8> {
     sane.then_some(node.level)
 }
 
-/// A name in a directory.
+/// A name in a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
     /// The inode.
@@ -459,14 +461,14 @@ pub struct Name<'a> {
     pub name: &'a [u8],
 }
 
-/// The names in a block of a directory, up to what makes no sense. The second value says whether entries fill the
-/// block exactly, each with a name that can be one.
+/// The names in a directory block, up to the first entry that makes no sense. The second value says whether entries
+/// fill the block exactly, each with a valid name.
 pub fn names(block: &[u8]) -> (Vec<Name<'_>>, bool) {
     let (mut at, mut all, mut sound) = (0, Vec::new(), true);
     while at + DirEntry::SIZE <= block.len() {
         let entry = DirEntry::decode(&block[at..], LE);
         let len = match usize::from(entry.rec_len) {
-            // 16 bits cannot hold 65536.
+            // The value stands for 65536, which 16 bits cannot hold.
             65535 => 65536,
             len => len,
         };

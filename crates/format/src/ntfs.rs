@@ -1,15 +1,16 @@
-//! NTFS and its log: `docs/formats/ntfs.md`. What a classifier reads; nothing here writes one. All integers are
-//! little-endian.
+//! NTFS and its log, as far as a classifier reads them, described in `docs/formats/ntfs.md`. No code here writes
+//! them. All integers are little-endian.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// Sectors that are protected by the last two bytes of each have this many bytes, whatever the disk's have.
+/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, whatever the disk's
+/// sector size.
 pub const STRIDE: usize = 512;
 
 crate::on_disk! {
-    /// The first sector, and its copy in the last.
+    /// The boot sector, the first sector of the volume; the last sector is a copy.
     pub struct Boot: 84 {
         0 => /** jump to the boot code */ jump: [u8; 3],
         3 => /** `NTFS` and four spaces */ name: [u8; 8],
@@ -29,7 +30,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins every structure whose sectors are protected.
+    /// The head of every structure with fixups (`NTFS_RECORD`).
     pub struct Protected: 8 {
         0 => /** `FILE`, `INDX`, `RSTR`, `RCRD`; `CHKD` after a check, `BAAD` when it was found torn */ magic: [u8; 4],
         4 => /** where the list begins: a number, then what the end of each sector really has */ list_at: u16,
@@ -38,7 +39,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A file record, and what continues one.
+    /// A file record, or an extension of one (`MFT_RECORD`).
     pub struct FileRecord: 48 {
         0 => /** `FILE` */ head: Protected,
         8 => /** newest log record that changed it */ lsn: u64,
@@ -56,7 +57,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins an attribute.
+    /// The head of an attribute (`ATTR_RECORD`).
     pub struct AttributeHead: 16 {
         0 => /** its type; all ones behind the last */ kind: u32,
         4 => /** bytes of it all */ len: u32,
@@ -69,7 +70,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An attribute whose contents are in clusters; after what begins every attribute.
+    /// The head of a non-resident attribute, whose contents are in clusters. It follows [`AttributeHead`].
     pub struct Outside: 48 {
         0 => /** first cluster of the contents that this one is of */ first: u64,
         8 => /** the last */ last: u64,
@@ -83,7 +84,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A name: the contents of an attribute of that type, without the characters that follow.
+    /// A name: the contents of a `$FILE_NAME` attribute, without the characters that follow.
     pub struct FileName: 66 {
         0 => /** the directory: 48 bits of number, 16 of sequence */ parent: u64,
         8 => /** times: making, change of contents, of the record, access */ times: [u64; 4],
@@ -97,7 +98,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A restart page of the log: the first two pages.
+    /// A restart page; the first two pages of the log are such.
     pub struct RestartPage: 30 {
         0 => /** `RSTR` */ head: Protected,
         8 => /** newest record that a check knew */ checked: u64,
@@ -130,7 +131,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A page of records.
+    /// A log page with records.
     pub struct RecordPage: 40 {
         0 => /** `RCRD` */ head: Protected,
         8 => /** newest record that is in it, in whole or part; in a copy of the last page: its place in bytes */ last: u64,
@@ -160,7 +161,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What NTFS puts first into the data of its records. The clusters follow, 8 bytes each.
+    /// The part that NTFS puts first into the data of its log records. The clusters follow, 8 bytes each.
     pub struct Action: 32 {
         0 => /** what was done */ redo: u16,
         2 => /** what would undo it */ undo: u16,
@@ -178,19 +179,19 @@ crate::on_disk! {
     }
 }
 
-/// What actions do.
+/// Operations of log records.
 pub mod action {
-    /// As what would undo: it is itself the undoing of an earlier one.
+    /// As the undo operation: the record is itself the rollback of an earlier one (a compensation log record).
     pub const UNDONE: u16 = 1;
-    /// The transaction is there.
+    /// The transaction is committed.
     pub const COMMIT: u16 = 26;
-    /// The transaction needs no more: it has ended.
+    /// The transaction has ended and can be forgotten.
     pub const FORGET: u16 = 27;
     /// An attribute was opened.
     pub const OPENED: u16 = 28;
-    /// The number of the last one that is known.
+    /// The number of the last known operation.
     pub const LAST: u16 = 37;
-    /// Whether it only tells a restart what was open, and changes nothing.
+    /// Whether the operation only tells a restart which tables were open, and changes nothing.
     pub const fn is_table(action: u16) -> bool {
         action >= 28 && action <= 32
     }
@@ -198,27 +199,27 @@ pub mod action {
 
 /// Types of attributes.
 pub mod kind {
-    /// Where the other attributes of a file are.
+    /// `$ATTRIBUTE_LIST`: the places of a file's other attributes.
     pub const LIST: u32 = 0x20;
-    /// A name.
+    /// `$FILE_NAME`: a name.
     pub const NAME: u32 = 0x30;
-    /// Who may do what.
+    /// `$SECURITY_DESCRIPTOR`: access rights.
     pub const SECURITY: u32 = 0x50;
-    /// Contents.
+    /// `$DATA`: contents.
     pub const DATA: u32 = 0x80;
-    /// An index, but for its root.
+    /// `$INDEX_ALLOCATION`: an index without its root.
     pub const INDEX: u32 = 0xa0;
-    /// Which blocks of an index, or which file records, are in use.
+    /// `$BITMAP`: the blocks of an index, or the file records, that are in use.
     pub const BITMAP: u32 = 0xb0;
-    /// A symbolic link, or the like.
+    /// `$REPARSE_POINT`: a symbolic link, or another kind of redirection.
     pub const REPARSE: u32 = 0xc0;
-    /// Extended attributes.
+    /// `$EA`: extended attributes.
     pub const EXTENDED: u32 = 0xe0;
-    /// Behind the last.
+    /// The end of a record's attributes.
     pub const END: u32 = u32::MAX;
 }
 
-/// What follows from the first sector.
+/// The geometry that follows from the boot sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes in a sector, as a shift.
@@ -227,7 +228,7 @@ pub struct Geometry {
     pub cluster_shift: u32,
     /// Bytes in a file record, as a shift.
     pub record_shift: u32,
-    /// Bytes of the volume, the copy of the first sector included.
+    /// The volume's size in bytes, the copy of the boot sector included.
     pub bytes: u64,
     /// First cluster of `$MFT`.
     pub mft: u64,
@@ -236,7 +237,7 @@ pub struct Geometry {
 }
 
 impl Boot {
-    /// Decodes, and checks what sizes are taken from. `None` where this does not begin an NTFS volume.
+    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` where it is not NTFS's.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Boot::SIZE {
             return None;
@@ -245,7 +246,7 @@ impl Boot {
         let sector_shift = u32::from(boot.sector_size).checked_ilog2()?;
         let cluster = match boot.cluster_sectors {
             few @ ..=128 => u64::from(few) << sector_shift,
-            // Beyond 64 KiB.
+            // The value stands for more than 64 KiB.
             many => 1 << (sector_shift + (256 - u32::from(many)).min(20)),
         };
         let cluster_shift = cluster.checked_ilog2()?;
@@ -253,7 +254,7 @@ impl Boot {
             shift @ -31..0 => u32::from(shift.unsigned_abs()),
             clusters => u64::try_from(clusters).ok()?.checked_ilog2()? + cluster_shift,
         };
-        // The sectors of the volume leave out the last one, which has the copy.
+        // The volume's number of sectors does not count the last one, the copy of the boot sector.
         let bytes = boot.sectors.checked_add(1)?.checked_shl(sector_shift)?;
         let sane = boot.name == *b"NTFS    "
             && boot.sector_size.is_power_of_two()
@@ -269,8 +270,8 @@ impl Boot {
     }
 }
 
-/// The bytes of a protected structure as they are meant: the end of each sector put back. `None` where the
-/// structure is torn, or none.
+/// The bytes of a structure with its fixups applied: the end of each sector is put back. `None` where the structure
+/// is torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < STRIDE {
         return None;
@@ -292,19 +293,19 @@ pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Clusters that follow each other, of an attribute's contents.
+/// A run: consecutive clusters of an attribute's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first in the contents.
+    /// The first cluster, counted in the contents.
     pub first: u64,
-    /// The first on the volume.
+    /// The first cluster on the volume.
     pub cluster: u64,
-    /// How many.
+    /// The number of clusters.
     pub len: u64,
 }
 
-/// The runs of a list that begins with the cluster `first` of the contents, without those of holes. What makes no
-/// sense ends it.
+/// The runs of a run list whose first cluster is `first` of the contents; holes are left out. The list ends where it
+/// makes no sense.
 pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
     let number = |raw: &[u8], signed: bool| {
         let fill = if signed && raw.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
@@ -339,9 +340,9 @@ pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
 /// An attribute of a file record.
 #[derive(Clone, Debug)]
 pub struct Attribute<'a> {
-    /// What begins it.
+    /// Its head.
     pub head: AttributeHead,
-    /// All of it.
+    /// All of its bytes.
     pub bytes: &'a [u8],
 }
 
@@ -352,7 +353,7 @@ impl<'a> Attribute<'a> {
         self.bytes.get(from..from + 2 * usize::from(self.head.name_len)).unwrap_or_default()
     }
 
-    /// Its contents, where they are in the record.
+    /// Its contents, where it is resident (in the record).
     pub fn inside(&self) -> Option<&'a [u8]> {
         if self.head.outside != 0 || self.bytes.len() < AttributeHead::SIZE + 8 {
             return None;
@@ -361,7 +362,7 @@ impl<'a> Attribute<'a> {
         self.bytes.get(usize::from(at)..)?.get(..len)
     }
 
-    /// The runs of its contents, where they are in clusters.
+    /// The runs of its contents, where it is non-resident (in clusters).
     pub fn outside(&self) -> Option<Vec<Run>> {
         let raw = self.bytes.get(AttributeHead::SIZE..)?;
         if self.head.outside != 1 || raw.len() < Outside::SIZE {
@@ -372,7 +373,7 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The attributes of a file record whose sectors were put right.
+/// The attributes of a file record whose fixups were applied.
 pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     let sane = record.len() >= FileRecord::SIZE && record.starts_with(b"FILE");
     let first = if sane { FileRecord::decode(record, LE).attributes_at } else { 0 };
@@ -391,7 +392,7 @@ pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
 }
 
 impl FileName {
-    /// A name with its characters, as UTF-8. `None` where it makes no sense.
+    /// Decodes a name, with its characters as UTF-8. `None` where it makes no sense.
     pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
         if bytes.len() < FileName::SIZE {
             return None;
@@ -403,23 +404,24 @@ impl FileName {
     }
 }
 
-/// How a log is laid out.
+/// The layout of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogShape {
     /// Bytes in a page.
     pub page_size: usize,
-    /// Bits of a record's number that are its place, in units of 8 bytes.
+    /// The number of low bits of an LSN that are the record's place, in units of 8 bytes.
     pub place_bits: u32,
-    /// Where the records of a page begin.
+    /// The byte of a page at which its records begin.
     pub records_at: usize,
     /// Bytes in the log.
     pub size: u64,
-    /// Pages for copies of the last page.
+    /// The number of pages for tail copies of the last page.
     pub copies: u64,
 }
 
 impl LogShape {
-    /// What a restart page says, its sectors put right. `None` where it makes no sense, or is newer than what is known.
+    /// Decodes a restart page whose fixups were applied. `None` where it makes no sense, or is newer than what is
+    /// known.
     pub fn read(page: &[u8]) -> Option<LogShape> {
         if page.len() < RestartPage::SIZE || !matches!(&page[..4], b"RSTR" | b"CHKD") {
             return None;
@@ -443,14 +445,14 @@ impl LogShape {
         sane.then_some(LogShape { page_size, place_bits, records_at, size, copies })
     }
 
-    /// Where in the log a record with this number begins, in bytes.
+    /// The place in the log of the record with this LSN, in bytes.
     pub fn place(&self, lsn: u64) -> u64 {
         (lsn & ((1 << self.place_bits) - 1)) << 3
     }
 }
 
 impl Action {
-    /// What the data of a record says, with its clusters. `None` where it makes no sense.
+    /// Decodes the action in a record's data, with its clusters. `None` where it makes no sense.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;
@@ -478,7 +480,8 @@ mod tests {
         }
     }
 
-    /// A sector whose end has another number is torn; a list that is not inside the first sector is none.
+    /// A sector whose end has another number is torn. A structure whose fixup list is not inside the first sector has
+    /// none.
     #[test]
     fn torn_structures_are_none() {
         let mut raw = vec![0; 1024];

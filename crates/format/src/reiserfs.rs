@@ -1,14 +1,15 @@
-//! ReiserFS 3.5 and 3.6: `docs/formats/reiserfs.md`. What a classifier reads; nothing here writes one.
+//! ReiserFS 3.5 and 3.6, as far as a classifier reads them, described in `docs/formats/reiserfs.md`. No code here
+//! writes them.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// Where the superblock is, in bytes.
+/// The superblock's place in bytes.
 pub const SUPERBLOCK_AT: u64 = 65536;
 
 crate::on_disk! {
-    /// The superblock.
+    /// The superblock (`struct reiserfs_super_block`).
     pub struct Superblock: 204 {
         0 => /** blocks */ block_count: u32,
         4 => /** free blocks */ free_blocks: u32,
@@ -45,7 +46,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins each block of the tree.
+    /// The head of each tree block (`struct block_head`).
     pub struct BlockHead: 24 {
         0 => /** 1 a leaf, more above */ level: u16,
         2 => /** items, or keys */ items: u16,
@@ -56,7 +57,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What describes an item; the items themselves fill the leaf from its end.
+    /// The head of an item (`struct item_head`). The items themselves fill the leaf from its end.
     pub struct ItemHead: 24 {
         0 => /** the directory's object id */ dir_id: u32,
         4 => /** the object's own */ object_id: u32,
@@ -69,7 +70,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of a directory item. All of an item's come first; the names fill it from its end, in their order.
+    /// An entry of a directory item (`struct reiserfs_de_head`). All entry heads come first; the names fill the item
+    /// from its end, in their order.
     pub struct EntryHead: 16 {
         0 => /** hash of the name, and a number among equal ones */ offset: u32,
         4 => /** the directory that the named object's key is of */ dir_id: u32,
@@ -80,7 +82,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A child of an inner node. Keys of 16 bytes come before all children.
+    /// A child of an inner node (`struct disk_child`). Keys of 16 bytes come before all children.
     pub struct Child: 8 {
         0 => /** its block */ block: u32,
         4 => /** bytes used in it */ used: u16,
@@ -89,8 +91,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins a descriptor and a commit block of the journal. Block numbers follow: in the descriptor those
-    /// of the first copies, in the commit block the rest.
+    /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
+    /// follow: in the descriptor those of the first copies, in the commit block those of the rest.
     pub struct TransactionHead: 12 {
         0 => /** the transaction */ id: u32,
         4 => /** copies in it */ len: u32,
@@ -99,7 +101,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The journal's header, in the block after its ring.
+    /// The journal's header, in the block after its ring (`struct reiserfs_journal_header`).
     pub struct JournalHeader: 12 {
         0 => /** the newest transaction that is written back whole */ last_flushed: u32,
         4 => /** where in the ring the next one starts */ first_unflushed: u32,
@@ -107,29 +109,29 @@ crate::on_disk! {
     }
 }
 
-/// What ends a descriptor, 12 bytes before the end of its block.
+/// The magic number of a descriptor, 12 bytes before the end of its block.
 pub const DESCRIPTOR_MAGIC: &[u8; 8] = b"ReIsErLB";
 
-/// What follows from a superblock.
+/// The geometry that follows from a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift.
     pub block_shift: u32,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// The root of the tree.
+    /// The block of the tree's root.
     pub root: u64,
-    /// Height of the tree.
+    /// The tree's height.
     pub height: u16,
     /// First block of the journal's ring; `None` where it is on another device.
     pub journal: Option<u64>,
-    /// Blocks of the ring.
+    /// The number of blocks of the ring.
     pub journal_size: u64,
 }
 
 impl Superblock {
-    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or of a version that
-    /// is not known.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or of an
+    /// unknown version.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -162,13 +164,13 @@ impl Geometry {
         1 << self.block_shift
     }
 
-    /// The superblock's block.
+    /// The block that contains the superblock.
     pub fn superblock(&self) -> u64 {
         SUPERBLOCK_AT >> self.block_shift
     }
 
-    /// Whether a block is one of the bitmaps: the first after the superblock, the others where the blocks begin
-    /// that they are of.
+    /// The index of a bitmap block; `None` where the block is none. The first bitmap follows the superblock; each
+    /// other one is the first of the blocks that it describes.
     pub fn bitmap(&self, block: u64) -> Option<u64> {
         let each = 8u64 << self.block_shift;
         match block {
@@ -178,13 +180,13 @@ impl Geometry {
         }
     }
 
-    /// Block numbers that fit into a descriptor.
+    /// The number of block numbers that fit into a descriptor.
     pub fn descriptor_room(&self) -> usize {
         (self.block_size() - 24) / 4
     }
 }
 
-/// A block of the tree: its head, where its level and counts can be true.
+/// The head of a tree block; `None` where its level or counts are impossible.
 pub fn node(bytes: &[u8]) -> Option<BlockHead> {
     if bytes.len() < BlockHead::SIZE {
         return None;
@@ -200,7 +202,7 @@ pub fn node(bytes: &[u8]) -> Option<BlockHead> {
     (fits && usize::from(head.free_space) <= room).then_some(head)
 }
 
-/// Whether items lie one before the other, from the end of the leaf on.
+/// Whether the items lie one before the other, from the end of the leaf on.
 fn leaf_is_sound(bytes: &[u8], items: usize) -> bool {
     let mut end = bytes.len();
     let heads = BlockHead::SIZE + items * ItemHead::SIZE;
@@ -220,7 +222,7 @@ pub fn children(bytes: &[u8]) -> impl Iterator<Item = Child> {
     list.chunks_exact(Child::SIZE).map(|raw| Child::decode(raw, LE))
 }
 
-/// The heads of a leaf's items, as many as there is room for.
+/// The heads of a leaf's items, as many as fit.
 pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
     let items = usize::from(LE.get_u16(bytes, 2));
     let list = bytes[BlockHead::SIZE..].chunks_exact(ItemHead::SIZE).take(items);
@@ -228,12 +230,12 @@ pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
 }
 
 impl ItemHead {
-    /// Whether it is an object's inode: the first of its items in either version.
+    /// Whether the item is an object's inode (stat data): the first of its items, in either version.
     pub fn is_inode(&self) -> bool {
         self.offset_and_type == 0
     }
 
-    /// Where a list of blocks is of in its file, in bytes from 1 on; `None` where the item is something else.
+    /// The offset in its file of an indirect item, in bytes from 1 on; `None` where the item is of another kind.
     pub fn indirect(&self) -> Option<u64> {
         const OLD_INDIRECT: u64 = 0xffff_fffe;
         match self.version {
@@ -245,13 +247,13 @@ impl ItemHead {
         }
     }
 
-    /// Whether it holds entries of a directory. Such items have keys as in 3.5, whatever the version.
+    /// Whether the item holds directory entries. Such items have keys of version 3.5 in either version.
     pub fn is_directory(&self) -> bool {
         const DIRECTORY: u64 = 500;
         self.version == 0 && self.offset_and_type >> 32 == DIRECTORY
     }
 
-    /// The names in a directory item, each with the object that has it.
+    /// The names in a directory item, each with the object to which it belongs.
     pub fn names<'a>(&self, leaf: &'a [u8]) -> impl Iterator<Item = (&'a [u8], u32)> {
         const VISIBLE: u16 = 1 << 2;
         let body = self.body(leaf);
@@ -260,28 +262,28 @@ impl ItemHead {
         heads.filter_map(move |raw| {
             let head = EntryHead::decode(raw, LE);
             let from = usize::from(head.location);
-            // Filled up with zeros, where it is not as long as its place.
+            // A name that is shorter than its space is padded with zeros.
             let name = body.get(from..end)?.split(|b| *b == 0).next()?;
             end = from;
             (head.state & VISIBLE != 0 && !name.is_empty()).then_some((name, head.object_id))
         })
     }
 
-    /// Its bytes.
+    /// The item's bytes.
     pub fn body<'a>(&self, leaf: &'a [u8]) -> &'a [u8] {
         let at = usize::from(self.location);
         leaf.get(at..at + usize::from(self.len)).unwrap_or_default()
     }
 }
 
-/// Whether a block of the journal is a descriptor.
+/// The head of a journal block; `None` where it is not a descriptor.
 pub fn descriptor(bytes: &[u8]) -> Option<TransactionHead> {
     let magic = bytes.len().checked_sub(12)?;
     let found = bytes.len() >= 512 && &bytes[magic..magic + 8] == DESCRIPTOR_MAGIC;
     found.then(|| TransactionHead::decode(bytes, LE))
 }
 
-/// The block numbers in a descriptor (after 12 bytes) or a commit block (after 8).
+/// The fixed locations in a descriptor (with `after` 12) or in a commit block (with `after` 8).
 pub fn homes(bytes: &[u8], after: usize, count: usize) -> impl Iterator<Item = u64> {
     let end = bytes.len().saturating_sub(12);
     let list = bytes.get(after..end).unwrap_or_default();

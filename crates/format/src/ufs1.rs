@@ -1,12 +1,12 @@
-//! UFS1, the fast file system's first on-disk format, as far as it differs from UFS2: to be read.
+//! UFS1, the first on-disk format of the fast file system, as far as it differs from UFS2; read only.
 //!
-//! Superblock, groups and directories have the same structures. The superblock's older fields of 32 bits count,
-//! unless a newer system has kept its own up to date beside them; inodes have 128 bytes and pointers 32 bits; there are
-//! no extended attributes, no times of birth, no check-hashes; a group's structures may lie further in with
-//! each group, so that they do not all lie on one platter.
+//! Superblock, groups and directories have the same structures. The superblock's older fields of 32 bits are valid,
+//! unless a newer system has kept its own fields up to date beside them. Inodes have 128 bytes, and pointers 32 bits.
+//! There are no extended attributes, no birth times and no check-hashes. A group's structures may begin further into
+//! each next group, so that they do not all lie on one platter.
 //!
-//! What is read becomes UFS2's structure ([`Superblock::read_ufs1`], [`Inode1::widened`]): whoever uses it asks
-//! the superblock for sizes and places, and need not know.
+//! UFS1 structures are read into those of UFS2 ([`Superblock::read_ufs1`], [`Inode1::widened`]). A user must ask the
+//! superblock for sizes and places, and needs no other knowledge of UFS1.
 
 use crate::ufs2::inode::{IFBLK, IFCHR, IFLNK, IFMT};
 use crate::ufs2::{Dinode, Superblock};
@@ -42,12 +42,13 @@ on_disk! {
 /// The bytes of `db` and `ib`, which hold a short link's target.
 pub const SHORT_LINK: std::ops::Range<usize> = 40..100;
 
-/// The inode format of 4.4BSD, with owners of 32 bits and types in directories: the only one that is read.
+/// The inode format of 4.4BSD, with owners of 32 bits and types in directory entries: the only one that is read
+/// (`FS_44INODEFMT`).
 pub const INODE_FORMAT: i32 = 2;
 
 impl Inode1 {
-    /// The same as UFS2 has it. `raw`: the bytes that it was decoded from; targets of links shorter than
-    /// `short_link` are in them.
+    /// This inode as UFS2's. `raw` are the bytes from which it was decoded; they hold the targets of links shorter
+    /// than `short_link`.
     pub fn widened(&self, raw: &[u8], endian: Endian, short_link: u64) -> Dinode {
         let mut d = Dinode::zeroed();
         (d.mode, d.nlink, d.uid, d.gid) = (self.mode, self.nlink, self.uid, self.gid);
@@ -69,22 +70,22 @@ impl Inode1 {
 }
 
 impl Superblock {
-    /// Whether it is UFS1's.
+    /// Whether the superblock is UFS1's.
     pub fn is_ufs1(&self) -> bool {
         self.magic == crate::ufs2::superblock::MAGIC_UFS1
     }
 
-    /// The bytes of an inode.
+    /// The size of an inode, in bytes.
     pub fn inode_size(&self) -> usize {
         if self.is_ufs1() { Inode1::SIZE } else { Dinode::SIZE }
     }
 
-    /// The bytes of a pointer in a block of pointers.
+    /// The size of a pointer in an indirect block, in bytes.
     pub fn pointer_size(&self) -> usize {
         if self.is_ufs1() { size_of::<i32>() } else { size_of::<i64>() }
     }
 
-    /// The pointer at `index` in the bytes of a block of pointers.
+    /// The pointer at `index` in an indirect block.
     pub fn pointer(&self, bytes: &[u8], index: usize, endian: Endian) -> i64 {
         match self.is_ufs1() {
             true => endian.get_i32(bytes, index * 4).into(),
@@ -103,7 +104,7 @@ impl Superblock {
         }
     }
 
-    /// Takes the older fields over where they count.
+    /// Copies the older fields into UFS2's, where the older ones are valid.
     pub(crate) fn take_over_older_fields(&mut self) {
         use crate::ufs2::superblock::{FS_FLAGS_UPDATED, FS_METACKHASH};
         let updated = i32::from(self.old_flags) & FS_FLAGS_UPDATED != 0;
@@ -128,7 +129,8 @@ impl Superblock {
         self.qfmask = i64::from(self.fsize) - 1;
     }
 
-    /// How far into a group its structures are moved: always 0 on UFS2.
+    /// The number of fragments by which a group's structures are moved into the group (`fs_old_cgoffset`): always 0
+    /// on UFS2.
     pub(crate) fn cg_moved(&self, cg: u32) -> u64 {
         match self.is_ufs1() {
             true => {

@@ -1,16 +1,16 @@
 //! WAFS: a log on a device of its own, or in a preallocated file.
 //!
-//! Layers: the superblock, of which there are two copies that are written in turn; then sectors, each of
-//! which a device writes whole or not at all. A byte of the log has a logical offset, its log sequence
-//! number, which only grows; the sectors are a ring over it.
+//! Layers: the superblock in two copies that are written in turn, and then sectors, each of which a device writes
+//! wholly or not at all. A byte of the log has a logical offset, its log sequence number (LSN), which only grows. The
+//! sectors are a ring over these offsets.
 //!
-//! All integers are little-endian. The format's page is `docs/formats/wafs.md`.
+//! All integers are little-endian. `docs/formats/wafs.md` describes the format.
 
 use crate::Endian;
 
-/// `OrdoWAFS`, as the superblock begins.
+/// The magic number of the superblock, `OrdoWAFS`.
 pub const SUPER_MAGIC: u64 = u64::from_le_bytes(*b"OrdoWAFS");
-/// `wafs`, as each sector of the log begins.
+/// The magic number of a log sector, `wafs`.
 pub const SECTOR_MAGIC: u32 = u32::from_le_bytes(*b"wafs");
 /// The version of the format.
 pub const VERSION: u32 = 2;
@@ -18,15 +18,15 @@ pub const VERSION: u32 = 2;
 pub const SECTOR_MIN: usize = 512;
 /// The largest sector, in bytes.
 pub const SECTOR_MAX: usize = 65536;
-/// Sectors at the start that belong to the superblock's two copies.
+/// Sectors at the start for the superblock's two copies.
 pub const SUPER_SECTORS: u64 = 2;
-/// In [`SectorHead::first`]: no record begins in the sector.
+/// The value of [`SectorHead::first`] where no record begins in the sector.
 pub const NO_RECORD: u16 = u16::MAX;
 
 const LE: Endian = Endian::Little;
 
 crate::on_disk! {
-    /// One of the two copies of the superblock. The newer one with a right checksum holds.
+    /// One of the two copies of the superblock. The newer one with a right checksum is valid.
     pub struct WafsSuper: 256 {
         0 => /** `OrdoWAFS` */ magic: u64,
         8 => /** 2 */ version: u32,
@@ -63,50 +63,50 @@ crate::on_disk! {
     }
 }
 
-/// What is wrong with a superblock or a sector.
+/// The reason why a superblock or a sector is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WafsError {
-    /// Not a log.
+    /// The device is not a log.
     #[error("byte 0: {value:#018x} is not the magic number of a log")]
     Magic {
-        /// What is there.
+        /// The value found.
         value: u64,
     },
-    /// Another format: an earlier one, whose sectors have shorter heads, or a later one.
+    /// The version is another: an earlier one, whose sectors have shorter heads, or a later one.
     #[error("byte 8: version {value}, of which only 2 is known")]
     Version {
-        /// What is there.
+        /// The value found.
         value: u32,
     },
-    /// Damaged.
+    /// The checksum is wrong.
     #[error("byte 12: checksum {found:#010x}, but the contents give {right:#010x}")]
     Checksum {
-        /// What is there.
+        /// The stored checksum.
         found: u32,
-        /// What it should be.
+        /// The checksum of the contents.
         right: u32,
     },
-    /// No sector is so large.
+    /// The sector size is impossible.
     #[error("byte 28: sectors of {value} bytes")]
     Sector {
-        /// What is there.
+        /// The value found.
         value: u32,
     },
-    /// A ring that cannot be.
+    /// The ring is larger than the device.
     #[error("byte 32: {value} sectors of log, but the device has room for {room}")]
     Sectors {
-        /// What is there.
+        /// The number of sectors found.
         value: u64,
-        /// What fits.
+        /// The number of sectors that fit.
         room: u64,
     },
 }
 
 impl WafsSuper {
-    /// Decodes and checks a copy, on a device with `bytes` bytes.
+    /// Decodes and checks a copy, on a device of `bytes` bytes.
     ///
     /// # Errors
-    /// [`WafsError`]: what is wrong, and where.
+    /// [`WafsError`], which names the fault and its byte.
     pub fn read(bytes: &[u8], device_bytes: u64) -> Result<WafsSuper, WafsError> {
         let sb = WafsSuper::decode(bytes, LE);
         if sb.magic != SUPER_MAGIC {
@@ -130,12 +130,12 @@ impl WafsSuper {
         Ok(sb)
     }
 
-    /// Turns back the one bit of a copy that was turned, if that is all that is wrong with it.
+    /// Repairs a copy in which one bit was flipped. Returns whether its checksum is right afterwards.
     pub fn mend(bytes: &mut [u8]) -> bool {
         mend(&mut bytes[..Self::SIZE], 12)
     }
 
-    /// Encodes it with its checksum.
+    /// Encodes the superblock with its checksum.
     pub fn seal(&self, bytes: &mut [u8]) {
         self.encode(bytes, LE);
         let check = checksum(&bytes[..Self::SIZE], 12);
@@ -149,12 +149,13 @@ impl WafsSuper {
 }
 
 impl SectorHead {
-    /// The head of a sector whose magic number and checksum are right.
+    /// The head of a sector; `None` where its magic number or checksum is wrong.
     pub fn read(sector: &[u8]) -> Option<SectorHead> {
         SectorHead::read_unchecked(sector).filter(|head| head.check == checksum(sector, 4))
     }
 
-    /// The head of a sector whose magic number is right, whatever its checksum says.
+    /// The head of a sector; `None` where its magic number is wrong or its length impossible. The checksum is not
+    /// verified.
     pub fn read_unchecked(sector: &[u8]) -> Option<SectorHead> {
         let head = SectorHead::decode(sector, LE);
         let sound = head.magic == SECTOR_MAGIC && head.used as usize <= sector.len() - Self::SIZE;
@@ -168,26 +169,26 @@ impl SectorHead {
         LE.put_u32(sector, 4, check);
     }
 
-    /// Turns back the one bit of a sector that was turned, if that is all that is wrong with it.
+    /// Repairs a sector in which one bit was flipped. Returns its head where its checksum is right afterwards.
     pub fn mend(sector: &mut [u8]) -> Option<SectorHead> {
         if mend(sector, 4) { SectorHead::read(sector) } else { None }
     }
 }
 
-/// Turns back the one bit that makes the checksum at byte `field` wrong; false where it is not one bit.
+/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false where it is more than one bit.
 fn mend(bytes: &mut [u8], field: usize) -> bool {
     let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
     let bit = match found.count_ones() {
         0 => return true,
-        // A turned bit of the checksum itself shows as it is.
+        // A flipped bit of the checksum itself is the difference.
         1 => Some(field * 8 + found.trailing_zeros() as usize),
         _ => turned_bit(bytes.len(), found),
     };
     bit.inspect(|bit| bytes[bit / 8] ^= 1 << (bit % 8)).is_some()
 }
 
-/// Which bit of `len` bytes changes their CRC-32C by `found` when it is turned. The checksum is linear: a
-/// bit changes it by the checksum of that bit alone, and each byte that follows shifts that on.
+/// The bit of `len` bytes whose flip changes their CRC-32C by `found`. The checksum is linear: a bit changes it by
+/// the checksum of that bit alone, and each byte that follows shifts this change.
 fn turned_bit(len: usize, found: u32) -> Option<usize> {
     let table: [u32; 256] = std::array::from_fn(|byte| {
         (0..8).fold(
@@ -229,8 +230,8 @@ mod tests {
         bytes
     }
 
-    /// Each single turned bit is found, and where it was. Catches a mistake in the algebra of the
-    /// checksum, which would take a turned bit for the end of the log.
+    /// Each single flipped bit is found and repaired. Catches a mistake in the algebra of the checksum, which would
+    /// take a flipped bit for the end of the log.
     #[test]
     fn every_turned_bit_is_turned_back() {
         let good = sector();

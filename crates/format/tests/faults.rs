@@ -1,5 +1,5 @@
-//! Every way a directory entry or an attribute record can be broken gives its own error, with the byte
-//! it starts at, and the walk goes on where it can.
+//! Every kind of damage to a directory entry or an attribute record gives its own error, with the byte at which the
+//! entry starts, and the walk continues where it can.
 
 use ordo_format::Endian::{self, Big, Little};
 use ordo_format::ufs2::dir::{self, CHUNK, EntryError, EntryFault as F};
@@ -18,7 +18,7 @@ fn chunks(endian: Endian) -> Vec<u8> {
 
 #[test]
 fn each_entry_fault_is_named_and_placed() {
-    // What to change at byte 24, the fault, and how many entries are still read.
+    // The change at byte 24, the fault, and the number of entries that are still read.
     type Case = (fn(&mut [u8], Endian), F, usize);
     let cases: &[Case] = &[
         (|b, e| e.put_u16(b, 28, 0), F::TooShort { reclen: 0 }, 3),

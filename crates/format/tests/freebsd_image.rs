@@ -1,6 +1,6 @@
-//! The codecs against an image that FreeBSD wrote: every structure validates, every check-hash is the
-//! one that FreeBSD computed, and decoding then encoding changes no byte. Catches a wrong offset, a
-//! wrong hash rule, and a field that was left out of a structure.
+//! The codecs on an image that FreeBSD wrote: every structure validates, every check-hash is the one that FreeBSD
+//! computed, and decoding then encoding changes no byte. Catches a wrong offset, a wrong hash rule, and a field that
+//! is missing from a structure.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE};
@@ -31,7 +31,7 @@ fn every_structure_and_hash_is_understood() {
     assert_eq!(totals, sb.cstotal);
 }
 
-/// A group's header and inodes; its counts.
+/// Checks a group's header and inodes, and returns its counts.
 fn check_group(image: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Csum {
     let at = sb.byte_of(sb.cg_header(cg)) as usize;
     let bytes = &image[at..at + sb.block_size()];

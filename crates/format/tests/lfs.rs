@@ -1,7 +1,7 @@
-//! The LFS codecs against images that NetBSD wrote, and against damage.
+//! The LFS codecs on images that NetBSD wrote, and on damaged ones.
 //!
-//! Catches a wrong offset, a wrong checksum rule, a field that was left out of a structure, a block that is taken
-//! for another's; and, of damage, whatever would be believed, or panic.
+//! Catches a wrong offset, a wrong checksum rule, a field that is missing from a structure, and a block that is taken
+//! for another's. Of damage, it catches whatever would be believed or cause a panic.
 
 use ordo_format::lfs::summary::{SEALED, Seal, flag};
 use ordo_format::lfs::superblock::{CKSUM_OFFSET, Dlfs32, Dlfs64};
@@ -22,7 +22,7 @@ fn superblock(image: &[u8]) -> Superblock {
     Superblock::read(&image[LABEL_BYTES as usize..]).unwrap()
 }
 
-/// Partial segments of a segment, in order, while their serial numbers rise.
+/// The partial segments of a segment in order, for as long as their serial numbers rise.
 fn log(image: &[u8], sb: &Superblock, segment: u64) -> Vec<(i64, Summary)> {
     let mut at = sb.segment_data(segment);
     let mut out: Vec<(i64, Summary)> = Vec::new();
@@ -39,8 +39,8 @@ fn log(image: &[u8], sb: &Superblock, segment: u64) -> Vec<(i64, Summary)> {
     out
 }
 
-/// Every partial segment that NetBSD wrote is whole, its own bytes come out when it is encoded, and each block of
-/// inodes has inodes. Both widths are seen, and more than one summary with several files.
+/// Every partial segment that NetBSD wrote is whole, is encoded to its own bytes, and has inodes in each of its inode
+/// blocks. Both formats occur, and more than one summary with several files.
 #[test]
 fn every_partial_segment_is_understood() {
     let (mut seen, mut inodes, mut entries) = (0, 0, 0);
@@ -102,7 +102,8 @@ fn check_directory(sb: &Superblock, bytes: &[u8]) -> usize {
         .count()
 }
 
-/// Superblocks come out as NetBSD wrote them, all ten, and what follows from their fields is right.
+/// All ten superblocks are encoded to the bytes that NetBSD wrote, and the values that follow from their fields are
+/// right.
 #[test]
 fn superblocks_come_out_as_they_were() {
     for name in IMAGES {
@@ -125,7 +126,7 @@ fn superblocks_come_out_as_they_were() {
     }
 }
 
-/// A superblock such as `mkfs` would write, without an image of NetBSD's.
+/// A superblock such as `mkfs` would write, without an image from NetBSD.
 fn made(width: Width) -> Superblock {
     let mut sb = Superblock { width, fields: Dlfs64::zeroed() };
     let (bsize, fsize) = (8192, 1024);
@@ -148,8 +149,8 @@ fn bytes_of(sb: &Superblock) -> Vec<u8> {
     bytes
 }
 
-/// Each field that sizes and places depend on is refused by its own name when it cannot be true, in both widths, and
-/// the message names the byte.
+/// Each field from which sizes and places are computed is refused by its own name when it is impossible, in both
+/// formats, and the message names the byte.
 #[test]
 fn each_impossible_field_has_its_error() {
     type Plant = (&'static str, fn(&mut Superblock));
@@ -208,7 +209,7 @@ fn each_impossible_field_has_its_error() {
     assert_eq!(Superblock::read(&bytes_of(&large)).unwrap_err().field(), Some("size"));
 }
 
-/// What is no superblock at all is named too: another byte order, a torn write, something else.
+/// Bytes that are no valid superblock get a name too: another byte order, a torn write, something else.
 #[test]
 fn other_superblocks_are_refused_by_name() {
     let good = bytes_of(&made(Width::Lfs64));
@@ -228,7 +229,7 @@ fn other_superblocks_are_refused_by_name() {
     assert_eq!((error.field(), error.byte()), (Some("ifile"), 56));
 }
 
-/// A partial segment of two files and a block of inodes, sealed, at fragment 600.
+/// A sealed partial segment of two files and an inode block, at fragment 600.
 fn pseg(sb: &Superblock) -> (Summary, Vec<u8>) {
     let file = |ino, lastlength, blocks| FileInfo { ino, version: 1, lastlength, blocks };
     let mut head = Segsum::read(sb.width, &[0; 64]);
@@ -243,8 +244,8 @@ fn pseg(sb: &Superblock) -> (Summary, Vec<u8>) {
     (summary, bytes)
 }
 
-/// A sealed partial segment is seen to be torn whatever byte of it is another: NetBSD's sums see four bytes of each
-/// block. Without its seal the same damage passes, which shows that it is the seal that sees it.
+/// A sealed partial segment is recognised as torn whichever byte is changed, while NetBSD's sums cover four bytes of
+/// each block. Without the seal the same damage passes, so it is the seal that detects it.
 #[test]
 fn a_seal_covers_every_byte() {
     for width in [Width::Lfs64, Width::Lfs32] {
@@ -270,7 +271,7 @@ fn a_seal_covers_every_byte() {
     }
 }
 
-/// Changes a summary and makes its sum right again, so that only the change can be found.
+/// Changes a summary and corrects its sum, so that only the change can be found.
 fn planted(sb: &Superblock, change: impl FnOnce(&mut [u8])) -> SummaryError {
     let (_, mut bytes) = pseg(sb);
     change(&mut bytes);
@@ -280,7 +281,7 @@ fn planted(sb: &Superblock, change: impl FnOnce(&mut [u8])) -> SummaryError {
     read.and_then(|s| s.verify(sb, 600, &bytes)).unwrap_err()
 }
 
-/// Each way in which a summary can contradict itself has its own error.
+/// Each contradiction within a summary has its own error.
 #[test]
 fn each_impossible_summary_has_its_error() {
     use SummaryError as E;
@@ -313,8 +314,8 @@ fn each_impossible_summary_has_its_error() {
 }
 
 proptest! {
-    /// Any bytes at all in place of a summary or superblock: an error or a structure, no panic, and what is accepted
-    /// stays inside of its segment.
+    /// Arbitrary bytes in place of a summary or superblock give an error or a structure, never a panic, and an
+    /// accepted structure stays inside its segment.
     #[test]
     fn any_bytes_are_judged(changes in prop::collection::vec((0usize..1024, any::<u8>()), 1..12), start in 512i64..1024) {
         let sb = made(Width::Lfs64);
@@ -343,7 +344,7 @@ proptest! {
         }
     }
 
-    /// Any bytes as a directory: entries never leave their chunk, and the walk ends.
+    /// Arbitrary bytes as a directory: entries never leave their chunk, and the walk ends.
     #[test]
     fn any_directory_is_judged(bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
         for width in [Width::Lfs32, Width::Lfs64] {

@@ -1,5 +1,5 @@
-//! Random bytes and random structures through every codec and back, in both byte orders. Catches a
-//! codec that forgets bytes, mixes byte orders, or panics on what a disk may hold.
+//! Random bytes and random structures go through every codec and back, in both byte orders. Catches a codec that
+//! forgets bytes, mixes byte orders, or panics on bytes that a disk may hold.
 
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Dinode, Group, Superblock, bitmap, dir, extattr};
@@ -41,7 +41,7 @@ proptest! {
         endian in order(),
     ) {
         if small {
-            // Entry lengths that often make sense, so that the walk goes on.
+            // Entry lengths are often valid, so that the walk goes on.
             for i in (0..bytes.len().saturating_sub(8)).step_by(16) {
                 endian.put_u16(&mut bytes, i + 4, 16);
                 bytes[i + 7] %= 8;
@@ -99,7 +99,7 @@ proptest! {
             .map(|a| (a.namespace, a.name.to_vec(), a.content.to_vec()))
             .collect();
         prop_assert_eq!(&read, &attrs);
-        // Cut anywhere: whole records, then at most one error.
+        // The area is cut anywhere: whole records, then at most one error.
         let cut = &area[..cut % (area.len() + 1)];
         let results: Vec<_> = extattr::attrs(cut, endian).collect();
         let errors = results.iter().filter(|attr| attr.is_err()).count();

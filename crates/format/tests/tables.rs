@@ -1,5 +1,5 @@
-//! The tables of the pages in `docs/formats` are the codecs' field lists, and the lists cover each structure
-//! without overlap. Catches an offset that was changed in one place only, and a field over another.
+//! The tables in `docs/formats` are the codecs' field lists, and the lists cover each structure without overlap.
+//! Catches an offset that was changed in one place only, and overlapping fields.
 
 use std::fmt::Write as _;
 
@@ -201,7 +201,7 @@ fn table(fields: &[Field]) -> String {
     text
 }
 
-/// The document with every marked table replaced by the one that the codecs give.
+/// The document, with every marked table replaced by the one that the codecs give.
 fn with_tables(document: &str, structures: &[Structure]) -> String {
     let mut out = document.to_owned();
     for (name, _, fields) in structures {

@@ -1,6 +1,6 @@
-//! Each validated field, changed alone, gives its own error, in both byte orders. Fault model: a sound
-//! superblock or group header with one field overwritten (and the hash made right again, so that it
-//! does not catch the change first). Catches a check that is missing, too lax, or names the wrong byte.
+//! Each validated field, changed alone, gives its own error, in both byte orders. Fault model: a valid superblock or
+//! group header in which one field is overwritten; the check-hash is corrected, so that it does not catch the change
+//! first. Catches a check that is missing, too weak, or names the wrong byte.
 
 use ordo_format::ufs2::group::{GroupError, GroupField};
 use ordo_format::ufs2::superblock::{
@@ -11,7 +11,7 @@ use ordo_format::{Endian, Field};
 
 const ORDERS: [Endian; 2] = [Endian::Little, Endian::Big];
 
-/// What mkfs makes of 4 MiB with 32 KiB blocks and 4 KiB fragments.
+/// The superblock that mkfs writes on 4 MiB with 32 KiB blocks and 4 KiB fragments.
 fn sound() -> Superblock {
     let mut sb = Superblock::zeroed();
     (sb.bsize, sb.fsize, sb.frag) = (32768, 4096, 8);
@@ -30,7 +30,7 @@ fn sound() -> Superblock {
 fn encoded(sb: &Superblock, endian: Endian) -> Vec<u8> {
     let mut bytes = vec![0; SBLOCK_SIZE];
     sb.encode(&mut bytes, endian);
-    // As in `seal`, but for sizes that cannot be trusted.
+    // The range is that of `seal`, but for sizes that cannot be trusted.
     let end = usize::try_from(sb.sbsize).unwrap_or(0).clamp(Superblock::SIZE, SBLOCK_SIZE);
     let hash = ordo_format::check_hash(&[&bytes[..1304], &[0; 4], &bytes[1308..end]]);
     endian.put_u32(&mut bytes, 1304, hash);
@@ -104,7 +104,7 @@ fn each_field_changed_alone_gives_its_own_error() {
                 let mut bytes = encoded(&sound(), endian);
                 poke(&mut bytes, endian, name, value);
                 let got = Superblock::read(&bytes, 65536).map(|_| ());
-                // Moving the standard superblock also moves what must come after it.
+                // Moving the standard superblock also moves the structures that must come after it.
                 if *name == "sblockloc" && value == 262_144 {
                     assert_eq!(got, Err(E::SuperblockCopy { value: 24 }));
                     continue;
@@ -137,8 +137,8 @@ fn other_formats_and_broken_hashes_are_told_apart() {
     assert_eq!(Superblock::parse(&[0; 8192]), Err(E::Magic { found: 0 }));
 }
 
-/// UFS1's superblock: the older fields count unless the newer ones are said to be right, and what is wrong is
-/// named; UFS2's is none.
+/// UFS1's superblock: the older fields are valid unless the newer ones are marked as right, and a fault is named.
+/// UFS2's superblock is refused.
 #[test]
 fn older_superblocks_are_taken_over() {
     for endian in ORDERS {
@@ -170,7 +170,7 @@ fn older_superblocks_are_taken_over() {
     }
 }
 
-/// A sound header for the short last group.
+/// A valid header for the short last group.
 fn sound_group(endian: Endian) -> Vec<u8> {
     let mut bytes = vec![0; 32768];
     Group::empty(&sound(), 3).encode(&mut bytes, endian);

@@ -1,11 +1,11 @@
 //! Requests from `/dev/fuse`, read and answered by the executor's own thread.
 //!
-//! The device never waits (it is opened so): the serving task reads until nothing is there, then lets the
-//! executor sleep until something is. A program that has its reply often asks again within microseconds, and
-//! going to sleep and being woken takes longer than that: so it looks again for a moment first, as long as
-//! that has paid of late. Each request is a task; as many may be under way as there are buffers. Where kernel
-//! and server have agreed on it, requests come over io_uring instead ([`uring`](crate::uring)), and only what
-//! has no reply comes here.
+//! The device is opened non-blocking. The serving task reads until there is no request, then lets the executor sleep
+//! until there is one. A program that has its reply often asks again within microseconds, and sleeping and waking
+//! takes longer than that. So the task polls for a moment before it sleeps (a busy poll), as long as that has paid
+//! recently. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
+//! agreed on io_uring, requests come over the ring instead ([`uring`](crate::uring)), and only requests without a
+//! reply come here.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -25,41 +25,41 @@ use crate::wire::{
     invalid_attributes,
 };
 
-/// Requests under way at most.
+/// The number of requests under way at most.
 const UNDER_WAY_MAX: usize = 128;
 
-/// How long what comes besides a ring may wait: nobody waits for it.
+/// The time that a request beside a ring may wait; no task waits for its reply.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Buffers kept for the next requests: what was touched of them stays in memory.
+/// The number of buffers kept for later requests: their touched pages stay in memory.
 const KEPT_MAX: usize = 16;
 
-/// How serving ended.
+/// The end of serving, and the reply that is still due (the shutdown reply).
 pub enum Farewell {
-    /// The kernel waits for an answer: send it when the disk is clean, and `umount` returns.
+    /// The kernel waits for a reply: send it when the disk is clean, and `umount` returns.
     Asked {
         /// The device.
         device: Arc<File>,
-        /// Which request it is.
+        /// The identity of the request.
         unique: u64,
     },
-    /// The same, over io_uring.
+    /// The kernel waits for a reply over io_uring.
     AskedByRing(Rc<Clean>),
-    /// The kernel has let go already.
+    /// The kernel has unmounted already.
     Gone,
-    /// It was told to stop.
+    /// Serving was told to stop.
     Stopped,
 }
 
 impl Farewell {
-    /// How long it takes the kernel at most to let go of a ring.
+    /// The time that the kernel takes at most to release a ring.
     const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 
-    /// Sends what the kernel waits for, if it does.
+    /// Sends the reply for which the kernel waits, if it does.
     pub async fn send(self, runtime: &Runtime) {
         match self {
             Farewell::Asked { device, unique } => {
-                // Whoever waited may have been killed: then there is nobody to be told.
+                // The waiting program may have been killed; then the reply fails, which does not matter.
                 let _ = send(&device, unique, 0, &[]);
             }
             Farewell::AskedByRing(clean) => {
@@ -77,7 +77,7 @@ impl Farewell {
     }
 }
 
-/// Tells who holds the kernel's last request that the disk is clean.
+/// The signal that the disk is clean, for the entry that holds the kernel's last request.
 pub struct Clean {
     set: Cell<bool>,
     wake: Notify,
@@ -103,13 +103,13 @@ impl Clean {
         }
     }
 
-    /// The kernel has the reply, and has let go.
+    /// The kernel has taken the reply, and has released the ring.
     pub(crate) fn taken(&self) {
         self.taken.notify_all();
     }
 }
 
-/// Buffers of one request.
+/// The buffers of one request.
 struct Slot {
     message: Box<[u8]>,
     reply: Box<[u8]>,
@@ -125,7 +125,7 @@ impl Slot {
     }
 }
 
-/// What the tasks of a mount share.
+/// The state that the tasks of a mount share.
 pub(crate) struct Shared<F> {
     pub(crate) runtime: Runtime,
     pub(crate) device: Arc<File>,
@@ -133,15 +133,15 @@ pub(crate) struct Shared<F> {
     stop: Rc<Stop>,
     free: RefCell<Vec<Slot>>,
     under_way: Cell<usize>,
-    /// One request less is under way.
+    /// A signal that a request has ended.
     ended: Notify,
     eager: Eager,
-    /// Why serving ends, where that came over io_uring.
+    /// The reason why serving ends, where it came over io_uring.
     asked: RefCell<Option<io::Result<Farewell>>>,
 }
 
 impl<F: FileSystem> Shared<F> {
-    /// Carries out what has come besides the ring; whether there was anything.
+    /// Carries out requests beside the ring. Returns whether there was any.
     pub(crate) async fn catch_up(self: &Rc<Self>) -> bool {
         let mut any = false;
         loop {
@@ -167,15 +167,15 @@ impl<F: FileSystem> Shared<F> {
         self.ended.notify_one();
     }
 
-    /// Has the kernel forget attributes that a request changed besides what it asked for.
+    /// Makes the kernel forget attributes that a request changed as a side effect.
     pub(crate) fn tell_stale(&self) {
         for node in self.handler.take_stale() {
-            // It may have forgotten the inode itself.
+            // The kernel may have forgotten the inode itself.
             let _ = send(&self.device, 0, -INVALIDATE_INODE, &invalid_attributes(node));
         }
     }
 
-    /// Reads the device; where that `looks`, again for a moment if nothing is there.
+    /// Reads the device. With `looks`, it polls for a moment where there is no request.
     fn receive(&self, buf: &mut [u8], looks: bool) -> io::Result<Message> {
         let message = receive(&self.device, buf)?;
         if !looks || !matches!(message, Message::Nothing) {
@@ -188,19 +188,19 @@ impl<F: FileSystem> Shared<F> {
         Ok(self.eager.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
     }
 
-    /// The kernel's last request is there.
+    /// Takes in the kernel's last request.
     pub(crate) fn ask(&self, clean: &Rc<Clean>) {
         *self.asked.borrow_mut() = Some(Ok(Farewell::AskedByRing(clean.clone())));
         self.stop.wake.notify_all();
     }
 
-    /// The ring failed.
+    /// Takes in a failure of the ring.
     pub(crate) fn fail(&self, error: io::Error) {
         self.asked.borrow_mut().get_or_insert(Err(error));
         self.stop.wake.notify_all();
     }
 
-    /// Waits for a request over io_uring; looks again for a moment first where that has paid.
+    /// Waits for a request over io_uring, after polling for a moment where that has paid.
     pub(crate) async fn looking<T>(&self, request: impl Future<Output = T>) -> T {
         let mut request = std::pin::pin!(request);
         let mut first = true;
@@ -221,14 +221,14 @@ impl<F: FileSystem> Shared<F> {
     }
 }
 
-/// What a read of the device gave.
+/// The result of a read of the device.
 enum Message {
     Request(usize),
     Nothing,
     Unmounted,
 }
 
-/// Serves requests until the kernel says that it lets go, or `stop` is told to.
+/// Serves requests until the kernel unmounts, or until `stop` is set.
 ///
 /// # Errors
 /// The device failed.
@@ -249,7 +249,7 @@ pub async fn serve<F: FileSystem + 'static>(
         eager: Eager::default(),
         asked: RefCell::default(),
     });
-    // Then hardly anything comes here.
+    // Once requests come over the ring, hardly any come here.
     let mut over_ring = false;
     let farewell = loop {
         while shared.under_way.get() >= UNDER_WAY_MAX {
@@ -279,7 +279,7 @@ pub async fn serve<F: FileSystem + 'static>(
                     continue;
                 }
                 runtime.spawn("a request of the kernel's", carry_out(shared.clone(), slot, len));
-                // Its reply first, then the next.
+                // The task that was just spawned sends its reply before the next read.
                 runtime.yield_now().await;
             }
             Message::Nothing => {
@@ -287,7 +287,7 @@ pub async fn serve<F: FileSystem + 'static>(
                 let slept = runtime.now();
                 stop.or_readable(runtime, device).await?;
                 if over_ring {
-                    // What comes here has time; the kernel puts several into one.
+                    // Requests here are not urgent, and the kernel can put several into one.
                     runtime.sleep(PATIENCE).await;
                 } else {
                     shared.eager.slept(runtime.now().since(slept));
@@ -320,15 +320,15 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
     shared.end();
 }
 
-/// Looking again before going to sleep, while that pays.
+/// A busy poll before sleeping, for as long as that pays.
 #[derive(Default)]
 struct Eager {
-    /// How much it has paid of late.
+    /// A measure of how much polling has paid recently.
     credit: Cell<u32>,
 }
 
 impl Eager {
-    /// How long it looks: about what it takes a program to be woken by its reply and to ask again.
+    /// The duration of a poll: about the time in which a program is woken by its reply and asks again.
     const LOOKS_FOR: Duration = Duration::from_micros(50);
     const CREDIT_MAX: u32 = 16;
 
@@ -353,7 +353,7 @@ impl Eager {
         Ok(None)
     }
 
-    /// It slept: looking would have found something if that was short.
+    /// Takes in that the task slept: a short sleep means that polling would have found a request.
     fn slept(&self, time: Duration) {
         if time < 3 * Self::LOOKS_FOR {
             self.credit.set((self.credit.get() + 2).min(Self::CREDIT_MAX));
@@ -368,7 +368,7 @@ fn receive(mut device: &File, buf: &mut [u8]) -> io::Result<Message> {
             Err(error) => error,
         };
         match error.raw_os_error() {
-            // Interrupted, or a request that was given up before it was read.
+            // The read was interrupted, or the request was given up before it was read.
             Some(libc::EINTR | libc::ENOENT) => {}
             Some(libc::EAGAIN) => return Ok(Message::Nothing),
             Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Message::Unmounted),
@@ -386,7 +386,7 @@ fn send(mut device: &File, unique: u64, error: i32, body: &[u8]) -> io::Result<(
     device.write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]).map(drop)
 }
 
-/// Tells a serving task to stop.
+/// A handle that tells a serving task to stop.
 pub struct Stop {
     set: Cell<bool>,
     wake: Notify,
@@ -399,7 +399,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// No request is read any more; those under way are answered.
+    /// Stops serving: no more requests are read, and those under way are answered.
     pub fn set(&self) {
         self.set.set(true);
         self.wake.notify_all();
@@ -409,7 +409,7 @@ impl Stop {
         self.set.get()
     }
 
-    /// Waits until the device can be read, or until told to stop.
+    /// Waits until the device can be read, or until it is told to stop.
     async fn or_readable(&self, runtime: &Runtime, device: &Arc<File>) -> io::Result<()> {
         let mut readable = std::pin::pin!(runtime.readable(device));
         let mut wake = std::pin::pin!(self.wake.notified());

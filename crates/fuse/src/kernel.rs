@@ -1,10 +1,10 @@
-//! Attaching a file system to a directory, and letting go of it.
+//! Mounting a file system on a directory, and unmounting it.
 //!
 //! **When is the disk clean?** The kernel tells a file system on a block device (`fuseblk`) that it is being
-//! unmounted, and `umount` waits for the answer. To any other FUSE file system it says nothing. So where it
-//! may, Ordo mounts as one on a block device: the device itself, or a loop device over the image, which stands
-//! for it in the mount table and which nothing is read from or written to. Without privileges (through `fusermount3`) `umount`
-//! returns at once; `ordo umount` waits.
+//! unmounted, and `umount` waits for the answer. It tells no other FUSE file system. So Ordo mounts as one on a block
+//! device where it may: on the device itself, or on a loop device over the image, which stands for it in the mount
+//! table and is neither read nor written. Without privileges (through `fusermount3`) `umount` returns at once, and
+//! `ordo umount` waits.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -23,42 +23,42 @@ use rustix::net::{
 
 use crate::wire::MAX_DATA;
 
-/// How to attach.
+/// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct Attach {
-    /// What the mount table shows.
+    /// The source shown in the mount table.
     pub source: PathBuf,
-    /// It is a block device, all of it is mounted, and the kernel may claim it.
+    /// Whether the source is a block device that is mounted whole, so that the kernel may claim it.
     pub device: bool,
-    /// Nothing may be changed.
+    /// Whether the mount is read-only.
     pub read_only: bool,
-    /// Others than who mounts it may use it.
+    /// Whether users other than the one who mounts may use it.
     pub allow_other: bool,
     /// Flags that the kernel enforces: `nodev`, `nosuid`, `noexec`, `sync`, `dirsync`.
     pub flags: Vec<String>,
 }
 
-/// Why it cannot be attached.
+/// The reason why a file system cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// There is no FUSE.
+    /// The kernel has no FUSE.
     #[error("/dev/fuse: {0}; load the kernel's module (modprobe fuse)")]
     NoFuse(io::Error),
     /// The kernel refused.
     #[error("mounting on {dir}: {error}")]
     Refused {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Without privileges there is only fusermount3.
+    /// The helper `fusermount3`, which is needed without privileges, is missing.
     #[error("fusermount3: {0}; install fuse3, or mount as root")]
     NoHelper(io::Error),
-    /// It said why on its standard error.
+    /// The helper refused, and printed the reason on its standard error.
     #[error("fusermount3 refused to mount on {dir}")]
     HelperRefused {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
     },
 }
@@ -66,9 +66,9 @@ pub enum AttachError {
 /// A mounted directory.
 #[derive(Debug)]
 pub struct Attached {
-    /// Requests come from here.
+    /// The device from which requests are read.
     pub device: File,
-    /// Where it is mounted.
+    /// The directory.
     pub dir: PathBuf,
     /// Whether `umount` waits until the disk is clean.
     pub umount_waits: bool,
@@ -97,7 +97,7 @@ fn open_device() -> Result<File, AttachError> {
     open.map_err(AttachError::NoFuse)
 }
 
-/// Attaches to a directory; requests wait in the device from then on.
+/// Mounts on a directory. Requests wait in the device from then on.
 ///
 /// # Errors
 /// [`AttachError`].
@@ -109,7 +109,7 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
     }
     let device = open_device()?;
     let by_itself = how.device && mount_on(how, dir, &device, &how.source, ON_DEVICE).is_ok();
-    // Who made no loop device mounts all the same.
+    // Without a loop device the mount goes on all the same.
     let stand_in = if by_itself { None } else { crate::loopdev::attach(&how.source).ok() };
     let umount_waits = by_itself || stand_in.is_some();
     if !by_itself {
@@ -123,10 +123,10 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
     Ok(Attached { device, dir: dir.to_path_buf(), umount_waits, by_helper: false })
 }
 
-/// Changes what the kernel keeps to on a mount that is there.
+/// Changes the flags that the kernel enforces on an existing mount.
 ///
 /// # Errors
-/// The system's: `EPERM` for others than root, `EBUSY` where something is open for writing.
+/// The operating system's error: `EPERM` for users other than root, `EBUSY` where a file is open for writing.
 pub fn remount(dir: &Path, read_only: bool, flags: &[String]) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, mount_flags(read_only, flags), "")?)
 }
@@ -148,7 +148,7 @@ fn mount_flags(read_only: bool, words: &[String]) -> MountFlags {
     flags
 }
 
-/// Has `fusermount3` do it, which may, and which sends the opened device back through a socket.
+/// Mounts through `fusermount3`, which has the privileges and sends the opened device back through a socket.
 fn by_helper(how: &Attach, dir: &Path) -> Result<File, AttachError> {
     let failed = |error: rustix::io::Errno| AttachError::NoHelper(error.into());
     let flags = rustix::net::SocketFlags::empty();
@@ -184,7 +184,7 @@ fn by_helper(how: &Attach, dir: &Path) -> Result<File, AttachError> {
     Ok(device)
 }
 
-/// The descriptor that was sent through a socket.
+/// The descriptor that a socket received.
 fn received(socket: impl AsFd) -> io::Result<File> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -205,7 +205,7 @@ fn received(socket: impl AsFd) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it sent no descriptor"))
 }
 
-/// What lets go of a directory, from any thread.
+/// A handle that unmounts a directory, from any thread.
 #[derive(Clone, Debug)]
 pub struct Detach {
     dir: PathBuf,
@@ -213,18 +213,18 @@ pub struct Detach {
 }
 
 impl Attached {
-    /// What lets go of it.
+    /// A handle that unmounts it.
     pub fn detach(&self) -> Detach {
         Detach { dir: self.dir.clone(), by_helper: self.by_helper }
     }
 
-    /// Has the kernel read ahead as much as one request may bring, where it would read less: 128 KB, usually.
-    /// Only root may say so; else it stays as it is. To be called before the first request is answered, since
-    /// the kernel takes the smaller of this and what it is told then.
+    /// Sets the kernel's read-ahead to the size of one request, where it is less (usually 128 KB). Only root may do
+    /// so; otherwise it stays. It must be called before the first request is answered, since the kernel takes the
+    /// smaller of this value and the one in the reply.
     pub fn widen_read_ahead(&self) {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let Some(number) = device_number(&table, &self.dir) else { return };
-        // On a block device the plain name is the device's own.
+        // On a block device the plain name belongs to the device itself.
         let suffix = if self.umount_waits { "-fuseblk" } else { "" };
         let path = format!("/sys/class/bdi/{number}{suffix}/read_ahead_kb");
         let now = std::fs::read_to_string(&path).ok().and_then(|kb| kb.trim().parse().ok());
@@ -234,7 +234,7 @@ impl Attached {
     }
 }
 
-/// The number of the device that is mounted on a directory, from the table of mounts: of the last one there.
+/// The number of the device mounted on a directory, from the mount table; of several, the last one's.
 fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
     let mut wanted = Vec::new();
     for byte in dir.as_os_str().as_bytes() {
@@ -255,11 +255,11 @@ fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
 }
 
 impl Detach {
-    /// Unmounts; waits for the file system's answer where there is one, so not to be called by the thread
-    /// that gives it. `lazily`: takes it out of the tree even while it is in use.
+    /// Unmounts. It waits for the file system's answer where there is one, so the thread that gives the answer must
+    /// not call it. With `lazily`, the mount is taken out of the tree even while it is in use.
     ///
     /// # Errors
-    /// The system's: `EBUSY` while it is in use.
+    /// The operating system's error: `EBUSY` while the mount is in use.
     pub fn unmount(&self, lazily: bool) -> io::Result<()> {
         if self.by_helper {
             let lazy = if lazily { "-uqz" } else { "-uq" };
@@ -278,8 +278,8 @@ impl Detach {
 mod tests {
     use super::*;
 
-    /// The device must be that of the mount itself: the last on its directory, whatever bytes its name has,
-    /// and not one below it.
+    /// The device must be that of the mount itself: the last one on its directory, whatever bytes its name has, and
+    /// not one below it.
     #[test]
     fn a_mount_is_found_in_the_table() {
         let table = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\

@@ -1,4 +1,4 @@
-//! Loop devices: over an image, to stand for it in the mount table, or over any file that is open.
+//! Loop devices: over an image, to stand for it in the mount table, or over any open file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
-/// `LO_FLAGS_AUTOCLEAR`: the last one who closes it takes it down.
+/// `LO_FLAGS_AUTOCLEAR`: the loop device is removed when its last user closes it.
 const AUTOCLEAR: u32 = 4;
 
-/// `struct loop_config` of Linux: what it is over, its block size, `struct loop_info64`, and a reserve.
+/// Linux's `struct loop_config`: the file's descriptor, the block size, `struct loop_info64`, and reserved bytes.
 #[repr(C)]
 struct Config {
     fd: u32,
@@ -27,22 +27,24 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// A loop device over an image, under the image's name. To be kept open until something else has it open.
+/// Makes a loop device over an image, under the image's name. The returned file must be kept open until another user
+/// has the device open.
 ///
 /// # Errors
-/// The system's.
+/// The operating system's error.
 pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
     let backing = open(image).or_else(|_| File::open(image))?;
     over(&backing, image)
 }
 
-/// A loop device over an open file; `name` is what the kernel shows for it. It goes away when the last one closes it.
+/// Makes a loop device over an open file; `name` is what the kernel shows for it. The device goes away when its last
+/// user closes it.
 ///
 /// # Errors
-/// The system's; there is no loop device to be had, or the caller is not root.
+/// The operating system's error; no loop device is free, or the caller is not root.
 pub fn over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
     let control = open(Path::new("/dev/loop-control"))?;
-    // Somebody else may take the one that is free now.
+    // Another process may take the device that is free now, so several are tried.
     for _ in 0..64 {
         let number = free_number(&control)?;
         let path = PathBuf::from(format!("/dev/loop{number}"));

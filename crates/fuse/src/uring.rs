@@ -1,9 +1,9 @@
 //! Requests over io_uring, beside `/dev/fuse`.
 //!
-//! The kernel has a queue of entries for each processor. An entry is memory that the two share and one command
-//! of the server's that stays with the kernel until there is a request: it completes with the request in the
-//! memory, and the next command brings the reply there and asks for the next one. So a reply and the wait
-//! for what comes after it are one system call, and none while others are ready. FORGET and INTERRUPT stay on
+//! The kernel has a queue of entries for each processor. An entry is memory that server and kernel share, and one
+//! command of the server that stays with the kernel until there is a request. The command completes with the request
+//! in the memory; the next command hands over the reply and asks for the next request. So a reply and the wait for
+//! the next request are one system call, or none while other entries are ready. FORGET and INTERRUPT stay on
 //! `/dev/fuse`.
 //!
 //! The head of an entry's memory, from `include/uapi/linux/fuse.h` (7.42):
@@ -29,7 +29,7 @@ use crate::dev::{Clean, Shared};
 use crate::handler::Answer;
 use crate::wire::{MAX_DATA, OUT_HEADER, Opcode, Request, get_u32, get_u64};
 
-/// Requests of one queue that may be under way.
+/// The number of requests of one queue that may be under way.
 const DEPTH: usize = 8;
 
 const STRUCTURE: usize = 128;
@@ -37,24 +37,24 @@ const COMMIT_ID: usize = 264;
 const PAYLOAD: usize = 272;
 const HEAD: usize = 288;
 
-/// Replies to what came with names or data: an attribute's value at most.
+/// The size of replies to requests with names or data: an attribute's value at most.
 const SMALL: usize = (64 << 10) + 4096;
 
-/// Offers an entry.
+/// The command that registers an entry (`FUSE_IO_URING_CMD_REGISTER`).
 const REGISTER: u32 = 1;
-/// Answers a request, and asks for the next.
+/// The command that sends a reply and asks for the next request (`FUSE_IO_URING_CMD_COMMIT_AND_FETCH`).
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Whether the kernel may be asked for requests over io_uring: whoever runs the machine says so.
+/// Whether the machine's administrator allows FUSE over io_uring.
 pub fn is_enabled() -> bool {
     let parameter = std::fs::read("/sys/module/fuse/parameters/enable_uring");
     parameter.is_ok_and(|text| text.first() == Some(&b'Y'))
 }
 
-/// How many queues there are: one for each processor that there may be.
+/// The number of queues: one for each possible processor.
 ///
 /// # Errors
-/// It cannot be found out.
+/// The number cannot be found out.
 fn queues() -> io::Result<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let count = text.trim().split(',').try_fold(0u16, |sum, range| {
@@ -65,10 +65,11 @@ fn queues() -> io::Result<u16> {
     count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no list of processors"))
 }
 
-/// Offers entries in every queue, and serves them from then on. No request comes before each queue has one.
+/// Registers entries in every queue, and serves them from then on. The kernel sends no request before each queue has
+/// an entry.
 ///
 /// # Errors
-/// It cannot be found out how many queues there are.
+/// The number of queues cannot be found out.
 pub(crate) fn start<F: FileSystem + 'static>(shared: &Rc<Shared<F>>) -> io::Result<()> {
     let runtime = &shared.runtime;
     for queue in 0..queues()? {
@@ -87,7 +88,7 @@ async fn serve<F: FileSystem>(mut entry: Entry, shared: Rc<Shared<F>>) {
     loop {
         match given {
             Ok(()) => {}
-            // The kernel has let go.
+            // The kernel has unmounted.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
                 return;
             }
@@ -95,7 +96,7 @@ async fn serve<F: FileSystem>(mut entry: Entry, shared: Rc<Shared<F>>) {
         }
         shared.begin();
         let (mut last, mut answer) = entry.carry_out(&shared, &mut small).await;
-        // What was removed may not be forgotten yet, because that comes another way.
+        // Removed files may not have been forgotten yet, since FORGET comes through the device.
         if matches!(answer, Answer::Error(libc::ENOSPC)) && shared.catch_up().await {
             (last, answer) = entry.carry_out(&shared, &mut small).await;
         }
@@ -126,7 +127,7 @@ impl Entry {
         self.command(REGISTER, 0, self.memory.places()).await
     }
 
-    /// Sends the reply that lies in the memory, and waits for the next request.
+    /// Sends the reply in the memory, and waits for the next request.
     async fn commit(&mut self) -> io::Result<()> {
         let id = get_u64(self.memory.parts().0, COMMIT_ID);
         self.command(COMMIT_AND_FETCH, id, (0, 0)).await
@@ -135,13 +136,13 @@ impl Entry {
     #[allow(unsafe_code)]
     async fn command(&mut self, op: u32, id: u64, memory: (u64, u32)) -> io::Result<()> {
         let command = Command { op, memory, args: [0, id, self.queue.into()] };
-        // SAFETY: an entry's memory is never given back, and is not looked at before the command completes:
-        // it is borrowed alone until then.
+        // SAFETY: an entry's memory is never freed, and is not read before the command completes: it is borrowed
+        // exclusively until then.
         unsafe { self.runtime.command(&self.device, command).await }.map(drop)
     }
 
-    /// Carries out the request that lies in the memory, and puts there what the reply brings. With the last
-    /// request, which is to be answered when the disk is clean, what waits for that.
+    /// Carries out the request in the memory, and puts the reply's data there. Returns the signal to wait for where
+    /// it was the kernel's last request, which is answered when the disk is clean.
     async fn carry_out<F: FileSystem>(
         &mut self,
         shared: &Shared<F>,
@@ -152,7 +153,7 @@ impl Entry {
         let header: [u8; STRUCTURE] = head[..STRUCTURE].try_into().expect("as long");
         let structure = &head[STRUCTURE..2 * STRUCTURE];
         let answer = if len == 0 {
-            // Nothing came there: the reply may go there.
+            // The request has no data there, so the reply may use the space.
             match Request::parts(&header, structure, &[]) {
                 None => Answer::Error(libc::ENOSYS),
                 Some(request) if request.opcode == Opcode::Destroy => {
@@ -174,14 +175,14 @@ impl Entry {
         (None, answer)
     }
 
-    /// Puts the reply's head into the memory, over the request's.
+    /// Writes the reply's header into the memory, over the request's.
     fn put_reply(&mut self, answer: Answer) {
         let (head, _) = self.memory.parts();
         let unique = get_u64(head, 8);
         match answer {
             Answer::Reply(len) => put_reply(head, unique, 0, len),
             Answer::Error(number) => put_reply(head, unique, number, 0),
-            // FORGET does not come here.
+            // FORGET, which has no reply, does not come over the ring.
             Answer::Silence => put_reply(head, unique, libc::ENOSYS, 0),
         }
     }
@@ -194,12 +195,12 @@ fn put_reply(head: &mut [u8], unique: u64, error: i32, len: usize) {
     head[PAYLOAD..PAYLOAD + 4].copy_from_slice(&(len as u32).to_ne_bytes());
 }
 
-/// Memory of an entry, which the kernel writes while the entry is with it. It is never given back: nothing
-/// else may ever lie where the kernel writes.
+/// The memory of an entry, which the kernel writes while it has the entry. It is never freed, since nothing else may
+/// ever lie where the kernel writes.
 struct Memory {
     head: NonNull<[u8; HEAD]>,
     payload: NonNull<[u8]>,
-    /// Where the two are, as the kernel is told.
+    /// The addresses and lengths of the two parts, as the kernel is told.
     vectors: &'static [(u64, u64); 2],
 }
 
@@ -214,16 +215,16 @@ impl Memory {
         Memory { head, payload, vectors: Box::leak(Box::new(vectors)) }
     }
 
-    /// What the kernel is told at the start: an address and a number of places.
+    /// The address of the vector of parts and its length, for registration.
     fn places(&self) -> (u64, u32) {
         (self.vectors.as_ptr().expose_provenance() as u64, self.vectors.len() as u32)
     }
 
-    /// Both parts, while the entry is not with the kernel.
+    /// Both parts, while the kernel does not have the entry.
     #[allow(unsafe_code)]
     fn parts(&mut self) -> (&mut [u8; HEAD], &mut [u8]) {
-        // SAFETY: both were leaked, so they are there for ever, and nobody else has them: the kernel only
-        // while a command is under way, and that borrows this value alone.
+        // SAFETY: both parts were leaked, so they live for ever. Only this value refers to them, and the kernel only
+        // during a command, which borrows this value exclusively.
         unsafe { (self.head.as_mut(), self.payload.as_mut()) }
     }
 }
@@ -232,8 +233,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// A reply must lie where the kernel looks for it: header at 0, its length and the error in it, the
-    /// length of what it brings at 272.
+    /// A reply must lie where the kernel reads it: the header at 0, with its length and errno, and the length of its
+    /// data at 272.
     #[test]
     fn a_reply_lies_in_its_place() {
         let mut memory = Memory::new();

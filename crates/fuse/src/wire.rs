@@ -1,13 +1,13 @@
 //! The protocol's numbers and structures: version 7.45, as Linux documents it in `include/uapi/linux/fuse.h`.
 //!
-//! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a header of
-//! 16 bytes and what was asked for. All numbers are in the machine's byte order.
+//! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a header of 16 bytes and
+//! the result. All numbers have the machine's byte order.
 
 use ordo_vfs::{Attr, FileType, StatFs, Timestamp};
 
 /// The protocol's version.
 pub const VERSION: (u32, u32) = (7, 45);
-/// The root's node.
+/// The root's node id.
 pub const ROOT: u64 = 1;
 /// The bytes of a request's header.
 pub const IN_HEADER: usize = 40;
@@ -15,24 +15,24 @@ pub const IN_HEADER: usize = 40;
 pub const OUT_HEADER: usize = 16;
 /// The most data in one read or write, in bytes.
 pub const MAX_DATA: usize = 1 << 20;
-/// The most bytes that come before a write's data.
+/// The largest number of bytes before a write's data.
 pub const MAX_ARGS: usize = 4096;
 
 macro_rules! opcodes {
     ($($name:ident = $number:literal, $size:literal;)*) => {
-        /// What a request asks for.
+        /// The kind of a request.
         #[allow(missing_docs, reason = "the protocol's own names")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Opcode { $($name = $number,)* }
 
         impl Opcode {
-            /// The request of this number.
+            /// The kind with this number.
             pub fn from_number(number: u32) -> Option<Opcode> {
                 match number { $($number => Some(Opcode::$name),)* _ => None }
             }
 
-            /// The bytes of its structure, which names and data follow.
+            /// The size of its structure, which names and data follow.
             pub fn structure(self) -> usize {
                 match self { $(Opcode::$name => $size,)* }
             }
@@ -87,49 +87,49 @@ opcodes! {
 }
 
 bitflags::bitflags! {
-    /// What kernel and server agree on at the beginning.
+    /// The features on which kernel and server agree at the beginning (`FUSE_*` flags of INIT).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct InitFlags: u64 {
-        /// Reads of one file may be under way at once.
+        /// Reads of one file may be concurrent.
         const ASYNC_READ = 1;
         /// `.` and `..` can be looked up by node.
         const EXPORT_SUPPORT = 1 << 4;
-        /// Writes of more than a page.
+        /// Writes may have more than a page.
         const BIG_WRITES = 1 << 5;
         /// The server applies the umask.
         const DONT_MASK = 1 << 6;
-        /// Reading a directory with attributes.
+        /// READDIRPLUS, which reads a directory with attributes, is supported.
         const DO_READDIRPLUS = 1 << 13;
-        /// The kernel decides when that pays.
+        /// The kernel decides when READDIRPLUS pays.
         const READDIRPLUS_AUTO = 1 << 14;
-        /// Direct I/O may be under way at once.
+        /// Direct I/O may be concurrent.
         const ASYNC_DIO = 1 << 15;
-        /// The kernel keeps what was written and sends it later.
+        /// The kernel caches writes and sends them later.
         const WRITEBACK_CACHE = 1 << 16;
         /// The kernel can do without OPEN.
         const NO_OPEN_SUPPORT = 1 << 17;
-        /// Operations in one directory may be under way at once.
+        /// Operations in one directory may be concurrent.
         const PARALLEL_DIROPS = 1 << 18;
-        /// The kernel enforces POSIX ACLs, the server keeps them.
+        /// The kernel enforces POSIX ACLs, and the server stores them.
         const POSIX_ACL = 1 << 20;
-        /// Requests of up to `max_pages` pages.
+        /// Requests may have up to `max_pages` pages.
         const MAX_PAGES = 1 << 22;
-        /// The kernel keeps targets of symbolic links.
+        /// The kernel caches targets of symbolic links.
         const CACHE_SYMLINKS = 1 << 23;
         /// The kernel can do without OPENDIR.
         const NO_OPENDIR_SUPPORT = 1 << 24;
-        /// The server drops set-id bits when it is told to.
+        /// The server removes set-id bits when the kernel says so.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// SETXATTR has flags.
         const SETXATTR_EXT = 1 << 29;
         /// There are more than 32 flags.
         const INIT_EXT = 1 << 30;
-        /// Requests over io_uring.
+        /// Requests may go over io_uring.
         const OVER_IO_URING = 1 << 41;
     }
 }
 
-/// Which of a SETATTR's fields count.
+/// Bits for the valid fields of a SETATTR (`FATTR_*`).
 pub mod fattr {
     #![allow(missing_docs, reason = "the protocol's own names")]
     pub const MODE: u32 = 1;
@@ -143,15 +143,15 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// A write drops set-id bits.
+/// The write must remove set-id bits.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
-/// A message to the kernel that nobody asked for: what it knows of an inode is not so any more. It stands where a
-/// reply has its error, with no request's number.
+/// The code of a notification to the kernel that its cached data of an inode is no longer valid
+/// (`FUSE_NOTIFY_INVAL_INODE`). It stands in the place of a reply's error, with no request number.
 pub const INVALIDATE_INODE: i32 = 2;
 
-/// The body of such a message about attributes alone: node, place, length; a place before the beginning leaves
-/// the contents alone.
+/// The body of such a notification for attributes alone: node, offset, length. A negative offset leaves the contents
+/// cached.
 pub fn invalid_attributes(node: u64) -> [u8; 24] {
     let mut out = [0; 24];
     out[..8].copy_from_slice(&node.to_ne_bytes());
@@ -159,42 +159,42 @@ pub fn invalid_attributes(node: u64) -> [u8; 24] {
     out
 }
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What is asked for.
+    /// The kind of request.
     pub opcode: Opcode,
-    /// Which request it is.
+    /// The request's identity.
     pub unique: u64,
-    /// The node that it is about.
+    /// The node.
     pub node: u64,
-    /// Who asks.
+    /// The caller's user id.
     pub uid: u32,
-    /// In which group.
+    /// The caller's group id.
     pub gid: u32,
     /// Its structure.
     pub fields: &'a [u8],
-    /// Names or data after it.
+    /// The names or data after the structure.
     pub rest: &'a [u8],
 }
 
-/// Why a message is no request.
+/// The reason why a message is not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// Too short to be one.
+    /// The message is too short.
     Short,
-    /// A request that does not exist here.
+    /// The kind of request is not known here.
     Unknown {
-        /// Which one it is, for the reply.
+        /// The request's identity, for the reply.
         unique: u64,
     },
 }
 
 impl<'a> Request<'a> {
-    /// Takes a message apart.
+    /// Parses a message.
     ///
     /// # Errors
-    /// It is none that is known.
+    /// The message is not a known request.
     pub fn parse(message: &'a [u8]) -> Result<Request<'a>, BadRequest> {
         let header = message.get(..IN_HEADER).ok_or(BadRequest::Short)?;
         let (unique, body) = (get_u64(header, 8), &message[IN_HEADER..]);
@@ -204,8 +204,8 @@ impl<'a> Request<'a> {
         Ok(Request::of(opcode, header, fields, rest))
     }
 
-    /// A request whose parts lie apart: its header, a place as large as any structure, names or data. `None`
-    /// for one that does not exist here. Panics where the places are too small.
+    /// A request whose parts lie apart: its header, a buffer as large as any structure, and names or data. `None`
+    /// where its kind is not known here. Panics where a part is too small.
     pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let opcode = Opcode::from_number(get_u32(header, 4))?;
         Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
@@ -233,13 +233,13 @@ impl<'a> Request<'a> {
         get_u64(self.fields, at)
     }
 
-    /// The name that comes next, and what follows it.
+    /// The next name, and the bytes after it.
     pub fn name(&self) -> (&'a [u8], &'a [u8]) {
         split_name(self.rest)
     }
 }
 
-/// A name that ends in NUL, and what follows it.
+/// A name that ends in NUL, and the bytes after it.
 pub fn split_name(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|b| *b == 0) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
@@ -255,7 +255,7 @@ pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// A reply being put together in a buffer.
+/// A reply that is being built in a buffer.
 #[derive(Debug)]
 pub struct Out<'a> {
     buf: &'a mut [u8],
@@ -263,22 +263,22 @@ pub struct Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// An empty reply in this buffer.
+    /// An empty reply in a buffer.
     pub fn new(buf: &'a mut [u8]) -> Out<'a> {
         Out { buf, len: 0 }
     }
 
-    /// Bytes put so far.
+    /// The number of bytes so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing was put.
+    /// Whether there are no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends bytes. Panics where the buffer ends: replies but for lists and data are small.
+    /// Appends bytes. Panics at the end of the buffer; all replies except lists and data are small.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.buf[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -299,30 +299,29 @@ impl<'a> Out<'a> {
         self.bytes(&n.to_ne_bytes());
     }
 
-    /// Appends zeroes.
+    /// Appends zeros.
     pub fn zeroes(&mut self, n: usize) {
         self.buf[self.len..self.len + n].fill(0);
         self.len += n;
     }
 
-    /// The next `n` bytes, to be filled by the caller, or as many as there are; [`advance`](Self::advance)
-    /// follows.
+    /// The next `n` bytes for the caller to fill, or as many as there are. [`advance`](Self::advance) must follow.
     pub fn space(&mut self, n: usize) -> &mut [u8] {
         let end = (self.len + n).min(self.buf.len());
         &mut self.buf[self.len..end]
     }
 
-    /// Takes in bytes of [`space`](Self::space).
+    /// Takes in bytes that were filled in [`space`](Self::space).
     pub fn advance(&mut self, n: usize) {
         self.len += n;
     }
 
-    /// Takes back what was put after the first `len` bytes.
+    /// Removes everything after the first `len` bytes.
     pub fn cut(&mut self, len: usize) {
         self.len = len;
     }
 
-    /// The structure of an inode's attributes, 88 bytes.
+    /// Appends the structure of an inode's attributes, 88 bytes (`struct fuse_attr`).
     pub fn attr(&mut self, a: &Attr) {
         for n in [a.ino.0, a.size, a.blocks] {
             self.u64(n);
@@ -339,14 +338,14 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// An inode's attributes, valid for `seconds`.
+    /// Appends an inode's attributes, valid for `seconds`.
     pub fn attr_out(&mut self, a: &Attr, seconds: u64) {
         self.u64(seconds);
         self.u64(0);
         self.attr(a);
     }
 
-    /// A name's node and attributes, valid for `seconds`, 128 bytes.
+    /// Appends a name's node and attributes, valid for `seconds`, 128 bytes (`struct fuse_entry_out`).
     pub fn entry_out(&mut self, node: u64, a: &Attr, seconds: u64) {
         for n in [node, a.generation, seconds, seconds, 0] {
             self.u64(n);
@@ -354,7 +353,7 @@ impl<'a> Out<'a> {
         self.attr(a);
     }
 
-    /// That a name is not there, valid for `seconds`.
+    /// Appends the answer that a name does not exist, valid for `seconds`.
     pub fn no_entry(&mut self, seconds: u64) {
         for n in [0, 0, seconds, 0, 0] {
             self.u64(n);
@@ -362,7 +361,7 @@ impl<'a> Out<'a> {
         self.zeroes(88);
     }
 
-    /// A directory entry; false where there is no room for it.
+    /// Appends a directory entry. Returns false where there is no space for it.
     pub fn dirent(&mut self, ino: u64, next: u64, kind: Option<FileType>, name: &[u8]) -> bool {
         let size = (24 + name.len()).next_multiple_of(8);
         if self.len + size > self.buf.len() {
@@ -377,7 +376,7 @@ impl<'a> Out<'a> {
         true
     }
 
-    /// The structure of a file system's space.
+    /// Appends the structure of a file system's space.
     pub fn statfs(&mut self, s: &StatFs) {
         for n in [s.blocks, s.blocks_free, s.blocks_available, s.inodes, s.inodes_free] {
             self.u64(n);
@@ -388,7 +387,7 @@ impl<'a> Out<'a> {
         self.zeroes(28);
     }
 
-    /// An inode's attributes as statx(2) gives them, valid for `seconds`.
+    /// Appends an inode's attributes in the form of statx(2), valid for `seconds`.
     pub fn statx(&mut self, a: &Attr, seconds: u64) {
         const BASIC_AND_BIRTH: u32 = 0xfff;
         self.u64(seconds);
@@ -421,19 +420,19 @@ fn mode(a: &Attr) -> u16 {
     a.file_type.mode_bits() | a.permissions
 }
 
-/// A device's number as the kernel's protocol has it: 12 bits of major, 20 of minor, in 32 bits.
+/// The protocol's form of a device number: 12 bits of major and 20 of minor, in 32 bits.
 pub fn rdev_to_kernel(rdev: u64) -> u32 {
     let (major, minor) = (libc::major(rdev), libc::minor(rdev));
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 
-/// The number of a device from what the kernel's protocol says.
+/// A device number from the protocol's form.
 pub fn rdev_from_kernel(rdev: u32) -> u64 {
     let (major, minor) = (rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xf_ff00);
     libc::makedev(major, minor)
 }
 
-/// A time of a SETATTR.
+/// A time in a SETATTR.
 pub fn timestamp(seconds: u64, nanos: u32) -> Timestamp {
     Timestamp { seconds: seconds.cast_signed(), nanos }
 }

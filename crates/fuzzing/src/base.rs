@@ -1,4 +1,4 @@
-//! Sound file systems to change, and where their metadata is.
+//! Valid file systems to change, and the places of their metadata.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,18 +14,18 @@ use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, FileType, NewNode, XattrMode};
 
-/// How many there are to choose from.
+/// The number of valid file systems.
 const BASES: usize = 6;
-/// Set in the choice: check-hashes are made right again after the changes.
+/// The flag in the first byte that asks for corrected check-hashes after the changes.
 const SEAL: u8 = 0x80;
 
-/// A sound file system, and the runs of bytes that hold its metadata.
+/// A valid file system, and the runs of bytes that hold its metadata.
 struct Base {
     disk: RamDisk,
     metadata: Vec<(u64, u64)>,
     sb: Superblock,
     endian: Endian,
-    /// Where the inodes in use are.
+    /// The places of the inodes in use, in bytes.
     inodes: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ thread_local! {
     static MADE: RefCell<[Option<Rc<Base>>; BASES]> = const { RefCell::new([const { None }; BASES]) };
 }
 
-/// A copy of one of the file systems with changes made to its metadata.
+/// A copy of one of the file systems, with changes to its metadata.
 pub fn changed(which: u8, changes: &[u8]) -> Rc<RamDisk> {
     let seals = which & SEAL != 0;
     let which = usize::from(which & !SEAL) % BASES;
@@ -65,7 +65,7 @@ pub fn changed(which: u8, changes: &[u8]) -> Rc<RamDisk> {
 }
 
 impl Base {
-    /// Makes check-hashes right again where the structures were.
+    /// Corrects the check-hashes of all structures.
     fn seal(&self, disk: &RamDisk) {
         let (sb, endian) = (&self.sb, self.endian);
         let edit = |at: u64, len: usize, edit: &dyn Fn(&mut [u8])| {
@@ -110,7 +110,7 @@ fn make(which: usize) -> Base {
     describe(disk.snapshot())
 }
 
-/// One of everything.
+/// Creates a file of every kind.
 async fn fill<F: FileSystem>(fs: &F, block: u64) -> Result<(), ordo_vfs::FsError> {
     let (root, file, pointers) = (fs.root(), NewNode::file(0o644), block / 8);
     let small = fs.make(root, b"small", &file).await?.ino;
@@ -132,7 +132,7 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> Result<(), ordo_vfs::FsError
     fs.setxattr(small, b"user.other", &[7; 200], XattrMode::Create).await
 }
 
-/// Finds out where the metadata is.
+/// Finds the places of the metadata.
 fn describe(disk: RamDisk) -> Base {
     let load = |at: u64, len: usize| {
         let mut bytes = vec![0; len];

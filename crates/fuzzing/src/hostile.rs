@@ -1,7 +1,7 @@
-//! Hostile images: mounting whatever there is, looking at everything, changing a little.
+//! Hostile images: mounts any image, reads everything, changes a little.
 //!
-//! Nothing here may panic, wait for ever, loop, or use memory out of proportion to the image: errors
-//! are results. What is a bug panics, so that a fuzzer sees it.
+//! No input may cause a panic, an endless wait or loop, or memory use out of proportion to the image; errors are
+//! valid results. A bug panics, so that a fuzzer sees it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -17,25 +17,25 @@ use ordo_vfs::{
     SetAttr, XattrMode, name,
 };
 
-/// The most names a walk meets.
+/// The greatest number of names in a walk.
 const ENTRIES_MAX: usize = 3000;
-/// The most of a file that is read at once, in bytes.
+/// The greatest number of bytes of a file that are read at once.
 const READ_MAX: usize = 128 << 10;
-/// The most extended attributes of an inode that are read.
+/// The greatest number of extended attributes that are read of an inode.
 const ATTRIBUTES_MAX: usize = 100;
-/// The most errors that are kept.
+/// The greatest number of errors that are kept.
 const ERRORS_MAX: usize = 1000;
 
-/// What a walk saw.
+/// The results of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Why the image could not be mounted, if it could not.
+    /// The reason why the image could not be mounted, if it could not.
     pub refused: Option<String>,
-    /// Names met.
+    /// The number of names met.
     pub entries: usize,
-    /// Bytes of files read.
+    /// The number of file bytes read.
     pub bytes: u64,
-    /// Errors met, of the walk and of the changes; the first thousand.
+    /// The errors of the walk and of the changes; the first thousand.
     pub errors: Vec<FsError>,
 }
 
@@ -69,11 +69,11 @@ fn options(read_only: bool) -> MountOptions {
     }
 }
 
-/// Mounts an image read-only, looks at everything; then mounts a copy read-write, under each ordering,
-/// and changes a little.
+/// Mounts an image read-only and reads everything. Then mounts a copy read-write, under each ordering, and changes a
+/// little.
 ///
 /// # Panics
-/// On a bug: what is wrong with the image is in the result.
+/// On a bug. Damage of the image is in the result instead.
 pub fn walk_image(image: &RamDisk) -> Seen {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -96,7 +96,7 @@ pub fn walk_image(image: &RamDisk) -> Seen {
     executor.block_on(run).unwrap_or_else(|deadlock| panic!("{deadlock}"))
 }
 
-/// Looks at everything, within bounds.
+/// Reads everything, within bounds.
 async fn walk<F: FileSystem>(fs: &F, seen: &mut Seen) -> Vec<Met> {
     let space = fs.statfs().await;
     seen.note(space);
@@ -131,7 +131,7 @@ async fn walk<F: FileSystem>(fs: &F, seen: &mut Seen) -> Vec<Met> {
     all
 }
 
-/// Reads what an inode has: both ends of a file, a link's target, attributes.
+/// Reads an inode's contents: both ends of a file, a link's target, attributes.
 async fn look<F: FileSystem>(fs: &F, attr: &Attr, seen: &mut Seen) {
     let ino = attr.ino;
     match attr.file_type {
@@ -153,7 +153,7 @@ async fn look<F: FileSystem>(fs: &F, attr: &Attr, seen: &mut Seen) {
     let list = fs.listxattr(ino).await;
     for attribute in seen.note(list).unwrap_or_default().iter().take(ATTRIBUTES_MAX) {
         match fs.getxattr(ino, attribute).await {
-            // Stored names need not be ones that can be asked for.
+            // A stored name may be one that cannot be looked up.
             Err(e) if matches!(e.errno, Errno::Invalid | Errno::NameTooLong) => {}
             value => drop(seen.note(value)),
         }
@@ -169,12 +169,12 @@ async fn change_copy<P: OrderingPolicy>(rt: &Runtime, image: &RamDisk, policy: P
     let synced = fs.sync().await;
     seen.note(synced);
     remove(&fs, &all, seen).await;
-    // Damage may keep it from being marked clean.
+    // Damage may keep the file system from being marked clean.
     let unmounted = fs.unmount().await;
     seen.note(unmounted);
 }
 
-/// Makes new things, enough to ask the bitmaps for fragments, blocks, inodes and clusters.
+/// Creates new files, enough to ask the bitmaps for fragments, blocks, inodes and clusters.
 async fn make<F: FileSystem>(fs: &F, seen: &mut Seen) {
     let root = fs.root();
     let dir = fs.make(root, b"new directory", &NewNode::directory(0o700)).await;
@@ -190,7 +190,7 @@ async fn make<F: FileSystem>(fs: &F, seen: &mut Seen) {
     seen.note(link);
 }
 
-/// Changes some of what is there already.
+/// Changes some of the existing files.
 async fn change<F: FileSystem>(fs: &F, all: &[Met], seen: &mut Seen) {
     let root = fs.root();
     for (i, met) in all.iter().take(40).enumerate() {
@@ -218,7 +218,7 @@ async fn change<F: FileSystem>(fs: &F, all: &[Met], seen: &mut Seen) {
     }
 }
 
-/// Removes what it can.
+/// Removes files where it can.
 async fn remove<F: FileSystem>(fs: &F, all: &[Met], seen: &mut Seen) {
     for met in all.iter().rev().take(400) {
         let removed = match met.attr.file_type {

@@ -1,4 +1,4 @@
-//! What must hold of any image of an LFS.
+//! The properties of any LFS image.
 
 use std::rc::Rc;
 
@@ -12,8 +12,9 @@ use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_runtime::Executor;
 use ordo_vfs::FsError;
 
-/// Any LFS: a check ends, and after a repair a second check finds nothing that the first did not call unrepairable;
-/// every file can then be read. Before it, mounting and reading everything ends, with data or with errors.
+/// Asserts the following of any LFS image. Mounting and reading everything ends, with data or with errors. A check
+/// ends. After a repair a second check finds nothing that the first did not call unrepairable, and every file can be
+/// read.
 pub fn lfs(disk: &Rc<RamDisk>) {
     let _ = read_all(disk);
     let before = match run_check(disk, Repair::No) {
@@ -37,9 +38,9 @@ pub fn lfs(disk: &Rc<RamDisk>) {
     assert!(read.is_none_or(|r| r.is_ok()), "consistent, but not readable");
 }
 
-/// The image that the fuzzer's bytes describe: an empty LFS with changes. Each is an offset (three bytes), a length (one
-/// byte, modulo 17) and that many bytes; the offset counts through the superblock and the first partial segment. With
-/// its highest bit set the first byte asks that the superblock's checksum is made right again.
+/// The image for the fuzzer's bytes: an empty LFS with changes. Each change is an offset (three bytes), a length (one
+/// byte, modulo 17) and that many bytes. The offset counts through the superblock and the first partial segment. The
+/// highest bit of the first byte asks for a corrected checksum of the superblock.
 pub fn lfs_image(data: &[u8]) -> Rc<RamDisk> {
     let disk = Rc::new(RamDisk::new(20 << 20));
     let options = MkfsOptions {
@@ -78,7 +79,7 @@ fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<LfsReport, LfsCheckEr
     Executor::simulated(1).block_on(checker.run()).expect("a check waits for no one")
 }
 
-/// Reads every file; `None`: it cannot be mounted.
+/// Reads every file; `None` where the image cannot be mounted.
 fn read_all(disk: &Rc<RamDisk>) -> Option<Result<(), FsError>> {
     let read = Executor::simulated(1).block_on(async {
         let fs = LfsReader::mount(disk.clone()).await.ok()?;

@@ -1,13 +1,13 @@
-//! What the fuzz targets do with their bytes, and the corpus that tests run again.
+//! The bodies of the fuzz targets, and the corpus that tests run again.
 //!
-//! Layers: [`image`] makes an image of the fuzzer's bytes; [`check`] and [`mount`] (by [`walk_image`]) demand of it what
-//! must hold of any image; [`lfs()`] of any image of an LFS ([`lfs_image`]). `fuzz/` holds the targets, one line each; `fuzz/regressions/` inputs that
-//! once failed, or that reach far, which a normal test runs.
+//! Layers: [`image`] makes an image from the fuzzer's bytes. [`check`] and [`mount`] (through [`walk_image`]) assert
+//! the properties of any image, and [`lfs()`] those of any LFS image ([`lfs_image`]). `fuzz/` holds the targets, one
+//! line each. `fuzz/regressions/` holds inputs that once failed, or that reach far, which a normal test runs.
 //!
-//! Input: the first byte chooses. 0: the rest is the image. Otherwise the rest changes a sound file
-//! system: records of an offset (three bytes), a length (one byte, modulo 17) and that many bytes; the
-//! offset counts through the bytes that metadata occupies, so that every change matters. With its
-//! highest bit set the first byte also asks that check-hashes are made right again.
+//! Input: with a first byte of 0, the rest is the image. Otherwise the rest changes a valid file system by records of
+//! an offset (three bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the bytes
+//! that metadata occupies, so that every change matters. The highest bit of the first byte also asks for corrected
+//! check-hashes.
 //!
 //! ```
 //! ordo_fuzzing::check(&[1, 0, 0, 0, 2, 0xff, 0xff]);
@@ -30,12 +30,12 @@ use ordo_vfs::{Cookie, Errno, FileSystem, FileType, FsError, Ino, NewNode, Renam
 pub use hostile::{Seen, walk_image};
 pub use lfs::{lfs, lfs_image};
 
-/// The most bytes read of one file.
+/// The greatest number of bytes that are read of one file.
 const READ_AT_MOST: u64 = 1 << 20;
-/// The most entries visited: a broken directory may lead to itself.
+/// The greatest number of entries visited, since a damaged directory may lead to itself.
 const VISIT_AT_MOST: usize = 2000;
 
-/// The image that the fuzzer's bytes describe.
+/// The image for the fuzzer's bytes.
 pub fn image(data: &[u8]) -> Rc<RamDisk> {
     match data.split_first() {
         None => Rc::new(RamDisk::new(0)),
@@ -44,9 +44,9 @@ pub fn image(data: &[u8]) -> Rc<RamDisk> {
     }
 }
 
-/// Any image: a check ends, finds the same with repair as without, and after a repair a second check
-/// finds nothing, every file can be read, and the file system can be used and is consistent after that,
-/// unless something was called unrepairable.
+/// Asserts the following of any image. A check ends, and finds the same with repair as without. After a repair a
+/// second check finds nothing, every file can be read, and the file system can be used and stays consistent, unless
+/// something was called unrepairable.
 pub fn check(data: &[u8]) {
     let disk = image(data);
     let before = match run_check(&disk, Repair::No) {
@@ -88,7 +88,7 @@ pub fn check(data: &[u8]) {
     assert!(last.is_consistent(), "after use:\n{last}");
 }
 
-/// Makes and removes this and that.
+/// Creates and removes a few files.
 async fn change<F: FileSystem>(fs: &F) -> Result<(), FsError> {
     let root = fs.root();
     let mut names: Vec<(Vec<u8>, Option<FileType>)> = Vec::new();
@@ -122,8 +122,7 @@ fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
     executor.block_on(Checker::new(disk.clone(), options).run()).expect("a check waits for no one")
 }
 
-/// Any image: mounting, reading everything, and changing a copy in spite of all ends, with data or with
-/// errors.
+/// Asserts of any image that mounting it, reading everything, and changing a copy all end, with data or with errors.
 pub fn mount(data: &[u8]) {
     walk_image(&image(data));
 }
@@ -134,7 +133,7 @@ fn read_only() -> MountOptions {
     options
 }
 
-/// Visits every name, and reads what is behind it. The first error is returned, but does not stop it.
+/// Visits every name and reads its file. The first error is returned, but does not stop the walk.
 async fn walk<F: FileSystem>(fs: &F) -> Result<(), FsError> {
     let mut first = Ok(());
     let mut keep = |result: Result<(), FsError>| {
@@ -192,7 +191,7 @@ async fn read_file<F: FileSystem>(
                 }
                 at += n as u64;
             }
-            // The end of a file that is too long to read, and so its indirect blocks.
+            // The end of a file that is too long to read whole is read for the sake of its indirect blocks.
             fs.read(ino, size.saturating_sub(100), &mut buf[..100]).await.map(drop)
         }
         _ => Ok(()),

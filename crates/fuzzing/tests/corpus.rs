@@ -1,5 +1,5 @@
-//! Every input under `fuzz/regressions` again, and a spread of inputs that no one chose: what the fuzz
-//! targets demand holds of them. An input that fails a target goes there once its fault is fixed.
+//! Runs every input under `fuzz/regressions` again, and a spread of arbitrary inputs: the assertions of the fuzz
+//! targets hold for them. An input that fails a target is added there once its fault is fixed.
 
 use std::path::{Path, PathBuf};
 
@@ -32,13 +32,13 @@ fn the_mount_corpus_passes() {
 
 #[test]
 fn a_spread_of_changes_passes() {
-    // A multiplicative generator: any spread would do.
+    // A multiplicative generator; any spread would do.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut byte = || {
         state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
         (state >> 56) as u8
     };
-    // `ORDO_ROUNDS` runs more of them.
+    // `ORDO_ROUNDS` sets the number of inputs.
     let rounds = std::env::var("ORDO_ROUNDS").ok().and_then(|text| text.parse().ok());
     for round in 0..rounds.unwrap_or(300u32) {
         let mut input = vec![1 + (round % 4) as u8];

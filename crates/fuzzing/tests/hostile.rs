@@ -1,12 +1,12 @@
 //! Hostile images, mounted.
 //!
-//! Fault model: any bytes of the metadata of a good image overwritten (noise, small numbers, other
-//! pieces of the image), with check-hashes left wrong or made right again; images cut anywhere; no file
-//! system at all. Both byte orders, two shapes. Demanded: no panic, an end, no wait without end; and
-//! every error says which structure is wrong and where.
+//! Fault model: arbitrary metadata bytes of a valid image are overwritten (noise, small numbers, other pieces of the
+//! image), with check-hashes left wrong or corrected; images cut anywhere; no file system at all. Both byte orders,
+//! two geometries. Required: no panic, an end, no endless wait, and errors that name the damaged structure and its
+//! place.
 //!
-//! Would catch: arithmetic on numbers from the disk that are not checked, loops that the disk can make
-//! endless, a directory that holds itself and so waits for its own lock.
+//! Catches arithmetic on unchecked numbers from the disk, loops that the disk can make endless, and a directory that
+//! contains itself and so waits for its own lock.
 
 use ordo_block::ram::RamDisk;
 use ordo_fuzzing::{Seen, image, walk_image};
@@ -14,7 +14,7 @@ use ordo_vfs::Errno;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Errors say what and where: the structure, and its byte, inode or block.
+/// Asserts that errors name the structure, and its byte, inode or block.
 fn say_where(seen: &Seen, which: &str) {
     if let Some(refused) = &seen.refused {
         let place =
@@ -30,7 +30,7 @@ fn say_where(seen: &Seen, which: &str) {
     }
 }
 
-/// An input with up to `most` changes: noise, and numbers of 4 and 8 bytes that might be right.
+/// An input with up to `most` changes: noise, and plausible numbers of 4 and 8 bytes.
 fn random_input(dice: &mut Pcg64Mcg, most: usize) -> Vec<u8> {
     let base: u8 = dice.random_range(1..7);
     let mut input = vec![base | if dice.random() { 0x80 } else { 0 }];
@@ -56,7 +56,7 @@ fn random_input(dice: &mut Pcg64Mcg, most: usize) -> Vec<u8> {
     input
 }
 
-/// `ORDO_SEEDS=from..to` runs other seeds.
+/// The seeds; `ORDO_SEEDS=from..to` runs others.
 fn seeds() -> std::ops::Range<u64> {
     let text = std::env::var("ORDO_SEEDS").unwrap_or_default();
     let mut parts = text.split("..").filter_map(|part| part.parse().ok());
@@ -66,7 +66,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// What is good is walked without an error.
+/// Valid images are walked without an error.
 #[test]
 fn good_images_are_good() {
     for base in 1..7 {
@@ -96,7 +96,7 @@ fn scribbled_images_are_walked_and_changed() {
     assert!(refused > 10 && wrong > 100, "{refused} {wrong}");
 }
 
-/// Images cut at every place that means something, and a sector to either side.
+/// Images are cut at every important place, and a sector to either side.
 #[test]
 fn cut_images_are_refused() {
     for base in 1..7 {

@@ -1,7 +1,7 @@
-//! Damaged images of an LFS. Fault model: an image that NetBSD wrote, in which any bytes of its metadata are others:
-//! superblocks (with their checksum right again), IFILE, blocks of inodes, directories, indirect blocks, summaries behind
-//! the checkpoint. Demanded: what `ordo_fuzzing::lfs` demands. Catches a panic, a loop, a request outside of the device, a
-//! repair that is not whole, and a check that calls sound what cannot be read.
+//! Damaged images of an LFS. Fault model: an image that NetBSD wrote, in which arbitrary metadata bytes are changed:
+//! superblocks (with a corrected checksum), IFILE, inode blocks, directories, indirect blocks, and summaries behind
+//! the checkpoint. The assertions are those of `ordo_fuzzing::lfs`. Catches a panic, a loop, a request outside the
+//! device, an incomplete repair, and a check that accepts an image that cannot be read.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use ordo_format::lfs::{
     IFILE_INO, IfileEntry, LfsInode, SUPERBLOCK_SIZE, Summary, Superblock, checksum, inode,
 };
 
-/// Where metadata are: first byte and length.
+/// The places of metadata: first byte and length.
 fn metadata(image: &[u8], sb: &Superblock) -> Vec<(usize, usize)> {
     let byte = |addr: i64| sb.byte_of(addr) as usize;
     let block = |addr: i64| &image[byte(addr)..byte(addr) + sb.bsize as usize];
@@ -41,7 +41,7 @@ fn metadata(image: &[u8], sb: &Superblock) -> Vec<(usize, usize)> {
     out
 }
 
-/// A multiplicative generator: any spread would do.
+/// A multiplicative generator; any spread would do.
 struct Spread(u64);
 
 impl Spread {
@@ -55,7 +55,7 @@ impl Spread {
 fn damage(disk: &RamDisk, places: &[(usize, usize)], spread: &mut Spread) {
     for _ in 0..1 + spread.next(4) {
         let (start, len) = places[spread.next(places.len())];
-        // Fields are at multiples of four: whole ones are more often something else that could be.
+        // Fields lie at multiples of four; changing a whole field more often gives a plausible value.
         let at = start + spread.next(len) / 4 * 4;
         let value: [u8; 4] = match spread.next(4) {
             0 => [0; 4],
@@ -67,7 +67,7 @@ fn damage(disk: &RamDisk, places: &[(usize, usize)], spread: &mut Spread) {
     }
 }
 
-/// Changes the superblock, and makes its checksum right.
+/// Changes the superblock, and corrects its checksum.
 fn damage_superblock(disk: &RamDisk, spread: &mut Spread) {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
     disk.load(8192, &mut bytes);
@@ -92,7 +92,7 @@ fn run(name: &str, also: impl Fn(&[u8], &Superblock) -> Vec<(usize, usize)>) {
     places.extend(also(&image, &sb));
     let base = RamDisk::from_image(&image);
     let mut spread = Spread(0x9e37_79b9_7f4a_7c15);
-    // `ORDO_ROUNDS` runs more of them.
+    // `ORDO_ROUNDS` sets the number of rounds.
     let rounds = std::env::var("ORDO_ROUNDS").ok().and_then(|text| text.parse().ok());
     for round in 0..rounds.unwrap_or(60u32) {
         let disk = Rc::new(base.snapshot());
@@ -105,7 +105,7 @@ fn run(name: &str, also: impl Fn(&[u8], &Superblock) -> Vec<(usize, usize)>) {
     }
 }
 
-/// What the fuzz target does, of a spread of inputs: an empty file system that mkfs made, with changes. Needs no image.
+/// The fuzz target's work on a spread of inputs: an empty file system from mkfs, with changes. Needs no image.
 #[test]
 fn a_spread_of_changes_passes() {
     let mut spread = Spread(0x2545_f491_4f6c_dd1d);
@@ -128,7 +128,7 @@ fn damaged_images_are_judged_and_repaired() {
     run("tree32-8k", |_, _| Vec::new());
 }
 
-/// The same of an image with a log behind its checkpoint: summaries and what they describe are damaged too.
+/// The same on an image with a log behind its checkpoint, so that summaries and their blocks are damaged too.
 #[test]
 fn damaged_logs_are_judged_and_repaired() {
     run("cut64-8k", |image, sb| {

@@ -1,4 +1,4 @@
-//! One state, mounted and checked.
+//! The judgement of one state, which is mounted and checked.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use ordo_vfs::host::HostDir;
 
 use crate::System;
 
-/// Judges what an image holds: repaired first where there is no journal, then mounted, looked at, unmounted,
-/// checked; perhaps used, and checked again.
+/// Judges an image. It is repaired first where there is no journal, then mounted, compared, unmounted and checked;
+/// some images are used further, and checked again.
 pub(crate) fn judge(system: &System, image: &[u8], question: &Question<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     let _turn = system.turn();
@@ -31,7 +31,7 @@ fn judge_parts(
     let file = file.map_err(|e| format!("a file for the image: {e}"))?;
     std::fs::write(file.path(), image).map_err(|e| format!("writing the image: {e}"))?;
     if let Some(repair) = system.repair {
-        // 0: nothing; 1: mended, whatever it was; anything else: not.
+        // Exit code 0: nothing wrong; 1: repaired completely; any other: not repaired.
         let code = exit_code(repair, file.path())?.0;
         (verdict.unsound, verdict.needs_check) = (code != 0, code != 0);
         verdict.beyond_repair = !matches!(code, 0 | 1);
@@ -54,7 +54,7 @@ fn judge_parts(
     Ok(())
 }
 
-/// Has the file system's own check look at an image that was unmounted.
+/// Runs the file system's own check on an unmounted image.
 fn check(
     system: &System,
     image: &Path,
@@ -72,7 +72,7 @@ fn check(
     Ok(())
 }
 
-/// Runs a program on an image: its exit code, and what it said.
+/// Runs a program on an image. Returns its exit code and its output.
 fn exit_code(words: &[&str], image: &Path) -> Result<(i32, String), String> {
     let out = Command::new(words[0]).args(&words[1..]).arg(image).output();
     let out = out.map_err(|e| format!("{}: {e}; is it installed?", words[0]))?;

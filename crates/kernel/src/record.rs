@@ -1,4 +1,4 @@
-//! From the requests that the kernel sends to a run.
+//! Turns the requests that the kernel sends into a run.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,11 +19,11 @@ use ordo_vfs::{FileSystem, FsError};
 
 use crate::System;
 
-/// Runs `workload` on a file system of the kernel's, in real time, and records it, unmounting included; with a disk that
-/// a crash has left, its recovery too. Of `config` the seed, the model and the disks count.
+/// Runs `workload` on a kernel file system in real time, and records it, the unmount included. Where a crash has left
+/// a disk, its recovery is recorded too. Of `config`, the seed, the model and the disks are used.
 ///
 /// # Errors
-/// Who calls it is not root, a program or the file system is not there, or the workload failed.
+/// The caller is not root, a program or the file system is missing, or the workload failed.
 pub fn record<W: Workload>(
     system: &System,
     workload: &W,
@@ -39,7 +39,7 @@ pub fn record<W: Workload>(
     let from = Instant::now();
     let fs = HostDir::open(mounted.dir()).map_err(|e| CrashError::Mount(e.to_string()))?;
     let fs = Rc::new(fs);
-    // In nanoseconds, until it is known which events there were.
+    // Times are in nanoseconds until the events are known.
     let book = Notebook::new(fs.root(), move || from.elapsed().as_nanos() as usize);
     let executor = Executor::real(config.seed);
     let rt = executor.runtime();
@@ -58,8 +58,8 @@ pub fn record<W: Workload>(
     Ok(run(config.model, recording, writes, events, Arc::new(history)))
 }
 
-/// Mounts, in real time, what a crash left of the run `of`, repaired first where that must be, and records how
-/// it is recovered and unmounted.
+/// Mounts, in real time, the disk that a crash left of the run `of`, repaired first where that is necessary. Records
+/// its recovery and unmount.
 ///
 /// # Errors
 /// There is no device, or it cannot be mounted.
@@ -97,7 +97,7 @@ fn run(
     Run { model, disks, events, history }
 }
 
-/// All writes of a recording, with their names from `rows`, and what happened when, in order.
+/// All writes of a recording, with names from `rows`, and all events with their times, in order.
 pub fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time, Event)>) {
     let mut names: BTreeMap<u64, Vec<&Block>> = BTreeMap::new();
     rows.iter().for_each(|row| names.entry(row.request).or_default().push(row));
@@ -135,12 +135,12 @@ pub fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time
             false => (end.at, Event::Failed { disk: 0, write }),
         }));
     }
-    // Stable: a request is issued before it completes, at whatever time.
+    // The sort is stable, so a request is issued before it completes even where the times are equal.
     events.sort_by_key(|(at, _)| *at);
     (writes, events)
 }
 
-/// What a write is, in words.
+/// The description of a write in words.
 fn name(blocks: &[&Block], offset: u64) -> String {
     let mut parts: Vec<String> = Vec::new();
     for block in blocks {
@@ -161,7 +161,7 @@ fn name(blocks: &[&Block], offset: u64) -> String {
     if parts.is_empty() { format!("bytes at {offset}") } else { parts.join("; ") }
 }
 
-/// Puts the number of events at each time instead of the time.
+/// Replaces each time by the number of events at that time.
 fn count_events(
     history: &mut History,
     recording: &Recording,
@@ -169,7 +169,7 @@ fn count_events(
     events: &[(Time, Event)],
 ) {
     let (instant, time) = recording.clock;
-    // Either may be the earlier one.
+    // Either of the two clocks may have started first.
     let ahead = from.saturating_duration_since(instant).as_nanos() as i128
         - instant.saturating_duration_since(from).as_nanos() as i128;
     let start = i128::from(time.as_nanos()) + ahead;
@@ -177,7 +177,7 @@ fn count_events(
         let at = start + nanos as i128;
         events.partition_point(|(t, _)| i128::from(t.as_nanos()) < at)
     };
-    // What was there before was so at no time.
+    // Calls that describe the state before the run have no time.
     for call in history.calls.iter_mut().filter(|call| call.client != BEFORE) {
         call.began_at = before(call.began_at);
         call.ended_at = call.ended_at.map(before);

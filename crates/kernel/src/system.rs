@@ -1,4 +1,4 @@
-//! The file systems, with what they promise.
+//! The file systems, with their promises.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,31 +13,31 @@ use ordo_runtime::Runtime;
 
 use crate::judge;
 
-/// A file system of the kernel's in one of its modes.
+/// A kernel file system in one of its modes.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
-    /// The name a user gives it.
+    /// The name by which a user chooses it.
     pub name: &'static str,
-    /// The name that the kernel has for it.
+    /// The kernel's name for it.
     pub kind: &'static str,
-    /// More arguments for what makes it.
+    /// Additional arguments for mkfs.
     pub(crate) mkfs: &'static [&'static str],
-    /// How it is mounted.
+    /// Its mount options.
     pub(crate) options: &'static str,
     /// The size of its device in bytes.
     pub(crate) bytes: u64,
     /// Its own check, which changes nothing.
     pub(crate) check: &'static [&'static str],
-    /// Its own repair, where it must come before a mount.
+    /// Its own repair, where that must come before a mount.
     pub(crate) repair: Option<&'static [&'static str]>,
-    /// Whether the kernel takes two copies of it that are mounted at once for one, or refuses the second.
+    /// Whether the kernel refuses two mounted copies of it, or takes them for one.
     alone: bool,
-    /// Whether contents are on disk before what leads to them.
+    /// Whether file contents are on disk before the metadata that lead to them.
     contents_first: bool,
-    /// Whether what is made durable brings with it all that was done to names before, also where only one of them is
-    /// seen.
+    /// Whether making anything durable also makes all earlier changes of names durable, even where only one of them
+    /// is visible.
     ordered: bool,
-    /// What it is held to instead of what is usual.
+    /// A promise to hold it to, instead of the usual one.
     held_to: Option<Promise>,
 }
 
@@ -58,7 +58,7 @@ const EXT: System = System {
 };
 
 impl System {
-    /// All of them.
+    /// All file systems.
     pub const ALL: [System; 7] = [
         System { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
         System { name: "ext3", kind: "ext3", ..EXT },
@@ -91,42 +91,42 @@ impl System {
         },
     ];
 
-    /// The one with this name.
+    /// The file system with this name.
     pub fn by_name(name: &str) -> Option<System> {
         System::ALL.into_iter().find(|system| system.name == name)
     }
 
-    /// The same, held to another promise than what is usual.
+    /// The same file system, held to another promise.
     pub fn holding(self, promise: Promise) -> System {
         System { held_to: Some(promise), ..self }
     }
 
-    /// What is to be held while one is mounted, if only one may be.
+    /// A lock to hold while one is mounted, where only one may be.
     pub(crate) fn turn(&self) -> Option<MutexGuard<'static, ()>> {
         static TURN: Mutex<()> = Mutex::new(());
         self.alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether it can be mounted as a crash left it.
+    /// Whether it can be mounted in the state that a crash left.
     pub(crate) fn has_journal(&self) -> bool {
         self.repair.is_none()
     }
 }
 
-/// There is nothing of it in this process.
+/// The error for parts of [`Scheme`] that this process does not have.
 const ELSEWHERE: &str = "a file system of the kernel's is made and mounted by the kernel";
 
 impl Scheme for System {
-    /// Never there: see [`judge_outside`](Scheme::judge_outside).
+    /// Never constructed: see [`judge_outside`](Scheme::judge_outside).
     type Fs = FastFs<NoOrder>;
 
     fn name(&self) -> &str {
         self.name
     }
 
-    /// What is usual for a journal of metadata: it can be mounted at once, what was made durable is there, and
-    /// names, permissions and attributes are those after some number of operations; not so in btrfs, whose log holds
-    /// what fsync asked for and not what was done before. ext2 promises nothing.
+    /// The usual promise of a metadata journal: it can be mounted at once, durable changes are there, and names,
+    /// permissions and attributes are those after some number of operations. btrfs does not keep the last part, since
+    /// its log holds only what an fsync asked for, and not earlier changes. ext2 promises nothing.
     fn promise(&self) -> Promise {
         if let Some(promise) = self.held_to {
             return promise;
@@ -168,7 +168,7 @@ impl Scheme for System {
         crate::record::record_recovery(self, &images[0], of).map_err(|e| e.to_string())
     }
 
-    /// The kernel works in real time.
+    /// The kernel works in real time, so a run cannot be repeated.
     fn repeats(&self) -> bool {
         false
     }

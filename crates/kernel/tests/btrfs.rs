@@ -1,15 +1,15 @@
 //! btrfs of this kernel, crashed.
 //!
-//! Fault model: a volatile cache that loses any subset of what was not flushed, torn at 512 bytes. Two clients do
-//! random operations. Each state is mounted by the kernel, compared with what was done, and checked by `btrfs check`.
-//! All of a run's states are copies of one file system, so they take turns.
+//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes. Two clients do
+//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by
+//! `btrfs check`. All of a run's states are copies of one file system, so they take turns.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ordo_crash::{Budget, Config, Model, Outcome, Promise, Script, explore, life};
 use ordo_kernel::System;
 
-/// One test at a time: mkfs.btrfs looks at all loop devices of the machine.
+/// A lock for one test at a time, since mkfs.btrfs looks at all loop devices of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// btrfs, where this machine can mount it.
@@ -34,7 +34,8 @@ fn crash(system: &System, seed: u64, budget: &Budget) -> Outcome {
         .unwrap()
 }
 
-/// Nothing is wrong but that the superblock, eight sectors with one checksum, was torn: a mount does not look for its copy.
+/// Asserts that the only fault is a torn superblock: it is eight sectors with one checksum, and a mount does not look
+/// for its copies.
 fn expect_kept(outcome: &Outcome, what: &str) {
     for failure in &outcome.failures {
         let torn = |line: &str| line.contains("TORN") && line.contains(": superblock");
@@ -43,8 +44,8 @@ fn expect_kept(outcome: &Outcome, what: &str) {
     }
 }
 
-/// Would catch a recording that is not what the kernel sent, a judge that asks more than is promised, and copies that the
-/// kernel takes for one file system.
+/// Catches a recording that differs from the kernel's requests, a judge that asks more than is promised, and copies
+/// that the kernel takes for one file system.
 #[test]
 fn what_was_synced_is_there() {
     let Some((btrfs, _alone)) = btrfs() else { return };
@@ -64,7 +65,7 @@ fn what_was_synced_is_there() {
     );
 }
 
-/// Would catch a judge that cannot see: that every name is durable at once was never promised.
+/// Catches a judge that detects nothing: btrfs never promised that every name is durable at once.
 #[test]
 fn what_was_not_synced_is_missed() {
     let Some((btrfs, _alone)) = btrfs() else { return };
@@ -73,7 +74,8 @@ fn what_was_not_synced_is_missed() {
     assert!(counts.lost_durable > 0, "{counts:?}");
 }
 
-/// Would catch what a crash has left being taken for what was done, or for nothing.
+/// Catches a second crash cycle that confuses the state after the first crash with the workload's own changes, or
+/// ignores it.
 #[test]
 fn a_life_goes_on_where_the_one_before_ended() {
     let Some((btrfs, _alone)) = btrfs() else { return };

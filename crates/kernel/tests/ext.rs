@@ -1,7 +1,7 @@
 //! ext2, ext3 and ext4 of this kernel, crashed.
 //!
-//! Fault model: a volatile cache that loses any subset of what was not flushed, torn at 512 bytes. Two clients do
-//! random operations. Each state is mounted by the kernel, compared with what was done, and checked by e2fsck.
+//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes. Two clients do
+//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by e2fsck.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn crash(name: &str, seed: u64, states: usize) -> Outcome {
     explore(&system, &Script::random(seed, 2, 80), &config, &budget).unwrap()
 }
 
-/// Whether this machine can do it.
+/// Whether this machine can run the tests.
 fn is_possible() -> bool {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let tools = ["mke2fs", "e2fsck"].iter().all(|t| ordo_testkit::judge(t, &["-V"]).is_some());
@@ -29,8 +29,8 @@ fn is_possible() -> bool {
     possible
 }
 
-/// Would catch a recording whose requests are not what the kernel sent, or whose times are not those of the
-/// calls: what was made durable would be missing.
+/// Catches a recording whose requests differ from the kernel's, or whose times differ from those of the calls:
+/// durable changes would be missing.
 #[test]
 fn journals_of_ext_keep_their_promise() {
     if !is_possible() {
@@ -41,7 +41,7 @@ fn journals_of_ext_keep_their_promise() {
         outcome.expect_kept(name);
         assert!(outcome.counts.states > 20, "{name}: {:?}", outcome.counts);
     }
-    // Its superblock has a checksum over two sectors, and no copy that a mount falls back to.
+    // The superblock has a checksum over two sectors, and no copy to which a mount falls back.
     for failure in crash("ext4", 3, 60).failures {
         let torn = |line: &str| line.contains("TORN") && line.contains("superblock");
         let mounting = failure.verdict.broken.iter().all(|what| what.starts_with("mounting: "));
@@ -49,7 +49,7 @@ fn journals_of_ext_keep_their_promise() {
     }
 }
 
-/// Would catch a judge that cannot see: without a journal a crash leaves something to mend.
+/// Catches a judge that detects nothing: without a journal a crash leaves damage to repair.
 #[test]
 fn without_a_journal_something_is_found() {
     if !is_possible() {
@@ -59,8 +59,8 @@ fn without_a_journal_something_is_found() {
     assert!(counts.needs_check > 0 && counts.promise_broken == 0, "{counts:?}");
 }
 
-/// Recovery by the kernel is cut off, and begins again. Would catch a recording of it that is not what the kernel
-/// wrote, and a journal that is gone before what was in it is in place.
+/// The kernel's recovery is crashed and begins again. Catches a recording of it that differs from the kernel's
+/// writes, and a journal that is cleared before its contents are at their fixed locations.
 #[test]
 fn recovery_is_cut_off() {
     if !is_possible() {
@@ -80,8 +80,8 @@ fn recovery_is_cut_off() {
     assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
 }
 
-/// What the kernel found after one crash, and did since, is judged after the next. Would catch what was there being taken
-/// for what was done, or for nothing.
+/// The state after one crash and the kernel's later changes are judged after the next crash. Catches a state that is
+/// confused with the workload's own changes, or ignored.
 #[test]
 fn a_life_goes_on_where_the_one_before_ended() {
     if !is_possible() {
@@ -100,13 +100,13 @@ fn a_life_goes_on_where_the_one_before_ended() {
     }
 }
 
-/// A failure is kept with the run that it is from, recoveries included, and is the same failure afterwards.
+/// A failure is saved with its run, recoveries included, and replays as the same failure.
 #[test]
 fn a_failure_is_seen_again_from_what_was_kept() {
     if !is_possible() {
         return;
     }
-    // What it never promised, so that it surely fails.
+    // The promise is one that ext2 never made, so it surely fails.
     let ext2 = System::by_name("ext2").unwrap().holding(Promise::journal(true));
     let run = record(&ext2, &Script::random(5, 2, 60), &Config::new(5, Model::Volatile)).unwrap();
     let budget = Budget { states: 30, usable_every: 0, recovery_every: 0, ..Budget::default() };

@@ -1,6 +1,8 @@
-//! What the pseudo-device costs, with every block named, against a bare loop device: the same work on ext4 in pairs, one
-//! after the other, in turns. `cargo run --release -p ordo-live --example overhead [PAIRS] [DIRECTORY]`, as root; the images
-//! are made in DIRECTORY. Then how fast a trace is read and named, and how large it is.
+//! Measures the cost of the pseudo-device, with every block named, against a bare loop device: the same work on ext4
+//! in pairs, one after the other, in alternating order. Run it with
+//! `cargo run --release -p ordo-live --example overhead [PAIRS] [DIRECTORY]`, as root; the images are made in
+//! DIRECTORY. Then it measures how fast a trace is read and named, and how large it is.
+//! read and named, and how large it is.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -62,7 +64,7 @@ fn timed(device: &str, folder: &Path, work: fn(&Path)) -> f64 {
 
 fn image(path: &Path) {
     File::create(path).and_then(|f| f.set_len(IMAGE)).expect("room for an image");
-    // All of it is there before it is measured.
+    // The file is allocated before the measurement.
     let mut file = OpenOptions::new().write(true).open(path).expect("just made");
     for _ in 0..IMAGE >> 20 {
         file.write_all(&vec![0; 1 << 20]).expect("room");
@@ -117,7 +119,7 @@ fn main() {
         for turn in 0..=pairs {
             image(&path);
             let mut parts = [0.0; 3];
-            // In turns: whoever is first finds the host's caches as the one before left them.
+            // The order alternates, since the first of a pair finds the host's caches as the previous one left them.
             for k in 0..3 {
                 let which = (k + turn) % 3;
                 image(&path);
@@ -127,7 +129,7 @@ fn main() {
                     _ => watched(&path, folder.path(), work, true),
                 };
             }
-            // The first turn warms everything up.
+            // The first round warms everything up, and does not count.
             if turn > 0 {
                 bares.push(parts[0]);
                 plain.push(parts[1] / parts[0]);

@@ -1,4 +1,4 @@
-//! A file system of the kernel's on a pseudo-device.
+//! A kernel file system on a pseudo-device.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use ordo_pseudo::{PseudoError, Recording, Session, Setup};
 
 use crate::watching::{Into, Seen, Wanted, take, watching};
 
-/// File systems that can be made, with what makes them.
+/// The file systems that can be made, each with its mkfs command.
 const MAKERS: [(&str, &[&str]); 8] = [
     ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
     ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
@@ -23,32 +23,32 @@ const MAKERS: [(&str, &[&str]); 8] = [
     ("btrfs", &["mkfs.btrfs", "-q", "-f"]),
 ];
 
-/// Why there is no file system to be watched.
+/// The reason why there is no file system to watch.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// No such file system.
+    /// No file system has this name.
     #[error("no file system is called '{name}'; there are {known}")]
     Name {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: String,
     },
-    /// The device.
+    /// The pseudo-device failed.
     #[error(transparent)]
     Pseudo(#[from] PseudoError),
-    /// A program failed, or is not there.
+    /// A program failed, or is not installed.
     #[error("{0}")]
     Program(String),
-    /// Something of the system's.
+    /// A system call failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// The system's answer.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// Nobody knows the file system that is on the device.
+    /// The file system on the device is not known.
     #[error("no file system that is known was found on the device")]
     Unknown,
 }
@@ -56,7 +56,7 @@ pub enum LiveError {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// It is not there, or failed.
+/// The program is not installed, or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
     let out = Command::new(program).args(args).output();
     let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
@@ -67,12 +67,12 @@ pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
     Err(LiveError::Program(format!("{program} {}: {}", args.join(" "), said.trim())))
 }
 
-/// What is made and how it is mounted.
+/// A file system to make, and how to mount it.
 #[derive(Clone, Debug)]
 pub struct System {
     /// Its name.
     pub name: String,
-    /// More arguments for what makes it.
+    /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,
     /// Mount options.
     pub options: String,
@@ -87,7 +87,7 @@ fn folder() -> Result<tempfile::TempDir, LiveError> {
     made.map_err(|error| LiveError::Io { what, error })
 }
 
-/// Unmounts. A program that another thread is starting may have the directory open for a moment.
+/// Unmounts a file system. A program that another thread is starting may have the directory open for a moment.
 fn unmount(dir: &str) -> Result<(), LiveError> {
     let mut tries = 0;
     loop {
@@ -101,16 +101,16 @@ fn unmount(dir: &str) -> Result<(), LiveError> {
     }
 }
 
-/// A mount option for an image of which there are more: XFS refuses a second one of the same file system, which
-/// another thread may look into.
+/// A mount option for an image that exists more than once: XFS refuses to mount a second copy of the same file
+/// system, and another thread may have one mounted.
 fn one_of_many(name: &str) -> &'static str {
     if name == "xfs" { ",nouuid" } else { "" }
 }
 
-/// The unit in which zeros are left out.
+/// The unit in which zeros are skipped, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Puts an image on a device that holds zeros.
+/// Copies an image to a device that holds zeros.
 fn put(image: &[u8], device: &str) -> io::Result<()> {
     let file = File::options().write(true).open(device)?;
     for (n, piece) in image.chunks(PIECE).enumerate().filter(|(_, p)| p.iter().any(|b| *b != 0)) {
@@ -119,10 +119,10 @@ fn put(image: &[u8], device: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Mounts an image as it is, and calls `look` with where it is.
+/// Mounts an image as it is, and calls `look` with the mount point.
 ///
 /// # Errors
-/// It cannot be mounted.
+/// The image cannot be mounted.
 pub fn look_into<T>(
     name: &str,
     image: &Path,
@@ -145,7 +145,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Makes a file system, and mounts it; recording begins before the mount.
+    /// Makes a file system and mounts it; recording begins before the mount.
     ///
     /// # Errors
     /// There is no device, or the file system cannot be made or mounted.
@@ -164,11 +164,11 @@ impl Mounted {
         })
     }
 
-    /// Mounts what a crash left; recording begins before that, and before `repair`, a program with arguments that
-    /// is to mend the device first.
+    /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a program with arguments
+    /// that repairs the device first.
     ///
     /// # Errors
-    /// There is no device, or it cannot be mended or mounted.
+    /// There is no device, or it cannot be repaired or mounted.
     pub fn of_image(
         system: &System,
         wanted: Wanted,
@@ -185,7 +185,7 @@ impl Mounted {
         })
     }
 
-    /// Mounts a pseudo-device after something was done to it.
+    /// Mounts a pseudo-device after a step on it, such as mkfs or repair.
     fn after(
         system: &System,
         wanted: Wanted,
@@ -204,35 +204,35 @@ impl Mounted {
         Ok(Mounted { session: Some(session), folder, seen })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn dir(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The block device.
+    /// The path of the block device.
     pub fn device(&self) -> PathBuf {
         self.session.as_ref().map_or_else(PathBuf::new, |s| s.device().to_owned())
     }
 
-    /// A file that takes words: `mark TEXT` puts a text into the trace.
+    /// The file that takes commands: `mark TEXT` puts a text into the trace.
     pub fn control(&self) -> PathBuf {
         self.session.as_ref().map_or_else(PathBuf::new, Session::control)
     }
 
-    /// Copies what a crash would leave now.
+    /// Writes an image of the contents that a crash at this moment would leave.
     ///
     /// # Errors
-    /// It cannot be read, or the copy cannot be written.
+    /// The contents cannot be read, or the image cannot be written.
     pub fn crash_image(&self, to: &Path) -> Result<(), LiveError> {
         let session = self.session.as_ref().ok_or(LiveError::Unknown)?;
         let copied = std::fs::copy(session.contents(), to).map(drop);
         copied.map_err(|error| LiveError::Io { what: to.display().to_string(), error })
     }
 
-    /// Unmounts, and gives what was recorded and seen.
+    /// Unmounts, and returns the recording and the watcher's results.
     ///
     /// # Errors
-    /// It is in use, or nobody knows the file system.
+    /// The file system is in use, or is not known.
     pub fn finish(mut self) -> Result<(Recording, Seen), LiveError> {
         unmount(&self.folder.path().to_string_lossy())?;
         let session = self.session.take().ok_or(LiveError::Unknown)?;
@@ -246,7 +246,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() {
-            // Lazily: whoever still uses it must not keep the device here.
+            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
             let _ = Command::new("umount").arg("-l").arg(self.folder.path()).output();
         }
     }

@@ -1,17 +1,17 @@
-//! The kernel's file systems watched while they are used, and experiments upon them.
+//! The kernel's file systems, watched while they are used, and experiments on them.
 //!
 //! Layers, lowest first:
-//! - [`rules`]: what becomes of writes by their kind: delayed, dropped.
-//! - [`watching`]: a watcher on a pseudo-device, with rules; what it saw.
-//! - [`kernel`]: a file system made and mounted on a pseudo-device, and unmounted.
-//! - [`infer`]: experiments that tell a file system's policies from what it writes.
+//! - [`rules`]: rules that delay or drop writes by their kind.
+//! - [`watching`]: a watcher on a pseudo-device, with rules, and its results.
+//! - [`kernel`]: a file system that is made, mounted on a pseudo-device, and unmounted.
+//! - [`infer`]: experiments that tell a file system's policies from its writes.
 //!
 //! Invariants:
-//! - A write is named before it is carried out: a rule is never late.
-//! - Whatever becomes of an experiment, its mount and its device go away.
-//! - An experiment knows kinds of blocks and times, and no file system: what it says was seen.
+//! - A write is named before it is carried out, so a rule is never late.
+//! - An experiment's mount and device go away however it ends.
+//! - An experiment knows kinds of blocks and times, but no file system: its answers come from observation.
 //!
-//! It needs root, as the pseudo-device does.
+//! All of this needs root, as the pseudo-device does.
 //!
 //! ```
 //! use ordo_live::rules::Rule;

@@ -1,4 +1,4 @@
-//! What becomes of writes by their kind.
+//! Rules that decide about writes by their kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,41 +8,41 @@ use ordo_block::Operation;
 use ordo_pseudo::Verdict;
 use ordo_sba::{Kinds, NoKind, Told};
 
-/// What is done with a write.
+/// The action of a rule on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It completes so much later.
+    /// The write completes so much later.
     Delay(Duration),
-    /// It is answered and never carried out.
+    /// The write is answered and never carried out.
     Drop,
-    /// The one with this number, from 1, fails, and no other.
+    /// The write with this number, counted from 1, fails, and no other.
     Fail(u64),
 }
 
-/// One rule: `drop KIND [after N KIND]`, `delay KIND TIME [after N KIND]` or `fail KIND N`.
+/// A rule: `drop KIND [after N KIND]`, `delay KIND TIME [after N KIND]` or `fail KIND N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// With which writes.
+    /// The kinds of blocks whose writes it applies to.
     pub kinds: Kinds,
-    /// Not before so many writes of some kind have passed.
+    /// The number of writes of some kind after which the rule begins to apply.
     pub after: Option<(u64, Kinds)>,
 }
 
-/// Why words are no rule.
+/// The reason why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Other words, or another number of them.
+    /// The words are others, or of another number.
     #[error(
         "'{0}' is no rule; there are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
          'delay file_data 10s after 3 journal_commit'; and 'fail KIND N': the Nth write of this kind fails"
     )]
     Words(String),
-    /// No kind of block.
+    /// A word is not a kind of block.
     #[error(transparent)]
     Kind(#[from] NoKind),
-    /// No time.
+    /// A word is not a time.
     #[error("'{0}' is no time; say 10s or 250ms")]
     Time(String),
 }
@@ -95,23 +95,23 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Rules, and how far each has come.
+/// Rules with their progress.
 #[derive(Debug, Default)]
 pub struct Rules {
     list: Vec<(Rule, u64)>,
-    /// Writes that were delayed, and dropped.
+    /// The number of writes that were delayed.
     pub delayed: u64,
-    /// Writes that were dropped.
+    /// The number of writes that were dropped.
     pub dropped: u64,
 }
 
 impl Rules {
-    /// These, of which the first that fits a write decides.
+    /// A list of rules, of which the first that matches a write decides.
     pub fn new(list: &[Rule]) -> Rules {
         Rules { list: list.iter().map(|rule| (*rule, 0)).collect(), delayed: 0, dropped: 0 }
     }
 
-    /// What becomes of a request.
+    /// The decision about a request.
     pub fn judge(&mut self, told: &Told<'_>) -> Verdict {
         if told.named.op != Operation::Write {
             return Verdict::Pass;
@@ -147,7 +147,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    /// What can be said is read and said again; what cannot is refused with what there is.
+    /// Every rule is printed as it is read; a text that is no rule is refused with the list of rules.
     #[test]
     fn rules_are_words() {
         let all = [

@@ -1,4 +1,4 @@
-//! A watcher on a pseudo-device: names requests as they pass, applies rules, hands on what it saw.
+//! A watcher on a pseudo-device: it names requests as they pass, applies rules, and hands on its results.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,45 +16,45 @@ use ordo_sba::decoder::Image;
 
 use crate::rules::{Rule, Rules};
 
-/// What is wanted of a watcher.
+/// The configuration of a watcher.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// A row for each block.
+    /// Whether to keep a row for each block.
     pub rows: bool,
-    /// What becomes of writes.
+    /// The rules about writes.
     pub rules: Vec<Rule>,
-    /// Rules hold only while this is not set.
+    /// A switch that suspends the rules while it is set.
     pub lax: Arc<AtomicBool>,
 }
 
-/// What a watcher saw.
+/// The results of a watcher.
 #[derive(Debug)]
 pub struct Seen {
-    /// As a whole.
+    /// The summary.
     pub analysis: Analysis,
-    /// The same with every transaction.
+    /// All findings, with every transaction.
     pub found: Findings,
-    /// Blocks, in order of requests, where they were wanted.
+    /// The blocks in the order of requests, where rows were asked for.
     pub rows: Vec<Block>,
-    /// What was learned of the device before.
+    /// The pieces of the device that the decoder read before.
     pub start: Pieces,
-    /// Writes that were delayed.
+    /// The number of writes that were delayed.
     pub delayed: u64,
-    /// Writes that were dropped.
+    /// The number of writes that were dropped.
     pub dropped: u64,
 }
 
 impl Seen {
-    /// Counts requests as the recording does, marks included.
+    /// Renumbers requests as the recording does, which counts marks too.
     pub fn renumber(&mut self, recording: &Recording) {
         self.rows.iter_mut().for_each(|row| row.request = recording.number(row.request));
     }
 }
 
-/// Where a watcher puts what it saw; nothing where no file system was found.
+/// The place where a watcher puts its results; it stays empty where no file system was recognised.
 pub type Into = Arc<Mutex<Option<Seen>>>;
 
-/// What a watcher put there.
+/// Takes the results of a watcher.
 pub fn take(into: &Into) -> Option<Seen> {
     into.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -70,7 +70,7 @@ impl Image for Device<'_> {
     }
 }
 
-/// Counts requests as a recorder does that begins with it.
+/// A sink that numbers requests as a recorder does that begins with it.
 struct Counted {
     watch: Rc<Watch>,
     first: Cell<Option<u64>>,
@@ -111,7 +111,7 @@ impl Observer for Watching {
 
     fn finish(self: Box<Self>) {
         let mut rows = self.rows.take();
-        // Reads are told when they have completed.
+        // Reads are reported at their completion, so rows must be sorted.
         rows.sort_by_key(|row| row.request);
         let rules = self.rules.borrow();
         let found = Findings::of(&self.sink.watch);
@@ -127,7 +127,7 @@ impl Observer for Watching {
     }
 }
 
-/// A watcher for a pseudo-device.
+/// A function that makes the watcher of a pseudo-device.
 pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
     Box::new(move |before, verdict| {
         let device = Device(before);

@@ -1,6 +1,7 @@
-//! This kernel's btrfs while it is used, held against what its own tools print.
+//! This kernel's btrfs while it is used, compared with the output of its own tools.
 //!
-//! Fault model: a kernel that writes what nobody here has thought of. Skipped aloud without root, btrfs, or its tools.
+//! Fault model: a kernel with writes that the decoder does not expect. Skipped with a message without root, btrfs, or
+//! its tools.
 
 #[path = "../../sba/tests/common/mod.rs"]
 mod common;
@@ -20,7 +21,8 @@ use ordo_trace::Op;
 
 const BYTES: u64 = 512 << 20;
 
-/// One test at a time: loop devices and mounts are the machine's, and mkfs.btrfs looks at all of them.
+/// A lock for one test at a time: loop devices and mounts belong to the whole machine, and mkfs.btrfs looks at all of
+/// them.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -29,7 +31,7 @@ fn alone() -> MutexGuard<'static, ()> {
 const SECTOR: usize = 4096;
 const SUPERBLOCK: u64 = 64 << 10;
 
-/// How a file system is made and mounted.
+/// A way to make and mount a file system.
 struct Case {
     mkfs: &'static str,
     options: &'static str,
@@ -55,7 +57,7 @@ fn path(dir: &Path, name: &str) -> String {
     dir.join(name).to_str().unwrap().to_owned()
 }
 
-/// Words that zstd cannot make nothing of.
+/// Bytes that zstd cannot compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut byte = || {
@@ -67,8 +69,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte()).collect()
 }
 
-/// Files made, synced one by one, grown, overwritten in their middle, cut, linked, shared, renamed and removed, in two
-/// subvolumes and snapshots of one.
+/// Creates files, syncs them one by one, and grows, overwrites, truncates, links, shares, renames and removes them,
+/// in two subvolumes and snapshots of one.
 fn work(dir: &Path) {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
@@ -108,7 +110,7 @@ fn work(dir: &Path) {
     run("btrfs", &["subvolume", "delete", "-c", &path(dir, "old")]);
     run("btrfs", &["subvolume", "sync", dir.to_str().unwrap()]);
     sync();
-    // What was free is used again.
+    // Freed space is used again.
     for i in 0..4 {
         std::fs::write(dir.join("again"), noise(100 + i, 9 << 20)).unwrap();
         sync();
@@ -116,10 +118,10 @@ fn work(dir: &Path) {
         sync();
     }
     run("fstrim", &[dir.to_str().unwrap()]);
-    // Two chunks, or one that is of both kinds, are moved.
+    // Two chunks, or one that is of both kinds, are relocated.
     let dir_name = dir.to_str().unwrap();
     run("btrfs", &["balance", "start", "-dlimit=1", "-mlimit=1", dir_name]);
-    // Space for which a chunk is made anew.
+    // This much space needs a new chunk.
     std::fs::write(dir.join("large"), noise(50, 70 << 20)).unwrap();
     let last = std::fs::File::options().append(true).open(dir.join("snap/file-140")).unwrap();
     (&last).write_all(&noise(9, 5000)).unwrap();
@@ -143,7 +145,7 @@ fn recorded(case: &Case) -> Option<Recorded> {
     Some(Recorded { start: recording.start, trace: recording.trace })
 }
 
-/// A device to which requests are applied one by one.
+/// Applies one request to a device's image.
 fn apply(image: &mut [u8], recorded: &Recorded, request: usize) {
     let r = &recorded.trace.requests()[request];
     let range = r.offset as usize..(r.offset + r.len) as usize;
@@ -154,14 +156,14 @@ fn apply(image: &mut [u8], recorded: &Recorded, request: usize) {
     }
 }
 
-/// What `btrfs inspect-internal dump-tree` prints.
+/// The facts in the output of `btrfs inspect-internal dump-tree`.
 #[derive(Default)]
 struct Dump {
-    /// By address: level, generation, owner.
+    /// By address of a tree block: level, generation, owner.
     nodes: BTreeMap<u64, (u8, u64, u64)>,
-    /// By address of a block: the files and their blocks that it is of.
+    /// By address of a data block: the files and logical blocks to which it belongs.
     data: BTreeMap<u64, BTreeSet<(u64, u64)>>,
-    /// The same of packed extents, without their blocks.
+    /// By address of a compressed extent: the files to which it belongs.
     packed: BTreeMap<u64, BTreeSet<u64>>,
     /// Addresses of blocks in use.
     used: BTreeSet<u64>,
@@ -186,7 +188,7 @@ fn owner(word: &str) -> u64 {
     }
 }
 
-/// The number of a file as Ordo has it.
+/// The number by which Ordo knows a file.
 fn file(of: u64, ino: u64) -> u64 {
     if of == 5 { ino } else { of << 40 | ino }
 }
@@ -254,7 +256,7 @@ fn dump(image: &[u8], node_size: u64) -> Option<Dump> {
 }
 
 impl Dump {
-    /// Part of an extent is part of a file.
+    /// Takes in that a part of an extent is a part of a file.
     fn part(
         &mut self,
         of: u64,
@@ -281,7 +283,7 @@ impl Dump {
         }
     }
 
-    /// Where an address is on the device.
+    /// The places of an address on the device.
     fn places(&self, address: u64) -> Vec<u64> {
         let (start, .., stripes) = self
             .chunks
@@ -292,7 +294,7 @@ impl Dump {
     }
 }
 
-/// The name of each block of data of the device, by reads of a megabyte.
+/// The name of each data block of the device, by reads of a megabyte.
 fn names(watch: &Watch, image: &[u8]) -> Vec<Part> {
     let mut all = Vec::new();
     for (i, piece) in image.chunks(1 << 20).enumerate() {
@@ -312,7 +314,7 @@ fn names(watch: &Watch, image: &[u8]) -> Vec<Part> {
     all
 }
 
-/// Holds a watcher against the dump of what it has watched.
+/// Compares a watcher with the dump of the device that it watched.
 fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     let names = names(watch, image);
     let at = |place: u64| &names[place as usize / SECTOR];
@@ -361,10 +363,10 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     }
 }
 
-/// What a kernel did: no block is unknown, and at the end every block of every tree, and all data, have the name that
-/// btrfs' own dump gives them; what its extent tree calls free has no owner, and what it calls used has one. Who reads
-/// the device afterwards says the same. Catches a shared node that is given up with one of its users, data that are
-/// found at another's place, roots that are taken over too late.
+/// A kernel's work: no block is unknown. At the end every tree block and all data have the name that btrfs's own dump
+/// gives them; free space by its extent tree has no owner, and used space has one. A watcher that reads the final
+/// device agrees. Catches a shared node that is given up with one of its users, data found at another's place, and
+/// roots that become current too late.
 #[test]
 fn what_a_kernel_did_under_btrfs_has_names() {
     let _alone = alone();
@@ -390,8 +392,9 @@ fn what_a_kernel_did_under_btrfs_has_names() {
     }
 }
 
-/// At superblocks of a run, those of fsyncs among them: who reads the device then must say what the watcher says. Catches
-/// what is right in the end only, and a log that a later fsync has overtaken.
+/// At several superblocks of a run, those of fsyncs included, a watcher that reads the device at that point must
+/// agree with one from the start. Catches errors that are gone at the end, and a log tree that a later fsync has
+/// superseded.
 #[test]
 fn who_reads_at_a_superblock_says_the_same() {
     let _alone = alone();
@@ -419,12 +422,12 @@ fn who_reads_at_a_superblock_says_the_same() {
     }
 }
 
-/// Images as loop devices, and where they are mounted, which go away with it.
+/// Images as loop devices and their mount point, which are removed when dropped.
 struct Loops(Vec<String>, PathBuf);
 
 impl Drop for Loops {
     fn drop(&mut self) {
-        // Lazily, and in vain where all went well.
+        // The unmount is lazy, and fails where everything went well.
         let _ = Command::new("umount").arg("-l").arg(&self.1).output();
         for device in &self.0 {
             let _ = Command::new("losetup").args(["-d", device]).output();
@@ -432,7 +435,7 @@ impl Drop for Loops {
     }
 }
 
-/// Files that a kernel wrote to several devices, and then each device.
+/// Files that a kernel wrote to several devices; the result is the image of each device.
 fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>> {
     let dir = folder.join("mounted");
     let mut loops = Loops(Vec::new(), dir.clone());
@@ -463,8 +466,9 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
     Some(images.iter().map(|image| std::fs::read(image).unwrap()).collect())
 }
 
-/// Several devices: wherever one of them is said to hold a block of a file, the block must be there, and together they
-/// must hold each as often as their layout says. With parity nothing is said. Catches columns that are counted wrong.
+/// Several devices: wherever one of them is said to hold a block of a file, the block must be there, and together
+/// they must hold each block as often as their profile says. With parity no place is claimed. Catches columns that
+/// are counted wrongly.
 #[test]
 fn several_devices_hold_what_is_said() {
     let _alone = alone();

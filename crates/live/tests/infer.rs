@@ -1,7 +1,7 @@
-//! Policies of this kernel's file systems, found from what they write. The experiments know none of the answers; the
-//! kernel's sources and documentation do, and are the judge.
+//! Policies of this kernel's file systems, found from their writes. The experiments know none of the answers; the
+//! kernel's sources and documentation do, and decide.
 //!
-//! Fault model: data held up by the device. Skipped aloud where there is no pseudo-device.
+//! Fault model: data held up by the device. Skipped with a message where there is no pseudo-device.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn modes_are_told_apart() {
     }
 }
 
-/// ext3 logs blocks, XFS records; both group everybody's changes; both flush before a commit.
+/// ext3 logs blocks and XFS records; both put all programs' changes into one transaction; both flush before a commit.
 #[test]
 fn what_is_logged_and_how() {
     let Some(ext3) = found("ext3", "defaults", &["logging", "tangled"]) else { return };
@@ -67,7 +67,7 @@ fn what_is_logged_and_how() {
     assert!(answer(&xfs, "what is logged").answer.contains("records"), "{xfs:?}");
 }
 
-/// ext3 commits after the seconds that its mount option says, and writes back before its journal is full.
+/// ext3 commits after the seconds of its mount option, and checkpoints before its journal is full.
 #[test]
 fn timers_and_thresholds_follow_the_options() {
     let Some(two) = found("ext3", "commit=2", &["timers", "thresholds"]) else { return };
@@ -76,8 +76,8 @@ fn timers_and_thresholds_follow_the_options() {
     let checkpoint = answer(&two, "checkpoint trigger");
     let interval = checkpoint.interval.unwrap_or_else(|| panic!("{two:?}"));
     assert!(interval[0] > 0.0 && interval[1] <= 1.0, "{checkpoint:?}");
-    // JBD2 lets a transaction grow to a quarter of the journal, newer kernels to a third. What is seen is a least where a
-    // timer came first.
+    // JBD2 lets a transaction grow to a quarter of the journal, newer kernels to a third. Where a timer came first,
+    // the observed value is a lower bound.
     let commit = answer(&two, "commit threshold");
     let interval = commit.interval.unwrap_or_else(|| panic!("{two:?}"));
     assert!(interval[0] > 0.02 && interval[0] < 0.36, "{commit:?}");

@@ -1,6 +1,7 @@
-//! What an application says of its fsyncs, held against what the kernel's file systems wrote.
+//! Marks of an application's fsyncs, compared with the writes of the kernel's file systems.
 //!
-//! Fault model: an application that was told of an fsync that never was. Skipped aloud where there is no pseudo-device.
+//! Fault model: an application that was told of an fsync that never happened. Skipped with a message where there is
+//! no pseudo-device.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -11,8 +12,8 @@ use ordo_pseudo::Setup;
 use ordo_sba::Watch;
 use ordo_trace::Op;
 
-/// Two files are written; one is synced and one is said to be. Only the second may be found wanting, at its mark; and the
-/// rows must count requests as the trace does. Catches marks that are put beside their place.
+/// Two files are written; one is synced, and one is only marked as synced. Only the second may be reported, at its
+/// mark, and rows must number requests as the trace does. Catches marks that are put at the wrong place.
 #[test]
 fn an_fsync_that_never_was_is_found() {
     for (name, options) in [

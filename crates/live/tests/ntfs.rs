@@ -1,12 +1,12 @@
-//! NTFS while it is used, by ntfs-3g. Skipped aloud where that is not installed.
+//! NTFS while it is used, by ntfs-3g. Skipped with a message where that is not installed.
 
 use ordo_live::Wanted;
 use ordo_live::kernel::{Mounted, System};
 use ordo_pseudo::Setup;
 use ordo_sba::Class;
 
-/// Files made, grown, overwritten and removed: no block may be unknown, and every kind must be seen. ntfs-3g keeps no
-/// log: it only marks the one that is there.
+/// Files are created, grown, overwritten and removed: no block may be unknown, and every kind must be seen. ntfs-3g
+/// writes no log; it only marks the existing one.
 #[test]
 fn what_ntfs_3g_writes_has_names() {
     let bytes = 64 << 20;

@@ -1,16 +1,17 @@
-//! Logs for journals: what a journal asks of a log, and the records it keeps there.
+//! Logs for journals: the operations that a journal needs of a log, and the format of its records.
 //!
 //! Layers:
-//! - [`Log`]: what a journal asks of a log: append, force, read from a number on, give up the old end.
+//! - [`Log`]: append, force, read from an LSN on, free the old end.
 //! - [`record`]: the records of a journal of byte ranges, and their codec.
 //!
 //! A log is a [`Wafs`]: on a device of its own, on a part of one beyond the file system
-//! ([`Part::new`](ordo_block::part::Part::new)), or in a preallocated file of the file system that it
-//! belongs to ([`Part::of`](ordo_block::part::Part::of) its extents). One format, one end to find.
+//! ([`Part::new`](ordo_block::part::Part::new)), or in a preallocated file of its own file system
+//! ([`Part::of`](ordo_block::part::Part::of) the file's extents). All three have one format, and one way to find the
+//! end.
 //!
 //! Invariants:
-//! - What is read back is a prefix of what was appended, at least up to what was forced.
-//! - Decoding a record never panics, loops, or takes more memory than the block that it is about.
+//! - Records that are read back are a prefix of those appended, at least up to the last one forced.
+//! - Decoding a record never panics, loops, or takes more memory than the block that the record describes.
 
 pub mod record;
 
@@ -18,7 +19,7 @@ use ordo_block::{BlockError, Fault, Operation};
 pub use ordo_wafs::RecordRef;
 use ordo_wafs::{LogError, Lsn, Wafs};
 
-/// A failure of a log that is mounted is one of its device.
+/// The device error for a failure of a mounted log, which can only be its device's.
 fn as_device(error: LogError) -> BlockError {
     match error {
         LogError::Device(error) => error,
@@ -37,12 +38,12 @@ impl From<Wafs> for Log {
 }
 
 impl Log {
-    /// The log itself.
+    /// The underlying WAFS.
     pub fn wafs(&self) -> &Wafs {
         &self.0
     }
 
-    /// Appends a record, in memory; where it begins and ends. `None`: there is no room.
+    /// Appends a record in memory. Returns its beginning and end; `None` where there is no space.
     pub fn append(&self, record: &[u8]) -> Option<(Lsn, Lsn)> {
         self.0.append(record).ok().map(|at| (at.lsn, at.end))
     }
@@ -55,32 +56,32 @@ impl Log {
         self.0.force(lsn).await.map_err(as_device)
     }
 
-    /// The oldest record.
+    /// The LSN of the oldest record.
     pub fn start(&self) -> Lsn {
         self.0.start()
     }
 
-    /// Where the next record will begin.
+    /// The LSN at which the next record will begin.
     pub fn end(&self) -> Lsn {
         self.0.end()
     }
 
-    /// Everything before it is durable.
+    /// The LSN before which everything is durable.
     pub fn durable(&self) -> Lsn {
         self.0.durable()
     }
 
-    /// Bytes that can be appended.
+    /// The number of bytes that can be appended.
     pub fn room(&self) -> u64 {
         self.0.room()
     }
 
-    /// Bytes that it holds.
+    /// The number of bytes that the log can hold.
     pub fn capacity(&self) -> u64 {
         self.0.capacity()
     }
 
-    /// Gives up everything before `start`, and keeps `client` with it, durably.
+    /// Frees everything before `start`, and stores `client` with the new start, durably.
     ///
     /// # Errors
     /// The log's device failed.
@@ -89,12 +90,12 @@ impl Log {
         self.0.checkpoint(Some(client)).await.map_err(as_device)
     }
 
-    /// What was kept with the last checkpoint.
+    /// The data that was stored with the last checkpoint.
     pub fn client(&self) -> [u8; 64] {
         self.0.superblock().client
     }
 
-    /// Calls `each` with every durable record from `from` on, in order, as long as it says so.
+    /// Calls `each` with every durable record from `from` on, in order, for as long as it returns true.
     ///
     /// # Errors
     /// The log's device failed.

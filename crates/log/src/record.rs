@@ -1,23 +1,23 @@
 //! The records of a journal of byte ranges.
 //!
-//! A record is a byte that says which, then numbers of seven bits a byte, lowest first. Places are on the
-//! file system's device, in sectors of 512 bytes.
+//! A record is a byte for its kind, then numbers of seven bits a byte, lowest first. Places are on the file system's
+//! device, in sectors of 512 bytes.
 //!
 //! | kind | then | meaning |
 //! |---:|---|---|
 //! | 1 | sector; runs: gap, length * 2 + (old is zero), new bytes, old bytes | bytes changed |
-//! | 2 | sector, offset, length; runs: zeros, count, bytes | a block, or part of one, is new: this is all of it |
+//! | 2 | sector, offset, length; runs: zeros, count, bytes | a block, or part of one, is new: these are all of its bytes |
 //! | 3 | sector, sectors | these were freed: older records about them are void |
-//! | 4 | inode | an inode has lost its last name, and is to be freed |
-//! | 5 | inode | it has been freed, or has a name again |
-//! | 6 | flags, kind of operation; where flag 2 is set: numbers of operations | an operation ended; flag 1: none is under way; flag 2: it is undone if one of these is |
-//! | 7 | | recovery has put everything before this in its place |
-//! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | what older records say of these is durable in its place |
-//! | 9 | number; a record | the record is that operation's; without this it is the first one's, which has number 0 |
+//! | 4 | inode | an inode has lost its last name, and must be freed |
+//! | 5 | inode | the inode has been freed, or has a name again |
+//! | 6 | flags, kind of operation; where flag 2 is set: numbers of operations | an operation ended; flag 1: none is under way; flag 2: it is rolled back if one of these is |
+//! | 7 | | recovery has written everything before this to its fixed location |
+//! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | changes in older records to these blocks are durable at the fixed location |
+//! | 9 | number; a record | the record belongs to this operation; without this kind it belongs to the first one, which has number 0 |
 
 use std::ops::Range;
 
-/// Bytes between two changed ones that are not worth a run of their own.
+/// Equal bytes between two changed ones that are not worth a run of their own.
 const GAP_MIN: usize = 3;
 
 /// A record, decoded.
@@ -27,52 +27,53 @@ pub enum Entry<'a> {
     Patch {
         /// Byte address on the device.
         at: u64,
-        /// What changed.
+        /// The changed runs.
         runs: Runs<'a>,
     },
-    /// A block is new.
+    /// A block, or part of one, is new.
     Fresh {
         /// Byte address on the device.
         at: u64,
-        /// How many bytes.
+        /// The length in bytes.
         len: usize,
-        /// What they are.
+        /// The contents.
         image: Image<'a>,
     },
     /// Bytes were freed.
     Revoke {
         /// Byte address on the device.
         at: u64,
-        /// How many.
+        /// The length in bytes.
         len: u64,
     },
-    /// An inode is to be freed.
+    /// An inode that must be freed: it has lost its last name.
     Orphan(u64),
-    /// An inode is not to be freed any more.
+    /// An inode that need not be freed any more.
     Kept(u64),
-    /// Everything before this is in its place, once a quiet end follows.
+    /// Recovery has written everything before this to its fixed location. It counts once a quiescent [`Entry::End`]
+    /// follows.
     Restart,
-    /// Blocks are durable in their places with all that records before some LSN say of them.
+    /// Blocks that are durable at their fixed locations, with all changes in records before some LSN.
     Placed(Blocks<'a>),
     /// An operation ended.
     End {
-        /// Whether no other that has changed something was under way.
+        /// Whether no other operation that changed anything was under way (a quiescent point).
         quiet: bool,
         /// Its kind.
         kind: u8,
-        /// Those that it hangs on: it is undone if one of them is.
+        /// The operations on which it depends: it is rolled back if one of them is.
         needs: Needs<'a>,
     },
 }
 
-/// A block that was written to its place.
+/// A block that was written to its fixed location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Byte address on the device.
     pub at: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What records before it say of the block is durable there.
+    /// The LSN before which all changes to the block are durable there.
     pub lsn: u64,
 }
 
@@ -120,9 +121,9 @@ pub struct Runs<'a> {
 pub struct Run<'a> {
     /// Byte address on the device.
     pub at: u64,
-    /// What is there now.
+    /// The new bytes.
     pub new: &'a [u8],
-    /// What was there before; `None`: zeros.
+    /// The old bytes; `None` where they were zeros.
     pub old: Option<&'a [u8]>,
 }
 
@@ -141,7 +142,7 @@ impl<'a> Iterator for Runs<'a> {
     }
 }
 
-/// A block, without its zeros.
+/// The contents of a block, without its zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a>(&'a [u8]);
 
@@ -187,8 +188,8 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Puts a patch into `out`: `ranges` of a block at `address` that now has `new`, and had the bytes `old`,
-/// range after range. False where nothing is different.
+/// Appends a patch to `out`: the difference in `ranges` of the block at `address`, whose present contents are `new`.
+/// `old` holds the old bytes, range after range. Returns false where nothing differs.
 pub fn patch(
     address: u64,
     new: &[u8],
@@ -199,7 +200,7 @@ pub fn patch(
     out.clear();
     out.push(1);
     put(address / 512, out);
-    // A block may begin within a sector's number only.
+    // A record of this length has only the kind and the sector's number, and no run.
     let empty = out.len();
     let mut end = 0;
     let mut sorted: Vec<(Range<usize>, usize)> = Vec::with_capacity(ranges.len());
@@ -224,7 +225,7 @@ pub fn patch(
                 i += 1;
             }
             let stop = i - same;
-            // Ranges may overlap: what was told already is told once.
+            // Ranges may overlap: bytes that an earlier range covered are skipped.
             let from = (range.start + start).max(end);
             let until = range.start + stop;
             if from >= until {
@@ -244,7 +245,7 @@ pub fn patch(
     out.len() > empty
 }
 
-/// Puts into `out` that `bytes`, at `offset` in the block at `address`, are new.
+/// Appends a record to `out` that says that `bytes`, at `offset` in the block at `address`, are new.
 pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.push(2);
@@ -258,7 +259,7 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
         if start == bytes.len() {
             break;
         }
-        // Up to a few zeros in a row are not worth a run.
+        // A few zeros in a row are not worth a run of their own.
         let (mut stop, mut quiet) = (start, 0);
         while stop < bytes.len() && quiet <= GAP_MIN {
             quiet = if bytes[stop] == 0 { quiet + 1 } else { 0 };
@@ -272,7 +273,8 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Puts into `out` that `blocks`, which are by address and do not overlap, are in their places.
+/// Appends a record to `out` that says that `blocks`, in order of address and without overlap, are at their fixed
+/// locations.
 pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
     out.clear();
     out.push(8);
@@ -287,7 +289,7 @@ pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
     }
 }
 
-/// Puts one of the short records into `out`.
+/// Appends one of the short records to `out`.
 pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.clear();
     match *entry {
@@ -316,14 +318,14 @@ pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts into `out` that an operation of this kind has ended. `needs`: those that it hangs on.
+/// Appends the end of an operation of this kind to `out`. `needs` are the operations on which it depends.
 pub fn end(quiet: bool, kind: u8, needs: &[u32], out: &mut Vec<u8>) {
     let mut numbers = Vec::new();
     needs.iter().for_each(|number| put((*number).into(), &mut numbers));
     short(&Entry::End { quiet, kind, needs: Needs(&numbers) }, out);
 }
 
-/// Has a record belong to an operation.
+/// Makes a record belong to an operation.
 pub fn set_owner(number: u32, record: &mut Vec<u8>) {
     if number > 0 {
         let mut head = vec![9];
@@ -332,7 +334,7 @@ pub fn set_owner(number: u32, record: &mut Vec<u8>) {
     }
 }
 
-/// The number of the operation that a record belongs to, and the record as it is without that.
+/// The number of the operation to which a record belongs, and the record without that number.
 pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
     match bytes.split_first() {
         Some((9, mut rest)) => match get(&mut rest) {
@@ -343,7 +345,7 @@ pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Decodes a record; `None` for what is none. The runs of a patch end where they cannot go on.
+/// Decodes a record; `None` where the bytes are not one. The runs of a patch end where they make no sense.
 pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let (_, bytes) = owner(bytes);
     let (kind, mut rest) = bytes.split_first()?;
@@ -379,8 +381,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A patch does to old bytes what was done to them, and undoes it; whatever the ranges are, as
-        /// long as they cover what changed.
+        /// A patch redoes the change of the old bytes, and rolls it back, for any ranges that cover the change.
         #[test]
         fn patches_redo_and_undo(
             old in prop::collection::vec(0u8..3, 200),
@@ -422,7 +423,7 @@ mod tests {
             prop_assert_eq!(back, bytes);
         }
 
-        /// What is on disk never panics.
+        /// Bytes on disk never make the decoder panic.
         #[test]
         fn anything_can_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             match decode(&bytes) {

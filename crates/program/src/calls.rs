@@ -1,11 +1,12 @@
-//! System calls of a program, as strace(1) tells them, with the paths of descriptors (`-y`) and times (`-ttt -T`).
+//! The system calls of a program, as strace(1) prints them, with the paths of descriptors (`-y`) and times
+//! (`-ttt -T`).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What strace is asked for: what changes files or makes changes durable. A question mark stands before calls that not
-/// every processor has.
+/// The calls that strace is asked for: those that change files or make changes durable. A question mark marks calls
+/// that not every processor has.
 pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwritev,?pwritev2,lseek,ftruncate,truncate,\
     fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?mkdir,mkdirat,?rmdir,copy_file_range,sendfile,chdir,fchdir";
@@ -15,30 +16,30 @@ pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwrite
 pub struct Call {
     /// The process or thread.
     pub pid: u32,
-    /// When it began, in nanoseconds of the clock of strace's times.
+    /// The beginning, in nanoseconds of the clock of strace's times.
     pub began: i64,
-    /// When it ended.
+    /// The end, in nanoseconds of the same clock.
     pub ended: i64,
-    /// Its name.
+    /// The call's name.
     pub name: String,
-    /// The file it is about, as a path below the directory; of a rename the old name.
+    /// Its file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
     /// A second path: the new name.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
-    /// Where in the file, in bytes, where it is known.
+    /// The offset in the file, in bytes, where it is known.
     pub offset: Option<u64>,
-    /// How much, in bytes.
+    /// The number of bytes.
     pub len: u64,
-    /// Flags and the like that decide what it does.
+    /// Flags, and other arguments that decide what the call does.
     pub flags: String,
-    /// The error, where it failed.
+    /// The error, where the call failed.
     pub error: Option<String>,
 }
 
 impl Call {
-    /// As a person would write it.
+    /// The call as a person would write it.
     pub fn text(&self) -> String {
         let file = self.file.as_deref().map(|f| if f.is_empty() { "." } else { f });
         let what = match (file, &self.other) {
@@ -55,7 +56,7 @@ impl Call {
     }
 }
 
-/// Reads what strace wrote. Only calls about what is below `dir` are kept, and those about everything.
+/// Parses strace's output. Only calls about files below `dir` are kept, and those about every file.
 pub fn parse(text: &str, dir: &str) -> Vec<Call> {
     let mut reader =
         Reader { dir, unfinished: BTreeMap::new(), at: BTreeMap::new(), cwd: BTreeMap::new() };
@@ -69,9 +70,9 @@ pub fn parse(text: &str, dir: &str) -> Vec<Call> {
 
 struct Reader<'a> {
     dir: &'a str,
-    /// What was printed of calls that had not ended: when, and the text.
+    /// By process, the beginning of a call that had not ended when it was printed: its time and text.
     unfinished: BTreeMap<u32, (i64, String)>,
-    /// When a process was last heard of.
+    /// By process, the time of its last line.
     at: BTreeMap<u32, i64>,
     cwd: BTreeMap<u32, String>,
 }
@@ -187,7 +188,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A path below the directory; the empty one is the directory itself.
+    /// The path below the directory; empty for the directory itself.
     fn below(&self, path: &str) -> Option<String> {
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
         let rest = path.strip_prefix(self.dir)?;
@@ -220,7 +221,7 @@ impl Reader<'_> {
     }
 }
 
-/// Sizes of files and places in them, so far as calls tell.
+/// Sizes of files and positions in them, as far as the calls tell.
 #[derive(Default)]
 struct Sizes {
     sizes: BTreeMap<String, u64>,
@@ -229,7 +230,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Says where in its file a call writes.
+    /// Fills in the offset at which a call writes.
     fn place(&mut self, call: &mut Call) {
         let Some(file) = call.file.clone().filter(|_| call.error.is_none()) else { return };
         let key = (call.fd.unwrap_or(-1), file.clone());
@@ -269,7 +270,7 @@ impl Sizes {
     }
 }
 
-/// Seconds with a fraction, as nanoseconds.
+/// Seconds with a fraction, in nanoseconds.
 fn nanos(text: &str) -> Option<i64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = seconds.parse().ok()?;
@@ -277,7 +278,7 @@ fn nanos(text: &str) -> Option<i64> {
     Some(seconds * 1_000_000_000 + digits.get(..9)?.parse::<i64>().ok()?)
 }
 
-/// `3</path>` as a number and a path.
+/// Splits `3</path>` into number and path.
 fn descriptor(text: &str) -> (Option<i64>, Option<String>) {
     let (number, rest) = text.split_once('<').unwrap_or((text, ""));
     let end = rest.rfind('>');
@@ -290,7 +291,7 @@ fn unquoted(text: &str) -> String {
     text.trim_matches('"').replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-/// Arguments up to the closing parenthesis, and what comes after it.
+/// Splits the arguments up to the closing parenthesis from the rest of the line.
 fn split_args(text: &str) -> Option<(Vec<String>, &str)> {
     let (mut args, mut one, mut depth, mut quoted) = (Vec::new(), String::new(), 0, false);
     let mut chars = text.char_indices();
@@ -342,7 +343,8 @@ mod tests {
 7 100.001600 +++ exited with 0 +++
 "#;
 
-    /// Calls are read with paths, places, errors, and cut ones joined; what is elsewhere is left out.
+    /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls outside the directory
+    /// are left out.
     #[test]
     fn what_strace_says_is_understood() {
         let calls = parse(TEXT, "/m/top");
@@ -365,7 +367,7 @@ mod tests {
         assert_eq!((calls[1].fd, calls[1].began), (Some(3), 100_000_100_000));
     }
 
-    /// Lines that are none, or cut off, are passed over.
+    /// Lines that are no calls, or are cut off, are skipped.
     #[test]
     fn damage_is_passed_over() {
         for text in ["", "x", "1 2", "1 2.0 open(", "1 2.0 write(3</m/top/a", "1 z write(3) = 1"] {

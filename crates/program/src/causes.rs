@@ -1,7 +1,8 @@
-//! The usual causes of losses, recognised from system calls, or guessed from the writes that were lost.
+//! The usual causes of losses, recognised from system calls, or guessed from lost writes.
 //!
-//! [`by_calls`] replays a program's calls up to a moment: which files have contents, and which names, that no call has
-//! made durable. Of these it looks at the files that a failing state has otherwise. [`by_writes`] knows only which
+//! [`by_calls`] replays a program's calls up to a moment, and finds the contents and names that no call has made
+//! durable. Of these it looks at the files in which a failing state differs. [`by_writes`] knows only the lost
+//! writes, so its result is a guess.
 //! writes were lost, and so guesses.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,27 +12,27 @@ use serde::{Deserialize, Serialize};
 use crate::calls::Call;
 use crate::explore::Wrong;
 
-/// A usual mistake. The earlier one explains more.
+/// A usual mistake. Earlier ones explain more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mistake {
-    /// An fsync failed, and the program went on.
+    /// An fsync failed, and the program continued.
     SyncErrorIgnored,
     /// A file was renamed before its contents were durable.
     RenameWithoutFileSync,
     /// `sync_file_range` was taken for fsync.
     SyncFileRange,
-    /// Another descriptor than the file's was given to fsync.
+    /// The program called fsync on a descriptor of another file.
     WrongDescriptor,
-    /// A file was cut to nothing, or shorter, and written anew in place.
+    /// A file was truncated, and written anew in place.
     TruncateInPlace,
-    /// What was there was overwritten where it was.
+    /// Existing contents were overwritten in place.
     OverwriteInPlace,
-    /// What was appended is believed though only part of it may be there.
+    /// Appended data are trusted although only part of them may be there.
     AppendUnchecked,
-    /// One file was durable before another that it depends on.
+    /// A file became durable before another on which it depends.
     OrderOfFiles,
-    /// It was promised before any fsync.
+    /// The promise was made before any fsync.
     NoSync,
     /// A rename was not made durable by an fsync of its directory.
     RenameWithoutDirectorySync,
@@ -42,7 +43,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// What it is, and what helps.
+    /// The mistake in words, and its remedy.
     pub const fn advice(self) -> (&'static str, &'static str) {
         match self {
             Mistake::SyncErrorIgnored => (
@@ -95,39 +96,39 @@ impl Mistake {
     }
 }
 
-/// A mistake found.
+/// A mistake that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// Which.
+    /// The mistake.
     pub mistake: Mistake,
     /// The file.
     pub path: String,
-    /// In words.
+    /// The explanation in words.
     pub text: String,
-    /// Whether system calls show it; else it is a guess.
+    /// Whether system calls prove it; otherwise it is a guess.
     pub sure: bool,
 }
 
-/// What is known of a file that is not durable yet.
+/// The facts about a file that is not durable yet.
 #[derive(Clone, Debug, Default)]
 struct File {
     size: u64,
-    /// Its size when it was last durable; `None` before.
+    /// Its size when it was last durable; `None` where it never was.
     durable: Option<u64>,
-    /// The last write since then.
+    /// The last write since then, as the index of the call.
     written: Option<usize>,
-    /// Whether it was cut, overwritten, appended to since then, and by which call.
+    /// The call that truncated it since then; the next two fields are those that overwrote it and appended to it.
     cut: Option<usize>,
     overwritten: Option<usize>,
     appended: Option<usize>,
     ranged: Option<usize>,
     failed: Option<usize>,
-    /// A write was not durable when it got this name, by this call.
+    /// The call that gave it this name while a write was not durable.
     renamed_unsynced: Option<usize>,
-    /// Its name is as new as this call.
+    /// The call that gave it its present name.
     renamed: Option<usize>,
     created: Option<usize>,
-    /// A sync of something else that had nothing to write, after the last write.
+    /// A sync of another file, without anything to write, after the last write.
     other_sync: Option<usize>,
 }
 
@@ -150,7 +151,7 @@ impl File {
     }
 }
 
-/// Files and names at a moment.
+/// The files and names at a moment.
 #[derive(Default)]
 struct Replay {
     files: BTreeMap<String, File>,
@@ -221,14 +222,14 @@ impl Replay {
         let is_new = call.flags.contains("O_CREAT") && !self.files.contains_key(&path);
         let cuts = call.flags.contains("O_TRUNC");
         let file = self.files.entry(path.clone()).or_default();
-        // A file that was there before the program is taken for a new one only where it says so.
+        // A file that existed before the program is taken for a new one only where the call says so.
         if is_new && (cuts || call.flags.contains("O_EXCL") || file.durable.is_none()) {
             file.created = Some(n);
         }
         if cuts && !is_new {
             self.cut(n, path, 0);
         } else if cuts {
-            // It may have been there before the program began.
+            // The file may have existed before the program began.
             file.cut = Some(n);
         }
     }
@@ -265,7 +266,7 @@ impl Replay {
         }
     }
 
-    /// What is not durable of a file that a promise needs, and by which call.
+    /// The mistake by which a file that a promise needs is not durable, and the call that made it.
     fn not_durable(&self, path: &str) -> Option<(Mistake, usize)> {
         if let Some(n) = self.removed.get(path).filter(|_| !self.files.contains_key(path)) {
             return Some((Mistake::RemoveWithoutDirectorySync, *n));
@@ -286,7 +287,7 @@ impl Replay {
             .or(file.created.map(|n| (Mistake::CreateWithoutDirectorySync, n)))
     }
 
-    /// What may be there in part.
+    /// The mistake by which a file may be there only in part, and the call that made it.
     fn not_atomic(&self, path: &str) -> Option<(Mistake, usize)> {
         let file = self.files.get(path)?;
         if let Some(n) = file.failed {
@@ -298,7 +299,7 @@ impl Replay {
         let cut = file.cut.map(|n| (Mistake::TruncateInPlace, n));
         let over = file.overwritten.map(|n| (Mistake::OverwriteInPlace, n));
         let more = file.appended.map(|n| (Mistake::AppendUnchecked, n));
-        // A file that is new is not cut: it is appended to.
+        // A new file is appended to, and not truncated.
         match file.durable {
             None if file.created.is_some() => more,
             _ => cut.or(over).or(more),
@@ -306,20 +307,20 @@ impl Replay {
     }
 }
 
-/// What a failing state lacks, as a person is asked for a cause.
+/// The defects of a failing state, from which a cause is to be found.
 #[derive(Clone, Debug)]
 pub struct Failure<'a> {
-    /// What is wrong.
+    /// The kind of failure.
     pub wrong: Wrong,
-    /// Paths that the state has otherwise than a right one.
+    /// The paths in which the state differs from a right one.
     pub paths: &'a [String],
-    /// When the last promise was made, and when the power went: in nanoseconds of the calls' clock.
+    /// The moment of the last promise, in nanoseconds of the calls' clock.
     pub promised: Option<i64>,
-    /// When the power went.
+    /// The moment of the power cut, in nanoseconds of the calls' clock.
     pub cut: i64,
 }
 
-/// The causes that system calls show, the most likely one first.
+/// The causes that system calls prove, the most likely one first.
 pub fn by_calls(calls: &[Call], failure: &Failure<'_>) -> Vec<Cause> {
     let durable = failure.wrong == Wrong::LostDurable;
     let until = if durable { failure.promised.unwrap_or(failure.cut) } else { failure.cut };
@@ -344,7 +345,8 @@ pub fn by_calls(calls: &[Call], failure: &Failure<'_>) -> Vec<Cause> {
     causes
 }
 
-/// Of several files that belong together one may be there without the other: those that no other mistake explains.
+/// Of several files that belong together, one may be there without the other: finds those that no other mistake
+/// explains.
 fn order(replay: &Replay, paths: &[String], calls: &[Call]) -> Vec<Cause> {
     let dirty = |path: &&String| replay.not_durable(path).is_some();
     let none = paths.iter().all(|path| replay.not_atomic(path).is_none());
@@ -388,7 +390,7 @@ fn cause(mistake: Mistake, path: &str, call: Option<&Call>) -> Cause {
 /// A write that a failing state has lost, or has in part.
 #[derive(Clone, Debug)]
 pub struct LostWrite<'a> {
-    /// Whether it is contents of a file.
+    /// Whether it wrote contents of a file.
     pub is_data: bool,
     /// Whether part of it is there.
     pub torn: bool,
@@ -396,7 +398,7 @@ pub struct LostWrite<'a> {
     pub path: Option<&'a str>,
 }
 
-/// A guess from writes that were lost, where there are no system calls.
+/// Guesses causes from lost writes, where there are no system calls.
 pub fn by_writes(wrong: Wrong, lost: &[LostWrite<'_>], paths: &[String]) -> Vec<Cause> {
     let data = lost.iter().find(|write| write.is_data);
     let mistake = match (wrong, data) {
@@ -417,7 +419,7 @@ pub fn by_writes(wrong: Wrong, lost: &[LostWrite<'_>], paths: &[String]) -> Vec<
 mod tests {
     use super::*;
 
-    /// Calls a millisecond apart, from lines as `name file [other] [offset len]`.
+    /// Calls, a millisecond apart, from lines such as `name file [other] [offset len]`.
     fn calls(text: &str) -> Vec<Call> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let call = |(n, line): (usize, &str)| {
@@ -457,7 +459,7 @@ mod tests {
 
     const REPLACE: &str = "openat:O_CREAT|O_TRUNC t\n write t 0 10\n";
 
-    /// Each mistake is told from what was not called, and from nothing else.
+    /// Each mistake is recognised from the missing call, and from nothing else.
     #[test]
     fn promises_that_are_not_durable() {
         let lost = |text: &str, path: &str| found(text, Wrong::LostDurable, &[path]);
@@ -473,7 +475,7 @@ mod tests {
         );
         let other = "openat:O_CREAT b\n fsync b\n openat:O_CREAT a\n write a 0 5\n fsync b";
         assert_eq!(lost(other, "a"), Some(Mistake::WrongDescriptor));
-        // The other file had something to write: it was not synced in the place of this one.
+        // The other file had data to write, so its sync was not meant for this one.
         let both = "openat:O_CREAT b\n openat:O_CREAT a\n write a 0 5\n write b 0 5\n fsync b";
         assert_eq!(lost(both, "a"), Some(Mistake::NoSync));
         assert_eq!(
@@ -486,7 +488,7 @@ mod tests {
         assert_eq!(lost("unlink x\n syncfs", "x"), None);
     }
 
-    /// What may be there in part is told by how it was written.
+    /// Incomplete contents are recognised from the way in which they were written.
     #[test]
     fn contents_that_are_there_in_part() {
         let torn = |text: &str, path: &str| found(text, Wrong::NotAtomic, &[path]);
@@ -503,7 +505,7 @@ mod tests {
         assert_eq!(torn(base, "a"), None);
     }
 
-    /// A sync that had not ended when the power went has made nothing durable.
+    /// A sync that had not ended at the power cut has made nothing durable.
     #[test]
     fn a_sync_under_way_counts_for_nothing() {
         let calls = calls("openat a\n write a 0 10\n fsync a");

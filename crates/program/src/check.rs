@@ -1,4 +1,4 @@
-//! A check of a state: any command, run in the directory; what it exits with is what it says.
+//! The check of a state: any command, run in the directory. Its exit status is its answer.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use crate::ProgramError;
 use crate::marks::Promises;
 
-/// So much of what a check says is kept, in bytes.
+/// The part of a check's output that is kept, in bytes.
 const SAID_MAX: u64 = 16 << 10;
 
-/// What a check said of a state.
+/// The answer of a check about a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
-    /// Exit status 0: all that was promised is there.
+    /// Exit status 0: everything promised is there.
     Kept,
-    /// Exit status 1: a promise is broken; its output says which.
+    /// Exit status 1: a promise is broken; the output says which.
     Broken(String),
-    /// Another exit status, or a signal: the check itself failed. What it was, and its output.
+    /// Another exit status, or a signal: the check itself failed. The text is that status and the output.
     Failed(String),
-    /// It did not end in time.
+    /// The check did not end in time.
     TimedOut,
 }
 
@@ -41,24 +41,24 @@ impl Said {
 pub struct Check {
     /// A command for the shell.
     pub command: String,
-    /// It is stopped after so long.
+    /// The time after which the command is stopped.
     pub timeout: Duration,
-    /// Where the user was, who gave the command: `$ORDO_ORIGIN`.
+    /// The directory of the user who gave the command: `$ORDO_ORIGIN`.
     pub origin: std::path::PathBuf,
 }
 
 impl Check {
-    /// Runs it in a directory. What it has started and not stopped is stopped.
+    /// Runs the check in a directory. Processes that it has left running are stopped.
     ///
     /// # Errors
-    /// There is no shell, or no room for its files.
+    /// There is no shell, or no space for the check's files.
     pub fn run(&self, dir: &Path, promises: &Promises) -> Result<Said, ProgramError> {
         let wrong = ProgramError::io("running the check");
         let folder = tempfile::Builder::new().prefix("ordo-check-").tempdir().map_err(&wrong)?;
         let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
         std::fs::write(&acked, Promises::lines(&promises.acked)).map_err(&wrong)?;
         std::fs::write(&pending, Promises::lines(&promises.pending)).map_err(&wrong)?;
-        // A file and no pipe: a server that is left behind would hold that open.
+        // The output goes to a file and not to a pipe, which a server left running would hold open.
         let mut output = tempfile::tempfile().map_err(&wrong)?;
         let to = |file: &File| file.try_clone().map(Stdio::from).map_err(&wrong);
         let mut command = Command::new("sh");
@@ -88,7 +88,7 @@ impl Check {
     }
 }
 
-/// Waits for a child until it ends, or too long.
+/// Waits for a child until it ends, or the time is over.
 fn wait(
     child: &mut std::process::Child,
     timeout: Duration,
@@ -120,7 +120,7 @@ mod tests {
         check.run(Path::new("/"), promises).unwrap()
     }
 
-    /// 0 is kept; 1 broken, with the words; others, signals and time-outs are none of these.
+    /// Exit status 0 is kept and 1 is broken, with the output; other codes, signals and time-outs are neither.
     #[test]
     fn exit_codes_are_told_apart() {
         let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(run("sleep 9", &promises), Said::TimedOut);
     }
 
-    /// What a check leaves behind is gone when it has ended, and nobody waits for it.
+    /// Processes that a check leaves running are stopped when it has ended, and are not waited for.
     #[test]
     fn what_a_check_leaves_behind_is_stopped() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A failure made small and told in the program's words.
+//! A failure made small, and explained in the program's words.
 
 use ordo_crash::space::{Fate, Pick};
 use ordo_sba::Class;
@@ -13,48 +13,48 @@ use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
 use crate::tree::Tree;
 
-/// Differences, writes and calls that are told at most.
+/// The number of differences, writes and calls in an explanation at most.
 const TOLD_MAX: usize = 12;
-/// States that are judged to make one small.
+/// The number of states that are judged to make one small.
 const SHRINK_MAX: usize = 60;
-/// Later states that are tried until one is right.
+/// The number of later states that are tried until one is right.
 const RIGHT_MAX: usize = 12;
 
-/// A write of the last moment, and what became of it.
+/// A write of the last moment, and its fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteTold {
-    /// Whether it is there.
+    /// Whether the write is on the disk.
     pub fate: Fate,
-    /// What it was of, in words.
+    /// The description of the write.
     pub what: String,
-    /// Its file, where it is contents of one.
+    /// Its file, where it wrote contents of one.
     pub path: Option<String>,
-    /// The bytes of that file: from, to.
+    /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
-    /// When it was issued, in nanoseconds after the command began.
+    /// The time of issue, in nanoseconds after the command began.
     pub at: u64,
 }
 
-/// A failure explained.
+/// An explained failure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The state, made small.
     pub pick: Pick,
-    /// What is wrong.
+    /// The kind of failure.
     pub wrong: Wrong,
-    /// What the check said.
+    /// The check's output.
     pub said: String,
-    /// So many states fail alike.
+    /// The number of states that fail alike.
     pub alike: u64,
     /// The last line that the program had promised.
     pub after: Option<String>,
-    /// Lines that were under way.
+    /// The lines that were pending.
     pub pending: Vec<String>,
-    /// When the power went, in nanoseconds after the command began.
+    /// The moment of the power cut, in nanoseconds after the command began.
     pub cut: u64,
-    /// What the state has otherwise than a right one.
+    /// The differences of the state from a right one.
     pub differences: Vec<String>,
-    /// Writes that a power cut then may lose, and what became of each.
+    /// The writes that a power cut at this moment may lose, with the fate of each.
     pub writes: Vec<WriteTold>,
     /// System calls before the cut, with marks between them.
     pub calls: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Explanation {
     pub causes: Vec<Cause>,
 }
 
-/// Makes the state of a failure as small as it can be, and explains it.
+/// Makes a failing state as small as possible, and explains it.
 ///
 /// # Errors
 /// There is no loop device, or the check cannot be run.
@@ -123,7 +123,7 @@ pub fn explain(
     })
 }
 
-/// A state of the same moment that is wrong in the same way, with as few writes lost as can be.
+/// Finds a state of the same moment that fails in the same way, with as few lost writes as possible.
 fn small(bench: &Bench<'_>, stand: &Stand, finding: &Finding) -> Result<Pick, ProgramError> {
     let (mut error, mut left) = (None, SHRINK_MAX);
     let mut fails = |pick: &Pick| {
@@ -139,7 +139,7 @@ fn small(bench: &Bench<'_>, stand: &Stand, finding: &Finding) -> Result<Pick, Pr
             }
         }
     };
-    // Often nothing needs to be lost: what is missing was never sent.
+    // Often no write needs to be lost: what is missing was never sent.
     let pick = match bench.space.everything(finding.pick.frontier) {
         Some(whole) if fails(&whole) => whole,
         _ => bench.space.shrink(&finding.pick, &mut fails),
@@ -151,13 +151,13 @@ fn millis(at: u64, began: u64) -> f64 {
     (at as f64 - began as f64) / 1e6
 }
 
-/// When so many events had happened: the moment of the next one.
+/// The moment of the next event after so many.
 fn event_time(recorded: &Recorded, events: usize) -> u64 {
     let last = recorded.times.last().copied().unwrap_or(0);
     recorded.times.get(events).copied().unwrap_or(last + 1)
 }
 
-/// What the state has otherwise than the first later one that is right.
+/// The differences of the state from the first later one that is right.
 fn differences(
     bench: &Bench<'_>,
     stand: &Stand,
@@ -201,7 +201,7 @@ fn writes(bench: &Bench<'_>, pick: &Pick, began: u64) -> Vec<WriteTold> {
     fates.iter().map(tell).collect()
 }
 
-/// What a write was of, as a person knows it.
+/// The description of a write for a person.
 fn in_words(meaning: &Meaning) -> String {
     let name =
         meaning.path.as_deref().map(|p| if p.is_empty() { "the program's directory" } else { p });
@@ -247,7 +247,7 @@ fn calls_before(recorded: &Recorded, cut: u64, began: u64) -> Vec<String> {
 }
 
 impl Explanation {
-    /// For a person, a line each, without the last line's end.
+    /// The explanation for a person, in lines, without the last line's end.
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         let what = match self.wrong {
@@ -282,7 +282,7 @@ impl Explanation {
         out.join("\n")
     }
 
-    /// The writes that make the difference.
+    /// The lines for the writes that make the difference.
     fn write_lines(&self) -> Vec<String> {
         let of = |fate: Fate| self.writes.iter().filter(move |write| write.fate == fate);
         let losses = of(Fate::Lost).chain(of(Fate::Torn));

@@ -1,8 +1,8 @@
 //! The states of a recording, judged on several stands at once.
 //!
-//! Most of the time of a state is the kernel's waiting (mount, recovery, unmount), so there are more stands than
-//! processors. States that are the same on the disk, or recover to the same names and contents, are judged once for the
-//! same promises.
+//! Most of a state's time is waiting for the kernel (mount, recovery, unmount), so there are more stands than
+//! processors. States with equal disks, or with equal names and contents after recovery, are judged once for the same
+//! promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -25,22 +25,22 @@ use crate::record::{Recorded, WORK};
 use crate::stand::{Stand, Start};
 use crate::tree::Tree;
 
-/// What is to be explored of a recording.
+/// The exploration of a recording.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// So many states at most.
+    /// The number of states at most.
     pub states: usize,
-    /// Fixes the choice of states.
+    /// The seed that fixes the choice of states.
     pub seed: u64,
-    /// What the disk never tears, in bytes: 512 or 4,096.
+    /// The size in bytes that the disk never tears: 512 or 4,096.
     pub unit: usize,
-    /// Only this part of the states: the first number of so many, from 1.
+    /// The part of the states to judge: its number from 1, and the number of parts.
     pub shard: (u64, u64),
-    /// Only states that follow one of these rules.
+    /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
     pub rules: Vec<Rule>,
-    /// Stands at once.
+    /// The number of stands at once.
     pub stands: usize,
-    /// States that were judged before, and are left out.
+    /// The number of states that were judged before, and are left out.
     pub skip: usize,
 }
 
@@ -58,51 +58,51 @@ impl Default for Job {
     }
 }
 
-/// What is wrong with a state.
+/// The kind of failure of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wrong {
-    /// What was promised is not there; without that promise the check would pass.
+    /// A promised change is missing; without that promise the check would pass.
     LostDurable,
-    /// The check fails whatever was promised: what is there does not fit together.
+    /// The check fails whatever was promised: the contents are inconsistent.
     NotAtomic,
-    /// The file system cannot be mounted, and that is none of the program's doing.
+    /// The file system cannot be mounted, which is not the program's fault.
     Unsound,
 }
 
-/// A state in which something is wrong.
+/// A failing state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// The state.
     pub pick: Pick,
-    /// What is wrong.
+    /// The kind of failure.
     pub wrong: Wrong,
-    /// What the check said, or the kernel.
+    /// The output of the check, or the kernel's error.
     pub said: String,
-    /// So many states fail alike.
+    /// The number of states that fail alike.
     pub alike: u64,
 }
 
-/// How many states there were, and what became of them.
+/// The numbers of states, and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// States judged.
     pub states: u64,
-    /// States that there are.
+    /// The number of possible states.
     pub possible: f64,
-    /// Of these, so many that differ on the disk.
+    /// The number of distinct disks among them.
     pub images: u64,
-    /// So many that differ in names or contents after recovery.
+    /// The number of distinct trees (names and contents) after recovery.
     pub trees: u64,
     /// Runs of the check.
     pub checks: u64,
     /// States that could not be mounted.
     pub unsound: u64,
-    /// Of these, so many with a torn superblock.
+    /// The number of these with a torn superblock.
     pub torn_superblock: u64,
-    /// States in which something promised is missing.
+    /// States in which a promised change is missing.
     pub lost_durable: u64,
-    /// States that do not fit together, whatever was promised.
+    /// States that are inconsistent, whatever was promised.
     pub not_atomic: u64,
     /// States in which the check says that a promise is broken.
     pub promise_broken: u64,
@@ -110,51 +110,51 @@ pub struct Counts {
     pub check_failed: u64,
     /// States in which the check did not end in time.
     pub timed_out: u64,
-    /// Seconds that it took.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
-/// What came of an exploration.
+/// The results of an exploration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How many.
+    /// The numbers.
     pub counts: Counts,
     /// One state of each sort of failure, the most telling one first.
     pub findings: Vec<Finding>,
-    /// What the check said where it failed itself, once.
+    /// The output of the check where the check itself failed, once.
     pub check_said: Option<String>,
 }
 
-/// What is told while it goes on.
+/// An event of an exploration under way.
 #[derive(Debug)]
 pub enum Told<'a> {
-    /// So many states are judged, of so many.
+    /// The number of judged states, and of all.
     Reached(u64, u64),
-    /// Something is wrong that was not seen before.
+    /// A new sort of failure.
     Found(&'a Finding),
 }
 
-/// Times as many states are thought of as are judged.
+/// The number of states that are considered for each one that is judged.
 const SURPLUS: usize = 4;
-/// Sorts of failures that are kept at most.
+/// The number of sorts of failures that are kept at most.
 const FINDINGS_MAX: usize = 40;
 
-/// What came of one state.
+/// The result of one state.
 enum Verdict {
     Unsound(String),
     Said(Said, Option<Wrong>),
 }
 
-/// What is known of states already.
+/// The results that are known already, by disk and by tree.
 #[derive(Default)]
 struct Known {
-    /// What disks recover to: a sum of names and contents.
+    /// The tree to which each disk recovers, as a sum of names and contents.
     trees: FxHashMap<u128, Result<u128, String>>,
     said: FxHashMap<(u128, u64), (Said, Option<Wrong>)>,
     checks: u64,
 }
 
-/// A recording with what states of it are made of.
+/// A recording, with everything from which its states are made.
 pub(crate) struct Bench<'a> {
     pub recorded: &'a Recorded,
     pub check: &'a Check,
@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
         Stand::new(&self.recorded.system, self.start.clone(), number)
     }
 
-    /// What was promised when so many events had happened.
+    /// The promises at the moment after so many events.
     pub fn promises(&self, events: usize) -> Promises {
         Promises::at(&self.recorded.marks, events)
     }
@@ -239,7 +239,7 @@ impl<'a> Bench<'a> {
                 return Ok(Verdict::Unsound(why));
             }
         };
-        // Known by another state with the same tree.
+        // Another state with the same tree may have been judged already.
         let before = sum.and_then(|sum| self.known(|known| known.said.get(&(sum, key)).cloned()));
         let wrong = match (&said, before) {
             (_, Some((_, wrong))) => wrong,
@@ -255,7 +255,7 @@ impl<'a> Bench<'a> {
         Ok(Verdict::Said(said, wrong))
     }
 
-    /// Whether a state that breaks promises would be right had nothing been promised.
+    /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
     fn wrong(
         &self,
         stand: &Stand,
@@ -269,7 +269,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Judges one state: what is wrong with it, and what was said of that.
+    /// Judges one state. Returns its kind of failure and the check's output.
     pub fn judge_pick(
         &self,
         stand: &Stand,
@@ -284,7 +284,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Mounts a state and calls `look` with the program's directory in it.
+    /// Mounts a state, and calls `look` with the program's directory in it.
     pub fn look<T>(
         &self,
         stand: &Stand,
@@ -303,7 +303,7 @@ impl<'a> Bench<'a> {
         self.space.with(pick, |state| self.start.write(file, state.sectors(0)))
     }
 
-    /// For each write which of them are lost and kept together: contents of one file, parts of one structure.
+    /// For each write, the group with which it is lost or kept: contents of one file, or parts of one structure.
     fn groups(&self) -> Vec<u64> {
         let group = |meaning: &crate::record::Meaning| {
             let mut hasher = FxHasher::default();
@@ -314,17 +314,17 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Of what sort a failure is: its first words, without numbers.
+/// The sort of a failure: its kind, and the first words of the output, without numbers.
 fn sort(wrong: Wrong, said: &str) -> (Wrong, String) {
     let first = said.lines().next().unwrap_or_default();
     let words = first.split_whitespace().filter(|w| !w.bytes().any(|b| b.is_ascii_digit()));
     (wrong, words.collect::<Vec<_>>().join(" "))
 }
 
-/// Judges the states of a recording.
+/// Judges the states of a recording. `stop` ends it early, with the results so far.
 ///
 /// # Errors
-/// There is no loop device, or the check cannot be run. `stop` ends it early, with what was found by then.
+/// There is no loop device, or the check cannot be run.
 pub fn explore(
     recorded: &Recorded,
     check: &Check,
@@ -393,8 +393,9 @@ pub fn explore(
     Ok(outcome)
 }
 
-/// Of more picks than are wanted those of every moment at which a promise was new, or about to be followed by the next
-/// one; then those of other moments, spread over the run; the most telling ones of each first.
+/// Chooses among more picks than are wanted. First come those at every moment at which a promise was new, or about to
+/// be followed by the next one. Then come those at other moments, spread over the run. At each moment the most
+/// telling ones come first.
 fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     let held = |pick: &Pick| marks.partition_point(|mark| mark.events <= pick.events);
     let mut moments: Vec<(usize, usize)> = picks.iter().map(|p| (p.frontier, held(p))).collect();
@@ -412,7 +413,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
         let other = !telling.contains(&pick.frontier);
         by_rank.entry((other, pick.manner)).or_default().push(pick);
     }
-    // What the disk holds without luck, at any moment, tells more than what chance makes of one.
+    // The states that a disk has without any loss tell more about a moment than random ones.
     let order = |(other, manner): &(bool, Manner)| match manner {
         Manner::Amnesia | Manner::Everything | Manner::Rule => (0, *other, *manner),
         Manner::Chance => (2, *other, *manner),
@@ -424,7 +425,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     for (_, picks) in ranks {
         let room = wanted - out.len();
         let count = picks.len();
-        // Evenly over the run, where they are too many.
+        // Where there are too many, they are spread evenly over the run.
         let is_wanted = |n: usize| count <= room || n * room / count != (n + 1) * room / count;
         out.extend(picks.into_iter().enumerate().filter(|(n, _)| is_wanted(*n)).map(|(_, p)| p));
     }
@@ -434,7 +435,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
 
 type Judged = (Pick, Result<Verdict, ProgramError>);
 
-/// A stand's work: until there are no more states.
+/// The work of a stand, until there are no more states.
 fn work(
     bench: &Bench<'_>,
     stand: &Stand,
@@ -452,7 +453,7 @@ fn work(
     }
 }
 
-/// Verdicts counted.
+/// The sums of the results.
 struct Sums<'a> {
     bench: &'a Bench<'a>,
     outcome: Outcome,
@@ -494,7 +495,7 @@ impl Sums<'_> {
             std::collections::btree_map::Entry::Occupied(known) => {
                 let known = &mut self.outcome.findings[*known.get()];
                 known.alike += 1;
-                // The order in which stands are ready is chance.
+                // The order in which stands finish is random, so the choice must not depend on it.
                 if (pick.manner, pick.frontier, &pick.state)
                     < (known.pick.manner, known.pick.frontier, &known.pick.state)
                 {
@@ -526,7 +527,7 @@ mod tests {
         Pick { frontier, events: frontier * 10, state: Vec::new(), manner }
     }
 
-    /// Where few states are wanted, those come first that are right after a promise, whatever else the run wrote.
+    /// Where few states are wanted, those right after a promise come first, whatever else the run wrote.
     #[test]
     fn moments_of_promises_come_first() {
         let picks: Vec<Pick> = (0..100)

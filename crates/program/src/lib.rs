@@ -1,23 +1,25 @@
-//! Any program, crashed: what it loses of what it promised, on any file system of the kernel's.
+//! Any program, crashed: the promises that it breaks, on any of the kernel's file systems.
 //!
-//! A program is run in a file system on a pseudo-device, and every request of that is kept. Each state that a power cut
-//! may leave is put on a device, recovered by the kernel's own mount, and judged by a check: any command.
+//! A program runs in a file system on a pseudo-device, which records every request. Each state that a power cut may
+//! leave is put on a device, recovered by the kernel's own mount, and judged by a check, which is any command.
 //!
 //! Layers, lowest first:
-//! - [`system`]: a file system by name and options; `sys`: calls of the kernel's without a safe wrapper.
-//! - [`marks`]: what the program said that it promises; [`calls`]: its system calls; [`tree`]: what is in a directory.
+//! - [`system`]: a file system by name and options; `sys`: system calls without a safe wrapper.
+//! - [`marks`]: the program's promises; [`calls`]: its system calls; [`tree`]: the contents of a directory.
 //! - [`mod@record`]: the command run and recorded, with the meaning of each write.
-//! - `stand`: where a state is put and mounted; [`check`]: the command that judges it.
+//! - `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
 //! - [`mod@explore`]: states judged on several stands at once, each image and each tree once.
-//! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual cause; [`saved`]: as a file.
+//! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual cause; [`saved`]: a
+//!   failure as a file.
 //!
 //! Invariants:
 //! - A line counts as promised for a crash only if its write to `$ORDO_MARK` had returned by then.
-//! - The states of a recording and their order follow from it and the seed. Another recording is another run.
-//! - What a check does to a state is gone with the state.
-//! - A cause is named only for what the failing state lacks, never for a program whose check passes.
+//! - The states of a recording, and their order, follow from the recording and the seed. Another recording is another
+//!   run.
+//! - A check's changes to a state are gone with the state.
+//! - A cause is named only for what the failing state lacks, and never for a program whose check passes.
 //!
-//! It needs root, `/dev/fuse`, loop devices, and the file system's maker.
+//! All of this needs root, `/dev/fuse`, loop devices, and the file system's mkfs.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -51,37 +53,37 @@ pub use record::{Plan, Recorded, record};
 pub use sys::own_mounts;
 pub use system::System;
 
-/// Why a program cannot be crashed.
+/// The reason why a program cannot be crashed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// No such file system.
+    /// No file system has this name.
     #[error(
         "no file system of the kernel's is called '{name}'; there are {known}, with options as in ext4:data=journal"
     )]
     System {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: String,
     },
-    /// The pseudo-device.
+    /// The pseudo-device failed.
     #[error(transparent)]
     Pseudo(#[from] ordo_pseudo::PseudoError),
-    /// What makes the file system.
+    /// The file system could not be made or watched.
     #[error(transparent)]
     Live(#[from] ordo_live::LiveError),
-    /// A program failed, or is not there.
+    /// A program failed, or is not installed.
     #[error("{0}")]
     Program(String),
-    /// Something of the system's.
+    /// A system call failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// The system's answer.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// It was told to stop.
+    /// The work was told to stop.
     #[error("stopped")]
     Stopped,
 }

@@ -1,37 +1,37 @@
-//! What a program says that it promises, and which of it held when the power went.
+//! The promises of a program, and those that held at the power cut.
 //!
-//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write returns.
-//! A line that begins with `begin ` announces the line that is the rest of it. Announced and not promised yet is
-//! *pending*: a check must allow it to be there, or not. Of a program that announces nothing the line that comes next is
-//! pending.
+//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write
+//! returns. A line that begins with `begin ` announces the rest of the line. An announced line that is not promised
+//! yet is *pending*: a check must accept its change, and its absence. Where a program announces nothing, the next
+//! line is pending.
 
 use serde::{Deserialize, Serialize};
 
-/// Announces what comes after it.
+/// The word that announces the rest of its line.
 const BEGIN: &str = "begin ";
 
 /// A line that a program wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// So many requests of the device had been issued or had completed before.
+    /// The number of the device's events before it: requests issued, and requests completed.
     pub events: usize,
-    /// When it was, in nanoseconds of the run's clock.
+    /// The time, in nanoseconds of the run's clock.
     pub at: u64,
     /// The line.
     pub text: String,
 }
 
-/// What held at one moment.
+/// The promises at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Promises {
     /// Lines that were promised, oldest first.
     pub acked: Vec<String>,
-    /// Lines that were under way.
+    /// Lines that were pending.
     pub pending: Vec<String>,
 }
 
 impl Promises {
-    /// What held when so many events had happened.
+    /// The promises at the moment after so many events.
     pub fn at(marks: &[Mark], events: usize) -> Promises {
         let (before, after) = marks.split_at(marks.partition_point(|mark| mark.events <= events));
         let mut promises = Promises::default();
@@ -51,14 +51,14 @@ impl Promises {
         promises
     }
 
-    /// The same with nothing promised: all that was is under way.
+    /// The same moment with nothing promised: every line is pending.
     #[must_use]
     pub fn none(&self) -> Promises {
         let pending = self.acked.iter().chain(&self.pending).cloned().collect();
         Promises { acked: Vec::new(), pending }
     }
 
-    /// Lines as the files have them that a check reads.
+    /// The lines in the form of the files that a check reads.
     pub fn lines(list: &[String]) -> String {
         list.iter().map(|line| format!("{line}\n")).collect()
     }
@@ -74,7 +74,7 @@ mod tests {
         list.iter().map(mark).collect()
     }
 
-    /// A line is promised from the event before which it came; the next one may be there already.
+    /// A line is promised from the event before which it came; the next line's change may be there already.
     #[test]
     fn lines_are_promises() {
         let marks = marks(&[(3, "a 1"), (5, "a 2")]);
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(at_three.none().pending, ["a 1", "a 2"]);
     }
 
-    /// What was announced is pending until it is promised; of several programs each announces its own.
+    /// An announced line is pending until it is promised; each of several programs announces its own.
     #[test]
     fn what_was_announced_is_pending() {
         let marks = marks(&[(1, "begin x"), (2, "begin y"), (4, "y"), (6, "x")]);

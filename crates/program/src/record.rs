@@ -1,4 +1,4 @@
-//! A command run in a file system on a pseudo-device: what it wrote, what it said that it promises, what it called.
+//! Runs a command in a file system on a pseudo-device, and records its writes, promises and system calls.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,49 +30,49 @@ use crate::{ProgramError, sys};
 
 /// The directory in which programs and checks run, in the root of the file system.
 pub const WORK: &str = "work";
-/// The neighbour's file, beside it.
+/// The file of the neighbour program, beside the directory.
 const NEIGHBOUR: &str = ".neighbour";
-/// How often it is looked whether the command has ended.
+/// The interval at which the end of the command is checked.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Time for the kernel to write what it writes by itself after a commit.
+/// The time for the kernel to write what it writes by itself after a commit.
 const SETTLE: Duration = Duration::from_millis(30);
 
-/// What is to be run, and how.
+/// The command to run, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The file system.
     pub system: System,
-    /// A command for the shell that prepares the directory, before anything is recorded.
+    /// A shell command that prepares the directory before the recording.
     pub setup: Option<String>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Another program in the same file system waits for its own file this often: the kernel then commits what others
-    /// did to names, and now and then writes their contents.
+    /// The interval at which a neighbour, another program in the same file system, waits for its own file. The kernel
+    /// then commits all programs' changes of names, and sometimes writes their contents.
     pub neighbour: Option<Duration>,
-    /// Whether its system calls are noted (needs strace).
+    /// Whether system calls are recorded (needs strace).
     pub syscalls: bool,
-    /// Writes that fail.
+    /// Rules for writes that fail.
     pub fail: Vec<ordo_live::Rule>,
-    /// The command is stopped after so long.
+    /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
-    /// What the disk may lose.
+    /// The model of what the disk may lose.
     pub model: Model,
-    /// Where the user is: `$ORDO_ORIGIN`.
+    /// The user's directory: `$ORDO_ORIGIN`.
     pub origin: PathBuf,
 }
 
-/// What a write was of.
+/// The meaning of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meaning {
     /// The kind of block.
     pub class: Class,
-    /// The file, as a path below the directory of the program, where that is known.
+    /// The file, as a path below the program's directory, where it is known.
     pub path: Option<String>,
-    /// The bytes of that file: from, to.
+    /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
-    /// In words.
+    /// The description in words.
     pub words: String,
-    /// When it was issued, in nanoseconds of the run's clock.
+    /// The time of issue, in nanoseconds of the run's clock.
     pub at: u64,
 }
 
@@ -81,30 +81,30 @@ pub struct Meaning {
 pub struct Recorded {
     /// The file system.
     pub system: System,
-    /// Every write, flush and their order.
+    /// Every write and flush, in order.
     pub run: Arc<Run>,
-    /// For each write what it was of.
+    /// The meaning of each write.
     pub meanings: Vec<Meaning>,
-    /// What the program said.
+    /// The program's marks.
     pub marks: Vec<Mark>,
     /// Its system calls, in the run's clock.
     pub calls: Vec<Call>,
-    /// When each event happened, in nanoseconds of the run's clock.
+    /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
-    /// So many events had happened when the command began.
+    /// The number of events before the command began.
     pub began: usize,
-    /// So many events had happened when it ended.
+    /// The number of events before it ended.
     pub ended: usize,
-    /// How it ended: its exit status; `None` where a signal ended it.
+    /// Its exit status; `None` where a signal ended it.
     pub status: Option<i32>,
-    /// Writes that were made to fail.
+    /// The number of writes that were made to fail.
     pub failed: usize,
 }
 
-/// Runs a command on a file system of the kernel's, and records it. `stop` ends it early.
+/// Runs a command on a kernel file system, and records it. `stop` ends it early.
 ///
 /// # Errors
-/// Who calls it is not root, a program is not there, the file system cannot be made, or the setup failed.
+/// The caller is not root, a program is missing, the file system cannot be made, or the setup failed.
 pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let seen = SeenInto::default();
     let lax = Arc::new(AtomicBool::new(true));
@@ -114,7 +114,7 @@ pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> 
     plan.system.make(session.device())?;
     let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
     let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
-    // It may be another user who works in it.
+    // The command may run as another user.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).map_err(ProgramError::io("that directory"))?;
     prepare(plan, &session, folder.path())?;
@@ -132,7 +132,7 @@ pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> 
     Ok(ran.recorded(plan, recording, &rows.take().unwrap_or_default()))
 }
 
-/// Mounts the new file system once, and does what comes before the recording.
+/// Mounts the new file system once, and runs the setup before the recording.
 fn prepare(plan: &Plan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
     let mounted = Mounted::new(plan, session, dir)?;
     let work = dir.join(WORK);
@@ -157,7 +157,7 @@ struct Mounted<'a> {
     dir: &'a Path,
 }
 
-/// A command that has run.
+/// A command that has ended.
 struct Ran {
     status: Option<i32>,
     calls: Vec<Call>,
@@ -178,7 +178,7 @@ impl<'a> Mounted<'a> {
         Ok(Mounted { dir })
     }
 
-    /// Runs the command to its end; then has names committed, and after that everything written.
+    /// Runs the command to its end. Then commits names, and after that writes everything.
     fn work(&self, plan: &Plan, session: &Session, stop: &AtomicBool) -> Result<Ran, ProgramError> {
         let clocks = (Instant::now(), SystemTime::now());
         let (work, mut neighbour) = (self.dir.join(WORK), Neighbour::new(plan, self.dir)?);
@@ -200,7 +200,8 @@ impl<'a> Mounted<'a> {
             status
         })?;
         let ended = Instant::now();
-        // What was renamed and not written: names first, contents later.
+        // Renamed files whose contents are not written: the names are committed first, and the contents are written
+        // later.
         neighbour.commit();
         std::thread::sleep(SETTLE);
         neighbour.sync();
@@ -214,7 +215,7 @@ impl<'a> Mounted<'a> {
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
         if unmount(self.dir).is_err() {
-            // Lazily: whoever still uses it must not keep the device here.
+            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
             let _ = rustix::mount::unmount(self.dir, UnmountFlags::DETACH);
         }
     }
@@ -241,7 +242,7 @@ fn start(plan: &Plan, session: &Session, work: &Path, log: &Path) -> Result<Chil
     command.spawn().map_err(|error| ProgramError::Io { what, error })
 }
 
-/// Waits for the command. What takes too long, or is to stop, is stopped.
+/// Waits for the command, and stops it when it takes too long or is to stop.
 fn wait(
     child: &mut Child,
     timeout: Option<Duration>,
@@ -288,17 +289,17 @@ impl Neighbour {
         }
     }
 
-    /// Has what was done to names committed, as any program does that waits for a file of its own.
+    /// Commits changes of names, as any program does that waits for a file of its own.
     fn commit(&mut self) {
         let write = std::io::Write::write_all(&mut self.file, b"x");
-        // A disk that fails, fails.
+        // A failing disk may fail here too, which is no error.
         let _ = write.and_then(|()| match self.is_btrfs {
             true => sys::commit_btrfs(&self.file),
             false => self.file.sync_all(),
         });
     }
 
-    /// Has everything written, as `sync` does.
+    /// Writes everything, as `sync` does.
     fn sync(&self) {
         let _ = rustix::fs::syncfs(&self.file);
     }
@@ -312,7 +313,7 @@ impl Ran {
             time.as_nanos().saturating_sub(ago)
         };
         let (writes, mut events) = ordo_kernel::requests(&recording, rows);
-        // What the unmount wrote is not the program's affair.
+        // The writes of the unmount do not belong to the program.
         let until = on_clock(self.settled);
         events.retain(|(at, _)| at.as_nanos() <= until);
         let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos()).collect();
@@ -327,7 +328,7 @@ impl Ran {
         let marks = requests.iter().filter(|r| r.op == Op::Mark).map(mark).collect();
         let (began, ended) = (before(on_clock(self.began)), before(on_clock(self.ended)));
         let meanings = meanings(&writes, &times, &events, rows);
-        // Strace tells the time of day.
+        // Strace gives the time of day.
         let wall = self.clocks.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
         let shift = on_clock(self.clocks.0) as i64 - wall;
         let mut calls = self.calls;
@@ -337,7 +338,7 @@ impl Ran {
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
         let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
-        // Nobody's calls: the root is all that it has.
+        // The history has no calls: only the root exists.
         let history = Arc::new(Notebook::new(Ino(1), || 0).history());
         let run = Run { model: plan.model, disks, events, history };
         Recorded {
@@ -355,7 +356,7 @@ impl Ran {
     }
 }
 
-/// What each write was of.
+/// The meaning of each write.
 fn meanings(
     writes: &[ordo_crash::record::Write],
     times: &[u64],

@@ -1,4 +1,4 @@
-//! A failure as one file, which repeats it on any machine that has the file system.
+//! A failure as one file, with which it can be repeated on any machine that has the file system.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,15 +16,15 @@ use crate::marks::{Mark, Promises};
 use crate::record::{Meaning, Recorded};
 use crate::system::System;
 
-/// What such a file begins with.
+/// The beginning of such a file.
 pub const FORMAT: &str = "ordo crash of a program, 1";
 
-/// A failure and all that it takes to repeat it.
+/// A failure, with everything that is needed to repeat it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Saved {
     /// [`FORMAT`].
     pub format: String,
-    /// The command, for whoever reads the file.
+    /// The command, for the reader of the file.
     pub command: Vec<String>,
     system: System,
     check: Check,
@@ -38,7 +38,7 @@ pub struct Saved {
     ended: usize,
     status: Option<i32>,
     failed: usize,
-    /// The run as [`kept::pack`] has it.
+    /// The run in the form of [`kept::pack`].
     run: String,
 }
 
@@ -47,10 +47,10 @@ fn damaged(why: impl std::fmt::Display) -> ProgramError {
 }
 
 impl Saved {
-    /// A failure of a recording.
+    /// Saves a failure of a recording.
     ///
     /// # Errors
-    /// Never in fact.
+    /// None occurs in practice.
     pub fn new(
         recorded: &Recorded,
         check: &Check,
@@ -77,18 +77,18 @@ impl Saved {
         })
     }
 
-    /// Whether a text is such a file, whole or not.
+    /// Whether a text is such a file, complete or not.
     pub fn is_one(text: &str) -> bool {
         text.get(..200.min(text.len())).is_some_and(|head| head.contains(FORMAT))
     }
 
-    /// Reads one.
+    /// Reads a saved failure.
     ///
     /// # Errors
-    /// It is none, or does not fit together.
+    /// The text is not one, or is inconsistent.
     pub fn parse(text: &str) -> Result<Saved, ProgramError> {
         let saved: Saved = serde_json::from_str(text).map_err(damaged)?;
-        // The system's name decides which programs are run.
+        // The system's name decides which programs are run, so it must be a known one.
         System::parse(&saved.system.name())?;
         Ok(saved)
     }
@@ -121,10 +121,10 @@ impl Saved {
         self.system.name()
     }
 
-    /// Judges the state again, and explains what is wrong with it; `None` where nothing is any more.
+    /// Judges the state again, and explains its failure; `None` where it does not fail any more.
     ///
     /// # Errors
-    /// The file does not fit together, or there is no loop device.
+    /// The file is inconsistent, or there is no loop device.
     pub fn replay(&self) -> Result<Option<Explanation>, ProgramError> {
         let recorded = self.recorded()?;
         let found = {
@@ -138,10 +138,10 @@ impl Saved {
         explain(&recorded, &self.check, self.unit, &finding, false).map(Some)
     }
 
-    /// Mounts the state and calls `look` with the program's directory in it, and with what had been promised.
+    /// Mounts the state, and calls `look` with the program's directory in it and the promises.
     ///
     /// # Errors
-    /// The file does not fit together, there is no loop device, or the state cannot be mounted.
+    /// The file is inconsistent, there is no loop device, or the state cannot be mounted.
     pub fn look<T>(&self, look: impl FnOnce(&Path, &Promises) -> T) -> Result<T, ProgramError> {
         let recorded = self.recorded()?;
         let bench = Bench::new(&recorded, &self.check, self.unit);
@@ -151,10 +151,10 @@ impl Saved {
         seen.ok_or_else(|| ProgramError::Program("the state cannot be mounted".into()))
     }
 
-    /// Writes the state as an image, with holes where it is zero.
+    /// Writes the state as an image, with holes in place of zeros.
     ///
     /// # Errors
-    /// The file does not fit together, or the image cannot be written.
+    /// The file is inconsistent, or the image cannot be written.
     pub fn image(&self, to: &Path) -> Result<(), ProgramError> {
         let recorded = self.recorded()?;
         let bench = Bench::new(&recorded, &self.check, self.unit);
@@ -164,7 +164,7 @@ impl Saved {
         written.ok_or_else(|| damaged("there is no such state"))?.map_err(wrong)
     }
 
-    /// Whether the file system itself did not survive.
+    /// Whether the file system itself was lost.
     pub fn is_unsound(&self) -> bool {
         self.explanation.wrong == Wrong::Unsound
     }

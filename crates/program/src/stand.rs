@@ -1,8 +1,8 @@
-//! A place for states: a file in memory, a loop device over it, a directory to mount it on.
+//! A stand, the place for a state: a file in memory, a loop device over it, and a directory to mount it on.
 //!
-//! A stand is made once and used for many states. [`Stand::put`] makes the file hold one: what the device held at the
-//! start, without its zeros, and the sectors that differ. [`Stand::look`] mounts it by the system call, so that no
-//! process is started for a state, and unmounts it again.
+//! A stand is made once and used for many states. [`Stand::put`] makes the file hold one state: the device's contents
+//! at the start, without its zeros, and the sectors that differ. [`Stand::look`] mounts it by the system call and
+//! unmounts it again, so no process is started for a state.
 
 use std::fs::File;
 use std::io;
@@ -17,17 +17,17 @@ use rustix::mount::UnmountFlags;
 use crate::system::System;
 use crate::{ProgramError, sys};
 
-/// The unit in which zeros are left out, in bytes.
+/// The unit in which zeros are skipped, in bytes.
 const PIECE: usize = 16 << 10;
 const SECTOR: u64 = 512;
-/// How often, and after which pause, an unmount is tried that something is in the way of.
+/// The number of times that an unmount is tried while the mount is busy; the next constant is the pause between two.
 const TRIES: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a device held at the start, without its zeros.
+/// A device's contents at the start, without its zeros.
 pub(crate) struct Start {
     bytes: Arc<Vec<u8>>,
-    /// Where it has something: from, to.
+    /// The ranges that are not zero: first byte, end.
     pieces: Vec<(usize, usize)>,
 }
 
@@ -47,7 +47,8 @@ impl Start {
         Start { bytes, pieces }
     }
 
-    /// Makes a file hold this, with other sectors, in ascending order.
+    /// Makes a file hold these contents, with the given sectors in place of their own; sectors are in ascending
+    /// order.
     pub(crate) fn write<'a>(
         &self,
         file: &File,
@@ -71,7 +72,7 @@ impl Start {
     }
 }
 
-/// Where a state is put and mounted.
+/// A place at which states are put and mounted.
 pub(crate) struct Stand {
     system: System,
     start: Arc<Start>,
@@ -79,12 +80,12 @@ pub(crate) struct Stand {
     device: File,
     path: PathBuf,
     folder: tempfile::TempDir,
-    /// Tells the copies of a btrfs file system apart that are mounted at once.
+    /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
     number: u8,
 }
 
 impl Stand {
-    /// A stand; `number` is another for each that is used at the same time.
+    /// A new stand. Each stand in use at the same time needs another `number`.
     pub(crate) fn new(
         system: &System,
         start: Arc<Start>,
@@ -101,12 +102,12 @@ impl Stand {
         Ok(Stand { system: system.clone(), start, memory, device, path, folder, number })
     }
 
-    /// Where states are mounted.
+    /// The mount point.
     pub(crate) fn dir(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Makes the device hold the start with these sectors otherwise.
+    /// Makes the device hold the start, with these sectors in place of its own.
     pub(crate) fn put<'a>(
         &self,
         sectors: impl Iterator<Item = (u64, &'a [u8])>,
@@ -120,10 +121,10 @@ impl Stand {
         Ok(())
     }
 
-    /// Repairs it where that must come first, mounts it, calls `look`, unmounts it.
+    /// Repairs the state where that must come first, mounts it, calls `look`, and unmounts it.
     ///
     /// # Errors
-    /// The kernel's words where it cannot be mounted: the file system did not survive.
+    /// The kernel's error where the state cannot be mounted: the file system was lost.
     pub(crate) fn look<T>(
         &self,
         look: impl FnOnce(&Path) -> T,
@@ -131,7 +132,7 @@ impl Stand {
         if let [program, args @ ..] = self.system.repair() {
             let done = Command::new(program).args(args).arg(&self.path).output();
             let done = done.map_err(|e| ProgramError::Program(format!("{program}: {e}")))?;
-            // 0: nothing; 1: repaired.
+            // Exit code 0: nothing wrong; 1: repaired.
             if !matches!(done.status.code(), Some(0 | 1)) {
                 let said = String::from_utf8_lossy(&done.stdout);
                 return Ok(Err(format!("{program} cannot repair it: {}", said.trim())));
@@ -149,12 +150,12 @@ impl Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        // It is not mounted unless an unmount has failed or a check panicked.
+        // The state is still mounted only if an unmount failed or a check panicked.
         let _ = rustix::mount::unmount(self.folder.path(), UnmountFlags::DETACH);
     }
 }
 
-/// Unmounts. A process that is just ending may be in the way for a moment.
+/// Unmounts. A process that is just ending may keep the mount busy for a moment.
 pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -168,7 +169,7 @@ pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
     }
 }
 
-// struct btrfs_super_block: where it is, its length, and bytes in it.
+// `struct btrfs_super_block`: its place, its length, and bytes in it.
 const BTRFS_SUPER: u64 = 64 << 10;
 const BTRFS_SUPER_LEN: usize = 4096;
 const CSUM: std::ops::Range<usize> = 0..4;
@@ -180,8 +181,8 @@ const METADATA_UUID: std::ops::Range<usize> = 0x23b..0x24b;
 /// `BTRFS_FEATURE_INCOMPAT_METADATA_UUID`.
 const HAS_METADATA_UUID: u64 = 1 << 10;
 
-/// Gives a btrfs file system an identity of its own, as `btrfstune -m` does: the kernel takes two that are mounted at
-/// once for one otherwise. A superblock that is torn stays so.
+/// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two mounted copies with one
+/// UUID for one file system. A torn superblock stays torn.
 fn rename_btrfs(file: &File, number: u8) -> io::Result<()> {
     let mut sb = vec![0; BTRFS_SUPER_LEN];
     file.read_exact_at(&mut sb, BTRFS_SUPER)?;
@@ -211,7 +212,7 @@ fn named_btrfs(sb: &mut [u8], number: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// A start is written without its zeros, over whatever the file held, with sectors of the state on top.
+    /// A start is written without its zeros, over any earlier contents of the file, with the state's sectors on top.
     #[test]
     fn a_state_is_the_start_and_what_differs() {
         let mut start = vec![0; 100_000 / 512 * 512];
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), expected.len() as u64);
     }
 
-    /// A superblock gets another identity and a right sum; one whose sum is wrong stays as it is.
+    /// A superblock gets another UUID and a right checksum; one whose checksum is wrong stays as it is.
     #[test]
     fn superblocks_are_told_apart() {
         let mut sb = vec![0; BTRFS_SUPER_LEN];

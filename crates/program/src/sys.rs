@@ -1,4 +1,4 @@
-//! The few calls of the kernel's that have no safe wrapper: forgetting a device, a mount namespace, btrfs commits.
+//! System calls without a safe wrapper: dropping a device's caches, a mount namespace, btrfs commits.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,11 +6,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 const BLKFLSBUF: libc::Ioctl = 0x1261;
-/// `_IOR(0x94, 24, __u64)` and `_IOW(0x94, 22, __u64)`.
+/// `_IOR(0x94, 24, __u64)`; the next constant is `_IOW(0x94, 22, __u64)`.
 const BTRFS_IOC_START_SYNC: libc::Ioctl = 0x8008_9418u32 as libc::Ioctl;
 const BTRFS_IOC_WAIT_SYNC: libc::Ioctl = 0x4008_9416;
 
-/// Has the kernel forget what it has in memory of a block device.
+/// Makes the kernel drop its caches of a block device.
 pub(crate) fn forget(device: &File) -> io::Result<()> {
     // SAFETY: this request takes no argument.
     match unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) } {
@@ -19,7 +19,7 @@ pub(crate) fn forget(device: &File) -> io::Result<()> {
     }
 }
 
-/// Commits a btrfs file system's transaction, which writes no contents of files that wait.
+/// Commits a btrfs file system's transaction, without writing delayed contents of files.
 pub(crate) fn commit_btrfs(file: &File) -> io::Result<()> {
     let mut transaction = 0u64;
     let at = &raw mut transaction;
@@ -35,11 +35,11 @@ pub(crate) fn commit_btrfs(file: &File) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread, and those that it starts, mounts of their own: whatever becomes of the process, they go
-/// away with it. To be called before other threads are started.
+/// Gives the calling thread, and threads that it starts, mounts of their own, which go away with the process however
+/// it ends. It must be called before other threads are started.
 ///
 /// # Errors
-/// The system's: who calls is not root.
+/// The operating system's error, for a caller that is not root.
 pub fn own_mounts() -> io::Result<()> {
     // SAFETY: the flag concerns mounts only, no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {

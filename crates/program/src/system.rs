@@ -1,4 +1,4 @@
-//! A file system of the kernel's, by its name and any mount options: `ext4:data=journal,journal_checksum`.
+//! A kernel file system, by its name and any mount options: `ext4:data=journal,journal_checksum`.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
 
-/// A file system that a program is run on.
+/// A file system on which a program is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// The name that the kernel has for it.
+    /// The kernel's name for it.
     pub kind: String,
     /// Mount options, separated by commas.
     pub options: String,
-    /// More arguments for what makes it.
+    /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,
     /// The size of its device in bytes.
     pub bytes: u64,
@@ -23,13 +23,13 @@ pub struct System {
 struct Known {
     kind: &'static str,
     maker: &'static [&'static str],
-    /// The size of a device in bytes, where none is asked for.
+    /// The default size of a device, in bytes.
     bytes: u64,
-    /// What must come before a mount after a crash.
+    /// The repair that must come before a mount after a crash.
     repair: &'static [&'static str],
 }
 
-/// Few inodes and nothing put off: what is written is the program's.
+/// Arguments for few inodes and no delayed initialisation, so that all writes are the program's.
 const SMALL_EXT: [&str; 6] = ["-b", "4096", "-N", "4096", "-E", "lazy_itable_init=0,nodiscard"];
 const MIB: u64 = 1 << 20;
 
@@ -52,16 +52,17 @@ const KNOWN: [Known; 5] = [
         bytes: 64 * MIB,
         repair: &[],
     },
-    // The smallest that its maker makes.
+    // The size is the smallest that mkfs.xfs accepts.
     Known { kind: "xfs", maker: &["mkfs.xfs", "-q", "-f"], bytes: 300 * MIB, repair: &[] },
     Known { kind: "btrfs", maker: &["mkfs.btrfs", "-q", "-f"], bytes: 256 * MIB, repair: &[] },
 ];
 
 impl System {
-    /// The one that a text names: a kind, and mount options after a colon. `ext3-journal` and `ext3-writeback` are
-    /// short for `ext3:data=journal` and `ext3:data=writeback`.
+    /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal` and
+    /// `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`.
     ///
     /// # Errors
+    /// [`ProgramError::System`]: there is no such kind.
     /// [`ProgramError::System`]: there is no such kind.
     pub fn parse(text: &str) -> Result<System, ProgramError> {
         let (kind, options) = text.split_once(':').unwrap_or((text, ""));
@@ -78,7 +79,7 @@ impl System {
         Ok(System { kind: kind.to_owned(), options, mkfs: Vec::new(), bytes: known.bytes })
     }
 
-    /// Its name as a user gives it.
+    /// The name as a user gives it.
     pub fn name(&self) -> String {
         match self.options.is_empty() {
             true => self.kind.clone(),
@@ -91,10 +92,10 @@ impl System {
         known.expect("a system is made of a known kind")
     }
 
-    /// Makes it on a device.
+    /// Makes the file system on a device.
     ///
     /// # Errors
-    /// Its maker is not there, or failed.
+    /// Its mkfs is not installed, or failed.
     pub(crate) fn make(&self, device: &Path) -> Result<(), ProgramError> {
         let maker = self.known().maker;
         let device = device.to_string_lossy();
@@ -107,17 +108,17 @@ impl System {
         Ok(ordo_live::kernel::run(maker[0], &args)?)
     }
 
-    /// Mounts it by the system call, without a program.
+    /// Mounts the file system by the system call, without a program.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn mount(&self, device: &Path, dir: &Path) -> std::io::Result<()> {
         let (flags, data) = self.mount_words();
         let data = std::ffi::CString::new(data).map_err(std::io::Error::other)?;
         Ok(rustix::mount::mount(device, dir, &*self.kind, flags, data.as_c_str())?)
     }
 
-    /// Options as the system call takes them: flags, and what the file system reads itself.
+    /// Options in the form of the system call: flags, and a text that the file system parses.
     fn mount_words(&self) -> (MountFlags, String) {
         let (mut flags, mut rest) = (MountFlags::empty(), Vec::new());
         for word in self.options.split(',').filter(|word| !word.is_empty()) {
@@ -136,14 +137,14 @@ impl System {
                 other => rest.push(other),
             }
         }
-        // The kernel refuses a second one of the same file system.
+        // The kernel refuses to mount a second copy of the same file system.
         if self.kind == "xfs" && !rest.contains(&"nouuid") {
             rest.push("nouuid");
         }
         (flags, rest.join(","))
     }
 
-    /// What is to repair it after a crash, before a mount.
+    /// The command that repairs the file system after a crash, before a mount; empty where none is needed.
     pub(crate) fn repair(&self) -> &'static [&'static str] {
         self.known().repair
     }
@@ -157,7 +158,7 @@ impl System {
 mod tests {
     use super::*;
 
-    /// A name is a kind with any options; what is no kind is refused with those that there are.
+    /// A name is a kind with any options; an unknown kind is refused with the list of kinds.
     #[test]
     fn systems_have_names() {
         let journal = System::parse("ext3-journal").unwrap();
@@ -168,7 +169,7 @@ mod tests {
         assert!(error.contains("'zfs'") && error.contains("btrfs"), "{error}");
     }
 
-    /// Words that mount(8) turns into flags are flags here; all others are the file system's.
+    /// Options that mount(8) turns into flags are flags here; all others go to the file system.
     #[test]
     fn options_are_split_as_mount_does() {
         let system = System::parse("ext4:noatime,data=journal,sync,nobarrier").unwrap();

@@ -1,4 +1,5 @@
-//! What is in a directory: names, kinds, sizes and sums of contents, by which two states are the same to a check.
+//! The contents of a directory: names, kinds, sizes and sums of contents. Two states with equal trees are equal to a
+//! check.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,19 +12,19 @@ use std::path::Path;
 /// The unit in which contents are compared, in bytes.
 const BLOCK: usize = 4096;
 
-/// Files and directories beyond this are not looked at: their number is no longer a program's, but a mistake.
+/// The number of files and directories that are read at most: more are not a program's result, but a mistake.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// What a name stands for.
+/// The object behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Kind and permissions as `st_mode` has them.
+    /// Kind and permissions, as in `st_mode`.
     pub mode: u32,
-    /// The length in bytes; of a directory, zero.
+    /// The length in bytes; zero for a directory.
     pub size: u64,
     /// A sum of each block of 4,096 bytes, or of a link's target.
     pub blocks: Vec<u64>,
-    /// Why its contents could not be read.
+    /// The error with which its contents could not be read.
     pub error: Option<String>,
 }
 
@@ -38,10 +39,10 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 impl Tree {
-    /// Looks at all that is below a directory.
+    /// Reads everything below a directory.
     ///
     /// # Errors
-    /// The directory itself cannot be read. What cannot be read below it is noted where it is.
+    /// The directory itself cannot be read. An error below it is noted in its entry.
     pub fn of(dir: &Path) -> io::Result<Tree> {
         let mut tree = Tree::default();
         let mut open = vec![(dir.to_path_buf(), String::new())];
@@ -75,7 +76,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A number that stands for all of it.
+    /// A number that identifies the whole tree.
     pub fn sum(&self) -> u128 {
         let (mut low, mut high) = (DefaultHasher::new(), DefaultHasher::new());
         self.hash(&mut low);
@@ -84,7 +85,7 @@ impl Tree {
         u128::from(low.finish()) | u128::from(high.finish()) << 64
     }
 
-    /// What this has otherwise than `whole`, a line each, and the paths that it is about; `most` of them at most.
+    /// The differences of this tree from `whole`, each with its path; `most` of them at most.
     pub fn differences(&self, whole: &Tree, most: usize) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for path in whole.0.keys().chain(self.0.keys().filter(|p| !whole.0.contains_key(*p))) {
@@ -103,7 +104,7 @@ impl Tree {
     }
 }
 
-/// What a name stands for.
+/// The object behind a path.
 fn look(path: &Path) -> Entry {
     let failed = |error: io::Error| Entry {
         mode: 0,
@@ -150,7 +151,7 @@ fn blocks(path: &Path) -> io::Result<Vec<u64>> {
     }
 }
 
-/// How a name's thing differs, in words.
+/// The difference of two objects in words.
 fn different(here: &Entry, there: &Entry) -> String {
     if let Some(error) = &here.error {
         return format!("cannot be read: {error}");
@@ -164,7 +165,7 @@ fn different(here: &Entry, there: &Entry) -> String {
         let _ = write!(out, "{and}has {} bytes, not {}", here.size, there.size);
     }
     let common = here.blocks.iter().zip(&there.blocks);
-    // The last block of a shorter file is another one for that alone.
+    // The last block of a shorter file differs by that alone, so only whole blocks are compared.
     let whole = (here.size.min(there.size) as usize) / BLOCK;
     let other: Vec<usize> = common
         .enumerate()
@@ -183,7 +184,7 @@ fn different(here: &Entry, there: &Entry) -> String {
 mod tests {
     use super::*;
 
-    /// A tree is equal to itself read again, and says what is missing, new, shorter, or other inside.
+    /// A tree is equal to itself read again, and reports missing, new, shorter and changed files.
     #[test]
     fn trees_are_compared() {
         let folder = tempfile::tempdir().unwrap();

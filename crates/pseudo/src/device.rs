@@ -1,4 +1,4 @@
-//! What the kernel, or whoever speaks NBD, has for a device: storage, rules about writes, a tap.
+//! The device that the kernel or an NBD client uses: storage, rules about writes, a tap.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -16,49 +16,49 @@ use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, Wri
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, Op, Request, Trace};
 
-/// Zeros are written in pieces of this size at most.
+/// The largest piece in which zeros are written, in bytes.
 const ZEROS: u64 = 1 << 20;
 const SECTOR: u32 = 512;
 /// The error of a write that fails.
 const EIO: i32 = 5;
 
-/// Where the device's contents are.
+/// The place of the device's contents.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// In memory, so many bytes, all zero.
+    /// In memory: so many bytes, all zero.
     Memory(u64),
-    /// In an image, or on a device.
+    /// In an image file, or on another device.
     Path(PathBuf),
 }
 
-/// What is kept of requests.
+/// The part of the requests that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// All of them, with contents.
+    /// All requests, with contents.
     Contents,
-    /// All of them, without contents.
+    /// All requests, without contents.
     Requests,
-    /// The last ones, so many, without contents.
+    /// The last requests, so many, without contents.
     Last(usize),
 }
 
-/// What becomes of a write.
+/// The decision about a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is carried out.
+    /// The write is carried out.
     #[default]
     Pass,
-    /// It is carried out, and completes, so much later.
+    /// The write is carried out, and completes so much later.
     Delay(Duration),
-    /// It completes at once and is never carried out.
+    /// The write completes at once and is never carried out.
     Drop,
-    /// It fails, and is never carried out.
+    /// The write fails, and is never carried out.
     Fail,
 }
 
-/// The device before the first request that is recorded.
+/// The device's contents before the first recorded request.
 pub struct Before<'a> {
-    /// Its size in bytes.
+    /// The device's size in bytes.
     pub bytes: u64,
     read: &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>,
 }
@@ -67,68 +67,68 @@ impl Before<'_> {
     /// Fills `buf` from byte `offset`.
     ///
     /// # Errors
-    /// The range is not there, or could not be read.
+    /// The range lies outside the device, or the read failed.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         (self.read)(offset, buf)
     }
 }
 
-/// Who watches the device while it is used, on the device's own thread.
+/// A watcher of the device while it is used. It runs on the device's own thread.
 pub trait Observer {
-    /// Who is shown the requests. A write is shown before it is carried out: what is put into the cell that
-    /// [`MakeObserver`] got is what becomes of it.
+    /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
+    /// into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
-    /// The device goes away: what was seen is to be handed on.
+    /// Ends the watch: the device goes away, and the observer must hand on its results.
     fn finish(self: Box<Self>);
 }
 
-/// Makes an observer, when recording begins.
+/// A function that makes an observer when recording begins.
 pub type MakeObserver =
     Box<dyn FnOnce(&Before<'_>, &Rc<Cell<Verdict>>) -> Option<Box<dyn Observer>> + Send>;
 
-/// How a device is to be.
+/// The configuration of a device.
 pub struct Setup {
-    /// Where its contents are.
+    /// The place of its contents.
     pub place: Place,
-    /// What is kept of requests.
+    /// The part of the requests that is kept.
     pub keep: Keep,
-    /// Whether all that it held before is kept.
+    /// Whether all contents before the recording are kept.
     pub keep_start: bool,
-    /// Who watches it.
+    /// The observer, if any.
     pub observer: Option<MakeObserver>,
-    /// Requests over io_uring, where the kernel has it.
+    /// Whether requests go over io_uring, where the kernel has it.
     pub io_uring: bool,
-    /// A disk whose time requests take at least, once recording has begun.
+    /// A disk model whose time requests take at least, once recording has begun.
     pub disk: Option<&'static Model>,
 }
 
 impl Setup {
-    /// A device of `bytes` bytes in memory, of which everything is kept.
+    /// A device of `bytes` bytes in memory, with everything kept.
     pub fn in_memory(bytes: u64) -> Setup {
         Setup { keep_start: true, ..Setup::new(Place::Memory(bytes), Keep::Contents) }
     }
 
-    /// A device in a place, that takes no more time than it must, and of which `keep` is kept.
+    /// A device in a place, with no disk model; `keep` says which requests are kept.
     pub fn new(place: Place, keep: Keep) -> Setup {
         Setup { place, keep, keep_start: false, observer: None, io_uring: true, disk: None }
     }
 }
 
-/// What was recorded.
+/// A recording of a device.
 #[derive(Debug)]
 pub struct Recording {
-    /// What the device held when the trace begins; empty where that was not to be kept.
+    /// The device's contents at the beginning of the trace; empty where they were not to be kept.
     pub start: Vec<u8>,
-    /// Every request since, or the last ones.
+    /// Every request since then, or the last ones.
     pub trace: Trace,
-    /// A moment on this process's clock, and the same one on the trace's.
+    /// A moment on this process's clock, and the same moment on the trace's.
     pub clock: (Instant, Time),
-    /// Before which requests marks were put, as these would be numbered without marks.
+    /// The requests before which marks were put, numbered as if there were no marks.
     pub marks: Vec<u64>,
 }
 
 impl Recording {
-    /// The number in the trace of a request that an observer has counted, to whom marks are not shown.
+    /// The number in the trace of a request that an observer counted, since observers are not shown marks.
     pub fn number(&self, request: u64) -> u64 {
         request + self.marks.partition_point(|at| *at <= request) as u64
     }
@@ -136,7 +136,7 @@ impl Recording {
 
 enum Storage {
     Memory(Rc<RamDisk>),
-    /// With a second handle, to read from before there are requests.
+    /// A file, with a second handle to read the contents before any request.
     Path(FileDisk, File),
 }
 
@@ -169,7 +169,8 @@ impl BlockDevice for Storage {
         }
     }
 
-    /// What is discarded reads as zeros: the loop driver sends what must be zero as a discard too.
+    /// Discards a range, which then reads as zeros: the loop driver sends ranges that must become zero as discards
+    /// too.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         if let Storage::Path(disk, _) = self {
             disk.discard(offset, len).await?;
@@ -185,10 +186,10 @@ impl BlockDevice for Storage {
     }
 }
 
-/// Storage that takes a disk's time, with the observer's verdict on each write.
+/// Storage that takes a disk's time, and applies the observer's decision to each write.
 pub(crate) struct Ruled {
     disk: Modeled<Storage>,
-    /// Whether requests take the disk's time by now.
+    /// Whether requests take the disk's time yet.
     paced: Cell<bool>,
     runtime: Runtime,
     verdict: Rc<Cell<Verdict>>,
@@ -213,7 +214,7 @@ impl BlockDevice for Ruled {
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        // The tap has shown this write, and nothing else has run since.
+        // The tap has just shown this write to the observer; no other code has run since.
         match self.verdict.take() {
             Verdict::Pass => {}
             Verdict::Delay(time) => self.runtime.sleep(time).await,
@@ -244,7 +245,7 @@ impl BlockDevice for Ruled {
     }
 }
 
-/// The device, on the thread that serves it.
+/// The device on the thread that serves it.
 pub(crate) struct Core {
     pub(crate) tap: Tap<Ruled>,
     recorder: Rc<Recorder>,
@@ -255,7 +256,7 @@ pub(crate) struct Core {
     /// Whether marks are kept.
     marked: bool,
     start: RefCell<Option<Vec<u8>>>,
-    /// Texts, with the moment and how many requests had been issued.
+    /// The marks: the number of requests issued before, the moment, and the text.
     marks: RefCell<Vec<(u64, Time, String)>>,
     runtime: Runtime,
 }
@@ -296,7 +297,7 @@ impl Core {
         })
     }
 
-    /// From now on requests are shown and recorded.
+    /// Begins recording: from now on requests are shown and recorded.
     pub(crate) fn start(&self) {
         self.tap.detach_all();
         let _ = self.recorder.take();
@@ -333,7 +334,7 @@ impl Core {
         self.tap.inner().paced.set(true);
     }
 
-    /// Puts a text into the trace. Where only the last requests are kept, it is not.
+    /// Puts a mark into the trace; ignored where only the last requests are kept.
     pub(crate) fn mark(&self, text: &str) {
         if self.marked {
             let issued = self.recorder.with(|records| records.len() as u64);
@@ -341,7 +342,7 @@ impl Core {
         }
     }
 
-    /// What was recorded, if anything was to be.
+    /// The recording; `None` where recording never began.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
         if let Some(observer) = self.observer.take() {
@@ -357,7 +358,7 @@ impl Core {
     }
 }
 
-/// A trace with marks put in.
+/// The trace with the marks inserted.
 fn marked(trace: &Trace, marks: &[(u64, Time, String)]) -> Trace {
     let mut new = Trace::new(trace.sector(), trace.timed());
     let mut marks = marks.iter().peekable();

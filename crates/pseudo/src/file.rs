@@ -1,5 +1,5 @@
-//! A file system with one file, the device; one that takes words, `start` and `mark TEXT`; and one that takes marks as
-//! they are, a line each, from any user.
+//! The FUSE file system of the device. It has three files: the device; one that takes commands, `start` and
+//! `mark TEXT`; and one that takes marks, a line each, from any user.
 
 use std::rc::Rc;
 
@@ -13,13 +13,13 @@ use crate::device::Core;
 
 /// The name of the file that is the device.
 pub(crate) const DEVICE: &str = "device";
-/// The name of the file that takes words.
+/// The name of the file that takes commands.
 pub(crate) const CONTROL: &str = "control";
 /// The name of the file that takes marks, a line each.
 pub(crate) const MARKS: &str = "marks";
-/// What the control file takes: the state of the device now is where the trace begins.
+/// The command that begins the trace at the device's present contents.
 pub(crate) const START: &str = "start";
-/// And this, before a text that is put into the trace.
+/// The command before a mark's text.
 const MARK: &[u8] = b"mark ";
 
 const ROOT_INO: Ino = Ino(1);
@@ -74,7 +74,7 @@ impl DeviceFs {
     }
 }
 
-/// What nobody asks of a device.
+/// The answer to operations that a device does not have.
 fn no<T>() -> FsResult<T> {
     Err(Errno::NotSupported.into())
 }
@@ -102,7 +102,7 @@ impl FileSystem for DeviceFs {
     }
 
     async fn setattr(&self, ino: Ino, _set: &SetAttr) -> FsResult<Attr> {
-        // Times, or a cut to nothing before a word is written.
+        // The kernel sets times, or truncates a file before a command is written: neither changes anything.
         self.attr(ino)
     }
 
@@ -178,7 +178,7 @@ impl FileSystem for DeviceFs {
     }
 
     async fn allocate(&self, _ino: Ino, _offset: u64, _len: u64) -> FsResult<()> {
-        // All of it is there.
+        // Writes are complete already, so there is nothing to flush.
         Ok(())
     }
 

@@ -1,16 +1,16 @@
-//! A pseudo-device: a block device of the kernel's whose every request is recorded, without a kernel module.
+//! A pseudo-device: a kernel block device that records every request, without a kernel module.
 //!
-//! Layers, from the kernel down: a loop device, opened so that it caches nothing; a file of a FUSE file system
-//! that has nothing else in it ([`file`]), over io_uring where the kernel has that; or, for virtual machines and kernels
-//! elsewhere, NBD ([`nbd`]). Beneath either: a tap; rules about writes; memory, an image, or a device ([`device`]). A
-//! thread of its own serves the requests; [`Session`] or [`nbd::Nbd`] is held by whoever uses the device.
+//! Layers, from the kernel down: a loop device, opened so that it caches nothing; a FUSE file system with the device
+//! as a file ([`file`]), over io_uring where the kernel has that. For virtual machines and other kernels there is NBD
+//! instead ([`nbd`]). Beneath either: a tap, rules about writes, and memory, an image, or a device ([`device`]). A
+//! thread of its own serves the requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`].
 //!
 //! Invariants:
-//! - What the device is sent is what is recorded: in the order in which it comes, with its contents.
-//! - A flush of the device is a flush at the tap, and ends when that has ended.
-//! - Who watches sees a write before it is carried out, and decides what becomes of it.
-//! - Whatever becomes of a session, the loop device and the mount go away with it.
-//! - Whatever becomes of the process, who waits for the device waits for a second at most (`watchdog`).
+//! - The recording has every request to the device, in the order of arrival, with its contents.
+//! - A flush of the device is a flush at the tap, and ends when that flush has ended.
+//! - An observer sees a write before it is carried out, and decides whether it is.
+//! - The loop device and the mount go away with their session, however it ends.
+//! - When the process dies, tasks that wait for the device wait for a second at most (`watchdog`).
 //!
 //! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
 //!

@@ -20,9 +20,9 @@ use ordo_runtime::{Executor, Runtime};
 use crate::device::{Core, Recording, Setup};
 use crate::session::{PseudoError, Served, failed, joined};
 
-/// Requests are of this many bytes at most; what is longer ends the connection.
+/// The largest request, in bytes; a longer one ends the connection.
 const REQUEST_MAX: u32 = 32 << 20;
-/// An option's data at most.
+/// The largest data of an option, in bytes.
 const OPTION_MAX: u32 = 64 << 10;
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
@@ -30,12 +30,13 @@ const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 
-/// Fixed newstyle, and no zeros after the oldest of the options.
+/// Handshake flags: fixed newstyle (`NBD_FLAG_FIXED_NEWSTYLE`), and no zeros after the oldest option
+/// (`NBD_FLAG_NO_ZEROES`).
 const SERVER_FLAGS: u16 = 3;
-/// Has flags, flush, FUA, trim, write-zeroes, several connections.
+/// Transmission flags: has flags, flush, FUA, trim, write-zeroes, several connections (`NBD_FLAG_*`).
 const EXPORT_FLAGS: u16 = 1 | 4 | 8 | 32 | 64 | 256;
 
-/// What clients ask in the first phase, and what they are answered.
+/// Options of the handshake phase, and the replies to them.
 const EXPORT_NAME: u32 = 1;
 const ABORT: u32 = 2;
 const LIST: u32 = 3;
@@ -47,7 +48,7 @@ const SAYS: u32 = 3;
 const UNSUPPORTED: u32 = 0x8000_0001;
 const INVALID: u32 = 0x8000_0003;
 
-/// What they ask in the second.
+/// Commands of the transmission phase.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const DISCONNECT: u16 = 2;
@@ -58,30 +59,30 @@ const ZEROES: u16 = 6;
 const EINVAL: u32 = 22;
 const EIO: u32 = 5;
 
-/// Where it listens.
+/// The address at which the server listens.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// A socket in the file system; it must not be there, and goes away with the server.
+    /// A unix socket in the file system. It must not exist, and is removed with the server.
     Unix(PathBuf),
-    /// A host and a port, of this machine's loopback only; port 0 takes a free one.
+    /// A host of this machine's loopback and a port; port 0 takes a free one.
     Tcp(String),
 }
 
-/// A server, and the thread that it runs on.
+/// A server, and the thread on which it runs.
 #[derive(Debug)]
 pub struct Nbd {
     uri: String,
     socket: Option<PathBuf>,
-    /// Closed, it ends the server.
+    /// A socket whose closing ends the server.
     stop: Option<UnixStream>,
     server: Option<JoinHandle<Served>>,
 }
 
 impl Nbd {
-    /// Serves a device; recording begins at once.
+    /// Serves a device. Recording begins at once.
     ///
     /// # Errors
-    /// It cannot listen there, or the device cannot be opened.
+    /// The server cannot listen at the address, or the device cannot be opened.
     pub fn serve(setup: Setup, address: &Address) -> Result<Nbd, PseudoError> {
         let listening = failed("listening");
         let (listener, uri, socket) = match address {
@@ -116,12 +117,12 @@ impl Nbd {
         }
     }
 
-    /// What clients are given: `nbd+unix:///?socket=...` or `nbd://...`.
+    /// The URI for clients: `nbd+unix:///?socket=...` or `nbd://...`.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Ends the server, and gives what was recorded.
+    /// Ends the server, and returns the recording.
     ///
     /// # Errors
     /// The server had failed.
@@ -154,7 +155,7 @@ fn run(
     let runtime = executor.runtime();
     let core = Rc::new(Core::new(&runtime, setup)?);
     core.start();
-    // Whoever waits has gone, or hears it.
+    // The send fails only when the receiver has gone.
     let _ = tell.send(());
     let (served, rt) = (core.clone(), runtime.clone());
     let done = executor.block_on(async move {
@@ -191,7 +192,7 @@ async fn accept(runtime: Runtime, listener: Arc<File>, tcp: bool, core: Rc<Core>
             broken: Cell::new(false),
         };
         runtime.spawn_daemon("a connection", async move {
-            // A client that goes away, or speaks something else, ends its connection and nothing more.
+            // A client that goes away, or breaks the protocol, ends only its own connection.
             let _ = Rc::new(connection).serve().await;
         });
     }
@@ -201,7 +202,7 @@ struct Connection {
     runtime: Runtime,
     socket: Arc<File>,
     core: Rc<Core>,
-    /// A reply could not be sent.
+    /// Whether a reply could not be sent.
     broken: Cell<bool>,
 }
 
@@ -221,7 +222,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
-/// A request of the second phase.
+/// A request of the transmission phase.
 #[derive(Clone, Copy)]
 struct Asked {
     flags: u16,
@@ -232,7 +233,7 @@ struct Asked {
 }
 
 impl Connection {
-    /// Fills `buf`: waits without holding others up until there is something, then for all of it.
+    /// Fills `buf`. It waits for the first byte without blocking other connections, then for all of them.
     async fn fill(&self, buf: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -290,7 +291,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The first phase: until the client has chosen. False where it goes away.
+    /// Serves the handshake phase, until the client has chosen. Returns false where the client goes away.
     async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
         let bytes = self.core.tap.geometry().bytes;
         loop {
@@ -315,7 +316,7 @@ impl Connection {
                     return Ok(false);
                 }
                 LIST => {
-                    // One export, with the empty name.
+                    // There is one export, with the empty name.
                     self.reply(option, SERVER, &[0; 4])?;
                     self.reply(option, ACK, &[])?;
                 }

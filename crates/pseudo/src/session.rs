@@ -1,4 +1,4 @@
-//! A device that is there as long as its session.
+//! A device that exists as long as its session.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -16,29 +16,29 @@ use crate::device::{Core, Recording, Setup};
 use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
 use crate::watchdog::{self, Watchdog};
 
-/// Why there is no device, or no recording.
+/// The reason why there is no device, or no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum PseudoError {
-    /// FUSE.
+    /// FUSE could not be used.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// A directory or a file of its own.
+    /// A file operation failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// The system's answer.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// The loop device.
+    /// The loop device could not be used.
     #[error("losetup: {0}; it is in the package util-linux, and needs root")]
     Loop(String),
-    /// The thread that serves the device.
+    /// The thread that serves the device ended early.
     #[error("the device's server ended early: {0}")]
     Server(String),
 }
 
-/// What becomes of a server's thread.
+/// The result of a server's thread.
 pub(crate) type Served = Result<Option<Recording>, String>;
 
 /// A device, and the thread that serves it.
@@ -56,18 +56,18 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
 }
 
 impl Session {
-    /// A device of `bytes` bytes, all zero, in memory, of which everything is kept.
+    /// A device of `bytes` bytes in memory, all zero, with everything kept.
     ///
     /// # Errors
-    /// Who calls it is not root, or there is no FUSE or no loop device.
+    /// The caller is not root, or there is no FUSE or no loop device.
     pub fn new(bytes: u64) -> Result<Session, PseudoError> {
         Session::with(Setup::in_memory(bytes))
     }
 
-    /// A device as `setup` has it.
+    /// A device with the given configuration.
     ///
     /// # Errors
-    /// Who calls it is not root, there is no FUSE or no loop device, or what it is over cannot be opened.
+    /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
     pub fn with(setup: Setup) -> Result<Session, PseudoError> {
         let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
         let folder = folder.map_err(failed("making a directory to mount on"))?;
@@ -75,7 +75,7 @@ impl Session {
             source: PathBuf::from("ordo-pseudo"),
             device: false,
             read_only: false,
-            // Programs of other users may put marks; all else is closed to them.
+            // Programs of other users may write marks; every other file is closed to them.
             allow_other: true,
             flags: Vec::new(),
         };
@@ -94,11 +94,11 @@ impl Session {
         let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
         let device = PathBuf::new();
         let mut session = Session { folder, device, detach, server: Some(server), watchdog };
-        // Dropped on the way out, the session takes down what is there.
+        // If an error returns early, dropping the session takes down everything made so far.
         match losetup(&session.folder.path().join(DEVICE)) {
             Ok(device) => session.device = device,
             Err(error) => {
-                // A server that could not begin says why.
+                // A server that could not start reports the reason.
                 let _ = session.detach.unmount(true);
                 let ended = session.server.take().map(JoinHandle::join);
                 return Err(match ended {
@@ -110,41 +110,42 @@ impl Session {
         Ok(session)
     }
 
-    /// The block device.
+    /// The path of the block device.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// The device's contents as a file, beneath all that the kernel has in memory for it: what a crash would leave now.
+    /// A file with the device's contents beneath the kernel's caches: the contents that a crash at this moment would
+    /// leave.
     pub fn contents(&self) -> PathBuf {
         self.folder.path().join(DEVICE)
     }
 
-    /// A file that takes words: `mark TEXT` puts a text into the trace.
+    /// The file that takes commands: `mark TEXT` puts a text into the trace.
     pub fn control(&self) -> PathBuf {
         self.folder.path().join(CONTROL)
     }
 
-    /// A file to which anyone may write marks, a line each: they are put into the trace.
+    /// The file to which any user may write marks, a line each, which are put into the trace.
     pub fn marks(&self) -> PathBuf {
         self.folder.path().join(MARKS)
     }
 
-    /// From now on requests are recorded; what the device holds now is where the trace begins. What the kernel
-    /// still has in memory for the device should have been written (`sync`).
+    /// Begins recording; the trace starts with the device's present contents. Data that the kernel still caches for
+    /// the device should have been written before (`sync`).
     ///
     /// # Errors
-    /// The device's server is gone.
+    /// The device's server has ended.
     pub fn start(&self) -> Result<(), PseudoError> {
         let open = std::fs::OpenOptions::new().write(true).open(self.control());
         open.and_then(|mut file| io::Write::write_all(&mut file, START.as_bytes()))
             .map_err(failed("telling the device to record"))
     }
 
-    /// Takes the device away, and gives what was recorded.
+    /// Removes the device, and returns the recording.
     ///
     /// # Errors
-    /// It was never started, or it is in use.
+    /// Recording never began, or the device is in use.
     pub fn finish(mut self) -> Result<Recording, PseudoError> {
         self.take_down()?;
         self.watchdog = None;
@@ -160,7 +161,7 @@ impl Session {
             }
             self.device = PathBuf::new();
         }
-        // The kernel lets go of the loop device's file a moment after it has said that it did.
+        // The kernel releases the loop device's file a moment after it has reported this.
         for _ in 0..500 {
             match self.detach.unmount(false) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
@@ -176,7 +177,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // Nobody is there to be told. Where somebody still uses the device, the server goes on until they do not.
+            // An error cannot be reported from here. Where the device is still in use, the server continues until it
+            // is not.
             if self.take_down().is_err() {
                 let _ = self.detach.unmount(true);
                 return;
@@ -196,7 +198,7 @@ fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
     }
 }
 
-/// What a server's thread has recorded.
+/// The recording of a server's thread.
 pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, PseudoError> {
     match server.expect("finished once").join() {
         Ok(Ok(Some(recording))) => Ok(recording),
@@ -206,7 +208,7 @@ pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, Ps
     }
 }
 
-/// The server's thread: until the kernel lets go.
+/// Runs the server on its thread, until the kernel releases the device.
 fn serve(attached: Attached, setup: Setup) -> Served {
     let executor = Executor::real(1);
     let runtime = executor.runtime();

@@ -1,9 +1,9 @@
-//! The end of a device whose server is gone.
+//! The watchdog: ends a device whose server has died.
 //!
-//! A process that is killed dies only when each of its threads does. One that waits for a device of its own process
-//! waits for a server that is dead already, and keeps the connection open: so the process never ends, nor does anybody
-//! else's `sync`. A small process of its own looks every second whether the server is there, and aborts the
-//! connection if it is not: all requests fail then, and everybody goes on.
+//! A killed process ends only when each of its threads does. A thread that waits for a device of its own process
+//! waits for a dead server, and keeps the connection open. So the process never ends, and neither does any other
+//! process's `sync`. The watchdog is a small process that checks every second whether the server exists, and aborts
+//! the connection if it does not. All requests then fail, and all tasks continue.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,17 +11,17 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Its arguments: the folder of the server's thread in `/proc`, that of its process, the connection's number. Where the
-/// kernel's folder of connections is not mounted, it mounts that.
+/// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's folder, and the
+/// connection's number. Where the kernel's folder of connections is not mounted, the script mounts it.
 const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; [ -e \"$2\" ] || exit 0; \
     all=/sys/fs/fuse/connections; \
     [ -e \"$all/$3\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$3/abort\"";
 
-/// The thread that calls: its process, and its folder in `/proc`.
+/// A thread, by its folder in `/proc`.
 #[derive(Debug)]
 pub(crate) struct Thread(String);
 
-/// Which thread this is.
+/// The calling thread.
 ///
 /// # Errors
 /// There is no `/proc`.
@@ -30,7 +30,7 @@ pub(crate) fn this_thread() -> io::Result<Thread> {
     Ok(Thread(link.to_string_lossy().into_owned()))
 }
 
-/// A process that watches a server. Dropped, it ends.
+/// A process that watches a server; it ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Watchdog(Child);
 
@@ -38,10 +38,10 @@ impl Watchdog {
     /// Watches the server `thread` of the FUSE file system that is mounted on `dir`.
     ///
     /// # Errors
-    /// There is no shell, or nothing is mounted there.
+    /// There is no shell, or nothing is mounted on `dir`.
     pub(crate) fn new(Thread(thread): &Thread, dir: &Path) -> io::Result<Watchdog> {
         let device = std::fs::metadata(dir)?.dev();
-        // The number of a connection is the minor number of its file system's device.
+        // A connection's number is the minor number of its file system's device.
         let connection = (device & 0xff) | ((device >> 12) & !0xff);
         let process = thread.split('/').next().unwrap_or_default();
         let mut command = Command::new("sh");
@@ -51,7 +51,7 @@ impl Watchdog {
             format!("/proc/{process}"),
             connection.to_string(),
         ]);
-        // A signal to the group of whoever is watched must not end it.
+        // A signal to the server's process group must not end the watchdog.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().map(Watchdog)
     }

@@ -1,7 +1,7 @@
 //! This kernel's own file systems on a pseudo-device: made, mounted, used, unmounted. Every block must have a name,
 //! and at the end an owner exactly where the file system's own maps call it used.
 //!
-//! Fault model: a kernel newer than the traces that others recorded, with features they did not have.
+//! Fault model: a kernel that is newer than the recorded traces, with features that they do not have.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{Op, Trace};
 
-/// One test at a time: loop devices and mounts are the machine's.
+/// A lock for one test at a time, since loop devices and mounts belong to the whole machine.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn run(program: &str, args: &[&str]) {
@@ -26,7 +26,7 @@ fn run(program: &str, args: &[&str]) {
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// A device to work on; `None`, said aloud, where this machine has none.
+/// A device for a test; `None`, with a message, where this machine cannot have one.
 fn session(bytes: u64) -> Option<Session> {
     match Session::new(bytes) {
         Ok(session) => Some(session),
@@ -58,7 +58,7 @@ fn work(dir: &Path) {
     std::fs::write(dir.join("after"), &big[..3 << 20]).unwrap();
 }
 
-/// What a kernel does with a file system made and mounted so.
+/// Records the kernel's requests for a file system that is made and mounted with these arguments.
 fn recorded(bytes: u64, mkfs: &[&str], kind: &str, options: &str) -> Option<Recording> {
     let session = session(bytes)?;
     let device = session.device().to_str().unwrap().to_owned();
@@ -86,7 +86,7 @@ fn tempfile_dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Plays a recording to a watcher, which must know every block.
+/// Replays a recording to a watcher, and asserts that it knows every block.
 fn known(recording: &Recording, what: &str) -> (Rc<Watch>, Analysis) {
     let watch = Watch::over(&&recording.start[..]).unwrap();
     let unknown = Rc::new(RefCell::new(Vec::new()));
@@ -131,7 +131,8 @@ fn free(image: &[u8]) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Asserts that a block has an owner exactly where it is used. Reading is watching: of a free block nothing is known.
+/// Asserts that a block has an owner exactly where it is used. Reads are shown to the watcher; a free block must stay
+/// unknown.
 fn owners_are_right(watch: &Watch, image: &[u8], free: &BTreeSet<u64>, size: usize, what: &str) {
     use ordo_block::tap::{Completed, TapSink};
     let said = Rc::new(RefCell::new(false));
@@ -202,8 +203,8 @@ fn xfs_has_names() {
     assert!(analysis.transactions.committed > 12, "{:?}", analysis.transactions);
 }
 
-/// What a program writes to the device is in the trace, in order, with its contents, and so are its flushes; what
-/// was there before is the start.
+/// A program's writes to the device are in the trace, in order, with their contents, and so are its flushes; the
+/// earlier contents are the start.
 #[test]
 fn requests_are_recorded_as_they_are() {
     use std::os::unix::fs::FileExt;
@@ -221,7 +222,7 @@ fn requests_are_recorded_as_they_are() {
     let recording = session.finish().unwrap();
     assert_eq!((recording.start[0], recording.start[4096]), (1, 0));
     let writes: Vec<_> = recording.trace.requests().iter().filter(|r| r.op == Op::Write).collect();
-    // Flushes are counted from the device's beginning.
+    // Flushes are counted from the device's creation.
     let first = recording.trace.requests()[0].epoch;
     let seen: Vec<_> = writes.iter().map(|r| (r.offset, r.len, r.epoch - first)).collect();
     assert_eq!(seen, [(1 << 20, 8192, 0), (0, 8192, 1)]);
@@ -229,7 +230,7 @@ fn requests_are_recorded_as_they_are() {
     assert!(writes[0].end.unwrap().at <= writes[1].issued, "in real time");
 }
 
-/// A device that is in use is not taken away; a session that is dropped leaves nothing behind.
+/// A device in use is not removed; a dropped session leaves nothing behind.
 #[test]
 fn a_session_leaves_nothing_behind() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -242,8 +243,8 @@ fn a_session_leaves_nothing_behind() {
     assert!(!mounts.contains("/ordo-pseudo-"), "{mounts}");
 }
 
-/// A log of XFS on a device of its own, used until it has begun again: every block of it has a name, and no
-/// transaction is without its commit but perhaps the last. Catches records that go on at the device's start, lost.
+/// An external XFS log is used until it wraps around: every block of it has a name, and every transaction its commit,
+/// except perhaps the last. Catches lost records that continue at the device's start.
 #[test]
 fn a_log_of_xfs_elsewhere_is_read() {
     const FILES: u32 = 4000;
@@ -285,8 +286,8 @@ fn a_log_of_xfs_elsewhere_is_read() {
     assert!(written > 72 << 20, "the log has begun again: {written}");
 }
 
-/// A journal on a device of its own: transactions must be read as from a file, and every copy must have the checksum that
-/// the kernel gave it. Catches blocks counted from the journal's start and not from the device's.
+/// An external journal: transactions must be read as from an internal one, and every copy must have the checksum that
+/// the kernel gave it. Catches blocks that are counted from the journal's start and not from the device's.
 #[test]
 fn a_journal_elsewhere_is_read() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -321,8 +322,8 @@ fn a_journal_elsewhere_is_read() {
     }
 }
 
-/// Checksums of whole transactions, which this kernel writes without those of metadata: all must be right, and one wrong after
-/// a bit of a copy has flipped.
+/// Checksums of whole transactions, which this kernel writes when metadata checksums are off: all must be right, and
+/// one wrong after a bit of a copy is flipped.
 #[test]
 fn checksums_of_whole_transactions_are_right() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -331,7 +332,7 @@ fn checksums_of_whole_transactions_are_right() {
     let (_, analysis) = known(&recording, "journal_checksum");
     assert!(analysis.transactions.committed > 10);
     assert_eq!(analysis.transactions.bad_checksums, 0, "{:?}", analysis.transactions);
-    // The first copy in the journal, as the rows have it.
+    // The first copy in the journal, found through the rows.
     let watch = Watch::over(&&recording.start[..]).unwrap();
     let copy = Rc::new(RefCell::new(None));
     let into = copy.clone();

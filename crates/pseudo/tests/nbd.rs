@@ -1,4 +1,4 @@
-//! The device over NBD, judged by clients that others wrote; and clients that speak something else.
+//! The device over NBD, used by other programs' clients, and by clients that break the protocol.
 //!
 //! Fault model: any client, any bytes; a device whose writes are dropped or delayed.
 
@@ -22,8 +22,8 @@ fn image(dir: &Path, len: usize) -> std::path::PathBuf {
     path
 }
 
-/// nbdinfo must see the size and what the device can; nbdcopy must bring an image there and back; qemu-img must
-/// compare it as equal; and every request of theirs is in the trace, over a unix socket and over TCP.
+/// nbdinfo must see the size and the device's features. nbdcopy must copy an image there and back. qemu-img must
+/// compare it as equal. Every request of theirs must be in the trace, over a unix socket and over TCP.
 #[test]
 fn clients_of_others_use_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn clients_of_others_use_it() {
     }
 }
 
-/// Speaks the protocol by hand.
+/// A client that speaks the protocol by hand.
 struct Client(UnixStream);
 
 impl Client {
@@ -100,8 +100,8 @@ impl Client {
     }
 }
 
-/// Every command, over an image: what was written is in the file, what was trimmed or zeroed reads as zero, FUA is
-/// seen, what lies outside is refused and the connection goes on.
+/// Every command, over an image: written data is in the file, trimmed or zeroed ranges read as zeros, FUA is seen,
+/// and a request outside the device is refused while the connection continues.
 #[test]
 fn every_command_does_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn every_command_does_what_it_says() {
     assert!(!socket.exists(), "the socket goes away with the server");
 }
 
-/// Clients that send rubbish, too much, or go away in the middle: the next one is served all the same.
+/// Clients that send garbage, send too much, or go away in the middle: the next client is served all the same.
 #[test]
 fn rubbish_ends_a_connection_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn rubbish_ends_a_connection_only() {
     let mut two = UnixStream::connect(&socket).unwrap();
     two.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xff\xff\xff\xff").unwrap();
     let mut three = Client::connect(&socket);
-    // A write of 4 GiB of which nothing comes.
+    // A write of 4 GiB whose data never comes.
     let head = b"\x25\x60\x95\x13\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\xff\xff\xff\xff";
     three.0.write_all(head).unwrap();
     let mut rest = Vec::new();
@@ -158,7 +158,7 @@ fn rubbish_ends_a_connection_only() {
     assert!(error.to_string().contains("/nonexistent"), "{error}");
 }
 
-/// Drops writes of ones, delays writes of twos.
+/// An observer that drops writes of ones and delays writes of twos.
 struct ByContents(Rc<Cell<Verdict>>);
 
 impl TapSink for ByContents {
@@ -181,8 +181,8 @@ impl Observer for Watching {
     fn finish(self: Box<Self>) {}
 }
 
-/// Whoever watches decides: a dropped write is answered and not there, a delayed one late and there; others pass; the
-/// last requests are kept, and no more.
+/// The observer decides: a dropped write is answered and absent, a delayed one is late and present, and others pass.
+/// The last requests are kept, and no more.
 #[test]
 fn who_watches_decides_what_becomes_of_a_write() {
     let dir = tempfile::tempdir().unwrap();
@@ -211,9 +211,9 @@ fn who_watches_decides_what_becomes_of_a_write() {
     assert!(trace.requests().iter().all(|r| r.data.is_none()));
 }
 
-/// A device with a disk's model takes at least the time of that disk, for every request that its cache does not absorb: a
-/// write that must be durable waits for the arm and the platter, a flush for all that the cache holds. Catches a model that
-/// is asked and not waited for.
+/// A device with a disk model takes at least that disk's time for every request that the disk's cache does not
+/// absorb: a durable write waits for the arm and the platter, a flush for the cache's contents. Catches a model whose
+/// time is computed but not waited for.
 #[test]
 fn a_modelled_disk_takes_its_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn a_modelled_disk_takes_its_time() {
     let took = |r: &ordo_trace::Request| r.end.unwrap().at.as_nanos() - r.issued.as_nanos();
     let mut durable: Vec<u64> = trace.requests()[..12].iter().map(took).collect();
     durable.sort_unstable();
-    // A turn of this disk takes 8.3 ms, a seek a millisecond and more.
+    // A revolution of this disk takes 8.3 ms, a seek a millisecond and more.
     assert!(durable[6] > 2_000_000, "{durable:?}");
     let flush = trace.requests().iter().find(|r| r.op == Op::Flush).unwrap();
     assert!(took(flush) > 10_000_000, "{} ns for twelve writes", took(flush));

@@ -1,11 +1,11 @@
-//! What a person or a program reads: tables, numbers, progress, JSON.
+//! Output for people and programs: tables, numbers, progress, JSON.
 //!
-//! Layers: [`number`] writes numbers; [`table`] sets them in columns; [`progress`] shows how far a
-//! long command is; [`json`] is for programs.
+//! Layers: [`number`] formats numbers; [`table`] sets them in columns; [`progress`] shows the progress of a long
+//! command; [`json`] is for programs.
 //!
 //! Invariants:
-//! - The same values give the same text, byte for byte, wherever it goes.
-//! - Colour and bars appear on a terminal only, and never in what is redirected.
+//! - The same values give the same text, byte for byte, whatever the destination.
+//! - Colour and progress bars appear only on a terminal, and never in redirected output.
 //!
 //! ```
 //! use ordo_report::{number, table::{Align, Table}};
@@ -21,7 +21,7 @@ pub mod table;
 
 /// A value as indented JSON with a newline at its end.
 ///
-/// # Errors
+/// The value has no form in JSON, as `serde_json` reports.
 /// As `serde_json`, where the value has no form in JSON.
 pub fn json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")

@@ -1,4 +1,4 @@
-//! Numbers in words and figures.
+//! Numbers as text, and sizes from text.
 
 /// A count with its thousands set apart: `12,345`.
 pub fn count(n: u64) -> String {
@@ -66,15 +66,15 @@ pub fn bytes(n: u64) -> String {
     unreachable!("the last unit takes everything")
 }
 
-/// A share in percent: `12.3%`.
+/// A share as a percentage: `12.3%`.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole == 0.0 { "-".into() } else { format!("{}%", figure(100.0 * part / whole)) }
 }
 
-/// A size a person wrote: a number with `k`, `m`, `g` or `t` behind it, powers of 1,024.
+/// Parses a size: a number that may be followed by `k`, `m`, `g` or `t`, powers of 1,024.
 ///
 /// # Errors
-/// A sentence that says what would be right.
+/// A sentence with the valid forms.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_suffix('b').unwrap_or(&lower);

@@ -1,4 +1,4 @@
-//! How far a long command is.
+//! The progress of a long command.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a bar looks how far the work is.
+/// The interval at which a bar is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A bar on the error output: what is being done, how much of it, how long it will take. Where that
-/// is not a terminal, nothing at all.
+/// A progress bar on the standard error: the present work, how much of it is done, and the remaining time. Where that
+/// is not a terminal, nothing is shown.
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// A bar, unless `quiet` or there is no terminal to show it on.
+    /// A bar, unless `quiet` is set or there is no terminal.
     pub fn new(quiet: bool) -> Progress {
         if quiet || !std::io::stderr().is_terminal() {
             return Progress { bar: None };
@@ -30,7 +30,7 @@ impl Progress {
         Progress { bar: Some(bar) }
     }
 
-    /// Something new begins: who does it, what it is, and in how many steps.
+    /// Begins new work: its subject, its name, and the number of steps.
     pub fn begin(&self, who: &str, what: &str, total: u64) {
         if let Some(bar) = &self.bar {
             bar.set_prefix(who.to_string());
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// So many steps are done.
+    /// Shows that so many steps are done.
     #[inline]
     pub fn reach(&self, done: u64, total: u64) {
         if let Some(bar) = &self.bar {
@@ -51,8 +51,8 @@ impl Progress {
         }
     }
 
-    /// Does one of `total` steps, after those that are `done`; while it does, `part` counts its parts, of which
-    /// there are at most `parts`.
+    /// Runs one of `total` steps, after `done` of them. Meanwhile `part` counts the parts of this step, at most
+    /// `parts`.
     pub fn follow<T>(
         &self,
         (done, total): (u64, u64),
@@ -77,7 +77,7 @@ impl Progress {
         })
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -4,22 +4,22 @@ use std::fmt;
 
 use comfy_table::{Cell, CellAlignment, ContentLineStyle, LineStyle, TableStyle};
 
-/// Two blanks between columns, one rule under the headings.
+/// The style: two blanks between columns, and one rule under the headings.
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none().junction(' '))
     .header_separator(LineStyle::none().fill('-').junction(' '))
     .content_lines(ContentLineStyle::none().junction(' '));
 
-/// How a column is set.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// Left, for words.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
 }
 
-/// A table: a line of headings, a rule, rows. No line is broken and nothing is coloured.
+/// A table of headings, a rule, and rows. Lines are not wrapped and nothing is coloured.
 #[derive(Clone, Debug)]
 pub struct Table {
     headings: Vec<(String, Align)>,

@@ -1,18 +1,18 @@
 //! Buffers that a device may read into or write from directly.
 //!
-//! Freed buffers are kept on a free list of their thread, so that large ones are neither faulted in
-//! nor zeroed again for each request.
+//! Freed buffers go to a free list of their thread, so that large ones are not faulted in and zeroed again for each
+//! request.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// The alignment of every buffer, in bytes: what O_DIRECT asks for on any common device.
+/// The alignment of every buffer, in bytes: enough for O_DIRECT on any common device.
 const ALIGN: usize = 4096;
 
-/// Buffers of `1 << class` pages are kept for each class below this: up to 1 MiB.
+/// The number of size classes. A class holds buffers of `1 << class` pages, up to 1 MiB.
 const CLASSES: usize = 9;
 
-/// How much memory one thread keeps free, in bytes.
+/// The memory that one thread keeps on its free list at most, in bytes.
 const KEEP_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ thread_local! {
     static FREE: RefCell<FreeList> = RefCell::default();
 }
 
-/// Owned bytes, aligned to 4,096, of any length.
+/// Owned bytes of any length, aligned to 4,096 bytes.
 pub struct IoBuf {
     /// Whole pages, all of them initialised; at least `len` bytes.
     pages: Vec<Page>,
@@ -37,7 +37,7 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// `len` bytes of zero.
+    /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> IoBuf {
         match take_free(len) {
             Some(pages) => {
@@ -49,7 +49,7 @@ impl IoBuf {
         }
     }
 
-    /// `len` bytes of whatever an earlier buffer of this thread held: for a caller that overwrites
+    /// A buffer of `len` bytes with the contents of an earlier buffer of this thread, for a caller that overwrites
     /// them all.
     pub fn scratch(len: usize) -> IoBuf {
         IoBuf { pages: take_free(len).unwrap_or_else(|| fresh(len)), len }
@@ -87,7 +87,7 @@ impl Drop for IoBuf {
         let Some(class) = class_of(self.len) else { return };
         let pages = std::mem::take(&mut self.pages);
         debug_assert_eq!(pages.len(), 1 << class);
-        // A thread that ends has no free list any more: then the memory is just freed.
+        // A thread that is ending has no free list any more, so the memory is freed.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.bytes + pages.len() * ALIGN <= KEEP_BYTES {
@@ -107,8 +107,8 @@ impl Clone for IoBuf {
 impl Deref for IoBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `Page` is `repr(C)` of plain bytes without padding, so the vector's elements are
-        // `pages.len() * ALIGN` initialised bytes in a row, and `len` is at most that.
+        // SAFETY: `Page` is `repr(C)` of plain bytes without padding, so the vector's elements are `pages.len() *
+        // ALIGN` consecutive initialised bytes, and `len` is at most that.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len)
@@ -136,7 +136,7 @@ impl std::fmt::Debug for IoBuf {
 mod tests {
     use super::*;
 
-    /// A recycled buffer must come back zeroed when zeros are asked for, and never at a wrong length.
+    /// A recycled buffer must be zeroed where zeros are asked for, and must have the right length.
     #[test]
     fn recycled_buffers_are_clean_where_asked() {
         for len in [1, 512, 4096, 4097, 12_288, 1 << 20, (1 << 20) + 1] {

@@ -1,24 +1,24 @@
 //! The price of processor work in virtual time.
 //!
-//! Code charges what it does as it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`],
-//! [`Cpu::dependencies`]), which only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays it by
-//! sleeping on the one processor of the model. On a real clock the model is [`CpuModel::NONE`] and nothing is charged.
+//! Code charges its work while it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`],
+//! [`Cpu::dependencies`]). A charge only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays the debt by
+//! sleeping on the model's single processor. On a real clock the model is [`CpuModel::NONE`], and nothing is charged.
 
 use std::cell::Cell;
 
-/// What processor work costs. All prices in nanoseconds of virtual time.
+/// Prices of processor work, in nanoseconds of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuModel {
-    /// The name a user gives it.
+    /// The name by which a user chooses it.
     pub name: &'static str,
     /// Entering and leaving one file-system operation: system call, locks, look-up of its objects.
     pub operation_ns: u64,
     /// Finding one buffer and changing something in it.
     pub touch_ns: u64,
-    /// Making one dependency of soft updates, or undoing it in an image, and all that becomes of it
-    /// ([`DEPENDENCY_TOUCHES`]).
+    /// The whole life of one dependency of soft updates: creating it, or rolling it back in an image, and resolving
+    /// it ([`DEPENDENCY_TOUCHES`]).
     pub dependency_ns: u64,
-    /// Making one entry of a log, beside the bytes copied into it ([`LOG_RECORD_TOUCHES`]).
+    /// Making one entry of a log, without the bytes copied into it ([`LOG_RECORD_TOUCHES`]).
     pub log_record_ns: u64,
     /// Copying 1,024 bytes between user and cache.
     pub copy_kib_ns: u64,
@@ -26,14 +26,14 @@ pub struct CpuModel {
     pub request_ns: u64,
 }
 
-/// What a dependency takes, in looks at a buffer: measured on Ordo's own code in process, since nobody has printed it;
-/// `make bench`, section `processor` of `docs/results/core.md`.
+/// The price of a dependency, in units of finding a buffer. No publication gives it, so it is measured on Ordo's own
+/// code in process: `make bench`, section `processor` of `docs/results/core.md`.
 pub const DEPENDENCY_TOUCHES: u64 = 8;
-/// What an entry of a log takes, likewise.
+/// The price of a log entry, in the same unit and measured in the same way.
 pub const LOG_RECORD_TOUCHES: u64 = 4;
 
 impl CpuModel {
-    /// Processor work is free.
+    /// A model in which processor work is free.
     pub const NONE: CpuModel = CpuModel {
         name: "none",
         operation_ns: 0,
@@ -73,7 +73,7 @@ impl CpuModel {
         copy_kib_ns: 100,
         request_ns: 2_000,
     };
-    /// Every preset, in the order they are listed to a user.
+    /// Every preset, in the order in which they are listed to a user.
     pub const ALL: [CpuModel; 4] =
         [CpuModel::PENTIUM_II_300, CpuModel::PENTIUM_III_500, CpuModel::MODERN, CpuModel::NONE];
 
@@ -83,13 +83,13 @@ impl CpuModel {
     }
 }
 
-/// The processor of one executor: a model, and the work charged to it but not yet paid.
+/// The processor of one executor: a model, and the work that is charged but not yet paid.
 #[derive(Debug)]
 pub struct Cpu {
     model: Cell<CpuModel>,
     debt_ns: Cell<u64>,
     total_ns: Cell<u64>,
-    /// Until when the processor is taken by work already paid for, in nanoseconds.
+    /// The time until which the processor is busy with work already paid for, in nanoseconds.
     pub(crate) busy_until_ns: Cell<u64>,
 }
 
@@ -103,12 +103,12 @@ impl Cpu {
         }
     }
 
-    /// From now on charge by `model`.
+    /// Sets the model by which work is charged from now on.
     pub fn set_model(&self, model: CpuModel) {
         self.model.set(model);
     }
 
-    /// The model in force.
+    /// The model by which work is charged.
     pub fn model(&self) -> CpuModel {
         self.model.get()
     }
@@ -131,7 +131,7 @@ impl Cpu {
         self.charge(self.model.get().dependency_ns * n);
     }
 
-    /// Charges one entry of a log of so many bytes.
+    /// Charges one log entry of `bytes` bytes.
     #[inline]
     pub fn log_record(&self, bytes: usize) {
         self.charge(self.model.get().log_record_ns);
@@ -155,12 +155,12 @@ impl Cpu {
         self.debt_ns.set(self.debt_ns.get() + ns);
     }
 
-    /// Processor time charged and paid so far, in nanoseconds.
+    /// The processor time charged and paid so far, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.total_ns.get()
     }
 
-    /// Takes the debt: what has been charged since the last call.
+    /// Takes the debt: the work charged since the last call, in nanoseconds.
     pub(crate) fn take_debt(&self) -> u64 {
         let debt = self.debt_ns.replace(0);
         self.total_ns.set(self.total_ns.get() + debt);

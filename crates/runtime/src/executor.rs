@@ -1,4 +1,4 @@
-//! Tasks, timers, and the choice of what runs next.
+//! The executor: tasks, timers, and the choice of the next task.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -20,31 +20,31 @@ use crate::tasks::{ReadyQueue, TaskId, TaskWaker, Tasks};
 use crate::time::{Duration, Time};
 use crate::timers::{TimerKey, Timers};
 
-/// On a real clock, after how many polls I/O and timers are looked at although tasks are ready.
+/// On a real clock, the number of polls after which I/O and timers are checked although tasks are ready.
 const POLLS_BETWEEN_CHECKS: u64 = 61;
 
-/// How the next ready task is chosen.
+/// The rule by which the next ready task is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// In the order in which tasks became ready.
     Fifo,
-    /// At random by the seed: every interleaving of ready tasks can come up.
+    /// At random by the seed, so that every interleaving of ready tasks can occur.
     Seeded,
 }
 
-/// What a pending task waits for: a kind of thing and which one of it.
+/// The object for which a pending task waits: its kind and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingFor {
-    /// The name the primitive was made with, such as "mutex of an inode".
+    /// The name given to the lock or signal, such as "mutex of an inode".
     pub what: &'static str,
-    /// Which one: an inode number, a block address; 0 where there is only one.
+    /// The object's number, such as an inode number or block address; 0 where there is only one.
     pub id: u64,
 }
 
-/// Idle with tasks left: nothing is ready, no timer is set, no I/O is under way.
+/// A deadlock: tasks are left, but none is ready, no timer is set, and no I/O is under way.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
-    /// The name of each task that is left, daemons excepted, and what it waits for.
+    /// The name of each task that is left, except daemons, and the object for which it waits.
     pub tasks: Vec<(String, Option<WaitingFor>)>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Clock {
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
     ready: Arc<ReadyQueue>,
-    /// What was taken from `ready`, in order.
+    /// Tasks taken from `ready`, in order.
     next: RefCell<VecDeque<TaskId>>,
     tasks: RefCell<Tasks>,
     timers: RefCell<Timers>,
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Rc<Inner>);
 
-/// Owns the tasks. Dropping it drops them all where they stand.
+/// The executor owns the tasks. Dropping it drops each task at its present await.
 pub struct Executor {
     runtime: Runtime,
 }
@@ -100,14 +100,14 @@ impl Executor {
         Executor::with(Clock::Virtual(Cell::new(0)), seed, Backend::Inline)
     }
 
-    /// An executor in real time, its I/O on io_uring, or on a pool of threads where io_uring is
-    /// refused. `ORDO_IO` in the environment (`uring`, `threads` or `inline`) takes precedence.
+    /// An executor in real time. Its I/O is on io_uring, or on a pool of threads where io_uring is refused. `ORDO_IO`
+    /// in the environment (`uring`, `threads` or `inline`) takes precedence.
     pub fn real(seed: u64) -> Executor {
         let named = std::env::var("ORDO_IO").ok();
         Executor::real_on(named.as_deref().and_then(Backend::by_name).unwrap_or_default(), seed)
     }
 
-    /// An executor in real time with a chosen way to do I/O.
+    /// An executor in real time with a given I/O backend.
     pub fn real_on(backend: Backend, seed: u64) -> Executor {
         Executor::with(Clock::Real(std::time::Instant::now()), seed, backend)
     }
@@ -140,7 +140,7 @@ impl Executor {
         self.runtime.clone()
     }
 
-    /// Chooses how the next ready task is picked from now on.
+    /// Sets the rule by which the next ready task is chosen.
     pub fn set_schedule(&self, schedule: Schedule) {
         self.runtime.0.schedule.set(schedule);
     }
@@ -148,7 +148,7 @@ impl Executor {
     /// Runs `future` and every spawned task until `future` is done.
     ///
     /// # Errors
-    /// [`Deadlock`] where nothing can ever make `future` ready.
+    /// [`Deadlock`] where `future` can never become ready.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let inner = &self.runtime.0;
         let mut future = pin!(future);
@@ -197,7 +197,7 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         let inner = &self.runtime.0;
-        // A task's destructor may wake or spawn others: drop until none is left.
+        // A task's destructor may wake or spawn other tasks, so the loop drops until none is left.
         loop {
             let tasks = inner.tasks.borrow_mut().take_all();
             if tasks.is_empty() {
@@ -240,19 +240,18 @@ impl Inner {
         }
     }
 
-    /// Whether any task can go on.
+    /// Whether any task is ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.next.borrow().is_empty() || !self.ready.is_empty()
     }
 
     fn poll_task(&self, id: TaskId) {
-        // A task may have been woken and then finished, or dropped.
+        // The task may have been woken and then have finished, or been dropped.
         let Some(mut runnable) = self.tasks.borrow_mut().start(id) else { return };
         sync::take_wait();
         let mut cx = Context::from_waker(&runnable.waker);
         let done = runnable.future.as_mut().poll(&mut cx).is_ready();
-        // What these return is dropped only when the table is no longer borrowed: a destructor may
-        // spawn or wake.
+        // Results are dropped only after the borrow of the table ends, since a destructor may spawn or wake tasks.
         if done {
             let finished = self.tasks.borrow_mut().finish(id);
             drop((finished, runnable));
@@ -262,7 +261,7 @@ impl Inner {
         }
     }
 
-    /// Nothing is ready: wait for I/O or step the clock to the next timer. False when neither can be.
+    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false where there is neither.
     fn advance(&self) -> bool {
         let next = self.timers.borrow_mut().next();
         match &self.clock {
@@ -272,7 +271,7 @@ impl Inner {
             }
             Clock::Real(_) => {
                 if next.is_none() && !self.driver.busy() && self.externals.get() == 0 {
-                    // Another thread may have woken a task since the queue was looked at.
+                    // Another thread may have woken a task since the queue was checked.
                     return !self.ready.is_empty();
                 }
                 let timeout = next.map(|t| t.since(self.now()));
@@ -280,7 +279,8 @@ impl Inner {
                     self.driver.poll();
                 } else if !self.driver.reap() {
                     self.ready.park(|| self.driver.wait(timeout));
-                    // Not while it counts as parked: what this wakes needs no waking of the thread.
+                    // Completions are taken in after the thread is no longer marked as parked, so that the wake-ups
+                    // need not interrupt it.
                     self.driver.reap();
                 }
             }
@@ -314,7 +314,7 @@ impl Inner {
 }
 
 impl Runtime {
-    /// The time now.
+    /// The present time.
     pub fn now(&self) -> Time {
         self.0.now()
     }
@@ -329,12 +329,12 @@ impl Runtime {
         self.0.seed
     }
 
-    /// How often the scheduler chose a task or found none: a measure of its own work.
+    /// The number of times that the scheduler chose a task or found none: a measure of its own work.
     pub fn polls(&self) -> u64 {
         self.0.polls.get()
     }
 
-    /// The processor that work is charged to.
+    /// The processor to which work is charged.
     pub fn cpu(&self) -> &Cpu {
         &self.0.cpu
     }
@@ -358,7 +358,7 @@ impl Runtime {
         self.spawn_task(name.into(), false, future)
     }
 
-    /// Starts a task that serves others for ever: it may be left waiting when the work is done.
+    /// Starts a task that serves others for ever. The executor may end while it waits.
     pub fn spawn_daemon<F>(&self, name: impl Into<Cow<'static, str>>, future: F)
     where
         F: Future<Output = ()> + 'static,
@@ -377,8 +377,8 @@ impl Runtime {
         Join { result: rx }
     }
 
-    /// Says that something outside this thread may wake a task: while what this returns is held, an
-    /// idle executor in real time waits for it and does not report a deadlock.
+    /// Announces a source of wake-ups outside this thread. While the returned value is held, an idle executor in real
+    /// time waits for the source instead of reporting a deadlock.
     pub fn external(&self) -> External {
         self.0.externals.set(self.0.externals.get() + 1);
         External { runtime: self.clone() }
@@ -408,7 +408,7 @@ impl Runtime {
         .await
     }
 
-    /// Pays for the processor work charged since the last call, on the model's one processor.
+    /// Pays for the processor work charged since the last call, on the model's single processor.
     #[inline]
     pub async fn settle(&self) {
         let debt = self.0.cpu.take_debt();
@@ -420,7 +420,7 @@ impl Runtime {
     }
 }
 
-/// The result of a spawned task: a future of it.
+/// A future of a spawned task's result.
 pub struct Join<T> {
     result: oneshot::Receiver<T>,
 }

@@ -1,4 +1,4 @@
-//! The table of tasks and the queue of those that are ready.
+//! The table of tasks, and the queue of ready ones.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -10,12 +10,12 @@ use std::task::{Wake, Waker};
 
 use crate::executor::WaitingFor;
 
-/// A task's place in the table (low half) and which of the tasks that had it (high half).
+/// A task's slot in the table (low half), and the generation of the slot (high half).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId(u64);
 
 impl TaskId {
-    /// The future given to `block_on`.
+    /// The id of the future given to `block_on`.
     pub(crate) const MAIN: TaskId = TaskId(u64::MAX);
 
     fn new(index: usize, generation: u32) -> TaskId {
@@ -29,10 +29,10 @@ impl TaskId {
     }
 }
 
-/// What interrupts the driver's wait.
+/// A function that interrupts the driver's wait.
 pub(crate) type Unparker = Arc<dyn Fn() + Send + Sync>;
 
-/// Tasks that were woken and not yet taken by the executor. Any thread may push.
+/// Tasks that were woken and not yet taken by the executor. Any thread may push to it.
 #[derive(Default)]
 pub(crate) struct ReadyQueue {
     ids: Mutex<VecDeque<TaskId>>,
@@ -47,7 +47,7 @@ impl ReadyQueue {
 
     fn push(&self, id: TaskId) {
         self.ids.lock().expect("no holder panics").push_back(id);
-        // Set only while the executor is about to wait or waits: a wake-up from another thread.
+        // The flag is set only while the executor waits or is about to, so this wake-up comes from another thread.
         if self.parked.load(Ordering::SeqCst)
             && let Some(unpark) = self.unparker.get()
         {
@@ -55,7 +55,7 @@ impl ReadyQueue {
         }
     }
 
-    /// Moves what is there to the end of `into`.
+    /// Moves all ready tasks to the end of `into`.
     pub(crate) fn drain_into(&self, into: &mut VecDeque<TaskId>) {
         into.append(&mut self.ids.lock().expect("no holder panics"));
     }
@@ -64,7 +64,7 @@ impl ReadyQueue {
         self.ids.lock().expect("no holder panics").is_empty()
     }
 
-    /// Runs `wait` unless something is ready; a wake-up from now until it returns interrupts it.
+    /// Runs `wait` unless a task is ready. A wake-up from now on interrupts it.
     pub(crate) fn park(&self, wait: impl FnOnce()) {
         self.parked.store(true, Ordering::SeqCst);
         if self.is_empty() {
@@ -85,7 +85,8 @@ impl TaskWaker {
         Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: ready.clone() })
     }
 
-    /// To be called before the task is polled: from then on a wake-up queues it again.
+    /// Clears the task's mark as queued. It must be called before the task is polled, so that a later wake-up queues
+    /// it again.
     pub(crate) fn clear(&self) {
         self.queued.store(false, Ordering::Release);
     }
@@ -102,7 +103,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// What polling a task needs; out of the table while it is polled.
+/// The parts of a task that are needed to poll it; they are out of the table meanwhile.
 pub(crate) struct Runnable {
     pub(crate) future: Pin<Box<dyn Future<Output = ()>>>,
     pub(crate) waker: Waker,
@@ -112,7 +113,7 @@ pub(crate) struct Runnable {
 pub(crate) struct Task {
     name: Cow<'static, str>,
     daemon: bool,
-    /// Tasks are reported in the order in which they were spawned.
+    /// The order of spawning, in which tasks are reported.
     seq: u64,
     runnable: Option<Runnable>,
     waiting: Option<WaitingFor>,
@@ -124,13 +125,13 @@ struct Slot {
     task: Option<Task>,
 }
 
-/// Every task that is not done.
+/// The table of every task that is not done.
 #[derive(Default)]
 pub(crate) struct Tasks {
     slots: Vec<Slot>,
     free: Vec<u32>,
     next_seq: u64,
-    /// Tasks that are not daemons.
+    /// The number of tasks that are not daemons.
     working: usize,
 }
 
@@ -168,14 +169,14 @@ impl Tasks {
         slot.task.as_mut()
     }
 
-    /// Takes out what is to be polled; none where the task is done or being polled.
+    /// Takes a task out to be polled; `None` where it is done or being polled.
     pub(crate) fn start(&mut self, id: TaskId) -> Option<Runnable> {
         let runnable = self.get(id)?.runnable.take()?;
         runnable.flag.clear();
         Some(runnable)
     }
 
-    /// Puts back a task that is not done. Returns it where the table no longer has it.
+    /// Puts back a task that is not done. Returns it where the table no longer has the task.
     pub(crate) fn suspend(
         &mut self,
         id: TaskId,
@@ -205,7 +206,7 @@ impl Tasks {
         slot.task.take()
     }
 
-    /// Takes every task out; their ids mean nothing afterwards.
+    /// Takes every task out; their ids are invalid afterwards.
     pub(crate) fn take_all(&mut self) -> Vec<Task> {
         let mut taken = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -220,7 +221,7 @@ impl Tasks {
         taken
     }
 
-    /// The name of each task that is not a daemon, and what it waits for.
+    /// The name of each task that is not a daemon, and the object for which it waits.
     pub(crate) fn report(&self) -> Vec<(String, Option<WaitingFor>)> {
         let mut left: Vec<&Task> =
             self.slots.iter().filter_map(|s| s.task.as_ref()).filter(|t| !t.daemon).collect();

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use crate::time::Time;
 
-/// Names one registered timer.
+/// The identity of a registered timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerKey {
     slot: u32,
@@ -18,8 +18,8 @@ struct Slot {
     waker: Option<Waker>,
 }
 
-/// The registered timers. A cancelled one stays in the heap until it comes up or until half of the
-/// heap is cancelled ones; it never moves the clock.
+/// The registered timers. A cancelled timer stays in the heap until its time comes or half of the heap is cancelled;
+/// it never moves the clock.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
@@ -47,7 +47,7 @@ impl Timers {
         TimerKey { slot, seq }
     }
 
-    /// Makes a timer wake somebody else, if it has not fired.
+    /// Replaces a timer's waker, if it has not fired.
     pub(crate) fn update(&mut self, key: TimerKey, waker: &Waker) {
         if let Some(slot) = self.slots.get_mut(key.slot as usize).filter(|s| s.seq == key.seq)
             && let Some(old) = &mut slot.waker
@@ -56,7 +56,7 @@ impl Timers {
         }
     }
 
-    /// Forgets a timer, if it has not fired. The waker is the caller's to drop.
+    /// Cancels a timer, if it has not fired. The caller drops the waker.
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
         let slot = self.slots.get_mut(key.slot as usize).filter(|s| s.seq == key.seq)?;
         let waker = slot.waker.take()?;

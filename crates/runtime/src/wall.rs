@@ -1,13 +1,13 @@
-//! The time of day, for the times that are kept on disk.
+//! The time of day, for times that are stored on disk.
 
 use crate::Runtime;
 use crate::executor::Clock;
 
-/// Where the virtual clock starts: 2000-01-01 00:00:00 UTC, in seconds since 1970.
+/// The virtual clock's start: 2000-01-01 00:00:00 UTC, in seconds since 1970.
 pub const VIRTUAL_EPOCH: i64 = 946_684_800;
 
 impl Runtime {
-    /// Seconds and nanoseconds since 1970: the host's clock in real time; in virtual time the
+    /// Seconds and nanoseconds since 1970. In real time they come from the host's clock; in virtual time they are
     /// [`VIRTUAL_EPOCH`] plus the virtual clock.
     pub fn wall_time(&self) -> (i64, u32) {
         match self.0.clock {

@@ -1,4 +1,4 @@
-//! What watching costs: the same file-system work on a RAM disk, unwatched and watched.
+//! Measures the cost of watching: the same file-system work on a RAM disk, unwatched and watched.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! How fast traces are analyzed: `speed START-IMAGE TRACE [ROUNDS]`. The trace is played again and again to one
-//! watcher; the middle of nine such runs is printed; then the same without contents, as blktrace records. `cargo run --release -p ordo-sba --example naming`.
+//! Measures how fast traces are analyzed: `naming START-IMAGE TRACE [ROUNDS]`. One watcher gets the trace again and
+//! again; the median of nine such runs is printed. Then the same is done without contents, as blktrace records. Run
+//! it with `cargo run --release -p ordo-sba --example naming`.
 
 use std::time::Instant;
 

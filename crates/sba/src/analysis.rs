@@ -1,18 +1,18 @@
-//! What a trace shows as a whole: traffic by kind, what the journal costs, how transactions go.
+//! The summary of a trace: traffic by kind, the journal's cost, and the course of its transactions.
 
 use crate::journal::Transaction;
 use crate::kind::Class;
 use crate::stats::{Counts, Stats};
 use crate::watch::Watch;
 
-/// Least, middle, greatest of many numbers.
+/// Minimum, median and maximum of many numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub least: u64,
-    /// As many are below as above.
+    /// The median.
     pub median: u64,
-    /// The greatest.
+    /// The maximum.
     pub greatest: u64,
 }
 
@@ -26,46 +26,47 @@ impl Spread {
     }
 }
 
-/// What transactions did.
+/// Totals over transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transactions {
-    /// Those of which anything was seen.
+    /// Transactions of which any write was seen.
     pub seen: u64,
-    /// Those whose commit was seen.
+    /// Transactions whose commit was seen.
     pub committed: u64,
-    /// Copies of blocks, of those committed.
+    /// Copies of blocks, for each committed transaction.
     pub copies: Spread,
-    /// Records of changes, of those committed.
+    /// Records of changes, for each committed transaction.
     pub records: Spread,
-    /// Bytes written to the journal, of those committed.
+    /// Bytes written to the journal, for each committed transaction.
     pub bytes: Spread,
     /// Copies of file data.
     pub data_copies: u64,
-    /// Blocks taken back.
+    /// Blocks revoked.
     pub revoked: u64,
-    /// Checksums that were wrong.
+    /// Wrong checksums.
     pub bad_checksums: u64,
-    /// Commits that no flush keeps apart from the last copy before them: the order of the two is the disk's.
+    /// Commits that no flush separates from the last copy before them: the disk may write the two in either order.
     pub unordered_commits: u64,
-    /// Requests from a transaction's first to its commit.
+    /// Requests from a transaction's first request to its commit.
     pub requests_to_commit: Spread,
-    /// Transactions of which some block was later written where it belongs.
+    /// Transactions of which a block was later written at its fixed location.
     pub checkpointed: u64,
-    /// Of copies and records, those that ended with such a write: the others were overtaken by a newer one, or
-    /// taken back, or are still to come.
+    /// Of copies and records, those that ended with such a checkpoint write. The others were superseded by a newer
+    /// one, revoked, or not yet checkpointed.
     pub checkpointed_blocks: u64,
-    /// Requests from a commit to the last such write.
+    /// Requests from a commit to the last checkpoint write.
     pub requests_to_checkpoint: Spread,
     /// Time from a transaction's first request to its commit, in nanoseconds; zeros without times.
     pub nanos_to_commit: Spread,
-    /// Time from a commit to the last write of a block where it belongs, in nanoseconds; zeros without times.
+    /// Time from a commit to the last checkpoint write, in nanoseconds; zeros without times.
     pub nanos_to_checkpoint: Spread,
 }
 
-/// Transactions as far as [`Transactions`] needs them. Those of a trace may be gathered in several parts, in any order.
+/// Transactions, reduced to the numbers that [`Transactions`] needs. A trace may be gathered in several parts, in any
+/// order.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
-    /// All but the spreads.
+    /// All totals but the spreads.
     sums: Transactions,
     copies: Vec<u64>,
     records: Vec<u64>,
@@ -81,7 +82,7 @@ fn add(sum: &mut u64, more: u64) {
 }
 
 impl Gathered {
-    /// Adds one. What a file says of transactions may be any number: sums stop at the greatest there is.
+    /// Adds a transaction. A trace file may claim any number, so sums saturate.
     pub fn add(&mut self, t: &Transaction) {
         let sums = &mut self.sums;
         sums.seen += 1;
@@ -91,7 +92,7 @@ impl Gathered {
         add(&mut sums.checkpointed_blocks, t.checkpointed);
         let Some(commit) = t.commit else { return };
         sums.committed += 1;
-        // What is in one request with its commit cannot come apart from it by a flush.
+        // Copies in one request with their commit count as unordered: no flush separates them.
         sums.unordered_commits += u64::from(t.copies > 0 && commit.epoch == t.last.epoch);
         self.copies.push(t.copies);
         self.records.push(t.records);
@@ -104,7 +105,7 @@ impl Gathered {
         self.nanos_to_checkpoint.push(end.nanos.saturating_sub(commit.nanos));
     }
 
-    /// Adds those of another part.
+    /// Adds the transactions of another part.
     pub fn join(&mut self, other: Gathered) {
         let (sums, more) = (&mut self.sums, &other.sums);
         sums.seen += more.seen;
@@ -124,7 +125,7 @@ impl Gathered {
         self.nanos_to_checkpoint.extend(other.nanos_to_checkpoint);
     }
 
-    /// What they did.
+    /// The totals.
     pub fn finish(self) -> Transactions {
         Transactions {
             copies: Spread::of(self.copies),
@@ -147,21 +148,21 @@ impl Transactions {
     }
 }
 
-/// What a watcher has found out at the end.
+/// Everything that a watcher has found out at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The file system's name, as `mount` has it.
     pub system: String,
     /// Traffic by kind.
     pub stats: Stats,
-    /// Copies in the journal whose transaction nobody could tell.
+    /// Copies in the journal whose transaction is not known.
     pub strays: u64,
     /// Transactions, in the order in which they were first seen.
     pub transactions: Vec<Transaction>,
 }
 
 impl Findings {
-    /// What a watcher has seen so far.
+    /// The findings of a watcher so far.
     pub fn of(watch: &Watch) -> Findings {
         Findings {
             system: watch.system().to_owned(),
@@ -172,36 +173,36 @@ impl Findings {
     }
 }
 
-/// A trace as a whole.
+/// The summary of a trace.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Analysis {
-    /// The file system.
+    /// The file system's name.
     pub system: String,
     /// Traffic by kind.
     #[serde(flatten)]
     pub stats: Stats,
-    /// What was written to the journal.
+    /// Writes to the journal.
     pub journal: Counts,
-    /// What was written to fixed locations.
+    /// Writes to fixed locations.
     pub fixed: Counts,
-    /// Of that, metadata.
+    /// Metadata among the writes to fixed locations.
     pub fixed_metadata: Counts,
-    /// Bytes written for each byte of file data that was written to its fixed location; `None` without any.
+    /// Write amplification: bytes written for each byte of file data at its fixed location; `None` without any.
     pub bytes_per_data_byte: Option<f64>,
-    /// Copies in the journal whose transaction nobody could tell.
+    /// Copies in the journal whose transaction is not known.
     pub strays: u64,
-    /// What transactions did; all zeros without a journal.
+    /// Totals over transactions; all zeros without a journal.
     pub transactions: Transactions,
 }
 
 impl Analysis {
-    /// What a watcher has seen so far.
+    /// The summary of what a watcher has seen so far.
     pub fn of(watch: &Watch) -> Analysis {
         let transactions = watch.transactions(Transactions::of);
         Analysis::with(watch.system().to_owned(), watch.finish(), watch.strays(), transactions)
     }
 
-    /// What follows from all that was counted.
+    /// The summary that follows from these counts.
     pub fn with(system: String, stats: Stats, strays: u64, transactions: Transactions) -> Analysis {
         let (mut journal, mut fixed, mut fixed_metadata) =
             (Counts::default(), Counts::default(), Counts::default());

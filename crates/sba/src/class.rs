@@ -8,79 +8,80 @@ use std::fmt;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Before the first superblock: boot code, partition tables.
+    /// Space before the first superblock: boot code, partition tables.
     BootArea,
-    /// The superblock that is used.
+    /// The superblock in use.
     Superblock,
     /// A copy of the superblock.
     SuperblockCopy,
-    /// The summary of what is free in each cylinder group.
+    /// The summary of free space in each cylinder group.
     Summary,
-    /// Where each block group's bitmaps and inodes are, the blocks kept for more of these included.
+    /// Descriptors of block groups: the addresses of their bitmaps and inode tables. Blocks reserved for more
+    /// descriptors are included.
     GroupDescriptors,
     /// A cylinder group's header and bitmaps.
     CylinderGroup,
-    /// The headers of an allocation group and its list of free blocks.
+    /// The headers of an allocation group and its free list.
     GroupHeader,
-    /// Which blocks are free.
+    /// Bitmap of free blocks.
     BlockBitmap,
-    /// Which inodes are free.
+    /// Bitmap of free inodes.
     InodeBitmap,
-    /// A tree of free or of owned space.
+    /// A tree of free space or of space with owners.
     SpaceTree,
-    /// Where inodes are.
+    /// The map from inode numbers to the places of inodes.
     InodeMap,
-    /// Inodes.
+    /// A block of inodes.
     InodeBlock,
-    /// Part of a directory.
+    /// A block of a directory.
     Directory,
-    /// Addresses of blocks.
+    /// An indirect block: addresses of blocks.
     Indirect,
     /// A node of a file's tree of extents.
     ExtentNode,
     /// An inner node of the tree that holds all files.
     TreeNode,
-    /// A leaf of the tree that holds all files: their inodes, names, pointers, ends.
+    /// A leaf of the tree that holds all files: inodes, names, pointers, tails.
     TreeLeaf,
-    /// Says where the trees of a file system begin.
+    /// The tree that holds the roots of the other trees (btrfs).
     RootTree,
-    /// Says where addresses of a file system are on its devices.
+    /// The tree that maps logical addresses to devices (btrfs).
     ChunkTree,
     /// Checksums of file data.
     Checksums,
-    /// Part of a regular file.
+    /// Contents of a regular file.
     FileData,
     /// The target of a symbolic link that is too long for its inode.
     Symlink,
     /// Extended attributes.
     ExtendedAttributes,
-    /// How much each user has.
+    /// Disk quotas: usage and limits of each user.
     Quota,
-    /// Files without names that are still there.
+    /// Orphans: files without names that are still open.
     Orphans,
-    /// What the blocks of a segment are, in a file system that is a log.
+    /// A segment summary: the kind and owner of each block of a segment in a log-structured file system.
     SegmentSummary,
-    /// How much of each segment is in use.
+    /// Segment usage: the live bytes or blocks of each segment.
     SegmentUsage,
-    /// Where what has a number of its own is: blocks with virtual numbers, nodes.
+    /// A map from numbers to places: NILFS2's virtual block numbers, F2FS's nodes.
     AddressMap,
-    /// States that a file system which is a log goes back to after a crash.
+    /// A checkpoint: a state to which a log-structured file system returns after a crash.
     Checkpoint,
-    /// Part of a log of Ordo's, its superblock included.
+    /// Part of one of Ordo's own logs, its superblock included.
     Log,
     /// A journal's superblock, header or restart area.
     JournalSuperblock,
-    /// Says which blocks the copies in a journal are of.
+    /// A journal descriptor: the fixed locations of the copies that follow it.
     JournalDescriptor,
-    /// The copy of a block in a journal.
+    /// A copy of a block in a journal.
     JournalData,
-    /// Blocks whose older copies in a journal no longer count.
+    /// A revoke record: blocks whose older copies in a journal no longer count.
     JournalRevoke,
-    /// Ends a transaction.
+    /// A commit block: the end of a transaction.
     JournalCommit,
-    /// Records of changes smaller than a block.
+    /// Journal records of changes smaller than a block.
     JournalRecords,
-    /// None of these, or nobody can say.
+    /// None of these kinds, or the kind is not known.
     Unknown,
 }
 
@@ -126,7 +127,7 @@ impl Class {
         Class::Unknown,
     ];
 
-    /// Its name as a key: lower case, words joined by underscores.
+    /// The kind's name as a key: lower case, words joined by underscores.
     pub const fn key(self) -> &'static str {
         match self {
             Class::BootArea => "boot_area",
@@ -174,7 +175,7 @@ impl Class {
         Class::ALL.into_iter().find(|class| class.key() == key)
     }
 
-    /// Its name in a sentence.
+    /// The kind's name in a sentence.
     pub const fn words(self) -> &'static str {
         match self {
             Class::BootArea => "boot area",
@@ -217,12 +218,12 @@ impl Class {
         }
     }
 
-    /// Whether it is about files and not what they hold.
+    /// Whether the kind is metadata: about files, and not their contents.
     pub const fn is_metadata(self) -> bool {
         !matches!(self, Class::FileData | Class::Unknown)
     }
 
-    /// Whether it is part of a journal; all else has a fixed location.
+    /// Whether the kind is part of a journal; every other kind has a fixed location.
     pub const fn is_journal(self) -> bool {
         matches!(
             self,

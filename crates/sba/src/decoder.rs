@@ -1,4 +1,4 @@
-//! The contract between the watcher and what knows a format.
+//! The contract between the watcher and the decoder of one on-disk format.
 
 use std::fs::File;
 use std::io;
@@ -11,14 +11,14 @@ use crate::kind::{Class, Part, Reason, What};
 use crate::names::Names;
 use crate::stats::Stats;
 
-/// What a decoder learns the state of a device from, before requests pass.
+/// The state of a device before requests pass, from which a decoder learns the file system.
 pub trait Image {
-    /// Its size in bytes.
+    /// The device's size in bytes.
     fn bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     ///
     /// # Errors
-    /// The range is not there, or could not be read.
+    /// The range lies outside the device, or the read failed.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
@@ -35,7 +35,7 @@ impl Image for &[u8] {
 
 impl Image for File {
     fn bytes(&self) -> u64 {
-        // A device has its size at its end only.
+        // A block device reports no size in its metadata: seeking to its end gives the size.
         let size = rustix::fs::seek(self, rustix::fs::SeekFrom::End(0));
         size.unwrap_or(0)
     }
@@ -44,54 +44,54 @@ impl Image for File {
     }
 }
 
-/// Blocks of which it is now known what they are.
+/// Blocks whose kind is now known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The first, in blocks of the decoder's.
+    /// The first block, in the decoder's blocks.
     pub block: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
     /// Their kind.
     pub class: Class,
 }
 
-/// What a decoder tells besides names.
+/// A decoder's state besides names: the journal, settled guesses, paths.
 #[derive(Debug, Default)]
 pub struct Books {
-    /// The journal as it was seen.
+    /// The journal, as far as its writes were seen.
     pub journal: Journal,
-    /// Blocks that some pointer now shows. The watcher takes them after each request.
+    /// Blocks whose kind a pointer has now shown. The watcher takes them after each request.
     pub claims: Vec<Claim>,
-    /// Names of files, where directories were seen.
+    /// Names of files, from the directories that were seen.
     pub names: Names,
-    /// Inodes that the present request changes, in the log or where they belong.
+    /// Inodes that the present request changes, in the log or at their fixed location.
     pub inodes: Vec<u64>,
-    /// How the present request is to be carried out.
+    /// Flags of the present request: FUA, sync, metadata.
     pub flags: WriteFlags,
 }
 
-/// Contents of a file that lie together, in bytes.
+/// A contiguous range of a file's contents on the device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Where they begin in the file.
+    /// Offset in the file, in bytes.
     pub at: u64,
-    /// Where they begin on the device.
+    /// Offset on the device, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Who knows a format. Writes must be shown in order; a decoder learns from each.
+/// The decoder of one on-disk format. Writes must be shown in order; a decoder learns from each.
 ///
-/// What is on disk is hostile: nothing in it makes a decoder panic, loop, or take memory out of proportion.
+/// Data on disk are hostile: nothing in them makes a decoder panic, loop, or take memory out of proportion.
 pub trait Decoder {
     /// The file system's name, as `mount` has it.
     fn system(&self) -> &'static str;
 
-    /// Its block size as a shift. What nothing points to is noted by block.
+    /// The file system's block size as a shift. Unclaimed blocks are noted in this unit.
     fn block_shift(&self) -> u32;
 
-    /// The unit in which it tells the journal where logged blocks belong, as a shift.
+    /// The unit in which the decoder tells the journal the fixed location of logged blocks, as a shift.
     fn home_shift(&self) -> u32 {
         self.block_shift()
     }
@@ -102,27 +102,29 @@ pub trait Decoder {
     /// Names a read.
     fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>);
 
-    /// Names a write whose contents nobody kept, by its place.
+    /// Names a write whose contents were not recorded, by its place.
     fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<Part>) {
         self.read(offset, len, None, out);
     }
 
-    /// Where a file's contents are now, as far as they have blocks of their own, in the order of the device.
+    /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the order of the
+    /// device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
 
-    /// Reads and writes by kind, from a decoder that settles its guesses itself; else the watcher does, by its claims.
+    /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` where the watcher counts, by
+    /// the decoder's claims.
     fn counted(&self) -> Option<Stats> {
         None
     }
 }
 
-/// The part that says that a range has no name, and why.
+/// The part for a range without a name, with the reason.
 pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> Part {
     Part { class: Class::Unknown, offset, len, what: What::Unknown(why) }
 }
 
-/// Covers a request with parts. `name` names what begins at its first argument, up to the second at most;
-/// what is beyond `bytes`, the file system's size, has no name.
+/// Covers a request with parts. `name` names the part that begins at its first argument and ends at the second at
+/// most. A range beyond `bytes`, the file system's size, has no name.
 pub(crate) fn cover(
     out: &mut Vec<Part>,
     offset: u64,
@@ -136,10 +138,10 @@ pub(crate) fn cover(
     while at < inside {
         let part = name(at, inside);
         debug_assert!(part.offset == at && part.len > 0 && part.len <= inside - at);
-        // What a decoder does not get on with is left as it is.
+        // An empty part would make the loop run for ever: every step advances by a byte at least.
         at += part.len.max(1);
         match out.last_mut() {
-            // Guesses that are alike are one.
+            // Adjacent guesses of the same kind become one part.
             Some(last)
                 if (&last.what, last.class) == (&part.what, part.class)
                     && matches!(part.what, What::Unclaimed | What::Unknown(_) | What::Only(_)) =>

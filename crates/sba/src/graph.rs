@@ -1,8 +1,8 @@
-//! Who points to whom: roots, nodes, and the runs of blocks that these give to files. The same for every
-//! format; a [`Reader`] knows how a node is to be read.
+//! The graph of pointers: roots, nodes, and the runs of blocks that these give to files. The graph is the same for
+//! every format; a [`Reader`] knows how to read a node.
 //!
-//! A claim belongs to the root or node that made it, and only that one can give it up: when entries move from
-//! one node to another, it does not matter which of the two passes first.
+//! A claim belongs to the root or node that made it, and only that one can give it up. So when entries move from one
+//! node to another, the order in which the two nodes are written does not matter.
 
 use rustc_hash::FxHashMap;
 
@@ -10,57 +10,58 @@ use crate::decoder::{Books, Claim};
 use crate::kind::Class;
 use crate::runs::{Role, Run, Runs};
 
-/// Nodes kept that nothing points to.
+/// Unclaimed nodes kept at most: possible nodes that nothing points to.
 const STRAYS_MAX: usize = 4096;
-/// Claims of more blocks than this look through what is kept, not through the blocks.
+/// A claim of more blocks than this searches the maps of nodes, instead of looking up each block.
 const MANY: u64 = 64;
 
-/// Who knows how nodes are read.
+/// A format's way to read nodes.
 pub(crate) trait Reader {
-    /// What must be known of a node to read it.
+    /// The facts that are needed to read a node, such as its level or tree.
     type Tag: Copy + PartialEq + std::fmt::Debug;
 
-    /// What a node points to: none where it makes no sense. Entries that are nodes must be lower than it.
+    /// The entries of a node; empty where the bytes make no sense. An entry that is a node must be lower than the
+    /// node itself.
     fn node(&self, tag: Self::Tag, bytes: &[u8]) -> Vec<Entry<Self::Tag>>;
 
-    /// Whether a block that nothing points to could be a node.
+    /// Whether an unclaimed block could be a node.
     fn could_be_node(&self, bytes: &[u8]) -> bool;
 }
 
-/// Blocks that follow each other, or one node.
+/// An entry of a node: consecutive blocks, or one node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Entry<T> {
-    /// The first on the device.
+    /// The first block on the device.
     pub(crate) start: u64,
-    /// How many.
+    /// The number of blocks.
     pub(crate) len: u32,
-    /// What is below it: 0 of contents.
+    /// The number of levels below; 0 for contents.
     pub(crate) height: u8,
     pub(crate) class: Class,
     pub(crate) ino: u64,
     pub(crate) role: Role,
-    /// How to read it, where it is a node.
+    /// The tag with which to read the entry, where it is a node.
     pub(crate) node: Option<T>,
 }
 
 #[derive(Debug)]
 struct Node<T> {
-    /// Who points to it.
+    /// The root or node that points to this one.
     by: u64,
     tag: T,
     height: u8,
-    /// `None` until it is seen.
+    /// `None` until the node's contents are seen.
     entries: Option<Box<[Entry<T>]>>,
 }
 
-/// A node that nothing points to, now or any more.
+/// A node that nothing points to: not yet, or no longer.
 #[derive(Debug)]
 enum Stray<T> {
     Raw(Box<[u8]>),
     Read(T, Box<[Entry<T>]>),
 }
 
-/// Entries in the order of the device; those of contents that follow each other are one.
+/// Entries in the order of the device. Adjacent entries of contents are merged.
 #[derive(Debug)]
 pub(crate) struct Entries<T>(Vec<Entry<T>>);
 
@@ -69,7 +70,7 @@ impl<T: Copy + PartialEq> Entries<T> {
         Entries(Vec::new())
     }
 
-    /// Adds blocks, to the last entry where they go on there.
+    /// Adds an entry, by extending the last one where the blocks follow it.
     pub(crate) fn add(&mut self, new: Entry<T>) {
         if let Some(last) = self.0.last_mut()
             && let (Role::Data { lbn }, Role::Data { lbn: next }) = (last.role, new.role)
@@ -89,7 +90,7 @@ impl<T: Copy + PartialEq> Entries<T> {
     }
 }
 
-/// Everything that points, and everything that is pointed to.
+/// Every root and node that points, and every block that is pointed to.
 #[derive(Debug)]
 pub(crate) struct Graph<R: Reader> {
     pub(crate) reader: R,
@@ -99,7 +100,7 @@ pub(crate) struct Graph<R: Reader> {
     strays: FxHashMap<u64, Stray<R::Tag>>,
 }
 
-/// The number of a root among those that point; a node's is its block.
+/// The identity of a root among claimants. A node's identity is its block.
 pub(crate) fn root_id(number: u64) -> u64 {
     number | 1 << 63
 }
@@ -115,7 +116,7 @@ impl<R: Reader> Graph<R> {
         }
     }
 
-    /// Nodes that are pointed to and were not seen, in order.
+    /// Nodes that are pointed to but have not been seen, in order.
     pub(crate) fn unseen(&self) -> Vec<u64> {
         let unseen = self.nodes.iter().filter(|(_, n)| n.entries.is_none());
         let mut all: Vec<u64> = unseen.map(|(block, _)| *block).collect();
@@ -123,12 +124,12 @@ impl<R: Reader> Graph<R> {
         all
     }
 
-    /// Whether this block was kept because it could be a node.
+    /// Whether this block was kept as a possible node.
     pub(crate) fn has_stray(&self, block: u64) -> bool {
         self.strays.contains_key(&block)
     }
 
-    /// What the root `number` points to now.
+    /// Replaces the entries of the root `number`.
     pub(crate) fn set_root(&mut self, number: u64, new: Vec<Entry<R::Tag>>, books: &mut Books) {
         let by = root_id(number);
         let new = sorted(new);
@@ -142,12 +143,12 @@ impl<R: Reader> Graph<R> {
         self.change(by, &old.unwrap_or_default(), &new, books);
     }
 
-    /// What the root `number` points to.
+    /// The entries of the root `number`.
     pub(crate) fn root(&self, number: u64) -> &[Entry<R::Tag>] {
         self.roots.get(&root_id(number)).map_or(&[], |entries| entries)
     }
 
-    /// A node passes: what it points to now is its own.
+    /// Takes in a node that is written: its entries replace those that it had.
     pub(crate) fn node_written(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
         let Some(node) = self.nodes.get_mut(&block) else { return };
         let height = node.height;
@@ -161,7 +162,7 @@ impl<R: Reader> Graph<R> {
         self.change(block, &old, &new, books);
     }
 
-    /// A block passes that nothing points to: keeps it where it could be a node.
+    /// Takes in an unclaimed block that is written, and keeps it where it could be a node.
     pub(crate) fn stray_written(&mut self, block: u64, bytes: &[u8]) {
         if !self.reader.could_be_node(bytes) {
             if !self.strays.is_empty() {
@@ -180,7 +181,7 @@ impl<R: Reader> Graph<R> {
     }
 
     fn change(&mut self, by: u64, old: &[Entry<R::Tag>], new: &[Entry<R::Tag>], books: &mut Books) {
-        // Both are in the order of the device.
+        // Both lists are in the order of the device.
         let gone = |entry: &Entry<R::Tag>, among: &[Entry<R::Tag>]| {
             let near = among.partition_point(|e| e.start < entry.start);
             !among[near..].iter().take_while(|e| e.start == entry.start).any(|e| e == entry)
@@ -201,9 +202,9 @@ impl<R: Reader> Graph<R> {
         let Some(Node { tag, entries: Some(entries), .. }) = self.nodes.remove(&entry.start) else {
             return;
         };
-        // Heights fall: this ends.
+        // Heights fall at each step, so the recursion ends.
         entries.iter().for_each(|below| self.release(below, entry.start));
-        // A tree that grows gives its nodes a new parent.
+        // A tree that grows gives its nodes a new parent, so the node is kept for that one.
         self.keep(entry.start, Stray::Read(tag, entries));
     }
 
@@ -211,7 +212,7 @@ impl<R: Reader> Graph<R> {
         let Entry { start, len, height, class, ino, role, node } = *entry;
         let len = u64::from(len);
         let stray = node.and_then(|tag| Some((tag, self.strays.remove(&start)?)));
-        // Another node's that has not given it up yet: it is the same, with another parent.
+        // Another node may still claim this one: it is the same node, and only its parent changes.
         let same = self.nodes.get(&start).filter(|n| Some(n.tag) == node && n.entries.is_some());
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
         self.forget(start, len);
@@ -228,7 +229,8 @@ impl<R: Reader> Graph<R> {
                 read.retain(|e| e.height < height);
                 Some(sorted(read))
             }
-            // Its block may be used anew, and what it had be another's by now: its own claims wait until it passes.
+            // The blocks of the old node may belong to other nodes by now. Only entries whose blocks are unclaimed
+            // count until the node is written again.
             Some((tag, Stray::Read(was, entries))) if was == tag => {
                 let free = |e: &&Entry<_>| !self.runs.any(e.start, e.len.into());
                 Some(entries.iter().filter(free).copied().collect())
@@ -241,7 +243,7 @@ impl<R: Reader> Graph<R> {
         }
     }
 
-    /// Nodes and strays among blocks that belong to something else now.
+    /// Forgets the nodes and unclaimed blocks in a range that belongs to something else now.
     fn forget(&mut self, start: u64, len: u64) {
         let range = start..start.saturating_add(len);
         let mut gone = Vec::new();
@@ -270,7 +272,7 @@ fn sorted<T: Copy + PartialEq>(mut entries: Vec<Entry<T>>) -> Box<[Entry<T>]> {
 mod tests {
     use super::*;
 
-    /// A node is a list of blocks, one a byte; heights fall by one.
+    /// A format for tests: each byte of a node is the number of a block, and heights fall by one.
     #[derive(Debug)]
     struct Bytes;
 
@@ -298,8 +300,8 @@ mod tests {
         (0..100).filter(|block| graph.runs.at(*block).is_some()).collect()
     }
 
-    /// Entries move from one node to another, in either order of writing; a tree grows a level, its new root
-    /// written before or after what points to it. Nothing may be lost on the way.
+    /// Entries move from one node to another, in either order of writing. A tree grows a level, its new root written
+    /// before or after the pointer to it. Nothing may be lost on the way.
     #[test]
     fn a_claim_is_its_makers_own() {
         for turned in [false, true] {
@@ -324,7 +326,7 @@ mod tests {
                 graph.node_written(12, &[10, 11], &mut books);
             }
             assert_eq!(used(&graph), [10, 11, 12, 20, 21, 22, 23], "turned: {turned}");
-            // The new root is split: its sibling passes first.
+            // The new root is split, and its sibling is written first.
             graph.set_root(1, vec![entry(12, 2), entry(13, 2)], &mut books);
             graph.node_written(13, &[11], &mut books);
             graph.node_written(12, &[10], &mut books);
@@ -334,9 +336,10 @@ mod tests {
         }
     }
 
-    /// A node's entries move to its neighbour, it is freed, and its block is used for a new node: the pointer to that passes
-    /// before its contents, as copies in a journal may. What was the old node's stays the neighbour's. Catches old
-    /// entries that are claimed anew and then given up; seen on a ReiserFS in `data=journal`.
+    /// A node's entries move to its neighbour, the node is freed, and its block is used for a new node. The pointer
+    /// to the new node is written before its contents, as copies in a journal may be. The old node's entries stay the
+    /// neighbour's. Catches old entries that are claimed anew and then given up; seen on a ReiserFS in
+    /// `data=journal`.
     #[test]
     fn a_node_in_the_place_of_a_freed_one_takes_nothing_back() {
         let mut books = Books::default();
@@ -353,8 +356,8 @@ mod tests {
         assert_eq!(used(&graph), [10, 11, 12, 20, 21, 22, 23]);
     }
 
-    /// A node that points to itself, above it, or to another's node: this ends, and nothing is read as what
-    /// it is not.
+    /// A node that points to itself, to a node above it, or to another node's child: the walk ends, and nothing is
+    /// read with a tag that is not its own.
     #[test]
     fn nodes_that_point_in_a_circle_end() {
         let mut books = Books::default();

@@ -1,37 +1,37 @@
-//! What a journal was seen to do: transactions, and the writes at fixed locations that they later become.
-//! The same for every format; decoders fill it in.
+//! The activity of a journal: transactions, and the checkpoint writes at fixed locations that follow them. The code
+//! is the same for every format; decoders fill it in.
 
 use ordo_runtime::Time;
 use rustc_hash::FxHashMap;
 
 use crate::kind::Class;
 
-/// Transactions whose particulars are kept at most; later ones are only counted.
+/// Transactions that are kept in detail; later ones are only counted.
 const MOST: usize = 1 << 20;
 
-/// A request, as far as a transaction remembers it.
+/// A request, as a transaction remembers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Moment {
     /// The request's number.
     pub request: u64,
-    /// When it was issued, in nanoseconds; 0 where nobody knows.
+    /// The time at which it was issued, in nanoseconds; 0 where the trace has no times.
     pub nanos: u64,
-    /// How many flushes had been issued before.
+    /// The number of flushes that had been issued before it.
     pub epoch: u64,
 }
 
 /// One transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transaction {
-    /// Its number in the journal; with records, where they start.
+    /// The transaction's number in the journal; for journals of records, the place where its records start.
     pub id: u64,
     /// Its first write.
     pub first: Moment,
     /// Its last write before the commit.
     pub last: Moment,
-    /// The write of its commit; `None` where none was seen.
+    /// The write of the commit; `None` where none was seen.
     pub commit: Option<Moment>,
-    /// Blocks that say where copies belong.
+    /// Journal descriptors: blocks that name the fixed locations of copies.
     pub descriptors: u64,
     /// Copies of blocks.
     pub copies: u64,
@@ -39,31 +39,31 @@ pub struct Transaction {
     pub data_copies: u64,
     /// Records of changes.
     pub records: u64,
-    /// Blocks taken back.
+    /// Blocks revoked.
     pub revoked: u64,
     /// Bytes written to the journal for it.
     pub bytes: u64,
-    /// Checksums that were wrong.
+    /// Wrong checksums.
     pub bad_checksums: u64,
-    /// Blocks that were then written where they belong.
+    /// Blocks that were later written at their fixed location.
     pub checkpointed: u64,
-    /// The last such write.
+    /// The last such checkpoint write.
     pub checkpoint: Option<Moment>,
 }
 
-/// Everything seen of a journal.
+/// Everything that was seen of a journal.
 #[derive(Debug, Default)]
 pub struct Journal {
     list: Vec<Transaction>,
-    /// The newest transaction with a number.
+    /// The newest transaction with each number.
     newest: FxHashMap<u64, usize>,
-    /// The newest transaction that has a copy of a block, until the block is written where it belongs.
+    /// The newest transaction that has a copy of a block, until the block is written at its fixed location.
     homes: FxHashMap<u64, usize>,
-    /// The request that is looked at.
+    /// The present request.
     now: Moment,
-    /// Transactions beyond the most that are kept.
+    /// Transactions beyond the number that are kept.
     left_out: u64,
-    /// Copies whose transaction nobody could tell.
+    /// Copies whose transaction is not known.
     strays: u64,
 }
 
@@ -73,26 +73,26 @@ impl Journal {
         &self.list
     }
 
-    /// Transactions that are not in the list, because there were too many.
+    /// Transactions that are missing from the list, because there were too many.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Copies whose transaction nobody could tell.
+    /// Copies whose transaction is not known.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// A request begins.
+    /// Begins a request.
     pub(crate) fn at(&mut self, request: u64, at: Time, epoch: u64) {
         self.now = Moment { request, nanos: at.as_nanos(), epoch };
     }
 
-    /// The transaction with this number, as a write of `bytes` bytes for it passes.
+    /// Takes in a write of `bytes` bytes for the transaction with this number, and returns the transaction.
     pub(crate) fn write(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let index = match self.newest.get(&id) {
-            // After its commit a number means another transaction.
+            // Numbers are used again: after its commit, a number means another transaction.
             Some(i) if self.list[*i].commit.is_none_or(|c| c.request == now.request) => *i,
             _ if self.list.len() >= MOST => {
                 self.left_out += 1;
@@ -109,7 +109,7 @@ impl Journal {
         Some(transaction)
     }
 
-    /// A copy of the block at `home` was written for a transaction.
+    /// Takes in a copy of the block at `home`, written for a transaction.
     pub(crate) fn copy(&mut self, id: u64, home: u64, class: Class, bytes: u64) {
         let now = self.now;
         if let Some(transaction) = self.write(id, bytes) {
@@ -122,7 +122,7 @@ impl Journal {
         }
     }
 
-    /// `bytes` bytes of what a transaction consists of were written where they stay.
+    /// Takes in `bytes` bytes that a transaction wrote where they stay, outside any journal.
     pub(crate) fn in_place(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let transaction = self.write(id, bytes)?;
@@ -130,7 +130,7 @@ impl Journal {
         Some(transaction)
     }
 
-    /// A change of what is at `home` was recorded for a transaction.
+    /// Takes in a record of a change to the block at `home`, written for a transaction.
     pub(crate) fn record(&mut self, id: u64, home: u64, class: Class) {
         let now = self.now;
         if let Some(transaction) = self.write(id, 0) {
@@ -143,8 +143,8 @@ impl Journal {
         }
     }
 
-    /// A block that has no other place was written for a transaction, with so many records in it; `again` where it is one
-    /// more copy of the same.
+    /// Takes in a block of a transaction in a log-structured file system, where the log is the block's only place.
+    /// `records` is the number of records in it; `again` marks one more copy of the same block.
     pub(crate) fn block(&mut self, id: u64, bytes: u64, records: u64, again: bool) {
         let now = self.now;
         if let Some(transaction) = self.write(id, bytes) {
@@ -156,17 +156,17 @@ impl Journal {
         }
     }
 
-    /// Whether any block is logged and not yet written where it belongs.
+    /// Whether any block is logged and not yet written at its fixed location.
     pub(crate) fn waits(&self) -> bool {
         !self.homes.is_empty()
     }
 
-    /// A copy whose transaction nobody can tell yet was written, or its transaction is now known.
+    /// Counts a copy whose transaction is not known yet; with `found`, takes such a copy off the count.
     pub(crate) fn stray(&mut self, found: bool) {
         self.strays = if found { self.strays.saturating_sub(1) } else { self.strays + 1 };
     }
 
-    /// The transaction is committed by the present request.
+    /// Takes in the commit of a transaction by the present request.
     pub(crate) fn commit(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let transaction = self.write(id, bytes)?;
@@ -174,12 +174,12 @@ impl Journal {
         Some(transaction)
     }
 
-    /// Older copies of this block no longer count.
+    /// Revokes a block: its older copies no longer count.
     pub(crate) fn revoke(&mut self, home: u64) {
         self.homes.remove(&home);
     }
 
-    /// A block is written where it belongs. The number of the transaction that it thereby checkpoints.
+    /// Takes in a write of a block at its fixed location. Returns the number of the transaction that it checkpoints.
     pub(crate) fn checkpoint(&mut self, home: u64) -> Option<u64> {
         if self.homes.is_empty() {
             return None;
@@ -196,9 +196,9 @@ impl Journal {
 mod tests {
     use super::*;
 
-    /// A block logged twice and then written home checkpoints the newer transaction; a second write home
-    /// checkpoints nothing; a revoked copy is not waited for; a number used again after its commit is
-    /// another transaction.
+    /// A block that is logged twice and then written at its fixed location checkpoints the newer transaction. A
+    /// second such write checkpoints nothing. A revoked copy is not waited for. A number that is used again after its
+    /// commit is another transaction.
     #[test]
     fn a_write_home_belongs_to_the_newest_copy() {
         let mut journal = Journal::default();

@@ -1,4 +1,4 @@
-//! What blocks can be, and what can be said of a request.
+//! The meaning of a request: its parts, and what a write changes.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub use crate::class::Class;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
-        /// Why a request has no name.
+        /// The reason why a part of a request has no name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Reason {
@@ -17,10 +17,10 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All of them.
+            /// All reasons.
             pub const ALL: [Reason; [$($words),*].len()] = [$(Reason::$name),*];
 
-            /// In a sentence.
+            /// The reason in words.
             pub const fn words(self) -> &'static str {
                 match self {
                     $(Reason::$name => $words,)*
@@ -33,13 +33,13 @@ macro_rules! reasons {
 reasons! {
     /// No superblock has been seen yet.
     NoSuperblock = "no superblock seen yet",
-    /// It lies behind the end of the file system.
+    /// The range lies behind the end of the file system.
     BeyondFileSystem = "behind the file system's end",
-    /// It is damaged, or of a format newer than what is known here.
+    /// The block is damaged, or of a newer format than is known here.
     NotUnderstood = "damaged, or a newer format",
-    /// What would say what it is has not been seen.
+    /// The metadata that would name the block has not been seen.
     NotLearned = "what it is was not seen",
-    /// Striped with parity.
+    /// The range is striped with parity.
     Parity = "striped with parity, which is not read here",
 }
 
@@ -50,72 +50,72 @@ impl Reason {
     }
 }
 
-/// What became of an inode.
+/// The change of an inode by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeChange {
-    /// It was not in use.
+    /// The inode was free and is now in use.
     Made {
-        /// Its type and permissions.
+        /// File type and permissions.
         mode: u16,
     },
-    /// It is not in use any more.
+    /// The inode is free now.
     Freed,
-    /// It stands for another file.
+    /// The inode was freed and belongs to another file now.
     UsedAgain {
-        /// Its type and permissions.
+        /// File type and permissions.
         mode: u16,
     },
-    /// Something in it.
+    /// The inode belongs to the same file and differs.
     Changed {
-        /// Its size before, in bytes.
+        /// The size before, in bytes.
         old_size: u64,
-        /// Its size now, in bytes.
+        /// The size now, in bytes.
         size: u64,
-        /// Its number of names before.
+        /// The link count before.
         old_links: i16,
-        /// Its number of names now.
+        /// The link count now.
         links: i16,
     },
 }
 
-/// What became of a name in a directory.
+/// The change of a directory entry by a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryChange {
-    /// It was not there.
+    /// The entry is new.
     Added {
         /// The name.
         name: Box<[u8]>,
-        /// The inode it stands for.
+        /// The entry's inode.
         ino: u32,
     },
-    /// It is gone.
+    /// The entry is gone.
     Removed {
         /// The name.
         name: Box<[u8]>,
-        /// The inode it stood for.
+        /// The inode that the entry had.
         ino: u32,
     },
-    /// It stands for another inode.
+    /// The entry has another inode.
     Redirected {
         /// The name.
         name: Box<[u8]>,
-        /// The inode it stood for.
+        /// The inode before.
         from: u32,
-        /// The inode it stands for.
+        /// The inode now.
         to: u32,
     },
 }
 
-/// What a range of a request is, in detail.
+/// The meaning of a range of a request, in detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Boot code.
     BootArea,
-    /// Records, or the superblock, of a log.
+    /// A log's records or its superblock.
     Log,
-    /// The superblock that is used.
+    /// The superblock in use.
     Superblock,
-    /// The copy in this cylinder group.
+    /// The copy of the superblock in this cylinder group.
     SuperblockCopy(u32),
     /// The summary area.
     Summary,
@@ -123,11 +123,11 @@ pub enum What {
     CylinderGroup(u32),
     /// Inodes.
     Inodes {
-        /// The first.
+        /// The number of the first inode.
         first: u64,
-        /// How many.
+        /// The number of inodes.
         count: u64,
-        /// Those that a write changes.
+        /// The inodes that a write changes.
         changed: Vec<(u64, InodeChange)>,
     },
     /// A block of a file, directory or symbolic link.
@@ -136,16 +136,16 @@ pub enum What {
         ino: u64,
         /// The logical block.
         lbn: u64,
-        /// What a write changes in a directory, where the old contents are known.
+        /// The entries that a write changes, where the block is a directory's and its old contents are known.
         entries: Option<Vec<EntryChange>>,
     },
     /// An indirect block.
     Indirect {
         /// The inode.
         ino: u64,
-        /// 1: its addresses are of data; 2: of single indirect blocks; 3: of double ones.
+        /// 1: the addresses are of data; 2: of single indirect blocks; 3: of double indirect blocks.
         level: u8,
-        /// Addresses that a write changes, where the old contents are known.
+        /// The number of addresses that a write changes, where the old contents are known.
         changed: Option<usize>,
     },
     /// Extended attributes.
@@ -153,102 +153,103 @@ pub enum What {
         /// The inode.
         ino: u64,
     },
-    /// Blocks of a file that follow each other.
+    /// Consecutive blocks of a file.
     Blocks {
         /// The inode.
         ino: u64,
-        /// The first, in the file.
+        /// The first logical block.
         first: u64,
-        /// How many.
+        /// The number of blocks.
         count: u64,
     },
-    /// Part of blocks of a file that are packed: they have no places of their own.
+    /// Part of a file's blocks that are packed (compressed or shared with others), so that they have no addresses of
+    /// their own.
     Packed {
         /// The inode.
         ino: u64,
-        /// The first, in the file.
+        /// The first logical block.
         first: u64,
-        /// How many.
+        /// The number of blocks.
         count: u64,
     },
     /// A node of a file's tree of extents.
     Extents {
         /// The inode.
         ino: u64,
-        /// 0: its entries are extents; else how many levels are below it.
+        /// The number of levels below the node; 0 when its entries are extents.
         depth: u8,
     },
-    /// A block of one of many trees.
+    /// A block of one of the format's many trees.
     TreeBlock {
-        /// The tree in words: "the extent tree".
+        /// The tree in words, for instance "the extent tree".
         tree: &'static str,
-        /// Its number.
+        /// The tree's number.
         number: u64,
-        /// 0 a leaf, more above.
+        /// The level: 0 for a leaf.
         level: u8,
         /// The transaction that wrote it.
         generation: u64,
     },
-    /// Something with a name of its own in this format, and its number: "block bitmap of group" 3.
+    /// A named structure of the format and its number, for instance "block bitmap of group" 3.
     Piece(&'static str, u64),
-    /// Something of which there is one in this format.
+    /// A structure of which the format has exactly one.
     Only(&'static str),
     /// Part of a journal.
     Journal {
-        /// The transaction, where that is known.
+        /// The transaction, where it is known.
         transaction: Option<u64>,
-        /// Of a copy: where it belongs, in bytes, and what is there.
+        /// For a copy: its fixed location in bytes, and the kind of block there.
         home: Option<(u64, Class)>,
     },
-    /// Nothing points to it yet: the kind is what it looks like.
+    /// An unclaimed block: nothing points to it yet, so its kind is a guess from its contents.
     Unclaimed,
-    /// No name.
+    /// A range without a name, and the reason.
     Unknown(Reason),
 }
 
-/// One kind of thing in a request.
+/// A range of a request that holds one kind of block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its kind.
+    /// The kind.
     pub class: Class,
-    /// Where it starts on the device, in bytes.
+    /// The start on the device, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What it is.
+    /// The meaning.
     pub what: What,
 }
 
 /// A request with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its number at the tap.
+    /// The request's number at the tap.
     pub id: u64,
     /// A read or a write.
     pub op: Operation,
-    /// Where it starts, in bytes.
+    /// The start, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// How a write is to be carried out.
+    /// Flags of a write: FUA, sync, metadata.
     pub flags: WriteFlags,
-    /// When it was issued.
+    /// The time at which it was issued.
     pub at: Time,
-    /// What is in it, in order, without gaps.
+    /// The parts in order, without gaps.
     pub parts: Vec<Part>,
 }
 
 impl Named {
-    /// The kind of its first byte, under which it is counted.
+    /// The kind of the request's first byte, under which the request is counted.
     pub fn class(&self) -> Class {
         self.parts.first().map_or(Class::Unknown, |p| p.class)
     }
 }
 
-/// How many changes a description lists before it only counts them.
+/// Changes that a description lists by name; beyond this number it only counts them.
 const LISTED: usize = 6;
 
-/// Writes a list, cut short where it is long.
+/// Writes a list, and shortens it after [`LISTED`] items.
 fn list<T>(
     f: &mut fmt::Formatter<'_>,
     items: &[T],
@@ -319,7 +320,7 @@ fn plural(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
-/// What is said of a piece of a journal behind its kind.
+/// The words that follow the kind of a journal's block: its transaction and fixed location.
 fn in_journal(
     f: &mut fmt::Formatter<'_>,
     transaction: Option<u64>,
@@ -414,7 +415,7 @@ impl fmt::Display for Named {
             if !std::mem::take(&mut first) {
                 write!(f, "; ")?;
             }
-            // Blocks of one file that follow each other are said in one.
+            // Consecutive blocks of one file become one phrase.
             let What::File { ino, lbn, entries: None } = part.what else {
                 part.fmt(f)?;
                 continue;

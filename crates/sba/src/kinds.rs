@@ -1,38 +1,39 @@
-//! Kinds of blocks by a word: one kind, or several that have something in common.
+//! Words for kinds of blocks: a word stands for one kind, or for several that have something in common.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Class;
 
-/// Which kinds of blocks.
+/// A set of block kinds that one word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinds {
-    /// All.
+    /// All kinds.
     Any,
-    /// What goes to a journal or log.
+    /// Blocks of a journal or log.
     Journal,
-    /// What commits a transaction: a commit block; in a log without such any part of it may.
+    /// Blocks that commit a transaction: commit blocks. In Ordo's own log, which has none, every block counts, since
+    /// any may.
     Commit,
-    /// What goes to fixed locations.
+    /// Blocks with a fixed location.
     Fixed,
-    /// What is about files and not what they hold, at fixed locations: what a checkpoint writes.
+    /// Metadata at fixed locations: the blocks that a checkpoint writes.
     Metadata,
-    /// One.
+    /// One kind.
     One(Class),
 }
 
-/// No kind of block is called so.
+/// The error for a word that names no kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no kind of block is called '{0}'; there are {all}", all = Kinds::words())]
 pub struct NoKind(pub String);
 
 impl Kinds {
-    /// Those of several kinds.
+    /// The sets of more than one kind.
     pub const SEVERAL: [Kinds; 5] =
         [Kinds::Any, Kinds::Journal, Kinds::Commit, Kinds::Fixed, Kinds::Metadata];
 
-    /// Whether this kind is one of them.
+    /// Whether this kind is in the set.
     pub const fn have(self, class: Class) -> bool {
         match self {
             Kinds::Any => true,
@@ -44,7 +45,7 @@ impl Kinds {
         }
     }
 
-    /// The word for it.
+    /// The word for the set.
     pub const fn word(self) -> &'static str {
         match self {
             Kinds::Any => "any",
@@ -56,7 +57,7 @@ impl Kinds {
         }
     }
 
-    /// All words, for whoever used another.
+    /// All words, for an error message.
     pub fn words() -> String {
         let all = Kinds::SEVERAL.into_iter().chain(Class::ALL.map(Kinds::One));
         all.map(Kinds::word).collect::<Vec<_>>().join(", ")
@@ -83,7 +84,7 @@ impl fmt::Display for Kinds {
 mod tests {
     use super::*;
 
-    /// Would catch a word for several kinds that is one kind's too, and a kind that is in none or in all.
+    /// Catches a word for several kinds that is also one kind's key, and a kind that is in no set or in all.
     #[test]
     fn words_are_read_as_they_are_written() {
         for kinds in Kinds::SEVERAL.into_iter().chain(Class::ALL.map(Kinds::One)) {

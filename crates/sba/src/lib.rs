@@ -1,31 +1,32 @@
-//! Semantic block-level analysis: what each block request means to the file system above.
+//! Semantic block-level analysis (SBA): what each block request means to the file system above.
 //!
-//! A classifier watches a device through [`ordo_block::tap`] and names every request as it passes, by
-//! the on-disk format alone: it reads only `ordo_format` and `ordo_block`, and shares no code with the
-//! file systems it watches. The method is that of "Analysis and Evolution of Journaling File Systems"
-//! (2005), section 3.
+//! A classifier watches a device through [`ordo_block::tap`] and names every request as it passes. It goes by the
+//! on-disk format alone: it reads only `ordo_format` and `ordo_block`, and shares no code with the file systems that
+//! it watches. The method is that of "Analysis and Evolution of Journaling File Systems" (2005), section 3.
 //!
 //! Layers, lowest first:
-//! - [`kind`]: the kinds of blocks, and what can be said of one request; `kinds`: several of them by a word.
+//! - [`kind`]: the kinds of blocks, and the description of one request; `kinds`: words that stand for one kind or
+//!   several.
 //! - [`stats`]: traffic by kind.
-//! - [`ufs`]: the classifier of UFS2, and a decoder.
-//! - [`decoder`]: what whoever knows another format is asked; [`journal`]: what every journal was seen to do.
+//! - [`ufs`]: the classifier of UFS2, and its decoder.
+//! - [`decoder`]: the trait that every other format implements; [`journal`]: transactions and checkpoints, as any
+//!   journal shows them.
 //! - [`names`]: paths of files, from the directories that were seen.
-//! - `graph`, `runs`, `ring`: what decoders share: who points to whom, whose a block is, what a log has announced.
+//! - `graph`, `runs`, `ring`: code that decoders share: which node points to which, which file owns a block, and
+//!   which blocks a log has announced.
 //! - `outside`: decoders of devices that hold nothing but a log.
-//! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders: ext2 to ext4, ReiserFS, XFS, JFS, NTFS,
-//!   btrfs.
-//! - `nilfs`, `f2fs`: decoders of file systems that are logs: NILFS2, F2FS.
-//! - [`watch`]: the watcher around a decoder: finds the format, names, counts, settles guesses, follows
-//!   blocks from the journal to where they belong.
-//! - [`analysis`]: a trace as a whole.
+//! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders of ext2 to ext4, ReiserFS, XFS, JFS, NTFS and btrfs.
+//! - `nilfs`, `f2fs`: decoders of log-structured file systems: NILFS2 and F2FS.
+//! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and
+//!   follows blocks from the journal to their fixed locations.
+//! - [`analysis`]: the summary of a whole trace.
 //!
 //! Invariants:
 //! - Every byte of every read and write is counted under exactly one kind, and every request under the
 //!   kind of its first byte.
-//! - A write is named when it is issued, a read when it has completed. What was named by its contents
+//! - A write is named when it is issued, a read when it has completed. A block that was named by its contents alone
 //!   is counted again under the right kind as soon as a pointer shows what it is.
-//! - The same requests give the same names and the same numbers in the same order.
+//! - The same requests in the same order give the same names and the same numbers.
 //! - Memory is bounded by the metadata of the file system, whatever the requests.
 //!
 //! ```

@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// Names kept at most; beyond, no new ones are learned.
+/// Names kept at most; beyond this, no new ones are learned.
 const MOST: usize = 1 << 20;
-/// Directories above a file at most: what is deeper, or goes in a circle, has no path.
+/// The greatest depth of a path: a file that is deeper, or in a circle of directories, has no path.
 const DEPTH_MAX: usize = 256;
 
-/// The last name that was seen of each file, and the directory that it is in.
+/// The last name that was seen of each file, and its directory.
 #[derive(Debug, Default)]
 pub struct Names {
     root: u64,
     last: FxHashMap<u64, (u64, Box<[u8]>)>,
-    /// Paths that were asked for since the last change.
+    /// Paths that were looked up since the last change.
     paths: RefCell<FxHashMap<u64, Option<Arc<str>>>>,
 }
 
 impl Names {
-    /// The inode of the root.
+    /// Sets the root's inode.
     pub(crate) fn set_root(&mut self, ino: u64) {
         self.root = ino;
     }
 
-    /// A name was seen in a directory.
+    /// Takes in a name that was seen in a directory.
     pub(crate) fn seen(&mut self, dir: u64, name: &[u8], ino: u64) {
         if matches!(name, b"." | b"..") || ino == self.root {
             return;
@@ -78,8 +78,8 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// A file is renamed and its directory moves: the path follows. A circle, and a parent that nobody saw,
-    /// give no path.
+    /// A file is renamed and its directory moves: the path follows. A circle, and a parent that was never seen, give
+    /// no path.
     #[test]
     fn a_path_follows_the_last_names() {
         let mut names = Names::default();

@@ -1,28 +1,29 @@
-//! A device that holds nothing but the log of a file system that is elsewhere. Where that belongs which the log holds is on
-//! another device, which nobody watches here: what is there is not known.
+//! Decoders of an external log device: a device that holds nothing but the log of a file system elsewhere. The fixed
+//! locations of the logged blocks are on another device that nobody watches here, so their kinds are not known.
 
 use crate::decoder::{Books, Contents, Decoder, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 
 /// A log that has a device to itself.
 pub(crate) trait LogOnly {
-    /// What it is called.
+    /// The log's name.
     fn system(&self) -> &'static str;
 
-    /// Its blocks, as a shift.
+    /// The log's block size, as a shift.
     fn block_shift(&self) -> u32;
 
-    /// The bytes of the device that are its own.
+    /// The size of the log in bytes.
     fn bytes(&self) -> u64;
 
-    /// Names what is written from block `block` on, whole blocks, and learns from it: what it is, and how many bytes of it.
+    /// Names whole blocks that are written from block `block` on, and learns from them. Returns the kind, the
+    /// meaning, and the number of bytes that they cover.
     fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize);
 
-    /// Names one block that is read.
+    /// Names one block of a read.
     fn read(&self, block: u64, bytes: Option<&[u8]>) -> (Class, What);
 }
 
-/// The decoder of such a device.
+/// The decoder of an external log device.
 pub(crate) struct Outside<L>(pub(crate) L);
 
 impl<L: LogOnly> Decoder for Outside<L> {

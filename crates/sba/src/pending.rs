@@ -1,4 +1,4 @@
-//! Writes of blocks that nothing pointed to, counted by what they look like, until a pointer passes.
+//! Writes of unclaimed blocks: counted by what they look like, until a pointer shows what they are.
 
 use rustc_hash::FxHashMap;
 
@@ -6,19 +6,19 @@ use crate::decoder::Claim;
 use crate::kind::Class;
 use crate::stats::{Counts, Stats};
 
-/// Notes kept at most; beyond, all guesses are left as they were counted.
+/// Notes kept at most; beyond this, all guesses stay as they were counted.
 const MOST: usize = 1 << 20;
 
-/// By block: what was written there is counted as.
+/// For each block, the kind and traffic under which its writes are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     notes: FxHashMap<u64, (Class, Counts)>,
-    /// Guesses that were left.
+    /// Guesses that were dropped because there were too many, and stay as they were counted.
     given_up: u64,
 }
 
 impl Pending {
-    /// Notes writes of `blocks` blocks; the counts go to the first, but for what each block has alike.
+    /// Notes a write of `blocks` blocks. Bytes are shared among the blocks; all other counts go to the first.
     pub(crate) fn note(&mut self, block: u64, blocks: u64, class: Class, counts: Counts) {
         if self.notes.len() >= MOST {
             self.given_up += std::mem::take(&mut self.notes).len() as u64;
@@ -38,10 +38,10 @@ impl Pending {
         }
     }
 
-    /// Counts what was noted of these blocks as what they are.
+    /// Counts the noted writes of these blocks under their true kind.
     pub(crate) fn settle(&mut self, claim: &Claim, stats: &mut Stats) {
         let end = claim.block.saturating_add(claim.blocks);
-        // Sums do not depend on the order in which they are made.
+        // Sums do not depend on order, so the order of the map does not matter.
         if claim.blocks <= self.notes.len() as u64 {
             for block in claim.block..end {
                 if let Some(note) = self.notes.remove(&block) {
@@ -59,7 +59,7 @@ impl Pending {
         });
     }
 
-    /// Blocks whose kind is a guess.
+    /// The number of blocks whose kind is a guess.
     pub(crate) fn unclaimed(&self) -> u64 {
         self.given_up + self.notes.len() as u64
     }

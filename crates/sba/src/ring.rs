@@ -1,15 +1,16 @@
-//! A log of copies of blocks: what has been announced and not come, what has come and was not announced.
+//! A ring log of block copies: blocks that were announced and have not come, and blocks that came without an
+//! announcement.
 
 use rustc_hash::FxHashMap;
 
-/// Copies kept that nothing has announced yet.
+/// Unannounced copies kept at most.
 const STRAYS_MAX: usize = 4096;
 
-/// Blocks of a ring by their place in it; `T` is what an announcement says of one.
+/// The blocks of a ring by their place in it; `T` describes an announced block.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     expected: FxHashMap<u64, T>,
-    /// With the number of transactions that had ended.
+    /// Unannounced blocks, each with the number of transactions that had ended when it came.
     strays: FxHashMap<u64, (u64, Box<[u8]>)>,
     ended: u64,
 }
@@ -21,7 +22,8 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// Announces the block at a place. Its bytes, where it has come already.
+    /// Announces the block at a place. Returns the announcement with the block's bytes, where the block came before
+    /// it.
     pub(crate) fn announce(&mut self, at: u64, what: T) -> Option<(T, Box<[u8]>)> {
         match self.strays.remove(&at) {
             Some((_, bytes)) => Some((what, bytes)),
@@ -32,7 +34,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// A block is written: what was announced of it.
+    /// Takes in a write of a block. Returns its announcement, where there was one.
     pub(crate) fn take(&mut self, at: u64) -> Option<T> {
         if !self.strays.is_empty() {
             self.strays.remove(&at);
@@ -47,20 +49,20 @@ impl<T> Ring<T> {
         }
     }
 
-    /// A transaction has ended. The next one's copies may have come before; what came before the last one
-    /// ended, and was not announced, never will be.
+    /// Ends a transaction. The next transaction's copies may have come already. A block that came before the previous
+    /// end and was never announced is dropped.
     pub(crate) fn ended(&mut self) {
         self.ended += 1;
         let now = self.ended;
         self.strays.retain(|_, (then, _)| *then + 1 >= now);
     }
 
-    /// Forgets what came and was not announced.
+    /// Forgets all unannounced blocks.
     pub(crate) fn forget(&mut self) {
         self.strays.clear();
     }
 
-    /// Another log begins.
+    /// Starts anew with another log.
     pub(crate) fn reset(&mut self) {
         self.strays.clear();
         self.expected.clear();
@@ -71,7 +73,7 @@ impl<T> Ring<T> {
 mod tests {
     use super::*;
 
-    /// A copy may come before what announces it, across the end of one transaction but not of two.
+    /// A copy may come before its announcement, across the end of one transaction but not of two.
     #[test]
     fn early_copies_wait_for_one_transaction() {
         let mut ring = Ring::default();

@@ -1,31 +1,31 @@
-//! Which file the blocks of a device belong to, as runs of blocks.
+//! The owner of each block of a device, as runs of blocks.
 
 use std::collections::BTreeMap;
 
 use crate::decoder::Contents;
 use crate::kind::Class;
 
-/// What blocks are to their file.
+/// The role of blocks in their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Contents, from this block of the file on.
+    /// Contents of the file.
     Data {
-        /// The logical block of the run's first.
+        /// The logical block of the run's first block.
         lbn: u64,
     },
-    /// Pointers: 1 is nearest to the contents. Whether they are extents, and the file's block that the first
-    /// one is of.
+    /// Indirect blocks or extent nodes. `level` 1 is nearest to the contents. `extents` tells extent nodes from
+    /// indirect blocks. `lbn` is the logical block to which the first pointer leads.
     Map { level: u8, extents: bool, lbn: u64 },
     /// Extended attributes.
     Attributes,
 }
 
-/// Blocks of one file that follow each other, on the device and in the file.
+/// Blocks of one file that are consecutive on the device and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) len: u64,
-    /// Who said so.
+    /// The root or node that claims them.
     pub(crate) by: u64,
     pub(crate) ino: u64,
     pub(crate) class: Class,
@@ -37,7 +37,7 @@ impl Run {
         self.start + self.len
     }
 
-    /// The part of it from `from` to `to`.
+    /// The part of the run from `from` to `to`.
     fn cut(&self, from: u64, to: u64) -> Run {
         let role = match self.role {
             Role::Data { lbn } => Role::Data { lbn: lbn + (from - self.start) },
@@ -46,7 +46,7 @@ impl Run {
         Run { start: from, len: to - from, role, ..*self }
     }
 
-    /// Whether `next` goes on where it ends.
+    /// Whether `next` continues the run.
     fn goes_on(&self, next: &Run) -> bool {
         let Role::Data { lbn } = self.role else { return false };
         self.end() == next.start
@@ -56,14 +56,14 @@ impl Run {
     }
 }
 
-/// The owners of all blocks that are known to have one. Runs do not overlap.
+/// The owners of all blocks with a known owner. Runs do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     by_start: BTreeMap<u64, Run>,
 }
 
 impl Runs {
-    /// The run that a block is in.
+    /// The run that contains a block.
     pub(crate) fn at(&self, block: u64) -> Option<&Run> {
         let (_, run) = self.by_start.range(..=block).next_back()?;
         (block < run.end()).then_some(run)
@@ -75,7 +75,7 @@ impl Runs {
         self.at(start).is_some() || self.by_start.range(start..end).next().is_some()
     }
 
-    /// Gives blocks to a file; who had any of them has them no more.
+    /// Gives blocks to a file; a previous owner loses them.
     pub(crate) fn claim(&mut self, mut run: Run) {
         if run.len == 0 {
             return;
@@ -98,7 +98,7 @@ impl Runs {
         self.by_start.insert(run.start, run);
     }
 
-    /// Takes back what `by` said of these blocks.
+    /// Takes back the claim of `by` to these blocks.
     pub(crate) fn release(&mut self, start: u64, len: u64, by: u64) {
         self.clear(start, start.saturating_add(len), |run| run.by == by);
     }
@@ -123,7 +123,7 @@ impl Runs {
         }
     }
 
-    /// Where a file's contents are.
+    /// The ranges that hold a file's contents.
     pub(crate) fn contents(&self, ino: u64, shift: u32) -> Vec<Contents> {
         let of = |run: &Run| match run.role {
             Role::Data { lbn } if run.ino == ino && run.class == Class::FileData => {
@@ -152,7 +152,8 @@ mod tests {
         Run { start, len, by: ino, ino, class: Class::FileData, role: Role::Data { lbn } }
     }
 
-    /// Claims over, inside and beside each other, and releases, against what each block's owner must be.
+    /// Claims over, inside and beside each other, and releases, are compared with a model that has one owner for each
+    /// block.
     #[test]
     fn a_block_has_one_owner() {
         let mut runs = Runs::default();

@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::kind::{Class, Reason};
 
-/// What was read, or written, of one kind.
+/// Traffic of one kind in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Requests that begin with this kind.
@@ -16,14 +16,14 @@ pub struct Counts {
     pub blocks: u64,
     /// Bytes of this kind.
     pub bytes: u64,
-    /// Of the requests, those that a task waits for (writes flagged so).
+    /// Of the requests, those for which a task waits (writes flagged so).
     pub sync: u64,
-    /// Of the requests, those that begin where the one before, in the same direction, ended.
+    /// Of the requests, those that begin at the end of the previous request in the same direction.
     pub sequential: u64,
 }
 
 impl Counts {
-    /// Adds others.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Counts) {
         self.requests += other.requests;
         self.blocks += other.blocks;
@@ -32,7 +32,7 @@ impl Counts {
         self.sequential += other.sequential;
     }
 
-    /// What is left without `other`; `None` where that is more than there is.
+    /// The counts without `other`; `None` where `other` has more than there is.
     fn without(&self, other: &Counts) -> Option<Counts> {
         Some(Counts {
             requests: self.requests.checked_sub(other.requests)?,
@@ -44,8 +44,8 @@ impl Counts {
     }
 }
 
-/// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`], those
-/// without traffic left out.
+/// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`]; kinds without
+/// traffic are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClass([Counts; Class::ALL.len()]);
 
@@ -74,7 +74,7 @@ impl ByClass {
         Class::ALL.into_iter().zip(&self.0)
     }
 
-    /// All kinds together.
+    /// The sum over all kinds.
     pub fn total(&self) -> Counts {
         let mut total = Counts::default();
         self.0.iter().for_each(|c| total.add(c));
@@ -92,7 +92,7 @@ impl Serialize for ByClass {
     }
 }
 
-/// What passed through a device.
+/// The traffic of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Reads by kind.
@@ -103,25 +103,25 @@ pub struct Stats {
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
-    /// Why requests, read or written, have no name.
+    /// The number of requests, read or written, without a name, by reason.
     pub unknown: BTreeMap<Reason, u64>,
-    /// Blocks that were counted by what they looked like and later by what they are.
+    /// Blocks that were counted as a guess first and later as what they are.
     pub settled: u64,
-    /// Blocks that to the end nothing pointed to: counted by what they looked like.
+    /// Blocks that nothing pointed to up to the end, counted by what they look like.
     pub unclaimed: u64,
-    /// Writes whose contents were not recorded: named by their place alone.
+    /// Writes whose contents were not recorded, named by their place alone.
     pub without_contents: u64,
-    /// Of the writes, what was counted as the first kind and is now counted as the second.
+    /// Writes that were counted as the first kind and are now counted as the second.
     #[serde(skip)]
     pub recounted: Recounted,
 }
 
-/// What was counted as one kind, and turned out to be of another.
+/// Traffic by pair of kinds: counted as the first, and turned out to be of the second.
 pub type Recounted = BTreeMap<(Class, Class), Counts>;
 
 impl Stats {
-    /// Counts writes that were counted as one kind under another. False, and nothing is changed, where there are
-    /// fewer of that kind.
+    /// Moves counts of writes from one kind to another. Returns false, and changes nothing, where the first kind has
+    /// fewer.
     pub fn recount(&mut self, what: &Counts, from: Class, to: Class) -> bool {
         let Some(left) = self.writes[from].without(what) else { return false };
         self.writes[from] = left;
@@ -135,8 +135,8 @@ impl Stats {
 mod tests {
     use super::*;
 
-    /// Moving counts between kinds must keep the total, never take more than is there, and be noted; the JSON must list
-    /// kinds in order.
+    /// Moving counts between kinds must keep the total, must never take more than is there, and must be noted. The
+    /// JSON must list kinds in order.
     #[test]
     fn moving_keeps_the_total() {
         let mut stats = Stats::default();

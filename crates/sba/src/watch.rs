@@ -16,30 +16,31 @@ use crate::names::Names;
 use crate::pending::Pending;
 use crate::stats::{Counts, Stats};
 
-/// What is told of a request.
+/// A classified request, as listeners receive it.
 #[derive(Debug)]
 pub struct Told<'a> {
     /// The request with its meaning.
     pub named: &'a Named,
-    /// Transactions that it checkpoints: the block that is written where it belongs, and the number.
+    /// Transactions that the request checkpoints: the block that is written at its fixed location, and the
+    /// transaction's number.
     pub checkpoints: &'a [(u64, u64)],
     /// The file system's block size as a shift.
     pub block_shift: u32,
-    /// The unit of `checkpoints`, as a shift.
+    /// The unit of the blocks in `checkpoints`, as a shift.
     pub home_shift: u32,
-    /// Inodes that it changes, in the log or where they belong.
+    /// Inodes that the request changes, in the log or at their fixed location.
     pub inodes: &'a [u64],
     names: &'a Names,
 }
 
 impl Told<'_> {
-    /// The path of a file as it was last seen, where names were seen.
+    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
     }
 }
 
-/// Reads remembered at most until they complete; no device has so many under way.
+/// Reads under way that are remembered until they complete. No device has so many at once.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
 type Listener = Box<dyn FnMut(&Told<'_>)>;
@@ -51,9 +52,9 @@ struct State {
     stats: Stats,
     read_end: Option<u64>,
     write_end: Option<u64>,
-    /// Reads under way that begin where the one before ended.
+    /// Reads under way that begin at the end of the previous read.
     following: FxHashSet<u64>,
-    /// Reused from request to request.
+    /// The present request: its allocation is reused from request to request.
     named: Named,
     shares: Vec<Counts>,
     checkpoints: Vec<(u64, u64)>,
@@ -77,24 +78,23 @@ const PROBES: &[Probe] = &[
     crate::f2fs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
-    // What a log says of itself is little: after all others.
+    // Log devices come last: a log has few marks of its own, so its probe might match by chance.
     crate::jfs::outside::probe,
     crate::xfs::outside::probe,
 ];
 
 impl Watch {
-    /// A watcher of a device that holds what `image` holds now; `None` where no file system that is known is
-    /// on it.
+    /// A watcher of a device that now holds the contents of `image`; `None` where no known file system is on it.
     pub fn over(image: &dyn Image) -> Option<Rc<Watch>> {
         let mut books = Books::default();
         let decoder = PROBES.iter().find_map(|probe| probe(image, &mut books))?;
         let watch = Watch::with(decoder);
-        // What was learned from the device is no traffic, but names are names.
+        // Traffic starts at zero, but names learned from the device are kept.
         watch.state.borrow_mut().books.names = books.names;
         Some(watch)
     }
 
-    /// A watcher with a decoder of one's own.
+    /// A watcher with the caller's own decoder.
     pub fn with(decoder: Box<dyn Decoder>) -> Rc<Watch> {
         let (op, flags) = (Operation::Write, WriteFlags::empty());
         let (offset, len, at, parts) = (0, 0, Time::ZERO, Vec::new());
@@ -124,8 +124,8 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
     }
 
-    /// The traffic, at the end: what nothing pointed to is counted by what it looks like, and how many
-    /// blocks that were is said.
+    /// The traffic at the end of a trace. Blocks that nothing pointed to are counted by what they look like, and
+    /// [`Stats::unclaimed`] says how many.
     pub fn finish(&self) -> Stats {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
@@ -140,22 +140,22 @@ impl Watch {
         }
     }
 
-    /// Looks at the transactions so far.
+    /// Calls `look` with the transactions so far.
     pub fn transactions<T>(&self, look: impl FnOnce(&[Transaction]) -> T) -> T {
         look(self.state.borrow().books.journal.transactions())
     }
 
-    /// Where a file's contents are, after what has passed, as far as they have blocks of their own.
+    /// The ranges that hold a file's contents now, as far as they have blocks of their own.
     pub fn contents(&self, ino: u64) -> Vec<Contents> {
         self.state.borrow().decoder.as_ref().map_or_else(Vec::new, |d| d.contents(ino))
     }
 
-    /// The path of a file as it was last seen, where names were seen.
+    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.state.borrow().books.names.path(ino)
     }
 
-    /// Copies in the journal whose transaction nobody could tell.
+    /// Copies in the journal whose transaction is not known.
     pub fn strays(&self) -> u64 {
         self.state.borrow().books.journal.strays()
     }
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// A write whose contents nobody kept: its place says what it can.
+    /// Names a write whose contents were not recorded, by its place.
     fn write_unseen(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         let Some(decoder) = &mut self.decoder else { return };
@@ -233,7 +233,7 @@ impl State {
         self.stats.without_contents += 1;
     }
 
-    /// Reads complete in any order: which follows which is seen when they are issued.
+    /// Reads complete in any order, so whether a read is sequential is decided when it is issued.
     fn read_issued(&mut self, r: &Issued<'_>) {
         if self.read_end.replace(r.offset.saturating_add(r.len)) == Some(r.offset) {
             if self.following.len() >= UNDER_WAY_MAX {
@@ -251,7 +251,7 @@ impl State {
         self.count(shift);
     }
 
-    /// Counts the request that was named, part by part.
+    /// Counts the present request, part by part.
     fn count(&mut self, shift: u32) {
         let named = &self.named;
         debug_assert_eq!(named.parts.iter().map(|p| p.len).sum::<u64>(), named.len);

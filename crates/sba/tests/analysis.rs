@@ -1,12 +1,12 @@
-//! A trace as a whole: numbers that were counted by hand from what debugfs and debugreiserfs print.
+//! The summary of a trace, against numbers counted by hand from the output of debugfs and debugreiserfs.
 
 mod common;
 
 use common::{recorded, watched};
 use ordo_sba::analysis::Analysis;
 
-/// A kernel's ext3 in ordered mode: 14 transactions of 61 copies, none of data, each kept apart from its commit by
-/// a flush.
+/// A kernel's ext3 in ordered mode: 14 transactions of 61 copies, none of them data. A flush separates each commit
+/// from its copies.
 #[test]
 fn an_ordered_journal_in_numbers() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -27,8 +27,8 @@ fn an_ordered_journal_in_numbers() {
     assert_eq!(json["transactions"]["copies"]["greatest"], 18);
 }
 
-/// The same work without the flushes, as a disk without a cache would be sent it: every commit's order is then the
-/// disk's. A rule that finds nothing here finds nothing.
+/// The same work without the flushes, as a disk without a cache would be sent it: the disk may then write every
+/// commit first. Catches a rule that never finds an unordered commit.
 #[test]
 fn a_commit_without_a_flush_is_found() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -42,7 +42,7 @@ fn a_commit_without_a_flush_is_found() {
     assert_eq!(analysis.transactions.unordered_commits, 14);
 }
 
-/// ReiserFS with its data in the journal: the copies of data are most of them.
+/// ReiserFS with data in the journal: most of the copies are data.
 #[test]
 fn data_in_the_journal_is_counted() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-journal") else { return };

@@ -1,5 +1,5 @@
-//! btrfs: images that its own mkfs filled, in any order of writing, damaged, and made by an enemy. What a kernel writes is
-//! in `crates/live/tests/btrfs.rs`.
+//! btrfs: images that mkfs.btrfs filled, written in any order, damaged, and made hostile. Kernel traces are tested in
+//! `crates/live/tests/btrfs.rs`.
 
 mod common;
 
@@ -13,10 +13,10 @@ use ordo_format::Endian::Little as LE;
 use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
 
-/// Where the superblock is, and in it: its generation, the roots, the system chunks.
+/// The superblock's offset on the device, and the offsets in it of its generation, the roots and the system chunks.
 const SUPERBLOCK: usize = 64 << 10;
 const UUID: &str = "6f2c0d1e-3b5a-4c7d-8e9f-a0b1c2d3e4f5";
-/// Blocks of trees, and of data.
+/// The sizes of tree blocks and of data blocks.
 const NODE: usize = 16 << 10;
 const SECTOR: usize = 4096;
 
@@ -54,7 +54,7 @@ fn files(folder: &Path) -> Files {
     all
 }
 
-/// An empty file system and one with files, and the writes that make the second of the first.
+/// An empty file system and one with files, as the writes that make the second from the first.
 fn filled(args: &[&str]) -> Option<(Recorded, Vec<u8>, Files)> {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
@@ -63,10 +63,10 @@ fn filled(args: &[&str]) -> Option<(Recorded, Vec<u8>, Files)> {
     let after = made(folder.path(), args, Some(&root))?;
     let unit = if args.contains(&"4096") { SECTOR } else { NODE };
     let pieces = start.chunks(unit).zip(after.chunks(unit)).enumerate();
-    // What only the first one left in free space is not written by anybody.
+    // Remains of the first one in free space are written by nobody.
     let changed = pieces.filter(|(_, (old, new))| old != new && new.iter().any(|b| *b != 0));
     let trace = trace(changed.map(|(i, (_, new))| match i * unit {
-        // Superblocks are smaller, and written by themselves.
+        // Superblocks are smaller than tree blocks, and written by themselves.
         at if [SUPERBLOCK, 64 << 20].contains(&at) => (at, new[..SECTOR].to_vec()),
         at => (at, new.to_vec()),
     }));
@@ -80,7 +80,7 @@ fn turned(recorded: &Recorded) -> Recorded {
     Recorded { start: recorded.start.clone(), trace: trace(writes) }
 }
 
-/// What a watcher says of each file: its path and inode, by reads of all that is there.
+/// The path and inode of each file, as a watcher names reads of the whole image.
 fn paths(watch: &Rc<Watch>, image: &[u8]) -> BTreeMap<String, u64> {
     let (inodes, paths) = (Rc::new(RefCell::new(BTreeSet::new())), Rc::default());
     let into: (_, Rc<RefCell<BTreeMap<String, u64>>>) = (inodes, Rc::clone(&paths));
@@ -101,9 +101,9 @@ fn paths(watch: &Rc<Watch>, image: &[u8]) -> BTreeMap<String, u64> {
     paths.take()
 }
 
-/// mkfs fills an image: every file's contents must be where they are said to be, byte for byte, under the path that it
-/// has, whether the superblock passes before all else or after. Catches an order that is taken for granted, names of another
-/// directory, places that are off by a block.
+/// mkfs fills an image. Every file's contents must be at the places that the watcher gives, byte for byte, under its
+/// path, whether the superblock is written before all else or after. Catches an assumption about the order of writes,
+/// names of another directory, and places that are off by a block.
 #[test]
 fn files_are_where_they_are_said_to_be() {
     for args in
@@ -132,7 +132,7 @@ fn files_are_where_they_are_said_to_be() {
     }
 }
 
-/// Where a block of a tree is on the device, by its owner and level: in these images each is there once.
+/// The offset of a tree block on the device, by its owner and level: these images have one of each.
 fn node(image: &[u8], owner: u64, level: u8) -> usize {
     let fsid = &image[SUPERBLOCK + 32..][..16];
     let is = |at: &usize| {
@@ -157,7 +157,7 @@ fn changed(block: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     block
 }
 
-/// A block that is torn, says that it is elsewhere, has a level or a count that no block can have: unknown, and nothing is
+/// A block that is torn, names another address, or has an impossible level or count: it is unknown, and nothing is
 /// learned from it, though its checksum is right.
 #[test]
 fn what_cannot_be_true_is_unknown() {
@@ -184,8 +184,8 @@ fn what_cannot_be_true_is_unknown() {
     assert_eq!(said.stats.writes[Class::Unknown].bytes, 0, "the block itself is known");
 }
 
-/// Trees that lead to themselves, items that lie outside their leaf, chunks of absurd sizes and over each other: whoever
-/// reads that ends, and every write is covered.
+/// Trees that lead to themselves, items outside their leaf, and chunks of absurd sizes or over each other: reading
+/// ends, and every write is covered.
 #[test]
 fn circles_and_absurd_chunks_end() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
@@ -206,7 +206,7 @@ fn circles_and_absurd_chunks_end() {
         }
     };
     let mut images = vec![
-        // Every tree begins in the root tree's leaf itself.
+        // Every tree root points to the root tree's leaf itself.
         with(root, &|b| {
             let (address, generation) = (LE.get_u64(b, 48), LE.get_u64(b, 80));
             each(b, 132, &|b, at| {
@@ -215,7 +215,7 @@ fn circles_and_absurd_chunks_end() {
                 b[at + 238] = 0;
             });
         }),
-        // It is a node that leads to itself.
+        // The leaf becomes a node that leads to itself.
         with(root, &|b| {
             let (address, generation) = (LE.get_u64(b, 48), LE.get_u64(b, 80));
             b[100] = 1;
@@ -226,7 +226,7 @@ fn circles_and_absurd_chunks_end() {
         }),
         with(root, &|b| (0..20).for_each(|i| LE.put_u32(b, 101 + i * 25 + 17, u32::MAX - 50))),
     ];
-    // Chunks: too long, of no length, over each other, behind the device, of too many stripes.
+    // Chunks that are too long, empty, over each other, behind the device, or of too many stripes.
     let lengths: [u64; 5] = [u64::MAX, 1 << 62, 0, 3, 1 << 40];
     for length in lengths {
         images.push(with(chunks, &|b| each(b, 228, &|b, at| LE.put_u64(b, at, length))));
@@ -240,12 +240,12 @@ fn circles_and_absurd_chunks_end() {
     }
     for image in images {
         watched(&image, &recorded.trace).unwrap();
-        // The same as writes.
+        // The same blocks as writes.
         let differ = image.chunks(NODE).zip(recorded.start.chunks(NODE)).enumerate();
         let differ = differ.filter(|(_, (a, b))| a != b);
         watched(&recorded.start, &trace(differ.map(|(i, (a, _))| (i * NODE, a.to_vec())))).unwrap();
     }
-    // The system's own chunks, in the superblock: its array begins with a key.
+    // The system chunks in the superblock: the array begins with a key.
     for (field, value) in [(17, u64::MAX), (17, 1), (17 + 56, 1 << 50), (9, u64::MAX)] {
         let mut image = after.clone();
         let sb = changed(&image[SUPERBLOCK..][..SECTOR], |b| LE.put_u64(b, 811 + field, value));
@@ -254,15 +254,15 @@ fn circles_and_absurd_chunks_end() {
     }
 }
 
-/// Blocks of trees in a chunk that nobody has spoken of yet: guesses, until the chunk tree's leaf passes. Catches what is
-/// forgotten when a chunk and what is in it are written in the wrong order.
+/// Tree blocks in a chunk that has not been seen yet are guesses until the chunk tree's leaf is written. Catches
+/// blocks that are lost when a chunk and its contents are written in the wrong order.
 #[test]
 fn a_chunk_is_told_of_later() {
     let Some((_, after, _)) = filled(&["-m", "single"]) else { return };
     let (chunks, root, leaf) = (node(&after, 3, 0), node(&after, 1, 0), node(&after, 5, 0));
     let mut start = after.clone();
     let whole = after[chunks..chunks + NODE].to_vec();
-    // The leaf without the chunk for trees that are not the system's.
+    // The leaf without the chunk for trees other than the system's.
     let less = changed(&whole, |b| {
         for i in 0..LE.get_u32(b, 96) as usize {
             let head = 101 + i * 25;
@@ -282,8 +282,8 @@ fn a_chunk_is_told_of_later() {
     assert!(matches!(named[0].what, What::TreeBlock { number: 5, .. }), "{named:?}");
 }
 
-/// A superblock whose checksum is wrong, of another file system, or with features that are not known makes nothing
-/// current; on a device it is no btrfs.
+/// A superblock with a wrong checksum, of another file system, or with unknown features makes no root current; a
+/// device with such a one is not recognised as btrfs.
 #[test]
 fn a_superblock_that_is_not_understood_changes_nothing() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
@@ -306,8 +306,8 @@ fn a_superblock_that_is_not_understood_changes_nothing() {
     assert_eq!(said.transactions.len(), 1);
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic. Checksums that nobody verifies let damage
-/// through to whoever reads the items.
+/// Flipped bits in all important places: names or "unknown", never a panic. No checksum is verified here, so the
+/// damage reaches the code that reads items.
 #[test]
 fn changed_bytes_of_btrfs_and_its_trace_never_panic() {
     for args in [&["-m", "single"][..], &["--csum", "xxhash", "-m", "single"]] {
@@ -316,7 +316,7 @@ fn changed_bytes_of_btrfs_and_its_trace_never_panic() {
         let superblock = (SUPERBLOCK as u64, 1000);
         let interesting = [superblock, trees[0], trees[1], trees[2], trees[3]];
         for seed in 0..6 {
-            // What is on the device is damaged, and what is written again.
+            // Both the device's contents and the writes are damaged.
             let recorded = Recorded { start: after.clone(), trace: turned(&recorded).trace };
             damaged(&recorded, seed, &interesting);
         }

@@ -30,9 +30,9 @@ fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
     Some(pairs)
 }
 
-/// A kernel's ext3 made, filled, overwrote, removed. Every block must have a name that is no guess, and every
-/// copy in the journal the transaction and the block that debugfs gives it. Catches a tag read at the wrong
-/// place, a lost transaction, an inode that was seen in the journal and not counted.
+/// A kernel made an ext3, filled, overwrote and removed files. Every block must have a name that is no guess, and
+/// every copy in the journal the transaction and the fixed location that debugfs gives it. Catches a tag read at the
+/// wrong place, a lost transaction, and an inode that was seen in the journal and not used.
 #[test]
 fn what_a_kernel_did_under_ext3_has_names() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -48,7 +48,7 @@ fn what_a_kernel_did_under_ext3_has_names() {
     assert_eq!(logged(&said, 10), pairs);
     let commits: Vec<_> = said.transactions.iter().map(|t| (t.id, t.commit.is_some())).collect();
     assert_eq!(commits, (2..=15).map(|id| (id, true)).collect::<Vec<_>>());
-    // Each block that was logged is written where it belongs later, by the newest copy's transaction.
+    // Each logged block is later written at its fixed location, which checkpoints the newest copy's transaction.
     let mut newest = std::collections::BTreeMap::new();
     newest.extend(pairs.iter().map(|(id, block)| (*block, *id)));
     for (block, id) in newest {
@@ -56,7 +56,7 @@ fn what_a_kernel_did_under_ext3_has_names() {
         let home = said.checkpoints.iter().rfind(|(_, b, _)| *b == block);
         assert_eq!(home.map(|(_, _, t)| *t), Some(id), "block {block}");
     }
-    // In ordered mode the data is on its way before the transaction's first block.
+    // In ordered mode the data is issued before the transaction's first block.
     let data = said.parts.iter().position(|(_, p)| p.class == Class::FileData).unwrap();
     let logged = said
         .parts
@@ -65,7 +65,7 @@ fn what_a_kernel_did_under_ext3_has_names() {
     assert!(Some(data) < logged);
 }
 
-/// The words for a request, as people read them.
+/// The description of requests in words.
 #[test]
 fn requests_are_told_in_words() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -120,8 +120,8 @@ fn free(image: &str) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Images of every shape that mke2fs makes. A block must have an owner exactly where mke2fs's own bitmaps
-/// call it used. Catches a pointer missed, a fixed place computed wrongly, a feature misread.
+/// Images of every shape that mke2fs makes. A block must have an owner exactly where mke2fs's own bitmaps call it
+/// used. Catches a missed pointer, a fixed place computed wrongly, and a misread feature.
 #[test]
 fn every_used_block_has_a_name_and_no_free_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +164,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
             let [part] = &parts[..] else { panic!("{options}, block {block}: {parts:?}") };
             let owned = part.what != What::Unclaimed;
             let expected = !free.contains(&(block as u64));
-            // A cluster is used as a whole.
+            // A bigalloc cluster is in use as a whole.
             let cluster = options.contains("bigalloc") && !owned && expected;
             assert!(owned == expected || cluster, "{options}, block {block}: {part:?}");
             kinds.insert(part.class);
@@ -178,15 +178,15 @@ fn every_used_block_has_a_name_and_no_free_one() {
     }
 }
 
-/// The journal's blocks that debugfs wrote, as a kernel would have: each block in order.
+/// The journal blocks that debugfs wrote, in the order in which a kernel would write them.
 fn journal_writes(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let blocks = before.chunks(1024).zip(after.chunks(1024)).enumerate();
     let changed = blocks.filter(|(_, (old, new))| old != new);
     changed.map(|(i, (_, new))| (i as u64 * 1024, new.to_vec())).collect()
 }
 
-/// Journals with and without 64-bit numbers and checksums, written by debugfs: transactions, copies and
-/// revokes must be those that were asked for; checksums must be right, and wrong after a bit has flipped.
+/// Journals with and without 64-bit numbers and checksums, written by debugfs: transactions, copies and revokes must
+/// be those that were asked for. Checksums must be right, and wrong after a bit has flipped.
 #[test]
 fn journals_of_every_version_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ fn journals_of_every_version_are_read() {
             all.iter().map(|t| (t.id, t.copies, t.revoked, t.commit.is_some())).collect();
         assert_eq!(seen, [(1, 5, 0, true), (2, 1, 1, true)], "{features} {open}");
         assert!(all.iter().all(|t| t.bad_checksums == 0), "{features} {open}: {all:?}");
-        // The same in another order: copies before the descriptor that tells of them.
+        // The same in another order: copies before their descriptor.
         let descriptor =
             writes.iter().position(|(_, b)| b[..8] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 1]);
         let mut turned = writes.clone();
@@ -255,7 +255,7 @@ fn journals_of_every_version_are_read() {
     }
 }
 
-/// Another file system is made on the device: what was learned of the old one must not be told of the new.
+/// Another file system is made on the device: nothing that was learned of the old one may be used for the new one.
 #[test]
 fn a_superblock_of_another_shape_ends_what_was_known() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -268,7 +268,7 @@ fn a_superblock_of_another_shape_ends_what_was_known() {
     assert_eq!(stats.unknown[&ordo_sba::kind::Reason::NotLearned], 2);
 }
 
-/// Flipped bits everywhere that matters, in the image and in what is written: names or "unknown", never a panic.
+/// Flipped bits in all important places of the image and the writes: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_ext3_and_its_trace_never_panic() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };

@@ -14,7 +14,7 @@ use ordo_trace::{Flags, Op, Request, Trace};
 use rand::{RngExt, SeedableRng};
 
 const BLOCK: usize = 4096;
-/// Where a node has its number, its inode, its flags, and the next node's place.
+/// Offsets in a node block: its number, its inode, its flags, and the next node's address.
 const NID: usize = 4072;
 const INO: usize = 4076;
 const FLAG: usize = 4080;
@@ -22,16 +22,16 @@ const NEXT: usize = 4092;
 /// The next block for nodes of files at the end of the recorded trace.
 const FREE_NODE: u64 = 4608 + 65;
 
-/// What f2fs-tools say of an image.
+/// The facts that f2fs-tools report about an image.
 struct Judged {
     main: u64,
     /// Blocks of the main area that are in use.
     valid: BTreeSet<u64>,
-    /// Of these, how many fsck counts.
+    /// The number of these that fsck.f2fs counts.
     count: u64,
-    /// Nodes: by block, number and inode.
+    /// By node block: number and inode.
     nodes: BTreeMap<u64, (u64, u64)>,
-    /// By block of data: the node that points to it.
+    /// By data block, the node that points to it.
     parents: BTreeMap<u64, u64>,
     version: u64,
 }
@@ -61,7 +61,7 @@ fn judged(bytes: &[u8]) -> Option<Judged> {
     Some(parsed(folder.path(), &said, &text).expect("what the tools print has another form"))
 }
 
-/// From the files that dump.f2fs leaves in a folder, what it printed, and what fsck.f2fs printed.
+/// The facts from the files that dump.f2fs leaves in a folder, from its output, and from that of fsck.f2fs.
 fn parsed(folder: &Path, said: &str, text: &str) -> Option<Judged> {
     let file = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let main = bracket(said, "main_blkaddr")?;
@@ -86,7 +86,7 @@ fn parsed(folder: &Path, said: &str, text: &str) -> Option<Judged> {
     let (mut parents, mut segment) = (BTreeMap::new(), None);
     for line in file("dump_ssa").lines() {
         if let Some(rest) = line.strip_prefix("segno: ") {
-            // This file alone has its numbers in base 16.
+            // This file alone has hexadecimal numbers.
             let number = u64::from_str_radix(rest.split(',').next()?, 16).ok()?;
             segment = rest.contains("Data").then_some(number);
         }
@@ -116,8 +116,8 @@ fn part(watch: &Watch, image: &[u8], at: u64) -> Part {
     parts.remove(0)
 }
 
-/// Every block of the main area has an owner exactly where the SIT calls it used; a node is where the NAT has it, of the
-/// inode that the NAT says; data are of the file whose node the SSA names.
+/// Asserts that a block of the main area has an owner exactly where the SIT calls it used, that a node is where the
+/// NAT has it and of the NAT's inode, and that data are of the file whose node the SSA names.
 fn agrees(watch: &Watch, image: &[u8], judged: &Judged) {
     let inodes: BTreeMap<u64, u64> = judged.nodes.values().copied().collect();
     let mut owned = 0;
@@ -141,7 +141,7 @@ fn agrees(watch: &Watch, image: &[u8], judged: &Judged) {
     assert_eq!(owned, judged.count);
 }
 
-/// Who came late says the same as who watched of every block, of all contents, and of the paths that there still are.
+/// Asserts that a late watcher agrees with one from the start about every block, all contents, and all present paths.
 fn same(late: &Watch, watch: &Watch, image: &[u8]) {
     for at in 0..(image.len() / BLOCK) as u64 {
         assert_eq!(part(late, image, at), part(watch, image, at), "block {at}");
@@ -160,9 +160,9 @@ fn played() -> Option<(Recorded, common::Said, Vec<u8>)> {
     Some((recorded, said, after))
 }
 
-/// A kernel's F2FS made, filled, overwrote, removed. Every block must have a name that is no guess, and at the end the
-/// tools must have as many blocks in use, at the same places, of the same files. Catches a node's old place that was
-/// kept, a file that is gone and still owns blocks, a checkpoint's journal that was not heeded.
+/// A kernel made an F2FS, filled, overwrote and removed files. Every block must have a name that is no guess. At the
+/// end the tools must find as many blocks in use, at the same places, of the same files. Catches an old place of a
+/// node that was kept, a removed file that still owns blocks, and a checkpoint's journal that was not read.
 #[test]
 fn what_a_kernel_did_under_f2fs_has_names() {
     let Some((recorded, said, after)) = played() else { return };
@@ -171,7 +171,7 @@ fn what_a_kernel_did_under_f2fs_has_names() {
     let Some(judged) = judged(&after) else { return };
     assert_eq!(judged.count, 59);
     agrees(&said.watch, &after, &judged);
-    // Versions follow each other up to the one that the tools find, each with its commit.
+    // Versions are consecutive up to the one that the tools find, each with its commit.
     let ids: Vec<u64> = said.transactions.iter().map(|t| t.id).collect();
     assert_eq!(ids, (judged.version - 7..=judged.version).collect::<Vec<_>>());
     assert!(said.transactions.iter().all(|t| t.commit.is_some() && t.bad_checksums == 0));
@@ -181,8 +181,8 @@ fn what_a_kernel_did_under_f2fs_has_names() {
         assert!(commit.epoch > t.first.epoch, "{t:?}");
         assert_eq!(recorded.trace.requests()[commit.request as usize].len, BLOCK as u64);
     }
-    // What fsyncs made durable, counted in the contents of the trace by hand.
-    // The first three segments are of nodes here.
+    // The records of fsyncs are counted by hand in the contents of the trace.
+    // The first three segments are node segments here.
     let places = judged.main..judged.main + 3 * 512;
     let nodes = recorded.trace.requests().iter().filter(|r| places.contains(&(r.offset >> 12)));
     let nodes = nodes.filter_map(|r| recorded.trace.data(r)).flat_map(|d| d.chunks_exact(BLOCK));
@@ -191,8 +191,9 @@ fn what_a_kernel_did_under_f2fs_has_names() {
     assert_eq!(marked, 10);
 }
 
-/// Paths come from entries in blocks and in inodes. The kernel keeps a file's name in its inode too, which the decoder
-/// does not read: the two must agree. Catches a slot that is off by one, and a rename of which one half was seen.
+/// Paths come from entries in blocks and in inodes. The kernel also keeps a file's name in its inode, which the
+/// decoder does not read: the two must agree. Catches a slot that is off by one, and a rename of which only one half
+/// was seen.
 #[test]
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
@@ -214,15 +215,15 @@ fn files_have_paths() {
     assert!(files >= 50, "{files}");
 }
 
-/// A decoder that learns all from the device as it is at the end must say what the one says that watched; and at each
-/// checkpoint on the way.
+/// A decoder that learns everything from the final device must agree with one that watched from the start; the same
+/// at each checkpoint on the way.
 #[test]
 fn who_comes_late_knows_as_much() {
     let Some((recorded, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     same(&late, &said.watch, &after);
-    // Half way: a checkpoint has just ended, and the NAT is out of date but for its journal; fsyncs have made a file
-    // durable since, which no checkpoint knows of.
+    // Half way: a checkpoint has just ended, and the NAT lacks what is in the checkpoint's journal. Later fsyncs have
+    // made a file durable that no checkpoint has.
     for half in [23, 42] {
         half_way(&recorded, half);
     }
@@ -246,8 +247,8 @@ fn half_way(recorded: &Recorded, half: usize) {
     assert_eq!(late.path(57), path);
 }
 
-/// Blocks that pass one at a time, the last of each request first: a pack's first block comes after the others. In
-/// the end all is counted as before.
+/// Blocks are written one at a time, the last of each request first, so a pack's first block comes after the others.
+/// The final counts must be as before.
 #[test]
 fn a_pack_may_begin_last() {
     let Some((recorded, said, after)) = played() else { return };
@@ -267,7 +268,8 @@ fn a_pack_may_begin_last() {
 /// Names and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// Files for the tool that fills images: some with direct and indirect nodes, a directory of several blocks, links.
+/// Files for the tool that fills images: some with direct and indirect nodes, a directory of several blocks, and
+/// links.
 fn tree(folder: &Path) -> Files {
     let mut rng = rand_pcg::Pcg64::seed_from_u64(11);
     let mut files = Vec::new();
@@ -304,13 +306,13 @@ fn filled(folder: &Path, features: &str) -> Option<(Vec<u8>, Vec<u8>, Files)> {
     Some((empty, std::fs::read(&image).unwrap(), files))
 }
 
-/// Features that move things in an inode. Not `flexible_inline_xattr`: the tool writes addresses first and then keeps
-/// room for attributes over them.
+/// Features that move fields in an inode. `flexible_inline_xattr` is not among them: the tool writes addresses first
+/// and then reserves space for attributes over them.
 const FEATURES: [&str; 2] = ["", "extra_attr,inode_checksum,inode_crtime,sb_checksum"];
 
-/// What the tool put into an image, with and without more fields in inodes: who reads the image must find each file at
-/// its path, with its contents, and agree with the tools on every block. Catches a count of addresses that is off by
-/// some fields, direct nodes in a wrong order, an indirect node taken for a direct one.
+/// An image that the tool filled, with and without more fields in inodes: the decoder must find each file at its path
+/// with its contents, and agree with the tools on every block. Catches a count of addresses that is off by some
+/// fields, direct nodes in a wrong order, and an indirect node taken for a direct one.
 #[test]
 fn what_the_tools_fill_is_found() {
     for features in FEATURES {
@@ -332,7 +334,7 @@ fn what_the_tools_fill_is_found() {
                 found[c.at as usize..][..len].copy_from_slice(&image[c.offset as usize..][..len]);
                 have += len;
             }
-            // Small ones are in their inodes.
+            // Small files are in their inodes.
             if bytes.len() >= BLOCK {
                 assert!(have == bytes.len() && found == *bytes, "{features}: {name}");
             }
@@ -345,15 +347,15 @@ fn what_the_tools_fill_is_found() {
     }
 }
 
-/// The same work as writes in any order: nodes before their inodes, names before their directories, nodes in segments that
-/// nothing has said a word of yet. With the checkpoint at the end all must be known as if read from the image.
+/// The same work as writes in any order: nodes before their inodes, names before their directories, nodes in segments
+/// of which nothing is known. With the checkpoint at the end, everything must be known as if read from the image.
 #[test]
 fn any_order_within_a_checkpoint_will_do() {
     for (seed, features) in (5..).zip(FEATURES) {
         let folder = tempfile::tempdir().unwrap();
         let Some((empty, image, _)) = filled(folder.path(), features) else { return };
         let Some(judged) = judged(&image) else { return };
-        // Of a node that was written twice the older copy is there too: without it, all orders mean the same.
+        // A node that was written twice has an older copy too; it is left out, so that all orders mean the same.
         let counts = |at: &u64| *at < judged.main || judged.valid.contains(at);
         let mut changed: Vec<u64> = (2..(image.len() / BLOCK) as u64)
             .filter(|at| counts(at) && block(&empty, *at) != block(&image, *at))
@@ -379,7 +381,7 @@ fn any_order_within_a_checkpoint_will_do() {
     }
 }
 
-/// A file may hold a copy of a node of the very file system that it is in: in a segment of data nobody takes it for one.
+/// A file may hold a copy of a node of its own file system: in a data segment it must not be taken for a node.
 #[test]
 fn a_copy_of_a_node_in_a_file_is_data() {
     let Some((_, said, after)) = played() else { return };
@@ -388,17 +390,18 @@ fn a_copy_of_a_node_in_a_file_is_data() {
     let node = (4096..6000)
         .find(|at| matches!(part(&said.watch, &after, *at).what, What::Inodes { first: 56, .. }));
     let mut copy = block(&after, node.unwrap()).to_vec();
-    // Another length: believed, it would show.
+    // The copy has another length, which would show if the copy were believed.
     copy[360..].iter_mut().take(8).for_each(|byte| *byte = 0);
     write(&said.watch, 1000, place, &copy);
     assert_eq!(said.watch.contents(56), data);
-    // In a segment that nodes are written to it is the node.
+    // In a node segment the same bytes are a node.
     write(&said.watch, 1001, FREE_NODE * BLOCK as u64, &copy);
     assert_ne!(said.watch.contents(56), data);
 }
 
-/// Nodes go on in a segment of which nothing was in use: the last node in the old one says so, before any checkpoint does.
-/// One that passes before that word waits for it. Catches a node that is data until the next checkpoint.
+/// Nodes continue in a segment that had no block in use: the last node in the old one links there, before any
+/// checkpoint does. A node that is written before that link waits for it. Catches a node that counts as data until
+/// the next checkpoint.
 #[test]
 fn nodes_go_on_in_a_new_segment() {
     let Some((_, said, after)) = played() else { return };
@@ -426,7 +429,7 @@ fn nodes_go_on_in_a_new_segment() {
     assert_eq!(watch.finish().unclaimed, 0);
 }
 
-/// Data of a file that was cut before any node pointed to them: when the segment's summary passes, they are settled.
+/// A file was truncated before any node pointed to its data: the segment's summary settles the data's kind.
 #[test]
 fn a_summary_settles_what_no_node_points_to() {
     let Some((_, said, after)) = played() else { return };
@@ -442,7 +445,7 @@ fn a_summary_settles_what_no_node_points_to() {
     assert_eq!(part(watch, &after, at).what, What::Unclaimed, "nobody has it");
 }
 
-/// Things that cannot be, each in a block that is otherwise right: they lead nowhere, and what there was stays.
+/// Impossible values, each in an otherwise valid block: they lead nowhere, and earlier knowledge stays.
 #[test]
 fn absurd_nodes_lead_nowhere() {
     let Some((_, said, after)) = played() else { return };
@@ -478,8 +481,8 @@ fn absurd_nodes_lead_nowhere() {
     assert_eq!(watch.finish().unknown.get(&Reason::NotUnderstood), Some(&1));
 }
 
-/// A checkpoint whose first block is damaged is none; one whose last block is damaged, or of another version, is not
-/// committed.
+/// A checkpoint whose first block is damaged does not count. One whose last block is damaged, or of another version,
+/// is not committed.
 #[test]
 fn a_checkpoint_wants_both_ends() {
     let Some((recorded, ..)) = played() else { return };
@@ -504,7 +507,7 @@ fn a_checkpoint_wants_both_ends() {
     }
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_f2fs_and_its_trace_never_panic() {
     let Some((recorded, said, _)) = played() else { return };

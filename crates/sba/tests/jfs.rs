@@ -13,8 +13,7 @@ use ordo_sba::kind::What;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{Op, Request, Trace};
 
-/// Of each transaction, how many changes of pages there are and whether it is committed, as jfs_logdump finds
-/// them in an image.
+/// By transaction, the number of page changes and whether it is committed, as jfs_logdump finds them in an image.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), image).unwrap();
@@ -35,7 +34,7 @@ fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
     Some(all)
 }
 
-/// Blocks in use, as the map of free blocks on the device has it: its pages of bits are blocks 20 and 21 here.
+/// Blocks in use, by the block allocation map on the device: its bitmap pages are blocks 20 and 21 here.
 fn used(image: &[u8]) -> BTreeSet<u64> {
     let mut used = BTreeSet::new();
     for page in 0..2u64 {
@@ -49,9 +48,9 @@ fn used(image: &[u8]) -> BTreeSet<u64> {
     used
 }
 
-/// A kernel's JFS made, filled, overwrote, removed. Every block must have a name that is no guess, every
-/// transaction as many records as jfs_logdump finds, and at the end a block must have an owner exactly where the map
-/// of free blocks calls it used. Catches a record read from the wrong end, an inode in the log that was not heeded.
+/// A kernel made a JFS, filled, overwrote and removed files. Every block must have a name that is no guess, every
+/// transaction as many records as jfs_logdump finds. At the end a block must have an owner exactly where the block
+/// allocation map calls it used. Catches a record read from the wrong end, and an inode in the log that was not used.
 #[test]
 fn what_a_kernel_did_under_jfs_has_names() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -70,7 +69,7 @@ fn what_a_kernel_did_under_jfs_has_names() {
     assert_eq!(ours.keys().next_back(), newest);
 
     let used = used(&after);
-    // Beyond the aggregate there are fsck's space and the log.
+    // Fsck's workspace and the log lie behind the aggregate.
     for (block, data) in after.chunks_exact(4096).enumerate().take(128_608 / 8) {
         let [part] = &name_of(&said.watch, block as u64 * 4096, data)[..] else { panic!() };
         let owned = part.what != What::Unclaimed;
@@ -81,7 +80,7 @@ fn what_a_kernel_did_under_jfs_has_names() {
     }
 }
 
-/// Paths of all inodes that have some, as jfs_debugfs lists directories.
+/// All inodes with paths, as jfs_debugfs lists directories.
 fn named(image: &[u8]) -> Option<BTreeMap<u64, Vec<String>>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
@@ -109,8 +108,9 @@ fn named(image: &[u8]) -> Option<BTreeMap<u64, Vec<String>>> {
     Some(named)
 }
 
-/// Every inode has a path that the directories give it, for who watched as for who reads the device at the end. Catches
-/// names cut at a slot's end, slots that are free, a page's names given to another directory.
+/// Every inode has a path that the directories give it, both for a watcher from the start and for one that reads the
+/// final device. Catches names cut at a slot's end, free slots that are read, and a page's names given to another
+/// directory.
 #[test]
 fn paths_are_those_of_the_directories() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -129,8 +129,9 @@ fn paths_are_those_of_the_directories() {
     }
 }
 
-/// The log alone, cut out of the trace as if it had a device of its own: the transactions must be as many and as long as
-/// with the rest of the file system. Catches pages counted from the wrong place, records kept from a reading before.
+/// The log alone, cut out of the trace as if it had a device of its own: the transactions must be as many and as long
+/// as with the rest of the file system. Catches pages counted from the wrong place, and records kept from an earlier
+/// reading.
 #[test]
 fn a_log_elsewhere_is_read() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -155,7 +156,7 @@ fn a_log_elsewhere_is_read() {
     assert_eq!(alone, whole);
 }
 
-/// JFS sends no flush but at the unmount: nothing keeps a commit apart from what it commits but its own order.
+/// JFS sends no flush before the unmount: only the order of issue separates a commit from what it commits.
 #[test]
 fn jfs_sends_no_flush() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -164,7 +165,7 @@ fn jfs_sends_no_flush() {
     assert!(said.transactions.iter().all(|t| t.commit.is_none_or(|c| c.epoch == 0)));
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_jfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };

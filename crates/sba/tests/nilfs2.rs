@@ -13,15 +13,15 @@ use ordo_sba::{Class, Watch};
 
 const BLOCK: usize = 4096;
 const SEGMENTS: u64 = 31;
-/// Where the log of the recorded trace ends, and its next segment begins.
+/// The block at which the log of the recorded trace ends; the next constant is that of its next segment.
 const LOG_END: u64 = 518;
 const NEXT_SEGMENT: u64 = 2048;
 
-/// What nilfs-tools say of an image: they only look at block devices.
+/// The facts that nilfs-tools report about an image; the tools only read block devices.
 struct Judged {
-    /// By block: the file, and which block of it; `None` for a node.
+    /// By block, the file and its logical block; `None` for a node.
     files: BTreeMap<u64, (u64, Option<u64>)>,
-    /// The first block of every partial segment, and how many it has.
+    /// The first block of every partial segment, and its number of blocks.
     partials: Vec<(u64, u64)>,
     last_checkpoint: u64,
     last_partial: u64,
@@ -77,7 +77,7 @@ fn block(image: &[u8], at: u64) -> &[u8] {
     &image[at as usize * BLOCK..][..BLOCK]
 }
 
-/// A file's contents, from where a watcher says that they are: by block of the file, the block of the device.
+/// The places that a watcher gives for a file's contents: by logical block, the block of the device.
 fn places(watch: &Watch, ino: u64) -> BTreeMap<u64, u64> {
     let size = BLOCK as u64;
     let of = |c: ordo_sba::decoder::Contents| {
@@ -86,7 +86,7 @@ fn places(watch: &Watch, ino: u64) -> BTreeMap<u64, u64> {
     watch.contents(ino).into_iter().flat_map(of).collect()
 }
 
-/// The file and the block of it that a block of the device is said to be of.
+/// The file and logical block that a watcher gives for a block of the device.
 fn owner(watch: &Watch, image: &[u8], at: u64) -> Option<(u64, Option<u64>)> {
     let [part] = &name_of(watch, at * BLOCK as u64, block(image, at))[..] else { panic!() };
     match part.what {
@@ -106,9 +106,9 @@ fn played() -> Option<(Recorded, common::Said, Vec<u8>)> {
     Some((recorded, said, after))
 }
 
-/// A kernel's NILFS2 made, filled, overwrote, removed. Every block must have a name that is no guess, and at the end
-/// every block of the log must be what dumpseg says that its summary says: no block more, none less. Catches an entry
-/// of a summary of the wrong size, one that goes over the end of a block, a super root taken for data.
+/// A kernel made a NILFS2, filled, overwrote and removed files. Every block must have a name that is no guess. At the
+/// end every block of the log must be what dumpseg prints of its summary: no block more, none less. Catches a summary
+/// entry of the wrong size, one that spans the end of a block, and a super root taken for data.
 #[test]
 fn what_a_kernel_did_under_nilfs2_has_names() {
     let Some((_, said, after)) = played() else { return };
@@ -143,14 +143,14 @@ fn what_a_kernel_did_under_nilfs2_has_names() {
         let says = matches!(part.what, What::Piece("super root of checkpoint", _));
         assert_eq!(says, super_root, "block {at}: {part:?}");
         let fixed = matches!(part.class, Class::Superblock | Class::SuperblockCopy);
-        // Too few blocks for another segment: nothing is ever written there.
+        // The last blocks are too few for another segment, so they are never written.
         let behind = at >= SEGMENTS * 2048 && part.what == What::Unknown(Reason::NotUnderstood);
         assert_eq!(part.what != What::Unclaimed, logged || fixed || behind, "block {at}: {part:?}");
     }
 }
 
-/// Other sizes of blocks, as mkfs makes them, from the device alone: each block is what dumpseg says, and both superblocks
-/// are where they should be. Catches what only holds for blocks of 4096 bytes.
+/// Other block sizes, as mkfs makes them, from the device alone: each block is what dumpseg says, and both
+/// superblocks are at their places. Catches code that holds only for blocks of 4096 bytes.
 #[test]
 fn other_sizes_of_blocks_are_known() {
     for size in [1024_u64, 2048] {
@@ -184,14 +184,15 @@ fn other_sizes_of_blocks_are_known() {
     }
 }
 
-/// The file system's own files, read from where the watcher has them, must agree with all else that it says: the
-/// sufile has the number of blocks in each segment, the DAT every block that is live, the ifile how many blocks each
-/// file has. Catches a place that was not given up, a file that is gone and still has places, a wrong group of the DAT.
+/// The file system's own files, read from the places that the watcher gives, must agree with everything else that it
+/// says. The sufile has the number of blocks in each segment, the DAT every live block, and the ifile the number of
+/// blocks of each file. Catches a place that was not given up, a removed file that still has places, and a wrong
+/// group of the DAT.
 #[test]
 fn the_file_systems_own_files_agree() {
     let Some((_, said, after)) = played() else { return };
     let watch = &said.watch;
-    // Entries of 16 bytes after a head of 24, which takes the room of two.
+    // Entries have 16 bytes and follow a head of 24, which takes the space of two entries.
     let sufile = block(&after, places(watch, 5)[&0]);
     let used = |n: u64| word(sufile, 32 + n as usize * 16 + 8) & 0xffff_ffff;
     for segment in 0..SEGMENTS {
@@ -232,10 +233,10 @@ fn the_file_systems_own_files_agree() {
     for (lbn, at) in places(watch, 6).range(2..) {
         for (i, inode) in block(&after, *at).chunks_exact(128).enumerate() {
             let ino = (lbn - 2) * 32 + i as u64;
-            // Bytes 50 and 51: how many names it has. The file system's own files are not kept here.
+            // Bytes 50 and 51 are the link count. The file system's own files are not kept here.
             if ino >= 11 || ino == 2 {
                 let named = inode[50] | inode[51] != 0;
-                // In units of 512 bytes, but for the root, where mkfs counts blocks.
+                // The count is in units of 512 bytes, except in the root, where mkfs counts blocks.
                 let blocks = if named { word(inode, 0).div_ceil(8) } else { 0 };
                 assert_eq!(live.get(&ino).copied().unwrap_or(0), blocks as usize, "inode {ino}");
                 files += u64::from(named);
@@ -245,8 +246,8 @@ fn the_file_systems_own_files_agree() {
     assert!(files > 40, "{files}");
 }
 
-/// Paths come from the directories that passed, those of renamed and linked files included.
-/// Catches an entry read at the wrong place, and names learned before it was known that they are names.
+/// Paths come from the directories that were written, those of renamed and linked files included. Catches an entry
+/// read at the wrong place, and names learned before it was known that they are names.
 #[test]
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
@@ -262,8 +263,8 @@ fn files_have_paths() {
     assert!(dir.windows(name.len()).any(|w| w == name), "{path}");
 }
 
-/// A decoder that learns all from the device as it is at the end must say what the one says that watched.
-/// Catches what is only learned by watching, and what priming takes from segments that are over.
+/// A decoder that learns everything from the final device must agree with one that watched from the start. Catches
+/// facts that are learned only by watching, and priming from segments that are over.
 #[test]
 fn who_comes_late_knows_as_much() {
     let Some((_, said, after)) = played() else { return };
@@ -278,8 +279,8 @@ fn who_comes_late_knows_as_much() {
     }
 }
 
-/// Blocks that pass one at a time, and each before its summary: a summary of two blocks comes in two requests, and
-/// nothing has a name when it passes. In the end all is counted as before.
+/// Blocks are written one at a time, each before its summary: a summary of two blocks comes in two requests, and no
+/// block has a name when it is written. The final counts must be as before.
 #[test]
 fn a_summary_may_come_last() {
     let Some((recorded, said, after)) = played() else { return };
@@ -310,7 +311,7 @@ struct Made {
     seq: u64,
     nblocks: u32,
     sumbytes: Option<u32>,
-    /// Files: inode, blocks, blocks of data, and the bytes that say which.
+    /// Files: inode, blocks, data blocks, and the bytes that name the blocks.
     files: Vec<(u64, u32, u32, Vec<u64>)>,
     data: Vec<Vec<u8>>,
 }
@@ -355,8 +356,8 @@ fn seed(image: &[u8]) -> u32 {
     u32::from_le_bytes(image[1036..1040].try_into().unwrap())
 }
 
-/// The cleaner moves what is old as well as what is new, and its summaries say of both the same. So what it moves is
-/// not a file's newest block until the DAT says so. Catches a file whose contents go back to what they were.
+/// The cleaner moves outdated blocks as well as live ones, and its summaries do not tell them apart. So a block that
+/// it moves is not a file's newest until the DAT says so. Catches a file whose contents go back to an older state.
 #[test]
 fn what_the_cleaner_moves_is_where_the_dat_says() {
     let Some((_, said, after)) = played() else { return };
@@ -368,7 +369,7 @@ fn what_the_cleaner_moves_is_where_the_dat_says() {
     write(watch, 1000, NEXT_SEGMENT * 4096, &moved.bytes(seed(&after)));
     assert_eq!(owner(watch, &after, NEXT_SEGMENT + 1), Some((65, Some(0))));
     assert_eq!(places(watch, 65)[&0], was);
-    // The DAT's block that has the block's own entry, with another address.
+    // The DAT block that holds its own entry, with another address.
     let (lbn, mut entries) = places(watch, 3)
         .range(2..)
         .find_map(|(lbn, at)| {
@@ -387,7 +388,7 @@ fn what_the_cleaner_moves_is_where_the_dat_says() {
     assert_eq!(places(watch, 3)[&lbn], NEXT_SEGMENT + 3);
 }
 
-/// A segment that is used again: what was in it has no name any more, nor a place, even before the new summary passes.
+/// A segment is used again: its old blocks lose their names and places even before the new summary is written.
 #[test]
 fn a_segment_is_used_again() {
     let Some((_, said, after)) = played() else { return };
@@ -405,12 +406,13 @@ fn a_segment_is_used_again() {
     assert_eq!(owner(watch, &after, at), None);
 }
 
-/// A checksum that is wrong, in the summary, over all of a partial segment, and in its super root: the first makes it
-/// none, the others are counted.
+/// Wrong checksums in the summary, over a whole partial segment, and in its super root: with the first, the partial
+/// segment does not count; the others are counted.
 #[test]
 fn wrong_checksums_are_seen() {
     let Some((recorded, ..)) = played() else { return };
-    // A request of the trace, which byte of it, whether the summary stands, and how many checksums are then wrong.
+    // A request of the trace, the byte to change, whether the summary still counts, and the number of wrong
+    // checksums.
     for (byte, stands, wrong) in
         [(100, false, 0), (2 * BLOCK + 9, true, 1), (15 * BLOCK + 50, true, 2)]
     {
@@ -425,7 +427,7 @@ fn wrong_checksums_are_seen() {
     }
 }
 
-/// Summaries that claim what cannot be, each with its checksum right: none is believed.
+/// Summaries with impossible values, each with a right checksum: none is believed.
 #[test]
 fn absurd_summaries_are_not_believed() {
     let Some((recorded, ..)) = played() else { return };
@@ -453,7 +455,7 @@ fn absurd_summaries_are_not_believed() {
         assert!(watch.transactions(<[_]>::is_empty), "{what}");
         assert_eq!(owner(&watch, &recorded.start, NEXT_SEGMENT + 1), None, "{what}");
     }
-    // The last block that a file can have, and addresses in the DAT that are none.
+    // The last block that a file can have, and impossible addresses in the DAT.
     let watch = Watch::over(&&recorded.start[..]).unwrap();
     let files = vec![(65, 1, 1, vec![1, u64::MAX]), (3, 1, 1, vec![u64::MAX]), (3, 1, 1, vec![2])];
     let data = vec![vec![0xff; BLOCK]; 3];
@@ -463,7 +465,7 @@ fn absurd_summaries_are_not_believed() {
     assert!(watch.contents(65).is_empty());
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_nilfs2_and_its_trace_never_panic() {
     let Some(recorded) = recorded("nilfs2", "nilfs2") else { return };

@@ -15,15 +15,15 @@ use ordo_trace::Trace;
 
 const PAGE: usize = 4096;
 const BYTES: u64 = 32 << 20;
-/// Where the log of a volume of this size is, as `ntfsinfo` has it.
+/// The offset of the log on a volume of this size, as `ntfsinfo` prints it.
 const LOG: usize = 4096 * PAGE;
 
-/// A volume that holds nothing.
+/// An empty volume.
 fn volume(folder: &Path) -> Option<Vec<u8>> {
     let path = folder.join("volume");
     std::fs::File::create(&path).unwrap().set_len(BYTES).unwrap();
     let name = path.to_str().unwrap();
-    // Without the rest a volume in a file has no shape of a disk.
+    // A volume in a file has no disk geometry, so mkntfs needs these options.
     let args = ["-F", "-q", "-Q", "-s", "512", "-p", "0", "-H", "0", "-S", "0", name];
     output("mkntfs", &args)?;
     Some(std::fs::read(&path).unwrap())
@@ -34,7 +34,7 @@ fn number(page: &[u8], at: usize) -> u64 {
 }
 
 /// A new volume, and the log that Windows wrote as if it were written there now: its pages in the order of their
-/// newest records, those that fill before those that are full.
+/// newest records, tail copies before full pages.
 fn windows() -> Option<Recorded> {
     let log = ordo_testkit::real_input("images/windows-ntfs-logfile.bin")?;
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn windows() -> Option<Recorded> {
         .chunks_exact(PAGE)
         .enumerate()
         .map(|(i, page)| match &page[..4] {
-            // A copy of the last page has its place where others have the newest record.
+            // A tail copy has its place in the field where others have their newest record.
             b"RCRD" if number(page, 8) < 1 << 21 && i < 4 => (number(page, 32), i, page),
             b"RCRD" => (number(page, 8), i, page),
             _ => (0, i, page),
@@ -54,8 +54,8 @@ fn windows() -> Option<Recorded> {
     Some(Recorded { start, trace })
 }
 
-/// What `ntfsrecover` says of each record: its number, the one before of its transaction, the transaction's place, what
-/// is done, what would undo it, and what is undone next.
+/// The records by `ntfsrecover`: the LSN, the previous LSN of the transaction, the transaction's place, the redo
+/// operation, the undo operation, and the next LSN to roll back.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, [u64; 5]>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
@@ -79,7 +79,7 @@ fn judged(image: &[u8]) -> Option<BTreeMap<u64, [u64; 5]>> {
             "redo_operation" => record[2] = value,
             "undo_operation" => {
                 record[3] = value;
-                // Beyond a page's end there are remains, which are no records.
+                // Bytes beyond a page's end are remains and not records.
                 if kind == 1 && record[2] < 38 && record[0] < lsn {
                     all.insert(lsn, record);
                 }
@@ -96,9 +96,9 @@ fn played(recorded: &Recorded) -> Said {
     said
 }
 
-/// The log that Windows wrote: no page may be unknown, and there must be the transactions that `ntfsrecover` finds, each
-/// committed exactly where it ended without having been undone. Catches a last record that is cut at a page's end, and
-/// one that an older round left.
+/// The log that Windows wrote: no page may be unknown. The transactions must be those that `ntfsrecover` finds, each
+/// committed exactly where it ended without a rollback. Catches a last record that is cut at a page's end, and one
+/// that is left from an older round.
 #[test]
 fn what_windows_logged_is_read() {
     let Some(recorded) = windows() else { return };
@@ -106,7 +106,8 @@ fn what_windows_logged_is_read() {
     all_is_known(&said, "the log of Windows");
     let after = recorded.after(recorded.trace.requests().len());
     let Some(mut judged) = judged(&after) else { return };
-    // It takes remains behind a page's end for records: newer than the newest one, which the restart page names.
+    // `ntfsrecover` takes remains behind a page's end for records; they are newer than the newest one, which the
+    // restart page names.
     let newest = number(&after[LOG + 48..], 0);
     judged.retain(|lsn, _| *lsn <= newest);
 
@@ -135,15 +136,15 @@ fn what_windows_logged_is_read() {
     assert!(said.transactions.iter().any(|t| t.commit.is_none()), "some were undone");
 }
 
-/// Writes that make of one image another: what differs, cluster by cluster.
+/// The writes that turn one image into another: every cluster that differs.
 fn difference(before: &[u8], after: &[u8]) -> Trace {
     let clusters = before.chunks_exact(PAGE).zip(after.chunks_exact(PAGE)).enumerate();
     let changed = clusters.filter(|(_, (old, new))| old != new);
     trace(changed.map(|(i, (_, new))| (i * PAGE, new.to_vec())))
 }
 
-/// A volume before and after ntfs-3g filled it: files of many sizes, one in many pieces, directories with an index
-/// of their own, names, a symbolic link, extended attributes.
+/// A volume before and after ntfs-3g filled it: files of many sizes, one in many runs, directories with an index of
+/// their own, names, a symbolic link, and extended attributes.
 fn filled() -> Option<Recorded> {
     let folder = tempfile::tempdir().unwrap();
     let start = volume(folder.path())?;
@@ -159,7 +160,7 @@ fn filled() -> Option<Recorded> {
     let unmounted = Command::new("umount").arg(place).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
     filled.unwrap();
-    // The server of the file system ends a moment after it is unmounted.
+    // The file system's server process ends a moment after the unmount.
     let mut after = std::fs::read(&image).unwrap();
     for _ in 0..200 {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -181,7 +182,7 @@ fn fill(root: &Path) -> std::io::Result<()> {
             vec![(i % 250) as u8 + 1; i * 40],
         )?;
     }
-    // Two that grow in turns are in many pieces.
+    // Two files that grow in turns have many runs each.
     let (mut one, mut two) =
         (std::fs::File::create(root.join("one"))?, std::fs::File::create(root.join("two"))?);
     for i in 0..60 {
@@ -198,8 +199,9 @@ fn fill(root: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink("one", root.join("link"))
 }
 
-/// What ntfs-3g wrote: no block may be unknown, nor left to a guess but those of files that are gone, and at the end a cluster must have an owner exactly
-/// where `$Bitmap` says that it is in use. Catches runs that are read wrong, and records that are not read at all.
+/// The writes of ntfs-3g: no block may be unknown, and none a guess except those of removed files. At the end a
+/// cluster must have an owner exactly where `$Bitmap` calls it used. Catches runs that are read wrongly, and records
+/// that are not read at all.
 #[test]
 fn what_is_in_use_has_an_owner() {
     let Some(recorded) = filled() else { return };
@@ -220,14 +222,14 @@ fn what_is_in_use_has_an_owner() {
     let in_use = |i: usize| after[bitmap * PAGE + i / 8] & (1 << (i % 8)) != 0;
     let removed = recorded.trace.requests().iter().filter(|r| !in_use(r.offset as usize / PAGE));
     assert_eq!(said.stats.unclaimed, removed.count() as u64, "what was removed, and no more");
-    // The last cluster is cut short by the copy of the first sector, and is no cluster of the volume's.
+    // The last cluster is shortened by the copy of the first sector, and belongs to no file.
     for (i, parts) in names[..names.len() - 1].iter().enumerate() {
         assert_eq!(parts[0].what != What::Unclaimed, in_use(i), "cluster {i}: {parts:?}");
     }
     assert_eq!(names[names.len() - 1].last().unwrap().class, Class::SuperblockCopy);
 }
 
-/// Paths come from the names in file records: a file that was renamed has its new one.
+/// Paths come from the names in file records: a renamed file has its new one.
 #[test]
 fn files_have_paths() {
     let Some(recorded) = filled() else { return };
@@ -241,7 +243,7 @@ fn files_have_paths() {
             }
         }
     });
-    // Again: what was learned last is then known first.
+    // The second replay begins with everything known that the first one learned late.
     ordo_trace::replay(&recorded.trace, &watch);
     ordo_trace::replay(&recorded.trace, &watch);
     let paths = paths.borrow();
@@ -250,7 +252,7 @@ fn files_have_paths() {
     }
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_ntfs_and_its_trace_never_panic() {
     let interesting = [(0, 84), (4 << 12, 32 << 10), (LOG as u64, 3 << 12)];
@@ -261,8 +263,8 @@ fn changed_bytes_of_ntfs_and_its_trace_never_panic() {
     }
 }
 
-/// A page of the log that is torn, one of a log whose shape nobody has seen, and a file record that is torn: unknown, and
-/// nothing is learned from them.
+/// A torn log page, a page of a log whose shape is not known, and a torn file record: they are unknown, and nothing
+/// is learned from them.
 #[test]
 fn what_is_torn_is_unknown() {
     let Some(recorded) = windows() else { return };

@@ -29,7 +29,7 @@ fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
     Some(pairs)
 }
 
-/// Blocks in use, from "Busy (0-8217)" and so on.
+/// Blocks in use, from lines such as "Busy (0-8217)".
 fn busy(image: &Path) -> Option<BTreeSet<u64>> {
     let text = output("debugreiserfs", &["-m", image.to_str()?])?;
     let mut busy = BTreeSet::new();
@@ -43,9 +43,9 @@ fn busy(image: &Path) -> Option<BTreeSet<u64>> {
     Some(busy)
 }
 
-/// In each mode every block has a name that is no guess, every copy the transaction and the place that
-/// debugreiserfs gives it, and at the end a block has an owner exactly where the bitmap calls it used.
-/// Catches a leaf misread, a copy that came before its descriptor and was lost, a claim not given up.
+/// In each mode every block has a name that is no guess, and every copy the transaction and the place that
+/// debugreiserfs gives it. At the end a block has an owner exactly where the bitmap calls it used. Catches a misread
+/// leaf, a copy that came before its descriptor and was lost, and a claim that was not given up.
 #[test]
 fn what_a_kernel_did_under_reiserfs_has_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn what_a_kernel_did_under_reiserfs_has_names() {
             ids.iter().map(|id| (*id, expected.iter().filter(|(of, _)| of == id).count() as u64));
         assert!(transactions.eq(counted), "{mode}");
         assert!(said.transactions.iter().all(|t| t.commit.is_some()), "{mode}");
-        // Copies that came before their descriptor had no name when they passed.
+        // Copies that came before their descriptor had no name when they were written.
         let pairs: BTreeSet<_> = expected.into_iter().collect();
         let named = logged(&said, 12);
         assert!(named.iter().all(|pair| pairs.contains(pair)), "{mode}");
@@ -113,8 +113,9 @@ fn named(image: &Path) -> Option<BTreeMap<u64, String>> {
     Some(parents.keys().map(|object| (*object, path(*object))).collect())
 }
 
-/// After each quarter of a trace every object has the path that the tree gives it, for who watched as for who reads the
-/// device only then. Catches names cut at the wrong place, entries that are gone, objects taken for another's.
+/// After each quarter of a trace every object has the path that the tree gives it, both for a watcher from the start
+/// and for one that reads the device only then. Catches names cut at the wrong place, removed entries, and objects
+/// taken for another's.
 #[test]
 fn paths_are_those_of_the_tree() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn paths_are_those_of_the_tree() {
     let all = recorded.trace.requests().len();
     let mut seen = 0;
     for quarter in 1..=4 {
-        // What is on its way home is in the journal: only the mounted file system would show it.
+        // Blocks not yet checkpointed are in the journal, where only the mounted file system would find them.
         let until = quarter * all / 4;
         let after = recorded.after(until);
         std::fs::write(&image, &after).unwrap();
@@ -144,7 +145,7 @@ fn paths_are_those_of_the_tree() {
     assert!(seen > 20, "{seen} names");
 }
 
-/// Where the data goes is what the modes differ in.
+/// The modes differ in where the data goes.
 #[test]
 fn the_modes_differ_in_what_is_logged() {
     const MIB: u64 = 1 << 20;
@@ -153,7 +154,7 @@ fn the_modes_differ_in_what_is_logged() {
         let said = watched(&recorded.start, &recorded.trace).unwrap();
         let journal = said.stats.writes[Class::JournalData].bytes;
         let data = said.stats.writes[Class::FileData].bytes;
-        // A megabyte went to the journal in one mode, where the file was gone before it went elsewhere.
+        // In one mode a megabyte went to the journal, since the file was removed before its checkpoint.
         match mode {
             "reiserfs-journal" => assert!(journal > MIB && data < MIB / 8, "{journal} {data}"),
             _ => assert!(journal < MIB && data >= MIB, "{mode}: {journal} {data}"),
@@ -161,7 +162,7 @@ fn the_modes_differ_in_what_is_logged() {
     }
 }
 
-/// A transaction of more copies than a descriptor has room for: the commit block says where the rest belong.
+/// A transaction of more copies than a descriptor can name: the commit block names the places of the rest.
 #[test]
 fn a_long_transaction_is_told_by_two_blocks() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-ordered") else { return };
@@ -189,7 +190,7 @@ fn a_long_transaction_is_told_by_two_blocks() {
     assert_eq!(last.checkpointed, 1);
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_reiserfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-journal") else { return };

@@ -12,8 +12,8 @@ use ordo_sba::kind::What;
 use ordo_sba::{Class, Part, Watch};
 use ordo_trace::{Request, Trace};
 
-/// Transactions with the inodes and the buffers' first sectors that were logged for each, as xfs_logprint
-/// finds them; those that are committed.
+/// Committed transactions, each with the inodes and the buffers' first sectors that were logged for it, as
+/// xfs_logprint finds them.
 type Logged = BTreeSet<(u64, u64)>;
 
 fn judged(image: &Path) -> Option<(Logged, BTreeSet<u64>)> {
@@ -53,19 +53,19 @@ fn free(image: &str, group_blocks: u64) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Whether parts have an owner that is no tree of free space: xfs_db lists the free list's blocks, too.
+/// Whether parts have an owner other than a tree of free space: xfs_db lists the free list's blocks as free, too.
 fn owned(parts: &[Part]) -> bool {
     let spare = |what: &What| matches!(what, What::Piece(name, _) if name.contains("free list of"));
     parts.iter().all(|part| part.what != What::Unclaimed && !spare(&part.what))
 }
 
-/// Paths of all inodes that have some, as xfs_db finds them: of at least `least` inodes.
+/// All inodes with paths, as xfs_db finds them: at least `least` inodes.
 fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
     let text = output("xfs_db", &["-r", "-c", "blockget -n", "-c", "ncheck", image])?;
     let lines = text.lines().filter_map(|line| line.trim_start().split_once(' '));
     let mut named = BTreeMap::<u64, Vec<String>>::new();
     for (ino, path) in lines {
-        // A directory's ends with "/.".
+        // A directory's path ends with "/.".
         let path = format!("/{}", path.trim_start().trim_end_matches("/."));
         if path != "/." {
             named.entry(ino.parse().ok()?).or_default().push(path);
@@ -75,9 +75,9 @@ fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
     Some(named)
 }
 
-/// A kernel's XFS made, filled, overwrote, removed. Every block must have a name that is no guess; every
-/// transaction and every buffer and inode in the log must be those that xfs_logprint finds; each is then written
-/// where it belongs; and at the end a block has an owner exactly where the trees of free space do not have it.
+/// A kernel made an XFS, filled, overwrote and removed files. Every block must have a name that is no guess. Every
+/// transaction and every buffer and inode in the log must be those that xfs_logprint finds, and each is later written
+/// at its fixed location. At the end a block has an owner exactly where the trees of free space do not have it.
 #[test]
 fn what_a_kernel_did_under_xfs_has_names() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
@@ -100,7 +100,7 @@ fn what_a_kernel_did_under_xfs_has_names() {
 
     let Some(free) = free(image.to_str().unwrap(), 20480) else { return };
     for (block, data) in after.chunks_exact(4096).enumerate() {
-        // The first block of a group is its headers, named sector by sector.
+        // The first block of a group holds its headers, which are named sector by sector.
         let parts = name_of(&said.watch, block as u64 * 4096, data);
         let owned = owned(&parts);
         assert_eq!(owned, !free.contains(&(block as u64)), "block {block}: {parts:?}");
@@ -109,15 +109,15 @@ fn what_a_kernel_did_under_xfs_has_names() {
     for (ino, paths) in named(image.to_str().unwrap(), 3).unwrap() {
         for watch in [&said.watch, &fresh] {
             let found = watch.path(ino);
-            // A second name was given to one file and taken away again: who watched still shows it.
+            // One file got a second name and lost it again; the watcher from the start still has it.
             let is_one = |found: &str| paths.iter().any(|p| p == found) || found == "/d/h3";
             assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
         }
     }
 }
 
-/// Records of the log are written at the same time: pairs of them, the other way round, must be read in their own order, and
-/// the same inodes and buffers be found for the same transactions. Catches operations that go on in the next record, lost.
+/// Log records are written concurrently. Pairs of them, swapped, must be read in their own order, and give the same
+/// inodes and buffers for the same transactions. Catches lost operations that continue in the next record.
 #[test]
 fn records_that_come_in_another_order_are_read_in_theirs() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
@@ -128,7 +128,7 @@ fn records_that_come_in_another_order_are_read_in_theirs() {
     let mut turned = 0;
     let log: Vec<usize> = (0..requests.len()).filter(|i| is_record(&requests[*i])).collect();
     for pair in log.chunks_exact(2) {
-        // The later one goes right before the other: what either announces comes after both.
+        // The later record goes right before the other, so that the blocks that either announces come after both.
         requests[pair[0]..=pair[1]].rotate_right(1);
         turned += 1;
     }
@@ -149,8 +149,8 @@ fn records_that_come_in_another_order_are_read_in_theirs() {
     assert_eq!(other.stats.unclaimed, 0);
 }
 
-/// Images of the shapes that mkfs.xfs makes, with files that a prototype file gives: a block has an owner
-/// exactly where the trees of free space do not have it.
+/// Images of the shapes that mkfs.xfs makes, with files from a prototype file: a block has an owner exactly where the
+/// trees of free space do not have it.
 #[test]
 fn every_used_block_has_a_name_and_no_free_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
             assert_eq!(owned, expected, "{options}, block {block}: {parts:?}");
             kinds.extend(parts.iter().map(|part| part.class));
         }
-        // With larger blocks of directories the names in the first of each are known.
+        // With larger directory blocks, the names in the first block of each are known.
         let named = named(path, 400).unwrap();
         let known: Vec<_> =
             named.iter().filter_map(|(ino, paths)| Some((paths, watch.path(*ino)?))).collect();
@@ -210,7 +210,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
     }
 }
 
-/// Flipped bits everywhere that matters: names or "unknown", never a panic.
+/// Flipped bits in all important places: names or "unknown", never a panic.
 #[test]
 fn changed_bytes_of_xfs_and_its_trace_never_panic() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };

@@ -1,4 +1,4 @@
-//! FreeBSD's own fsck, where somebody has it: a judge that shares no line and no author with ours.
+//! FreeBSD's own fsck, where it is available: a judge that shares no code and no author with Ordo's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,44 +7,44 @@ use std::process::Command;
 /// The variable that names the program.
 const VARIABLE: &str = "ORDO_FREEBSD_FSCK";
 
-/// `fsck_ffs`, and a file in which it looks at images.
+/// The program `fsck_ffs`, and a file in which it examines images.
 pub struct FreebsdFsck {
     program: OsString,
     _folder: tempfile::TempDir,
     image: PathBuf,
 }
 
-/// What it said, and how it ended.
+/// The output and result of a run.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Its exit status; -1 where a signal ended it.
+    /// The exit status; -1 where a signal ended it.
     pub code: i32,
     /// Standard output and error.
     pub text: String,
 }
 
-/// What it prints of a file system in which nothing is wrong, besides the totals.
+/// The beginnings of lines that it prints about a clean file system, besides the totals.
 const QUIET: [&str; 3] = ["** ", "FILE SYSTEM CLEAN", "***** FILE SYSTEM MARKED CLEAN *****"];
 
 impl Said {
-    /// The lines that find fault.
+    /// The lines that report a fault.
     pub fn complaints(&self) -> Vec<&str> {
         let totals = |line: &str| line.contains(" files, ") && line.contains(" fragmentation)");
         let quiet = |line: &str| QUIET.iter().any(|start| line.contains(start)) || totals(line);
         self.text.lines().map(str::trim).filter(|line| !line.is_empty() && !quiet(line)).collect()
     }
 
-    /// Nothing found, nothing said.
+    /// Whether it found and reported nothing.
     pub fn is_content(&self) -> bool {
         self.code == 0 && self.complaints().is_empty()
     }
 }
 
 impl FreebsdFsck {
-    /// The judge. For tests that run only when they are asked for.
+    /// The judge, for tests that run only on request.
     ///
     /// # Panics
-    /// Nothing says where it is.
+    /// `ORDO_FREEBSD_FSCK` does not name the program.
     pub fn new() -> FreebsdFsck {
         let program = std::env::var_os(VARIABLE).filter(|v| !v.is_empty());
         let program = program.unwrap_or_else(|| panic!("{VARIABLE} must name FreeBSD's fsck_ffs"));
@@ -53,12 +53,12 @@ impl FreebsdFsck {
         FreebsdFsck { program, _folder: folder, image }
     }
 
-    /// The judge, if somebody has it.
+    /// The judge, where the program is available.
     pub fn given() -> Option<FreebsdFsck> {
         std::env::var_os(VARIABLE).filter(|v| !v.is_empty()).map(|_| FreebsdFsck::new())
     }
 
-    /// Runs it on a file.
+    /// Runs the program on a file.
     pub fn run_on(&self, image: &Path, args: &[&str]) -> Said {
         let out = Command::new(&self.program).args(args).arg(image).output();
         let out = out.unwrap_or_else(|e| panic!("{VARIABLE}={}: {e}", self.program.display()));
@@ -67,13 +67,13 @@ impl FreebsdFsck {
         Said { code: out.status.code().unwrap_or(-1), text }
     }
 
-    /// Shows it an image, which it may not change.
+    /// Examines an image, without changing it.
     pub fn look(&self, image: &[u8]) -> Said {
         std::fs::write(&self.image, image).expect("room for an image");
         self.run_on(&self.image, &["-n", "-f"])
     }
 
-    /// Lets it repair an image, with `-p` or `-y`.
+    /// Repairs an image, with `-p` or `-y`.
     pub fn repair(&self, image: &mut Vec<u8>, how: &str) -> Said {
         std::fs::write(&self.image, &*image).expect("room for an image");
         let said = self.run_on(&self.image, &["-f", how]);

@@ -1,8 +1,8 @@
-//! What tests share: skipping out loud, judges that others wrote, real input.
+//! Shared code of tests: skipping with a message, external programs as judges, real input.
 //!
-//! A test that needs what a machine may not have asks for it here. Where it is missing the test says
-//! `SKIPPED` on the terminal, past the test harness's capture, and passes; with `ORDO_NO_SKIP` set it
-//! fails instead, so that a machine that has everything cannot skip by mistake.
+//! A test that needs something that a machine may lack asks for it here. Where it is missing, the test prints
+//! `SKIPPED` on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead,
+//! so a machine that has everything cannot skip by mistake.
 //!
 //! ```
 //! if let Some(listing) = ordo_testkit::judge("ls", &["/"]) {
@@ -18,22 +18,22 @@ use std::process::Command;
 
 pub use freebsd::{FreebsdFsck, Said};
 
-/// Says that a test is skipped, and why. Panics where nothing may be skipped.
+/// Prints that a test is skipped, and why. Panics where skipping is forbidden.
 pub fn skip(why: &str) {
     let strict = std::env::var_os("ORDO_NO_SKIP").is_some_and(|v| !v.is_empty());
     assert!(!strict, "nothing may be skipped here (ORDO_NO_SKIP), but: {why}");
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Not eprintln: the harness would keep it to itself.
+    // `eprintln!` would be captured by the test harness.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
-/// Runs a program that others wrote and returns its standard output; `None`, said aloud, where it is
-/// not installed. Panics where the program says no.
+/// Runs an external program and returns its standard output; `None`, with a message, where it is not installed.
+/// Panics where the program fails.
 pub fn judge(program: &str, args: &[&str]) -> Option<String> {
     judge_bytes(program, args).map(|out| String::from_utf8_lossy(&out).into_owned())
 }
 
-/// As [`judge`], for output that is not text.
+/// Runs a program as [`judge`] does, for output that is not text.
 pub fn judge_bytes(program: &str, args: &[&str]) -> Option<Vec<u8>> {
     match Command::new(program).args(args).output() {
         Err(_) => {
@@ -49,8 +49,8 @@ pub fn judge_bytes(program: &str, args: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// Runs a Python script with `dissect.ffs`; `None`, said aloud, where there is none. `ORDO_PYTHON`
-/// names an interpreter that has it; `make test` makes one.
+/// Runs a Python script with `dissect.ffs`; `None`, with a message, where that is missing. `ORDO_PYTHON` names an
+/// interpreter that has it; `make test` makes one.
 pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     let python = std::env::var("ORDO_PYTHON").unwrap_or_else(|_| "python3".into());
     let has = Command::new(&python).args(["-c", "import dissect.ffs"]).output();
@@ -62,8 +62,8 @@ pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     judge(&python, &all)
 }
 
-/// Real input that others' software wrote, unpacked: `shared/NAME.zst` beside the repository, or in
-/// the folder that `ORDO_SHARED` names. `None`, said aloud, where it is absent.
+/// Real input that other software wrote, unpacked: `shared/NAME.zst` beside the repository, or in the folder that
+/// `ORDO_SHARED` names. `None`, with a message, where it is absent.
 pub fn real_input(name: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let shared = match std::env::var_os("ORDO_SHARED") {
@@ -78,9 +78,9 @@ pub fn real_input(name: &str) -> Option<Vec<u8>> {
     judge_bytes("zstd", &["-dcq", packed.to_str().expect("a path in UTF-8")])
 }
 
-/// For a test of what an ordinary user may not do: as root, runs the calling test again as user and
-/// group 65534 and returns true once that has passed; as anybody else returns false, and the test goes
-/// on itself. `name` is the test's own. Panics where the other run fails.
+/// Supports tests of operations that an ordinary user may not do. As root, it runs the calling test again as user and
+/// group 65534, and returns true once that has passed. As any other user it returns false, and the test continues.
+/// `name` is the test's own. Panics where the second run fails.
 pub fn run_as_ordinary_user(name: &str) -> bool {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;
@@ -88,7 +88,7 @@ pub fn run_as_ordinary_user(name: &str) -> bool {
     if own.uid() != 0 {
         return false;
     }
-    // The build directory may be closed to others.
+    // The build directory may be closed to other users.
     let folder = tempfile::tempdir().expect("room for a copy of the test");
     let copy = folder.path().join("test");
     let all = std::fs::Permissions::from_mode(0o755);

@@ -1,4 +1,4 @@
-//! From the events of the kernel's blktrace: `docs/formats/blktrace.md`.
+//! Import from the events of the kernel's blktrace: `docs/formats/blktrace.md`.
 
 use std::collections::VecDeque;
 
@@ -10,72 +10,72 @@ use rustc_hash::FxHashMap;
 use crate::request::{End, Flags, Op, Request};
 use crate::trace::Trace;
 
-/// The unit of sectors.
+/// The unit of sectors, in bytes.
 const SECTOR: u64 = 512;
 
-/// Why events were not read.
+/// The reason why events were not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlktraceError {
-    /// No magic number where an event should begin.
+    /// There is no magic number where an event should begin.
     #[error(
         "file {file}, byte {byte}: no event of blktrace: the magic number is {found:#x}; was the trace cut or joined?"
     )]
     Magic {
-        /// Which of the files, from 0.
+        /// The index of the file, from 0.
         file: usize,
-        /// Where.
+        /// The byte in the file.
         byte: usize,
-        /// What is there.
+        /// The value found.
         found: u32,
     },
-    /// A version that nobody knew when this was written.
+    /// The version is not known here.
     #[error("file {file}, byte {byte}: an event of version {found}; only version 7 is known")]
     Version {
-        /// Which of the files, from 0.
+        /// The index of the file, from 0.
         file: usize,
-        /// Where.
+        /// The byte in the file.
         byte: usize,
-        /// What is there.
+        /// The value found.
         found: u8,
     },
-    /// A place that no device has.
+    /// A request lies beyond any device.
     #[error("file {file}, byte {byte}: a request at sector {sector}: no device has that")]
     Place {
-        /// Which of the files, from 0.
+        /// The index of the file, from 0.
         file: usize,
-        /// Where.
+        /// The byte in the file.
         byte: usize,
         /// Its first sector.
         sector: u64,
     },
-    /// Requests of more than one device.
+    /// The requests are of more than one device.
     #[error("requests of {0} devices; trace one, or choose one with blkparse")]
     Devices(usize),
 }
 
-/// What was read.
+/// An imported trace.
 #[derive(Debug)]
 pub struct Imported {
     /// The requests, in order of issue.
     pub trace: Trace,
-    /// Files that end within an event: which, and where.
+    /// Files that end within an event: the index of each, and the byte.
     pub cut: Vec<(usize, usize)>,
-    /// Completions of what was issued before the trace, or was lost.
+    /// Completions of requests that were issued before the trace, or whose issue was lost.
     pub unmatched: u64,
     /// Commands of drivers' own, which are left out.
     pub passthrough: u64,
 }
 
-/// An event with the words that follow it.
+/// An event with its payload.
 struct Event<'a> {
     head: BlkEvent,
     words: &'a [u8],
 }
 
-/// Reads the files of a trace, one for each processor, or one of all.
+/// Reads the files of a trace, one for each processor, or a single file of all.
 ///
 /// # Errors
-/// They are no events of blktrace, or of more than one device. A file that is cut short is no error.
+/// The files are not events of blktrace, or are of more than one device. A file that is cut short is no error.
 pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
     let mut cut = Vec::new();
     let mut events = Vec::new();
@@ -84,7 +84,7 @@ pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
             cut.push((number, at));
         }
     }
-    // The sort keeps the order that events of one processor have.
+    // The sort is stable, so events of one processor keep their order.
     events.sort_by_key(|e| e.head.time);
     let notice = |e: &&Event<'_>| e.head.category() & BlkEvent::NOTICE == 0;
     let mut devices: Vec<u32> = events.iter().filter(notice).map(|e| e.head.device).collect();
@@ -110,7 +110,7 @@ pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
     Ok(Imported { trace, cut, unmatched, passthrough })
 }
 
-/// Appends the events of one file; where it ends too early, if it does.
+/// Appends the events of one file. Returns the byte at which the file is cut short, if it is.
 fn read<'a>(
     file: usize,
     bytes: &'a [u8],
@@ -133,7 +133,7 @@ fn read<'a>(
         }
         let sector = head.sector;
         let end = sector.checked_mul(SECTOR).and_then(|at| at.checked_add(head.bytes.into()));
-        // Of a flush the kernel says the sector -1, or 0.
+        // For a flush the kernel gives the sector as -1, or as 0.
         if end.is_none() && head.bytes > 0 {
             return Err(BlktraceError::Place { file, byte: at, sector });
         }
@@ -148,15 +148,15 @@ fn read<'a>(
     Ok(None)
 }
 
-/// What makes a completion that of a request.
+/// The key by which a completion finds its request.
 type Key = (u64, u32, u16);
 
 struct Reader {
-    /// What starts a request.
+    /// The action that starts a request.
     starts: u16,
     trace: Trace,
     requests: Vec<Request>,
-    /// Requests under way, the oldest first.
+    /// Requests under way, oldest first.
     open: FxHashMap<Key, VecDeque<usize>>,
     epoch: u64,
     order: u64,
@@ -221,7 +221,7 @@ impl Reader {
         self.requests.push(Request { op, flags, offset, len, issued, epoch, end, data });
     }
 
-    /// The request will be sent again: then it begins, and what was sent first is none.
+    /// The request will be sent again: it begins then, and the first issue does not count.
     fn put_back(&mut self, head: &BlkEvent) {
         let last = self.open.get_mut(&key(head)).and_then(VecDeque::pop_back);
         if let Some(last) = last

@@ -1,4 +1,4 @@
-//! To and from the log of the kernel's dm-log-writes: `docs/formats/dm-log-writes.md`.
+//! Import from and export to the log of the kernel's dm-log-writes: `docs/formats/dm-log-writes.md`.
 
 use std::io::{self, Write};
 
@@ -9,96 +9,96 @@ use ordo_runtime::Time;
 use crate::request::{End, Flags, Op, Request, Span};
 use crate::trace::Trace;
 
-/// The largest sector that is believed.
+/// The largest sector size that is accepted, in bytes.
 const SECTOR_MAX: u32 = 64 << 10;
 
-/// Why a log was not read.
+/// The reason why a log was not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Fewer bytes than a superblock has.
+    /// There are fewer bytes than a superblock has.
     #[error("not a log of dm-log-writes: {len} bytes are less than a superblock")]
     Short {
-        /// How many there are.
+        /// The number of bytes.
         len: usize,
     },
-    /// No magic number.
+    /// The magic number is another.
     #[error("not a log of dm-log-writes: the magic number at byte 0 is {found:#x}")]
     Magic {
-        /// What is there.
+        /// The value found.
         found: u64,
     },
-    /// A version that nobody knew when this was written.
+    /// The version is not known here.
     #[error("byte 8: a log of version {found}; only version 1 is known")]
     Version {
-        /// What is there.
+        /// The value found.
         found: u64,
     },
-    /// A sector size that is none.
+    /// The sector size is impossible.
     #[error("byte 24: a sector of {found} bytes; a power of two from 512 to 65536 is expected")]
     SectorSize {
-        /// What is there.
+        /// The value found.
         found: u32,
     },
-    /// Flags that nobody knew when this was written: what follows the entry cannot be told.
+    /// A flag is not known here, so the bytes after the entry cannot be told.
     #[error("byte {byte}: entry {entry} has the flags {flags:#x}, of which some are not known")]
     Flags {
         /// The entry's number, from 0.
         entry: u64,
-        /// Where it is in the log.
+        /// The entry's byte in the log.
         byte: usize,
         /// Its flags.
         flags: u64,
     },
-    /// Sectors beyond any device.
+    /// An entry's sectors lie beyond any device.
     #[error(
         "byte {byte}: entry {entry} is of {sectors} sectors from sector {sector}: no device has them"
     )]
     Place {
         /// The entry's number, from 0.
         entry: u64,
-        /// Where it is in the log.
+        /// The entry's byte in the log.
         byte: usize,
         /// Its first sector.
         sector: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
-    /// A mark's text that does not fit its sector.
+    /// A mark's text does not fit into its sector.
     #[error("byte {byte}: entry {entry} is a mark of {len} bytes, more than a sector has room for")]
     Mark {
         /// The entry's number, from 0.
         entry: u64,
-        /// Where it is in the log.
+        /// The entry's byte in the log.
         byte: usize,
         /// The text's length.
         len: u64,
     },
 }
 
-/// Where a log ends too early.
+/// The place at which a log is cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first entry that is not there, or not whole, from 0.
+    /// The first entry that is missing or incomplete, from 0.
     pub entry: u64,
-    /// How many there should be.
+    /// The number of entries that there should be.
     pub entries: u64,
-    /// Where it would start in the log.
+    /// The byte at which that entry would start.
     pub byte: usize,
 }
 
-/// What was read.
+/// An imported trace.
 #[derive(Debug)]
 pub struct Imported {
-    /// The requests, in the order of the log: that in which they became durable.
+    /// The requests in the order of the log, in which they became durable.
     pub trace: Trace,
-    /// Where the log ends too early, if it does.
+    /// The place at which the log is cut short, if it is.
     pub cut: Option<Cut>,
 }
 
-/// Reads a log. Contents stay where they are in `log`.
+/// Reads a log. Contents stay at their place in `log`.
 ///
 /// # Errors
-/// It is no log, or what an entry says makes no sense. A log that is cut short is no error.
+/// The bytes are not a log, or an entry makes no sense. A log that is cut short is no error.
 pub fn import(log: Vec<u8>) -> Result<Imported, ImportError> {
     let head = superblock(&log)?;
     let sector = head.sector_size as usize;
@@ -154,7 +154,8 @@ fn superblock(log: &[u8]) -> Result<LogWritesSuper, ImportError> {
     Ok(head)
 }
 
-/// What an entry says, without contents and end, and how many bytes are stored after its sector.
+/// Decodes an entry, without contents and completion. Returns it with the number of bytes that are stored after its
+/// sector.
 fn request(
     entry: &LogWritesEntry,
     number: u64,
@@ -192,30 +193,30 @@ fn request(
     Ok((request, if op == Op::Write { len } else { 0 }))
 }
 
-/// Why a trace was not written.
+/// The reason why a trace was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The contents of a write were not kept, and a log is nothing without them.
+    /// The contents of a write were not kept, and the format requires them.
     #[error("request {request}, a write at byte {offset}: its contents were not recorded")]
     NoContents {
         /// Its number.
         request: usize,
-        /// Where it wrote.
+        /// Its offset in bytes.
         offset: u64,
     },
-    /// Not whole sectors.
+    /// A request does not consist of whole sectors.
     #[error("request {request} at byte {offset}, {len} bytes: not whole sectors of {sector} bytes")]
     Misaligned {
         /// Its number.
         request: usize,
-        /// Where it starts.
+        /// Its offset in bytes.
         offset: u64,
-        /// Its length.
+        /// Its length in bytes.
         len: u64,
-        /// The trace's sector.
+        /// The trace's sector size in bytes.
         sector: u32,
     },
-    /// A mark's text that does not fit a sector.
+    /// A mark's text does not fit into a sector.
     #[error("request {request}: a mark of {len} bytes, more than a sector has room for")]
     Mark {
         /// Its number.
@@ -228,14 +229,14 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// What was written, and what such a log has no place for.
+/// The number of entries written, and of requests for which the format has no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Entries written.
     pub entries: u64,
     /// Reads left out.
     pub reads: u64,
-    /// Requests left out that were cut off or failed.
+    /// Requests left out because they were cut off or failed.
     pub unfinished: u64,
 }
 

@@ -1,19 +1,19 @@
-//! Traces of a block device: every request with its contents, its order, its epoch, and its time where
-//! that is known. Where a trace comes from, and what is done with it, are others' affairs.
+//! Traces of a block device: every request with its contents, order and epoch, and with its time where that is known.
+//! Other crates record traces and use them.
 //!
 //! Layers, lowest first:
 //! - [`request`]: one request.
-//! - [`trace`]: all of them, with their contents in one piece of memory.
-//! - [`replay`]: shows a trace to whoever watches a tap.
-//! - [`blktrace`]: from what the kernel's blktrace records: times, no contents.
-//! - [`dm_log_writes`]: to and from what the kernel's dm-log-writes records.
+//! - [`trace`]: all requests, with their contents in one piece of memory.
+//! - [`replay`]: shows a trace to a tap's sink.
+//! - [`blktrace`]: import from the kernel's blktrace, which records times but no contents.
+//! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
 //! Invariants:
-//! - Requests are in order of issue. A request's number is its place.
+//! - Requests are in order of issue. A request's number is its index.
 //! - Contents are as long as their request, or absent.
-//! - Epochs count flushes, as [`ordo_block::tap`] does: a flush carries its own number, what is issued
-//!   after it the next one. A write that asks for a flush first is of the epoch after that flush.
-//! - What a file says about itself is believed only as far as there are bytes to back it.
+//! - Epochs count flushes as [`ordo_block::tap`] does: a flush carries its own number, and requests issued after it
+//!   the next one. A write with a preflush belongs to the epoch after that flush.
+//! - A number in a file's header is believed only as far as the file has bytes for it.
 //!
 //! ```
 //! use ordo_trace::{Op, dm_log_writes};

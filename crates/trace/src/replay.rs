@@ -1,4 +1,4 @@
-//! A trace, shown as a tap would have shown it.
+//! Replays a trace, as a tap would have shown it.
 
 use std::cell::Cell;
 
@@ -8,10 +8,10 @@ use ordo_block::{BlockError, Fault, Operation, WriteFlags};
 use crate::request::{End, Flags, Op, Request};
 use crate::trace::Trace;
 
-/// A write-zeroes is shown in pieces of this size at most, in bytes: each counts as a write.
+/// The largest piece in which a write-zeroes is shown, in bytes; each piece counts as a write.
 pub const ZEROS: usize = 1 << 20;
 
-/// What a failed request is said to have failed with: traces do not say why.
+/// The error of a failed request, since traces do not record the reason.
 const EIO: i32 = 5;
 
 struct Player<'a, S: ?Sized> {
@@ -21,19 +21,19 @@ struct Player<'a, S: ?Sized> {
     order: u64,
 }
 
-/// Shows every request to `sink`, in order of issue, each completed before the next is issued. A write
-/// that asks for a flush first is shown as a flush and a write, a write-zeroes as writes of zeros; marks are
-/// left out.
+/// Shows every request to `sink` in order of issue, each completed before the next is issued. A write with a preflush
+/// is shown as a flush and a write, and a write-zeroes as writes of zeros. Marks are left out.
 pub fn replay<S: TapSink + ?Sized>(trace: &Trace, sink: &S) {
     replay_numbered(trace, sink, &Cell::new(0));
 }
 
-/// The same, with the number in the trace of the request that is shown in `now`.
+/// Replays as [`replay`] does, and keeps in `now` the number of the present request in the trace.
 pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<u64>) {
     replay_marked(trace, sink, now, |_| {});
 }
 
-/// The same; `mark` is called with each mark's text when what comes before it has been shown.
+/// Replays as [`replay_numbered`] does, and calls `mark` with each mark's text, after the requests before it were
+/// shown.
 pub fn replay_marked<S: TapSink + ?Sized>(
     trace: &Trace,
     sink: &S,

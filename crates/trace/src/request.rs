@@ -3,7 +3,7 @@
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 
-/// What was asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// A read.
@@ -14,14 +14,14 @@ pub enum Op {
     Flush,
     /// A discard.
     Discard,
-    /// A write of zeros that carries none.
+    /// A write of zeros (`REQ_OP_WRITE_ZEROES`), which carries no data.
     WriteZeroes,
-    /// No request: a text that somebody put here to mark the moment.
+    /// A mark: no request, but a text that a program put there to name the moment.
     Mark,
 }
 
 impl Op {
-    /// Its name in a sentence.
+    /// The kind's name in a sentence.
     pub const fn words(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -46,16 +46,16 @@ impl From<Operation> for Op {
 }
 
 bitflags::bitflags! {
-    /// How a request was to be carried out.
+    /// Flags of a request.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flags: u8 {
-        /// Durable when completed.
+        /// Force unit access: the write is durable when completed.
         const FUA = 1;
-        /// What had completed before was to be durable first.
+        /// Preflush: writes that had completed before had to be durable first (`REQ_PREFLUSH`).
         const PREFLUSH = 2;
-        /// Somebody waited for it.
+        /// A task waited for the request.
         const SYNC = 4;
-        /// The writer called it metadata. A hint for a human.
+        /// The request carried metadata. A hint for people.
         const META = 8;
     }
 }
@@ -69,7 +69,7 @@ impl From<WriteFlags> for Flags {
     }
 }
 
-/// A piece of a trace's contents.
+/// A range of a trace's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its first byte.
@@ -78,36 +78,36 @@ pub struct Span {
     pub len: usize,
 }
 
-/// How a request ended.
+/// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Its number in order of completion, from 0.
     pub order: u64,
-    /// When; zero where the trace has no times.
+    /// The time; zero where the trace has no times.
     pub at: Time,
-    /// How many flushes had been issued by then: a write is durable once flush number `epoch`, or a later
-    /// one, has completed.
+    /// The number of flushes issued before. A write is durable once flush number `epoch`, or a later one, has
+    /// completed.
     pub epoch: u64,
-    /// Whether it did what was asked.
+    /// Whether the request succeeded.
     pub ok: bool,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What was asked.
+    /// The kind of request.
     pub op: Op,
-    /// How it was to be carried out.
+    /// Its flags.
     pub flags: Flags,
     /// Its first byte on the device.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// When it was issued; zero where the trace has no times.
+    /// The time of issue; zero where the trace has no times.
     pub issued: Time,
-    /// How many flushes had been issued before.
+    /// The number of flushes issued before.
     pub epoch: u64,
-    /// How it ended; `None` where it was cut off.
+    /// Its completion; `None` where it was cut off.
     pub end: Option<End>,
     /// Its contents, or a mark's text, where they were kept.
     pub data: Option<Span>,

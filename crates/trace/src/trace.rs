@@ -16,12 +16,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace without requests of a device with sectors of `sector` bytes.
+    /// A trace without requests, of a device with sectors of `sector` bytes.
     pub fn new(sector: u32, timed: bool) -> Trace {
         Trace { sector, timed, ..Trace::default() }
     }
 
-    /// Requests whose spans are of `contents`.
+    /// A trace of requests whose spans are in `contents`.
     pub(crate) fn over(sector: u32, requests: Vec<Request>, contents: Vec<u8>) -> Trace {
         Trace { sector, timed: false, requests, contents }
     }
@@ -41,7 +41,7 @@ impl Trace {
         &self.requests
     }
 
-    /// All contents that are kept, in bytes.
+    /// The length of all contents, in bytes.
     pub fn contents_len(&self) -> usize {
         self.contents.len()
     }
@@ -52,7 +52,7 @@ impl Trace {
         self.contents.get(span.start..span.start.checked_add(span.len)?)
     }
 
-    /// Requests in order of completion; those that were cut off are left out.
+    /// The requests in order of completion; those that were cut off are left out.
     pub fn by_completion(&self) -> Vec<&Request> {
         let mut all: Vec<_> =
             self.requests.iter().filter_map(|r| r.end.map(|end| (end.order, r))).collect();
@@ -60,7 +60,7 @@ impl Trace {
         all.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// Appends a request whose span, if any, is of these contents. Panics where it is not.
+    /// Appends a request. Panics where its span, if any, is not within this trace's contents.
     pub fn push(&mut self, request: Request) {
         if let Some(span) = request.data {
             let end = span.start.checked_add(span.len);
@@ -72,14 +72,14 @@ impl Trace {
         self.requests.push(request);
     }
 
-    /// Keeps contents, for a request that is pushed later.
+    /// Adds contents, for a request that is pushed later.
     pub fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.contents.len();
         self.contents.extend_from_slice(bytes);
         Span { start, len: bytes.len() }
     }
 
-    /// What a tap's recorder kept of a device with sectors of `sector` bytes.
+    /// The trace of a tap's records, on a device with sectors of `sector` bytes.
     pub fn from_records(records: &[Record], sector: u32) -> Trace {
         let mut trace = Trace::new(sector, true);
         for r in records {

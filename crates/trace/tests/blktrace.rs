@@ -1,4 +1,4 @@
-//! Events of blktrace, made here as the kernel's header has them, judged by `blkparse`; and damaged ones.
+//! Events of blktrace, built from the kernel's header and checked by `blkparse`; and damaged events.
 
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
@@ -35,7 +35,7 @@ fn bytes(events: &[Ev], endian: Endian) -> Vec<u8> {
     out
 }
 
-/// Two writes that complete in the other order, a flush, a write with FUA that fails, a read, a discard, a message.
+/// Two writes that complete in reverse order, a flush, a write with FUA that fails, a read, a discard, and a message.
 fn events() -> Vec<Ev> {
     use BlkEvent as B;
     vec![
@@ -58,13 +58,13 @@ fn events() -> Vec<Ev> {
     ]
 }
 
-/// Every kind of event, in either order of bytes, in one file or two. Catches a completion given to the wrong
-/// request, a queue event taken for a second request, a flush counted late.
+/// Every kind of event, in either byte order, in one file or two. Catches a completion given to the wrong request, a
+/// queue event taken for a second request, and a flush counted late.
 #[test]
 fn requests_are_made_of_events() {
     for endian in [Endian::Little, Endian::Big] {
         let all = bytes(&events(), endian);
-        // An event by itself is a file too: events of two processors, mixed by time.
+        // Each event by itself is a file too: events of two processors, mixed by time.
         let (mut even, mut odd) = (Vec::new(), Vec::new());
         for (i, e) in events().into_iter().enumerate() {
             if i % 2 == 0 { &mut even } else { &mut odd }.extend(bytes(&[e], endian));
@@ -105,7 +105,7 @@ fn requests_are_made_of_events() {
     }
 }
 
-/// A device without a queue of its own (a bio goes straight through) has no issue events.
+/// A device without a queue (bios pass straight through) has no issue events, so queue events count.
 #[test]
 fn without_issues_queues_are_requests() {
     let events = [
@@ -136,7 +136,7 @@ fn blkparse_reads_the_same() {
     assert_eq!(lines.iter().filter(|l| l.starts_with("C ")).count(), 6, "{said}");
 }
 
-/// What is no trace, newer, of two devices, or cut short says so.
+/// A file that is no trace, newer, of two devices, or cut short is named.
 #[test]
 fn a_cut_or_foreign_blktrace_is_named() {
     let good = bytes(&events(), Endian::Little);
@@ -163,7 +163,7 @@ fn a_cut_or_foreign_blktrace_is_named() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any bytes, and any byte changed in a good trace: an error or requests, never a panic.
+    /// Any bytes, and any changed byte in a good trace: an error or requests, never a panic.
     #[test]
     fn any_bytes_of_a_blktrace_never_panic(
         at in 0usize..768,

@@ -1,4 +1,4 @@
-//! Logs that the kernel recorded, read and written again; logs that somebody damaged.
+//! Logs that the kernel recorded are read and written again; damaged logs give errors.
 
 use ordo_block::tap::{Record, RecordEnd};
 use ordo_block::{Operation, WriteFlags};
@@ -9,7 +9,7 @@ use ordo_trace::dm_log_writes::{Cut, ExportError, Exported, ImportError, export,
 use ordo_trace::{End, Flags, Op, Request, Trace};
 use proptest::prelude::*;
 
-/// The logs that were recorded under a kernel, with the number of their entries.
+/// The logs that were recorded under a kernel, with their numbers of entries.
 const RECORDED: [(&str, usize); 8] = [
     ("ext3", 113),
     ("jfs", 93),
@@ -27,8 +27,8 @@ fn written(trace: &Trace) -> (Vec<u8>, Exported) {
     (out, done)
 }
 
-/// A log of the kernel's, imported and exported, must be the same bytes. Catches a field at the wrong place,
-/// a lost flag, an entry out of order.
+/// A kernel's log, imported and exported, must have the same bytes. Catches a field at the wrong place, a lost flag,
+/// and an entry out of order.
 #[test]
 fn what_the_kernel_recorded_comes_back_byte_for_byte() {
     for (name, entries) in RECORDED {
@@ -47,8 +47,8 @@ fn what_the_kernel_recorded_comes_back_byte_for_byte() {
     }
 }
 
-/// One request of each kind, as a tap sees them: what the format has room for comes back, what it has not is
-/// counted, and completion decides the order.
+/// One request of each kind, as a tap sees them. Requests that the format can hold come back, and the others are
+/// counted. The order is that of completion.
 #[test]
 fn every_kind_of_request_comes_back() {
     let mut trace = Trace::new(512, true);
@@ -88,8 +88,8 @@ fn every_kind_of_request_comes_back() {
     assert_eq!(back.data(&back.requests()[3]), Some(&[0; 4096][..]));
 }
 
-/// What a recorder at a tap kept becomes a trace with the same contents, order and epochs; a write that a
-/// crash cut off has no end.
+/// A tap's records become a trace with the same contents, order and epochs. A write that a crash cut off has no
+/// completion.
 #[test]
 fn a_recording_becomes_a_trace() {
     let record = |op, data: Option<&[u8]>, end| Record {
@@ -117,7 +117,8 @@ fn a_recording_becomes_a_trace() {
     assert_eq!((whole.end, trace.by_completion()), (Some(end), vec![whole]));
 }
 
-/// A trace played to a recorder is seen as it was: a write that asks for a flush as both, zeros as writes.
+/// A trace that is replayed to a recorder is seen as it was: a write with a preflush as a flush and a write, zeros as
+/// writes.
 #[test]
 fn a_trace_can_be_shown_to_who_watches_a_tap() {
     let mut trace = Trace::new(512, false);
@@ -153,7 +154,7 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
     assert!(seen[3].data.as_deref().unwrap().iter().all(|b| *b == 0));
 }
 
-/// A write whose contents nobody kept cannot be written as if it had been zeros.
+/// A write whose contents were not kept cannot be exported as if it had been zeros.
 #[test]
 fn nothing_is_made_up() {
     let mut trace = Trace::new(512, false);
@@ -188,7 +189,7 @@ fn planted(at: usize, bytes: &[u8]) -> Result<(), ImportError> {
     import(log).map(|_| ())
 }
 
-/// Each kind of damage has its error, which says where.
+/// Each kind of damage has its error, which names the place.
 #[test]
 fn each_wrong_field_of_a_dm_log_writes_log_has_its_error() {
     let field = |name| ordo_format::Field::find(LogWritesEntry::FIELDS, name).unwrap().offset;
@@ -205,7 +206,7 @@ fn each_wrong_field_of_a_dm_log_writes_log_has_its_error() {
     assert_eq!(long, Err(ImportError::Mark { entry: 2, byte: mark, len: 481 }));
 }
 
-/// A log cut at any byte gives the entries that are whole, and says which is the first that is not.
+/// A log cut at any byte gives the whole entries, and names the first one that is not.
 #[test]
 fn a_log_cut_short_is_read_as_far_as_it_goes() {
     let log = small();
@@ -218,7 +219,7 @@ fn a_log_cut_short_is_read_as_far_as_it_goes() {
     }
 }
 
-/// More entries than there are bytes must take neither memory nor time.
+/// A claim of more entries than there are bytes must take neither memory nor time.
 #[test]
 fn a_number_of_entries_is_not_believed() {
     let mut log = small();
@@ -228,7 +229,7 @@ fn a_number_of_entries_is_not_believed() {
 }
 
 proptest! {
-    /// Any bytes changed: an error or a trace that can be written, never a panic.
+    /// Any changed bytes: an error or a trace that can be written, never a panic.
     #[test]
     fn any_changed_bytes_of_a_dm_log_writes_log_never_panic(
         changes in prop::collection::vec((0usize..3072, any::<u8>()), 1..12),
@@ -239,7 +240,7 @@ proptest! {
         }
         if let Ok(imported) = import(log) {
             let mut out = Vec::new();
-            // A discard of any length has nothing stored.
+            // A discard of any length stores no data.
             let _ = export(&imported.trace, &mut out);
         }
     }

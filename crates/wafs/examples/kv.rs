@@ -1,9 +1,9 @@
-//! A key-value store that keeps its promises with a write-ahead log.
+//! A key-value store that is made durable by a write-ahead log.
 //!
-//! The store is a map in memory and a snapshot of it on the device; every change is a record in a WAFS.
-//! A change is acknowledged when its record is durable. Opening reads the newest snapshot and repeats the
-//! records behind it, so a crash at any time loses nothing that was acknowledged. When the log is half
-//! full a new snapshot is written and the log before it given up.
+//! The store is a map in memory and a snapshot of it on the device; every change is a record in a WAFS. A change is
+//! acknowledged when its record is durable. Opening reads the newest snapshot and applies the records behind it, so a
+//! crash at any time loses no acknowledged change. When the log is half full, a new snapshot is written and the log
+//! before it is freed.
 //!
 //! ```text
 //! cargo run --example kv -- store.img set colour green
@@ -26,12 +26,12 @@ use ordo_wafs::{LogError, MkfsOptions, MountOptions, Wafs, mkfs};
 
 type Map = BTreeMap<String, String>;
 
-/// A store on a device: a log in its first half, two places for snapshots in the rest.
+/// A store on a device: the log is in the first half, and two places for snapshots are in the rest.
 struct Store<D> {
     disk: Rc<D>,
     log: Wafs,
     map: RefCell<Map>,
-    /// Which of the two places the next snapshot goes to.
+    /// The place to which the next snapshot goes: 0 or 1.
     next: RefCell<u64>,
 }
 
@@ -48,7 +48,7 @@ impl<D: BlockDevice> Store<D> {
         let part = Part::new(disk.clone(), 0, half);
         let log = Wafs::mount(rt, part, &MountOptions::grouped()).await?;
         let client = log.superblock().client;
-        // The log's superblock says where the snapshot is that its start belongs to.
+        // The log's superblock names the snapshot to which the log's start belongs.
         let word = |i: usize| u64::from_le_bytes(client[i * 8..][..8].try_into().expect("8 bytes"));
         let (place, len) = (word(0), word(1) as usize);
         let mut map = Map::new();
@@ -78,13 +78,13 @@ impl<D: BlockDevice> Store<D> {
         self.map.borrow().get(key).cloned()
     }
 
-    /// Sets a key, or removes it. Durable when it returns; many callers share a write of the log.
+    /// Sets a key, or removes it. The change is durable on return; concurrent callers share a write of the log.
     async fn set(&self, key: &str, value: Option<&str>) -> Result<(), LogError> {
         if self.log.room() < self.log.capacity() / 2 {
             self.snapshot().await?;
         }
-        // The record is appended before the map changes, with no await between: the log has the order
-        // that readers saw.
+        // The record is appended before the map changes, with no await between the two, so the log has the order that
+        // readers saw.
         let at = self.log.append(&encode(key, value))?;
         match value {
             Some(value) => self.map.borrow_mut().insert(key.into(), value.into()),
@@ -109,7 +109,8 @@ impl<D: BlockDevice> Store<D> {
         let mut client = [0; 64];
         client[..8].copy_from_slice(&place.to_le_bytes());
         client[8..16].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        // One sector, written whole or not at all: the old snapshot and its log, or the new ones.
+        // The superblock is one sector, written wholly or not at all: after a crash the store has the old snapshot
+        // and its log, or the new ones.
         self.log.checkpoint(Some(client)).await?;
         let half = self.disk.geometry().bytes / 2 / 512 * 512;
         let other = (half + half / 2) / 512 * 512;
@@ -118,7 +119,7 @@ impl<D: BlockDevice> Store<D> {
     }
 }
 
-/// Length of the key, of the value plus one (0: removed), then both.
+/// An encoded change: the key's length, the value's length plus one (0 for a removal), then both.
 fn encode(key: &str, value: Option<&str>) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -142,7 +143,7 @@ fn decode(bytes: &[u8]) -> Option<(String, Option<String>, &[u8])> {
     Some((key, value, &bytes[8 + key_len + value_len.saturating_sub(1)..]))
 }
 
-/// Crashes at random; what was acknowledged must be there.
+/// Crashes at random; every acknowledged change must be there afterwards.
 fn demonstrate() {
     let mut disk = RamDisk::new(256 << 10);
     let executor = Executor::simulated(1);

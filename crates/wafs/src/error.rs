@@ -1,43 +1,43 @@
-//! What can go wrong with a log.
+//! Errors of logs.
 
 use ordo_block::BlockError;
 use ordo_format::wafs::WafsError;
 
 use crate::Lsn;
 
-/// Why a log cannot be made, mounted, written or read.
+/// The reason why a log cannot be made, mounted, written or read.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum LogError {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] BlockError),
-    /// Neither copy of the superblock is one.
+    /// Neither copy of the superblock is valid.
     #[error(
         "no log here: neither copy of the superblock is sound ({0}); make one (ordo log create)"
     )]
     NoSuperblock(WafsError),
-    /// Something that was durable is not there.
+    /// Durable records are missing.
     #[error(
         "the log is damaged at record position {lsn} (byte {byte} of the log): what was durable there \
          cannot be read; what lies before it can (ordo log read --to {lsn})"
     )]
     Damaged {
-        /// What can be read ends here.
+        /// The LSN at which readable records end.
         lsn: Lsn,
-        /// The sector's place on the device.
+        /// The sector's place on the device, in bytes.
         byte: u64,
     },
-    /// No record begins there.
+    /// No record begins at an LSN.
     #[error("no record begins at {lsn}; the log holds {start} to {end}")]
     NoRecord {
-        /// What was asked for.
+        /// The LSN asked for.
         lsn: Lsn,
         /// The oldest record.
         start: Lsn,
-        /// The end.
+        /// The log's end.
         end: Lsn,
     },
-    /// There is no room.
+    /// The log is full.
     #[error(
         "the log is full: {need} bytes are needed, {room} are free; give up old records (truncate)"
     )]
@@ -50,20 +50,20 @@ pub enum LogError {
     /// The device is too small for any log.
     #[error("{bytes} bytes are too few for a log; it needs {need}")]
     TooSmall {
-        /// What there is.
+        /// The device's size in bytes.
         bytes: u64,
-        /// What a log needs at least.
+        /// The smallest size of a log in bytes.
         need: u64,
     },
-    /// A sector size that cannot be.
+    /// The sector size is impossible.
     #[error("sectors of {sector} bytes: not a power of two from the device's {device} to 65536")]
     Sector {
-        /// What was asked for.
+        /// The sector size asked for, in bytes.
         sector: u32,
-        /// The device's.
+        /// The device's sector size, in bytes.
         device: u32,
     },
-    /// Mounted to be read only.
+    /// The log is mounted read-only.
     #[error("the log is mounted read-only")]
     ReadOnly,
 }

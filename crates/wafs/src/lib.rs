@@ -1,29 +1,29 @@
-//! WAFS, the write-ahead file system: one log on a device, or a part of one, for whoever needs a log.
+//! WAFS, the write-ahead file system: one log on a device, or on a part of one, for any program that needs a log.
 //!
-//! A log is a sequence of records. Appending gives a record its log sequence number (LSN), a logical
-//! offset that only grows; forcing makes everything before an LSN durable; records can be read from any
-//! LSN on, or one by its LSN; what is not needed any more is given up at the old end.
+//! A log is a sequence of records. Appending gives a record its log sequence number (LSN), a logical offset that only
+//! grows. Forcing makes everything before an LSN durable. Records can be read in order from any LSN on, or singly by
+//! LSN. Records that are not needed any more are freed at the old end.
 //!
-//! Source: journaling-versus-soft-updates-2000, section 5.2 (operations, LSNs, the ring, superblocks
-//! written infrequently) and 5.3 (the end is found by reading on from the last checkpoint, by timestamps
-//! and checksums). The format is in `docs/formats/wafs.md`.
+//! Source: journaling-versus-soft-updates-2000, section 5.2 (operations, LSNs, the ring, superblocks written
+//! infrequently) and 5.3 (the end is found by reading on from the last checkpoint, by timestamps and checksums).
+//! `docs/formats/wafs.md` describes the format.
 //!
 //! Layers, lowest first:
-//! - [`ring`]: from log sequence numbers to sectors and back.
+//! - [`ring`]: the mapping between log sequence numbers and sectors.
 //! - [`mod@mkfs`], [`mod@mount`]: making a log; finding its superblock and its end.
 //! - [`Wafs`]: appending, forcing, group commit, checkpoints. [`read`]: reading.
 //!
 //! Invariants:
-//! - What [`Wafs::force`] has returned for survives every crash; what survives is a prefix of what was
+//! - Records for which [`Wafs::force`] has returned survive every crash. The surviving records are a prefix of those
 //!   appended.
-//! - At most one write of the log is under way. A sector that is written again holds what it held,
-//!   and more: devices write a sector whole or not at all.
-//! - Nothing from the start that the superblock on the device names is overwritten.
-//! - Sectors carry the mount they were written under. What an older mount has lost can not come back
-//!   behind what a newer one wrote.
+//! - At most one write of the log is under way. A sector that is written again holds its earlier bytes and more;
+//!   devices write a sector wholly or not at all.
+//! - Sectors at or after the start that the superblock on the device names are never overwritten.
+//! - Sectors carry the mount under which they were written. So records that an older mount lost cannot come back
+//!   behind those of a newer one.
 //!
-//! Lock order: group commit's leader, then the writer's lock. Both are held over I/O; nobody who holds
-//! them appends.
+//! Lock order: group commit's leader, then the writer's lock. Both are held over I/O; a task that holds them does not
+//! append.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};

@@ -1,4 +1,4 @@
-//! A mounted log: appending, forcing, giving up.
+//! A mounted log: appending, forcing, freeing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,42 +14,43 @@ use crate::read::Kept;
 use crate::ring::{Ring, length_size, put_length};
 use crate::{LogError, Lsn};
 
-/// How concurrent callers of [`Wafs::force`] share a write.
+/// Group commit: how concurrent callers of [`Wafs::force`] share a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// How long the first waits for others at most.
+    /// The time that the first caller waits for others at most.
     pub delay: Duration,
-    /// How many are waited for at most.
+    /// The number of callers for which it waits at most.
     pub batch: usize,
 }
 
-/// A disk that turns, as far as a log has to know it.
+/// A rotating disk, as far as a log has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// One turn.
+    /// The time of one revolution.
     pub time: Duration,
-    /// Sectors that pass under a head in that time where they are densest.
+    /// The number of sectors on a track of the outermost zone.
     pub sectors: u32,
-    /// From when a request is sent until the disk looks for its first sector.
+    /// The time from sending a request until the disk looks for its first sector.
     pub overhead: Duration,
-    /// How much longer it takes until it can write on another track.
+    /// The additional time until the disk can write on another track.
     pub settle: Duration,
 }
 
-/// Times between writes that are remembered.
+/// The number of times between writes that are remembered.
 const GAPS: usize = 32;
 
-/// The times between the last writes of a log: what has to pass under the head meanwhile is left out.
+/// The times between the last writes of a log. From them follows the number of sectors to skip.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
-    /// When the last write ended, where nothing was written since.
+    /// The end of the last write, if no write was sent since.
     ended: Option<Time>,
-    /// From the end of a write until the next one was sent, in nanoseconds, the last ones.
+    /// The last times from the end of a write until the next one was sent, in nanoseconds.
     last: VecDeque<u64>,
 }
 
 impl Gaps {
-    /// A write is sent now. Whoever was idle for a turn or more tells nothing: the disk is anywhere.
+    /// A write is being sent. A log that was idle for a revolution or more tells nothing: the disk may be at any
+    /// angle.
     pub(crate) fn begins(&mut self, now: Time, turn: Turn) {
         let Some(ended) = self.ended.take() else { return };
         let gap = now.since(ended);
@@ -59,13 +60,14 @@ impl Gaps {
         }
     }
 
-    /// It has ended.
+    /// The write has ended.
     pub(crate) fn ends(&mut self, now: Time) {
         self.ended = Some(now);
     }
 
-    /// Sectors to leave out so that the last writes would have ended soonest together: one that had come too late would have
-    /// waited for a turn, the others for the sectors left out. Who goes over to the next track needs longer.
+    /// The number of sectors to skip with which the last writes would together have ended soonest. A write that came
+    /// too late would have waited for a revolution; the others would have waited for the skipped sectors. A write on
+    /// the next track needs longer.
     pub(crate) fn sectors(&self, turn: Turn) -> u16 {
         let nanos = |time: Duration| time.as_nanos() as u64;
         let (time, settle) = (nanos(turn.time).max(1), nanos(turn.settle));
@@ -76,7 +78,7 @@ impl Gaps {
         let cost = |pass: u64| {
             let late = ready.iter().map(|ready| match *ready {
                 ready if ready > pass => time,
-                // So many of the writes begin on another track than the last one ended on.
+                // This share of the writes begins on another track than the last one ended on.
                 ready if ready + settle > pass => pass.min(time),
                 _ => 0,
             });
@@ -90,44 +92,44 @@ impl Gaps {
 }
 
 bitflags::bitflags! {
-    /// What tells a sector that continues the log from one that does not; each can be switched off to see
-    /// what it is there for.
+    /// The rules that tell a sector that continues the log from one that does not. Each can be switched off to show
+    /// what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct LogRules: u8 {
-        /// A sector's checksum is right, or a turned bit is turned back.
+        /// A sector's checksum is right, or a single flipped bit is repaired.
         const CHECKSUM = 1;
-        /// A sector was not written under an older mount than the one before it.
+        /// A sector was not written under an older mount than the sector before it.
         const EPOCH = 2;
-        /// A sector that says that more was durable than could be read tells of damage.
+        /// A sector proves damage when it says that more was durable than could be read.
         const BEHIND = 4;
-        /// What a crash left of a record is cut off before anything is appended: else what is appended could be
-        /// taken for its end.
+        /// The incomplete record that a crash left is cut off before anything is appended. Otherwise an appended
+        /// record could be taken for its end.
         const CUT = 8;
     }
 }
 
-/// How to use a log.
+/// Options for using a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// A write is begun without being asked for when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB
-    /// in its log file. Whatever more there is then, in whole such blocks, goes with it.
+    /// A write begins by itself when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB in its log
+    /// file. Further appended bytes go with it in whole blocks of this size.
     pub cluster: usize,
-    /// Whether who forces waits for others, to share a write with them. Without it nobody is waited for; whatever has
-    /// been appended when a write begins goes with it all the same.
+    /// Group commit: whether a task that forces waits for others, to share a write with them. Without it a task waits
+    /// for nobody, but everything that was appended when its write begins still goes with it.
     pub group: Option<GroupCommit>,
-    /// Nothing is written, the superblock included.
+    /// Read-only: nothing is written, not even the superblock.
     pub read_only: bool,
-    /// Sectors left out behind a write that ends within a sector: the next write then begins there, where
-    /// the disk will have turned to by then, instead of a whole turn later. For disks that turn, and
-    /// while there is much room.
+    /// The skip-sector option: the number of sectors left out behind a write that ends within a sector. The next
+    /// write then begins where the disk will have turned to, instead of a whole revolution later. For rotating disks,
+    /// and for a log with much free space.
     pub stride: u16,
-    /// The disk turns like this: the stride follows from how soon writes have come one after another, not from
-    /// [`stride`](Self::stride).
+    /// The rotation of the disk. With it, the number of skipped sectors follows from the times between writes, and
+    /// not from [`stride`](Self::stride).
     pub turn: Option<Turn>,
-    /// Bytes of the first records that are kept as mounting reads them, for whoever recovers from them:
-    /// [`Wafs::scan`] does not read these again. Given up at the first checkpoint.
+    /// Bytes of the first records that are kept while mounting reads them, for recovery: [`Wafs::scan`] does not read
+    /// these again. They are dropped at the first checkpoint.
     pub keep: usize,
-    /// What a sector of the log is known by.
+    /// The rules by which a sector of the log is recognised.
     pub rules: LogRules,
 }
 
@@ -146,23 +148,23 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// With group commit: no delay, so that who comes while a write is under way shares the next one.
+    /// Group commit without a delay: tasks that force while a write is under way share the next one.
     pub fn grouped() -> MountOptions {
         let group = GroupCommit { delay: Duration::ZERO, batch: usize::MAX };
         MountOptions { group: Some(group), ..MountOptions::default() }
     }
 }
 
-/// Where a record was put.
+/// The place of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Its log sequence number.
     pub lsn: Lsn,
-    /// Where it ends: what to force to have it durable.
+    /// The record's end, which must be forced to make it durable.
     pub end: Lsn,
 }
 
-/// What a log did since it was mounted.
+/// Statistics of a log since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Records appended.
@@ -171,7 +173,7 @@ pub struct LogStats {
     pub bytes: u64,
     /// Writes of the ring.
     pub writes: u64,
-    /// Sectors written, those written again included.
+    /// Sectors written, each time that they were written.
     pub sectors: u64,
     /// Writes of the superblock.
     pub checkpoints: u64,
@@ -179,13 +181,13 @@ pub struct LogStats {
     pub forces: u64,
 }
 
-/// What has been appended and is not durable, and the rest of the sector that it begins in.
+/// Appended bytes that are not durable, and the rest of the sector in which they begin.
 #[derive(Default)]
 pub(crate) struct Tail {
-    /// The LSN of the first byte: where a sector begins.
+    /// The LSN of the first byte, which is the beginning of a sector.
     pub base: Lsn,
     pub bytes: Vec<u8>,
-    /// Where records begin, from `base` on.
+    /// The LSNs of records from `base` on.
     pub starts: VecDeque<Lsn>,
 }
 
@@ -201,24 +203,24 @@ pub(crate) struct Shared {
     pub options: MountOptions,
     pub ring: Ring,
     pub volatile: bool,
-    /// As it is on the device.
+    /// The superblock as it is on the device.
     pub sb: RefCell<WafsSuper>,
     pub end: Cell<Lsn>,
     pub durable: Cell<Lsn>,
     /// The oldest record that is kept; the superblock may still name an older one.
     pub start: Cell<Lsn>,
     pub tail: RefCell<Tail>,
-    /// What was kept when it was mounted.
+    /// The records that were kept while mounting.
     pub kept: RefCell<Kept>,
-    /// Where the next record will begin, if that is not at the end: behind sectors that are left out.
+    /// The LSN of the next record, if that is not at the end but behind skipped sectors.
     pub next: Cell<Option<Lsn>>,
-    /// The time between writes.
+    /// The times between writes.
     pub gaps: RefCell<Gaps>,
-    /// A write of the ring is under way.
+    /// Whether a write of the ring is under way.
     pub writing: Cell<bool>,
-    /// Held while the ring or the superblock is written.
+    /// A lock that is held while the ring or the superblock is written.
     pub writer: Mutex<()>,
-    /// There is a whole cluster to write.
+    /// The signal that there is a full cluster to write.
     pub ripe: Rc<Notify>,
     pub group: Group,
     pub failure: Cell<Option<BlockError>>,
@@ -226,11 +228,11 @@ pub(crate) struct Shared {
     pub mounted: Mounted,
 }
 
-/// Those who wait for the next write together.
+/// The tasks that wait for the next write together.
 pub(crate) struct Group {
     pub led: Cell<bool>,
     pub waiting: Cell<usize>,
-    /// How many shared the last write.
+    /// The number of tasks that shared the last write.
     pub expected: Cell<usize>,
     pub full: Notify,
     pub done: Notify,
@@ -249,12 +251,12 @@ impl Default for Group {
 }
 
 impl Shared {
-    /// Goes on where the next record is to begin.
+    /// Continues at the place where the next record is to begin.
     fn leave_out(&self) {
         let Some(next) = self.next.take() else { return };
         let mut tail = self.tail.borrow_mut();
         if self.writing.get() {
-            // What is being written is still needed: it is gone when that is done.
+            // Bytes that are being written are still needed; they go when the write ends.
             let len = (next - tail.base) as usize;
             tail.bytes.resize(len, 0);
         } else {
@@ -266,10 +268,10 @@ impl Shared {
 }
 
 impl Wafs {
-    /// Appends a record: in memory only.
+    /// Appends a record in memory only.
     ///
     /// # Errors
-    /// There is no room, or it is mounted read-only.
+    /// The log is full, or mounted read-only.
     pub fn append(&self, record: &[u8]) -> Result<Appended, LogError> {
         if self.shared.options.read_only {
             return Err(LogError::ReadOnly);
@@ -300,14 +302,14 @@ impl Wafs {
         Ok(Appended { lsn, end })
     }
 
-    /// Bytes that can be appended, lengths included, before old records have to be given up and that is
-    /// [on the device](Self::checkpoint).
+    /// The number of bytes, lengths included, that can be appended before old records must be freed and that is [on
+    /// the device](Self::checkpoint).
     pub fn room(&self) -> u64 {
         let end = self.shared.next.get().unwrap_or(self.shared.end.get());
         self.shared.ring.room(self.shared.sb.borrow().start, end)
     }
 
-    /// Bytes that the ring holds.
+    /// The number of bytes that the ring holds.
     pub fn capacity(&self) -> u64 {
         self.shared.ring.capacity()
     }
@@ -317,22 +319,22 @@ impl Wafs {
         self.shared.start.get()
     }
 
-    /// Where the next record will begin.
+    /// The LSN at which the next record will begin.
     pub fn end(&self) -> Lsn {
         self.shared.end.get()
     }
 
-    /// Everything before it survives a crash.
+    /// The LSN before which everything survives a crash.
     pub fn durable(&self) -> Lsn {
         self.shared.durable.get()
     }
 
-    /// What mounting it found.
+    /// The results of mounting.
     pub fn mounted(&self) -> &Mounted {
         &self.shared.mounted
     }
 
-    /// The superblock, as it is on the device.
+    /// The superblock as it is on the device.
     pub fn superblock(&self) -> WafsSuper {
         self.shared.sb.borrow().clone()
     }
@@ -342,13 +344,13 @@ impl Wafs {
         &self.shared.device
     }
 
-    /// Counters since it was mounted.
+    /// Statistics since the log was mounted.
     pub fn stats(&self) -> LogStats {
         self.shared.stats.get()
     }
 
-    /// Gives up every record before `lsn`, where one begins or the log ends. The space can be used after
-    /// the next [`checkpoint`](Self::checkpoint).
+    /// Frees every record before `lsn`, where a record begins or the log ends. The space can be used after the next
+    /// [`checkpoint`](Self::checkpoint).
     pub fn truncate(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "only what is durable is given up");
         self.shared.start.set(self.shared.start.get().max(lsn));
@@ -376,8 +378,9 @@ mod tests {
         known.sectors(turn)
     }
 
-    /// What is left out follows from the times between writes, on a disk of any speed. One that is much longer than the
-    /// others is let go; where many are longer there is time for them; whoever was idle does not count.
+    /// The number of skipped sectors follows from the times between writes, on a disk of any speed. One time that is
+    /// much longer than the others is ignored; where many are longer, there is time for them; idle times do not
+    /// count.
     #[test]
     fn the_stride_follows_from_the_time_between_writes() {
         assert_eq!(stride(&[], TURN), 20, "with some for another track");

@@ -7,21 +7,21 @@ use ordo_format::wafs::{SECTOR_MAX, SUPER_MAGIC, SUPER_SECTORS, VERSION, WafsSup
 use crate::LogError;
 use crate::mount::find_superblock;
 
-/// Sectors in the ring at least.
+/// The smallest number of sectors in the ring.
 const SECTORS_MIN: u64 = 8;
 
-/// How to make a log.
+/// Options for making a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// A name, 32 bytes at most.
     pub label: String,
-    /// Bytes in a sector: what the device writes whole or not at all; the device's unless given.
+    /// The sector size in bytes: the unit that the device writes wholly or not at all. The device's own unless given.
     pub sector: Option<u32>,
-    /// Goes into the log's id, which tells its sectors from those of another that was here before.
+    /// A seed for the log's id, which tells its sectors from those of an earlier log on the device.
     pub seed: u64,
 }
 
-/// Makes an empty log on all of a device: only the superblock is written.
+/// Makes an empty log on all of a device. Only the superblock is written.
 ///
 /// # Errors
 /// The device is too small, or failed.

@@ -1,4 +1,4 @@
-//! Mounting a log: its superblock, and where it ends.
+//! Mounting a log: finding its superblock and its end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,30 +14,30 @@ use crate::read::{Kept, Reader, Sectors};
 use crate::ring::Ring;
 use crate::{LogError, LogRules, Lsn, MountOptions, Wafs};
 
-/// How far behind the end a sector is looked for that shows that the log went on.
+/// The distance behind the end, in bytes, in which a sector is searched that proves that the log went on.
 const LOOK_AHEAD: u64 = 1 << 20;
 
-/// What mounting a log found.
+/// The results of mounting a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mounted {
     /// Records from the start to the end.
     pub records: u64,
     /// Bytes from the start to the end.
     pub bytes: u64,
-    /// Sectors in which a turned bit was turned back.
+    /// Sectors in which a flipped bit was repaired.
     pub mended: u64,
-    /// Bytes behind the last whole record: the beginning of one that was never complete.
+    /// Bytes behind the last whole record: the beginning of a record that was never complete.
     pub incomplete: u64,
 }
 
-/// The superblock of a log: the newer of the two copies that is sound.
+/// The superblock of a log: the newer of the valid copies.
 ///
 /// # Errors
-/// Neither is, or the device failed.
+/// Neither copy is valid, or the device failed.
 pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     let geometry = device.geometry();
     let first = copy_at(device, 0).await?;
-    // The second copy lies a sector further, and how large that is the first one tells, or nobody.
+    // The second copy is one sector further. The first copy tells the sector size; without it every size is tried.
     let sizes = match &first {
         Ok(sb) => vec![sb.sector],
         Err(_) => std::iter::successors(Some(geometry.sector.max(512)), |size| Some(size * 2))
@@ -55,7 +55,7 @@ pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     newest.map_err(LogError::NoSuperblock)
 }
 
-/// A copy of the superblock, with a turned bit turned back.
+/// A copy of the superblock, with a flipped bit repaired.
 async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError>, LogError> {
     let geometry = device.geometry();
     let mut bytes = device.read(at, geometry.sector.max(512) as usize).await?;
@@ -66,7 +66,7 @@ async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError
     Ok(found)
 }
 
-/// Where a log ends, and what of the last sector is kept.
+/// The end of a log, and the part of its last sector that is kept.
 struct End {
     lsn: Lsn,
     tail: Tail,
@@ -74,7 +74,7 @@ struct End {
     mounted: Mounted,
 }
 
-/// Reads on from the start to the end.
+/// Reads from the start to the end.
 async fn find_end(
     device: &Device,
     sb: &WafsSuper,
@@ -116,7 +116,7 @@ async fn find_end(
         let knew = head.lsn.saturating_sub(head.behind.into());
         let lapped = head.lsn > ring.lsn(number + i);
         let tells = head.id == sb.id && (lapped || (went_on && knew > read_until));
-        // Most tell nothing: a checksum is worked out for those that would.
+        // Most sectors prove nothing; the checksum is computed only for those that would.
         if tells && SectorHead::read(bytes).is_some() {
             return Err(LogError::Damaged { lsn, byte });
         }
@@ -133,8 +133,8 @@ async fn find_end(
 }
 
 impl Wafs {
-    /// Mounts a log. Unless it is mounted read-only the superblock is written, and what a crash left
-    /// behind the end is given up.
+    /// Mounts a log. Unless it is mounted read-only, the superblock is written, and what a crash left behind the end
+    /// is dropped.
     ///
     /// # Errors
     /// There is no log, it is damaged, or the device failed.
@@ -191,7 +191,7 @@ impl Wafs {
         Ok(log)
     }
 
-    /// Ends the use of a log: everything durable, and the superblock up to date.
+    /// Unmounts a log: everything appended becomes durable, and the superblock is brought up to date.
     ///
     /// # Errors
     /// The device failed.

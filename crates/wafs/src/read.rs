@@ -1,4 +1,4 @@
-//! Reading records, in order or by their numbers.
+//! Reading records, in order or by LSN.
 
 use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
@@ -7,7 +7,7 @@ use crate::log::Shared;
 use crate::ring::{Expected, Ring, get_length};
 use crate::{LogError, LogRules, Lsn, Wafs};
 
-/// Bytes read at once at most, and at first: often a sector or two is all that is wanted.
+/// Bytes that are read at once at most. A read begins with less, since often only a sector or two are wanted.
 const READ_MAX: u64 = 64 << 10;
 const READ_FIRST: u64 = 4 << 10;
 
@@ -16,34 +16,34 @@ const READ_FIRST: u64 = 4 << 10;
 pub struct Record {
     /// Its log sequence number.
     pub lsn: Lsn,
-    /// Where the next one begins.
+    /// The beginning of the next record.
     pub end: Lsn,
-    /// When its last sector was written, in seconds since the log was made.
+    /// The time at which its last sector was written, in seconds since the log was made.
     pub time: u32,
-    /// What it holds.
+    /// The record's contents.
     pub bytes: Vec<u8>,
 }
 
-/// A record where it was read.
+/// A record in the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// Its log sequence number.
     pub lsn: Lsn,
-    /// Where the next one begins.
+    /// The beginning of the next record.
     pub end: Lsn,
-    /// When its last sector was written, in seconds since the log was made.
+    /// The time at which its last sector was written, in seconds since the log was made.
     pub time: u32,
-    /// What it holds.
+    /// The record's contents.
     pub bytes: &'a [u8],
 }
 
-/// The first records of a log, as mounting it read them: for whoever reads them again at once.
+/// The replay cache: the first records of a log, kept while mounting reads them for a recovery that follows at once.
 #[derive(Default)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
-    /// By number: where each begins and ends in the log, its time, and where it ends in `bytes`.
+    /// The records by number: beginning and end in the log, time, and end in `bytes`.
     records: Vec<(Lsn, Lsn, u32, usize)>,
-    /// One was not kept, so none that follows is.
+    /// Set when a record was not kept; then no later one is.
     full: bool,
 }
 
@@ -57,7 +57,7 @@ impl Kept {
         }
     }
 
-    /// Those from `lsn` on, in order.
+    /// The kept records from `lsn` on, in order.
     pub(crate) fn from(&self, lsn: Lsn) -> impl Iterator<Item = RecordRef<'_>> {
         let first = self.records.partition_point(|(at, ..)| *at < lsn);
         (first..self.records.len()).map(|i| {
@@ -68,18 +68,18 @@ impl Kept {
     }
 }
 
-/// What ended a scan.
+/// The reason why a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A sector that is not full: the last one.
+    /// A sector that is not full, which is the last one.
     Partial,
-    /// A sector that is not the next one.
+    /// A sector that does not continue the log.
     Foreign,
-    /// Once around: every sector is part of it.
+    /// A whole round: every sector of the ring belongs to the log.
     Round,
 }
 
-/// Goes from sector to sector as long as they continue the log.
+/// An iterator over sectors for as long as they continue the log.
 pub(crate) struct Sectors<'d> {
     device: &'d Device,
     ring: Ring,
@@ -88,12 +88,12 @@ pub(crate) struct Sectors<'d> {
     next: u64,
     epoch: u32,
     rules: LogRules,
-    /// Sectors that were read, and how many bytes of them have been given out.
+    /// Sectors that were read, with the number of bytes already given out.
     ahead: IoBuf,
     used: usize,
-    /// Bytes to read next.
+    /// The number of bytes to read next.
     ask: u64,
-    /// How far what was read reaches.
+    /// The end of what was read.
     pub reach: Option<Lsn>,
     pub mended: u64,
     pub stop: Option<Stop>,
@@ -188,15 +188,15 @@ impl<'d> Sectors<'d> {
     }
 }
 
-/// Reads records one after another.
+/// A reader of consecutive records.
 pub struct Reader<'d> {
     sectors: Sectors<'d>,
-    /// Payload that has been read, from `at` on.
+    /// The payload that has been read, from `at` on.
     bytes: Vec<u8>,
-    /// How much of it has been given out.
+    /// The number of its bytes that have been given out.
     used: usize,
     at: Lsn,
-    /// Where it goes on, where sectors are left out.
+    /// The LSN at which the log continues behind skipped sectors.
     jump: Option<Lsn>,
     time: u32,
 }
@@ -204,11 +204,11 @@ pub struct Reader<'d> {
 impl<'d> Reader<'d> {
     pub(crate) fn new(device: &'d Device, log: (Ring, u32, LogRules), from: Lsn) -> Self {
         let sectors = Sectors::new(device, log, log.0.number(from));
-        // The first sector's payload is cut when it comes.
+        // The beginning of the first sector's payload is cut off when it is read.
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, jump: None, time: 0 }
     }
 
-    /// Reads the log of a superblock from `from` on, where a record must begin, without mounting it.
+    /// A reader of the log of a superblock, without mounting it, from `from` on, where a record must begin.
     pub fn on(device: &'d Device, sb: &WafsSuper, from: Lsn) -> Self {
         Reader::new(device, (Ring::of(sb), sb.id, LogRules::all()), from)
     }
@@ -217,12 +217,12 @@ impl<'d> Reader<'d> {
         &mut self.sectors
     }
 
-    /// Where the next record begins.
+    /// The beginning of the next record.
     pub fn at(&self) -> Lsn {
         self.at
     }
 
-    /// Looks again behind the end, where another process may have written since.
+    /// Looks behind the end again, where another process may have written since.
     pub fn again(&mut self) {
         let old = &self.sectors;
         let log = (old.ring, old.id, old.rules);
@@ -246,7 +246,7 @@ impl<'d> Reader<'d> {
         Ok(self.step().await?.map(owned))
     }
 
-    /// The next record where it was read; `None` at the end of what is on the device.
+    /// The next record in the reader's buffer; `None` at the end of what is on the device.
     ///
     /// # Errors
     /// The device failed.
@@ -279,15 +279,15 @@ impl<'d> Reader<'d> {
 }
 
 impl Shared {
-    /// What the log's sectors are known by.
+    /// The facts by which the log's sectors are recognised.
     fn known_by(&self) -> (Ring, u32, LogRules) {
         (self.ring, self.sb.borrow().id, self.options.rules)
     }
 }
 
 impl Wafs {
-    /// Calls `each` with the durable records from `from` on, where one must begin, in order, as long as it says so.
-    /// What [mounting](crate::MountOptions::keep) kept of them is not read again.
+    /// Calls `each` with the durable records from `from` on, where one must begin, in order, for as long as it
+    /// returns true. Records that [mounting](crate::MountOptions::keep) kept are not read again.
     ///
     /// # Errors
     /// The device failed.
@@ -315,7 +315,7 @@ impl Wafs {
         Ok(())
     }
 
-    /// Reads records from `lsn` on, where one must begin: what is on the device by now.
+    /// A reader of records from `lsn` on, where one must begin, up to the present end on the device.
     pub fn reader(&self, lsn: Lsn) -> Reader<'_> {
         Reader::new(&self.shared.device, self.shared.known_by(), lsn)
     }
@@ -323,7 +323,7 @@ impl Wafs {
     /// The record that begins at `lsn`; it must be durable.
     ///
     /// # Errors
-    /// None begins there, or the device failed.
+    /// No record begins there, or the device failed.
     pub async fn read(&self, lsn: Lsn) -> Result<Record, LogError> {
         let (start, end) = (self.start(), self.durable());
         let none = LogError::NoRecord { lsn, start, end };
@@ -334,8 +334,7 @@ impl Wafs {
         record.filter(|record| record.lsn == lsn && record.end <= end).ok_or(none)
     }
 
-    /// Whether a record begins at `lsn`: found from the start of a record that the same sector, or one
-    /// before it, shows.
+    /// Whether a record begins at `lsn`. The search starts at the first record of its sector, or of an earlier one.
     async fn begins(&self, lsn: Lsn) -> Result<bool, LogError> {
         let shared = &self.shared;
         let ring = shared.ring;

@@ -1,11 +1,11 @@
-//! From log sequence numbers to sectors and back.
+//! The mapping between log sequence numbers and sectors.
 
 use ordo_format::Endian;
 use ordo_format::wafs::{SECTOR_MAGIC, SUPER_SECTORS, SectorHead, WafsSuper};
 
 use crate::{LogRules, Lsn};
 
-/// The shape of a log's ring.
+/// The geometry of a log's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// Bytes in a sector.
@@ -22,12 +22,12 @@ impl Ring {
         Ring { sector: sb.sector.into(), sectors: sb.sectors, payload: sb.payload() as u64 }
     }
 
-    /// How much it holds, in bytes.
+    /// The bytes of payload that the ring holds.
     pub fn capacity(&self) -> u64 {
         self.sectors * self.payload
     }
 
-    /// The number of the sector that holds an LSN. Sectors are numbered on without end.
+    /// The number of the sector that contains an LSN. Sector numbers never wrap around.
     pub fn number(&self, lsn: Lsn) -> u64 {
         lsn / self.payload
     }
@@ -37,12 +37,12 @@ impl Ring {
         number.wrapping_mul(self.payload)
     }
 
-    /// Where a sector lies on the device, in bytes.
+    /// A sector's place on the device, in bytes.
     pub fn byte(&self, number: u64) -> u64 {
         (SUPER_SECTORS + number % self.sectors) * self.sector
     }
 
-    /// The first LSN of the sector that holds `lsn`.
+    /// The first LSN of the sector that contains `lsn`.
     pub fn floor(&self, lsn: Lsn) -> Lsn {
         lsn - lsn % self.payload
     }
@@ -52,13 +52,13 @@ impl Ring {
         (self.floor(start) + self.capacity()).saturating_sub(end)
     }
 
-    /// Sectors from `number` on that lie one after another on the device, up to `most`.
+    /// The number of sectors from `number` on that are consecutive on the device, up to `most`.
     pub fn run(&self, number: u64, most: u64) -> u64 {
         most.min(self.sectors - number % self.sectors)
     }
 }
 
-/// Bytes that the length before a record takes: seven bits of it in each.
+/// The bytes that a record's length takes in front of it: seven bits of the length in each.
 pub fn length_size(len: usize) -> usize {
     (usize::BITS - len.leading_zeros()).div_ceil(7).max(1) as usize
 }
@@ -72,7 +72,7 @@ pub fn put_length(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// The length before a record, and how many bytes that takes; `None` where `bytes` ends too early, and
+/// The length in front of a record, and the number of bytes that it takes; `None` where `bytes` ends too early, or
 /// where no record is so long.
 pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut len = 0;
@@ -85,7 +85,7 @@ pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// What must be true of a sector of the log to be the next one.
+/// The conditions that a sector must meet to be the next one of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The log's id.
@@ -94,18 +94,18 @@ pub struct Expected {
     pub lsn: Lsn,
     /// The epoch of the sector before it.
     pub epoch: u32,
-    /// What of that counts.
+    /// The rules that apply.
     pub rules: LogRules,
 }
 
 impl Expected {
-    /// Whether a sector is the one.
+    /// Whether a sector's head meets the conditions.
     pub fn is(&self, head: &SectorHead) -> bool {
         let any_epoch = !self.rules.contains(LogRules::EPOCH);
         head.id == self.id && head.lsn == self.lsn && (any_epoch || head.epoch >= self.epoch)
     }
 
-    /// Whether a sector could be the one if a single bit of it were turned back.
+    /// Whether a sector would meet the conditions if a single flipped bit of it were repaired.
     pub fn could_be(&self, sector: &[u8]) -> bool {
         let head = SectorHead::decode(sector, Endian::Little);
         let turned = (head.magic ^ SECTOR_MAGIC).count_ones()
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(get_length(&[0xff; 9]), None);
     }
 
-    /// The oldest sector that is kept is never the one written next.
+    /// The sector written next is never the oldest one that is kept.
     #[test]
     fn a_full_ring_ends_where_it_starts() {
         let ring = Ring { sector: 512, sectors: 10, payload: 476 };

@@ -1,4 +1,4 @@
-//! Writing: the ring, one request at a time, and the superblock.
+//! Writing the ring, one request at a time, and the superblock.
 
 use std::rc::Rc;
 
@@ -9,14 +9,14 @@ use ordo_runtime::sync::first;
 use crate::log::{GroupCommit, Shared, Tail};
 use crate::{LogError, Lsn, Wafs};
 
-/// Bytes that are written at once at most, where a cluster is not more.
+/// Bytes that are written at once at most, unless a cluster is larger.
 const WRITE_MAX: u64 = 256 << 10;
 
 impl Wafs {
     /// Makes everything before `lsn` durable.
     ///
     /// # Errors
-    /// The device failed, now or earlier: nothing that was not durable then ever will be.
+    /// The device failed, now or earlier. Bytes that were not durable then will never be.
     pub async fn force(&self, lsn: Lsn) -> Result<(), LogError> {
         let shared = &self.shared;
         assert!(lsn <= shared.end.get(), "what is forced has been appended");
@@ -32,8 +32,8 @@ impl Wafs {
         }
     }
 
-    /// The first of those who wait leads: it gives the others time, then writes for all. Given as much time
-    /// as it takes until there are as many as the last time: whoever is alone waits for nobody.
+    /// Forces as a group. The first waiting task leads: it gives the others time, then writes for all. The time ends
+    /// when there are as many tasks as the last time, so a single task waits for nobody.
     async fn force_together(&self, lsn: Lsn, commit: GroupCommit) -> Result<(), LogError> {
         let shared = &self.shared;
         let group = &shared.group;
@@ -49,11 +49,11 @@ impl Wafs {
                 group.done.notified().await;
                 continue;
             }
-            // Its turn first: whom the write before this one releases may come along.
+            // The leader takes its turn first, so tasks that the previous write releases can join.
             let turn = shared.writer.lock().await;
             shared.runtime.yield_now().await;
             if shared.durable.get() >= lsn {
-                // That write was its own, too: another leads.
+                // The previous write covered this task, too, so another one leads.
                 group.led.set(false);
                 group.done.notify_all();
                 break;
@@ -62,7 +62,7 @@ impl Wafs {
             if !commit.delay.is_zero() && group.waiting.get() < enough {
                 first(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
             }
-            // Who comes from now on is led by another, once this write is under way.
+            // Tasks that come from now on are led by another, once this write is under way.
             group.led.set(false);
             group.expected.set(group.waiting.replace(0));
             group.done.notify_all();
@@ -74,8 +74,8 @@ impl Wafs {
         Ok(())
     }
 
-    /// Records on the device where the log starts, with whatever the caller keeps beside it. What was
-    /// given up can be overwritten from then on.
+    /// Stores on the device the LSN at which the log starts, with `client`, data of the caller. The freed records can
+    /// be overwritten from then on.
     ///
     /// # Errors
     /// The device failed.
@@ -91,20 +91,20 @@ impl Wafs {
         Ok(())
     }
 
-    /// Whether as much has been appended as is written at once.
+    /// Whether enough has been appended to fill a cluster.
     pub(crate) fn whole_clusters(&self) -> bool {
         self.shared.ripe_until() > self.shared.durable.get()
     }
 }
 
-/// Starts the task that writes whole clusters when nobody forces. It ends with the executor, or the log.
+/// Starts the task that writes full clusters when no task forces. It ends with the executor or the log.
 pub(crate) fn start(log: &Wafs) {
     let weak = Rc::downgrade(&log.shared);
     let ripe = log.shared.ripe.clone();
     log.shared.runtime.spawn_daemon("log writer", async move {
         while let Some(shared) = weak.upgrade() {
             if shared.ripe_until() > shared.durable.get() && shared.failure.get().is_none() {
-                // A failure is kept, and told to who forces.
+                // The failure is kept, and reported to tasks that force.
                 let _ = shared.write_through(|| shared.ripe_until()).await;
                 continue;
             }
@@ -115,26 +115,26 @@ pub(crate) fn start(log: &Wafs) {
 }
 
 impl Shared {
-    /// Sectors in a cluster.
+    /// The number of sectors in a cluster.
     fn cluster(&self) -> u64 {
         (self.options.cluster as u64 / self.ring.sector).max(1)
     }
 
-    /// Up to where whole clusters have been appended.
+    /// The LSN up to which full clusters have been appended.
     fn ripe_until(&self) -> Lsn {
         let number = self.ring.number(self.end.get());
         self.ring.lsn(number - number % self.cluster())
     }
 
-    /// Writes until everything before what `target` gives is durable. It is asked when it is this
-    /// caller's turn.
+    /// Writes until everything before the LSN that `target` returns is durable. `target` is called when the writer's
+    /// lock is held.
     pub(crate) async fn write_through(&self, target: impl FnOnce() -> Lsn) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         self.write_until(target()).await
     }
 
-    /// Writes until everything before `lsn` is durable, and with it whatever has been appended when each write begins:
-    /// records of others that wait their turn are in it.
+    /// Writes until everything before `lsn` is durable. Each write also carries everything that has been appended
+    /// when it begins, so it includes the records of tasks that wait for their turn.
     pub(crate) async fn write_past(&self, lsn: Lsn) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         while self.durable.get() < lsn {
@@ -149,7 +149,7 @@ impl Shared {
         self.failure.get().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    /// Writes until everything before `target` is durable, for who has the writer's lock.
+    /// Writes until everything before `target` is durable. The caller holds the writer's lock.
     async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
         while self.durable.get() < target {
             self.check()?;
@@ -158,7 +158,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One request: from the first sector that is not durable, up to `target`, as much as is written at once.
+    /// Sends one request: from the first sector that is not durable up to `target`, as much as is written at once.
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
         if let Some(turn) = self.options.turn {
@@ -184,7 +184,7 @@ impl Shared {
         self.writing.set(false);
         self.gaps.borrow_mut().ends(self.runtime.now());
         written?;
-        // Whether somebody has gone on behind what is left out.
+        // A record may have been appended behind the skipped sectors already.
         let upto = next.filter(|next| self.end.get() >= *next).unwrap_or(upto);
         let mut stats = self.stats.get();
         stats.writes += 1;
@@ -202,15 +202,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Sectors from `first` on, durably.
+    /// Writes sectors from `first` on, durably.
     async fn write_sectors(&self, first: u64, image: IoBuf) -> Result<(), BlockError> {
         let mut flags = WriteFlags::SYNC | WriteFlags::META;
         flags.set(WriteFlags::FUA, self.volatile);
         self.device.write(self.ring.byte(first), image, flags).await
     }
 
-    /// Writes the last sector without what a crash left of a record in it. A sector that is written again may be lost
-    /// while the one behind it survives: what it held before must not go on there.
+    /// Writes the last sector without the incomplete record that a crash left in it. A later write of this sector may
+    /// be lost while the sector behind it survives; then the incomplete record must not seem to continue there.
     pub(crate) async fn write_cut(&self) -> Result<(), BlockError> {
         let number = self.ring.number(self.end.get());
         let mut sector = IoBuf::zeroed(self.ring.sector as usize);
@@ -218,8 +218,8 @@ impl Shared {
         self.write_sectors(number, sector).await
     }
 
-    /// How many sectors to leave out behind a write up to `upto`: none behind a whole sector, and none where
-    /// that would take space that records will need soon.
+    /// The number of sectors to skip behind a write up to `upto`: none behind a full sector, and none where records
+    /// will soon need the space.
     fn skip_behind(&self, upto: Lsn) -> u16 {
         let stride = match self.options.turn {
             Some(turn) => self.gaps.borrow().sectors(turn),
@@ -231,7 +231,7 @@ impl Shared {
         if within && room > self.ring.capacity() / 4 { stride } else { 0 }
     }
 
-    /// A sector as it is written now. `skip`: what is left out behind the last one.
+    /// Fills in a sector as it is written now. `skip` is the number of sectors skipped behind the last one.
     fn fill(&self, tail: &Tail, number: u64, skip: u16, sector: &mut [u8]) {
         let lsn = self.ring.lsn(number);
         let at = (lsn - tail.base) as usize;
@@ -258,7 +258,7 @@ impl Shared {
         head.seal(sector);
     }
 
-    /// Writes the superblock, over the older of its copies.
+    /// Writes the superblock over the older of its copies.
     pub(crate) async fn write_super(&self, mut sb: WafsSuper) -> Result<(), BlockError> {
         sb.generation += 1;
         let mut image = IoBuf::zeroed(self.ring.sector as usize);

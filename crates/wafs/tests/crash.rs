@@ -1,11 +1,11 @@
-//! What a log keeps through crashes and damage.
+//! The records of a log after crashes and damage.
 //!
-//! Fault model: the honest disk with a volatile cache of `docs/crash-model.md`: any subset of what was not
-//! made durable survives, torn at 512 bytes, and requests under way survive in part. Crashes follow each
-//! other on the same image. What must hold: everything that was forced is there, in order; what
-//! follows it is a prefix of what was appended; nothing that an earlier crash lost comes back.
-//! Catches an end of log that is found too early or too late, sectors of an older mount that are taken
-//! for new ones, and a force that returns before its write is durable.
+//! Fault model: the honest disk with a volatile cache of `docs/crash-model.md`. Any subset of the writes that were
+//! not made durable survives, torn at 512 bytes, and requests under way survive in part. Crashes follow each other on
+//! the same image. Everything that was forced must be there, in order; what follows must be a prefix of what was
+//! appended; and nothing that an earlier crash lost may come back. Catches an end of the log that is found too early
+//! or too late, sectors of an older mount that are taken for new ones, and a force that returns before its write is
+//! durable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ async fn all(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// All records; `None` where a scan from any one on gives others: some that mounting kept, the rest read.
+/// All records; `None` where a scan from any record on gives others, some kept by mounting and the rest read.
 async fn all_and_scanned(log: &Wafs, rng: &mut Pcg64Mcg) -> Option<Vec<Vec<u8>>> {
     let there = all(log).await;
     let skip = rng.random_range(0..=there.len());
@@ -62,7 +62,7 @@ fn record(rng: &mut Pcg64Mcg, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// The disk after a crash anywhere behind the first `acknowledged` writes.
+/// The disk after a crash at any point behind the first `acknowledged` writes.
 fn crash(
     rng: &mut Pcg64Mcg,
     disk: RamDisk,
@@ -91,12 +91,13 @@ fn with_log(executor: &Executor, disk: &RamDisk) -> RamDisk {
     disk.snapshot()
 }
 
-/// Life after life on one image; how many crashes lost something that was appended, or what was wrong.
+/// Runs crash cycles on one image. Returns the number of crashes that lost an appended record, or the violation
+/// found.
 fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let executor = Executor::simulated(seed);
     let mut disk = with_log(&executor, &RamDisk::new(64 << 10));
-    // What the log must hold, and from where on it was not forced.
+    // The records that the log must hold, and the index from which on they were not forced.
     let mut expected: Vec<Vec<u8>> = Vec::new();
     let mut forced = 0;
     let mut lost = 0;
@@ -168,8 +169,8 @@ fn forced_records_survive_every_crash() {
     assert!(lost > 100, "the crashes lost next to nothing: {lost}");
 }
 
-/// Each rule for telling sectors apart is missed when it is off: crashes find what epochs are for, damage
-/// what checksums and the word of later sectors are for.
+/// Each rule for recognising sectors is needed: without the epoch rule crashes do harm, without the checksum rule or
+/// the rule about later sectors damage does.
 #[test]
 fn every_rule_of_the_log_is_missed() {
     let off = LogRules::all() - LogRules::EPOCH;
@@ -199,7 +200,7 @@ fn every_rule_of_the_log_is_missed() {
     assert!(short.count() > 3, "without the word of later sectors what is lost is not missed");
 }
 
-/// Mounts what is on `disk`, appends records, forces them; the disk as mounting left it, and afterwards.
+/// Mounts the log on `disk`, appends records and forces them. Returns the disk after mounting, and at the end.
 fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     let executor = Executor::simulated(1);
     let (rt, disk) = (executor.runtime(), Rc::new(disk.snapshot()));
@@ -217,10 +218,10 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
         .unwrap()
 }
 
-/// Two crashes. The first leaves the beginning of a record in the log's last sector. After it a longer record goes on
-/// from there; the second crash loses the new version of that sector and keeps those behind it. What the first one left
-/// must not be taken for the beginning of what the second one kept. `first` bytes of another record come before, and
-/// the lost one begins in `sector` of the device: behind the other one, or at the sector's beginning.
+/// Two crashes. The first leaves the beginning of a record in the log's last sector. A longer record is then appended
+/// from there. The second crash loses the new version of that sector and keeps the sectors behind it. The old
+/// beginning must not be joined with the kept rest of the longer record. `first` bytes of another record come before.
+/// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
 #[test]
 fn a_record_that_was_lost_has_no_end_in_another() {
     let story = |first: usize, sector: usize, rules: LogRules| {
@@ -273,7 +274,7 @@ fn sample() -> (RamDisk, Vec<Vec<u8>>) {
     (disk.snapshot(), records)
 }
 
-/// What a mount makes of an image: the records, or that it is damaged.
+/// The result of mounting an image: the records, or the damage.
 fn verdict(disk: RamDisk) -> Result<Vec<Vec<u8>>, LogError> {
     verdict_by(disk, LogRules::all())
 }
@@ -290,7 +291,7 @@ fn verdict_by(disk: RamDisk, rules: LogRules) -> Result<Vec<Vec<u8>>, LogError> 
         .unwrap()
 }
 
-/// Each bit of the log turned, one at a time: it is turned back, or it was in no record that is kept.
+/// Each bit of the log is flipped, one at a time: it is repaired, or it was in no record that is kept.
 #[test]
 fn every_single_turned_bit_is_harmless() {
     let (disk, records) = sample();
@@ -303,8 +304,8 @@ fn every_single_turned_bit_is_harmless() {
     }
 }
 
-/// Each sector lost, or torn in its middle: found, but for the last sector of all, which nothing tells
-/// from a write that never came; then all before it is there.
+/// Each sector is lost, or torn in its middle: this is found, except for the very last sector, whose loss looks like
+/// a write that was never made. Then all records before it are there.
 #[test]
 fn a_lost_sector_is_found() {
     let (disk, records) = sample();
@@ -328,7 +329,7 @@ fn a_lost_sector_is_found() {
     assert!(found > 12, "{found}");
 }
 
-/// A log that is not there, another's, one whose superblock is gone: one clear error each.
+/// A device without a log, another log's sectors, and a log without a superblock: one clear error each.
 #[test]
 fn what_is_no_log_is_refused() {
     assert!(matches!(verdict(RamDisk::new(8192)), Err(LogError::NoSuperblock(_))));
@@ -336,7 +337,7 @@ fn what_is_no_log_is_refused() {
     let mut image = disk.to_vec();
     image[..1024].fill(0);
     assert!(matches!(verdict(RamDisk::from_image(&image)), Err(LogError::NoSuperblock(_))));
-    // One copy is enough, where the log has not moved on since it was written.
+    // One copy is enough, if the log has not moved on since it was written.
     let mut image = disk.to_vec();
     image[..512].fill(0);
     let one = verdict(RamDisk::from_image(&image));
@@ -348,13 +349,13 @@ fn what_is_no_log_is_refused() {
     for v in [one, other] {
         assert!(matches!(v, Ok(_) | Err(LogError::Damaged { .. })));
     }
-    // A new log where an old one was starts empty, whatever the old sectors say.
+    // A new log in place of an old one starts empty, whatever the old sectors say.
     let disk = with_log(&Executor::simulated(1), &disk);
     assert_eq!(verdict(disk), Ok(Vec::new()));
 }
 
-/// Sixteen callers at once, one force each, again and again, on a disk that takes no time: with group commit they share
-/// writes, and without it each record is written as it comes.
+/// Sixteen callers at once, one force each, again and again, on a disk that takes no time. With group commit they
+/// share writes; without it each record is written as it comes.
 #[test]
 fn group_commit_shares_writes() {
     let writes = |group| {
@@ -396,8 +397,9 @@ fn group_commit_shares_writes() {
     assert!(shared <= each / 3, "{shared} of {each}");
 }
 
-/// Sixteen callers at once on a disk that turns, without group commit: who comes while a write is under way is served by
-/// the next one, whoever asked for that. Would catch a write that only carries the record of who sends it: 320 of them.
+/// Sixteen callers at once on a rotating disk, without group commit: a caller that comes while a write is under way
+/// is served by the next one, whichever task sends it. Catches a write that carries only the record of its sender:
+/// there would be 320.
 #[test]
 fn a_write_carries_what_others_wait_for() {
     let executor = Executor::simulated(3);
@@ -428,7 +430,7 @@ fn a_write_carries_what_others_wait_for() {
     assert!(writes <= 48, "{writes}");
 }
 
-/// Every record by its number, and no number in between.
+/// Every record is found by its LSN, and no LSN in between gives one.
 #[test]
 fn records_are_found_by_their_numbers() {
     let (disk, records) = sample();

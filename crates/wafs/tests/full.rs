@@ -1,8 +1,8 @@
 //! A log that is full to its last byte.
 //!
-//! Fault model: none but the end of the ring; what was forced is read back after a mount. Would catch an end
-//! that meets the start and is taken for an empty log, a record over the seam of the ring that is cut, a
-//! last byte that is refused, and one too many that is not.
+//! Fault model: none but the end of the ring; forced records are read back after a mount. Catches an end that meets
+//! the start and is taken for an empty log, a record over the ring's seam that is cut, a last byte that is refused,
+//! and one byte too many that is accepted.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use ordo_wafs::{LogError, MkfsOptions, MountOptions, Wafs, mkfs};
 
 const LAPS: usize = 4;
 
-/// The record that fills `room` bytes with its length before it, or nearly: no length is that long.
+/// A record that, with its length in front of it, fills `room` bytes, or nearly so where no length fits exactly.
 fn filling(room: u64, with: u8) -> Vec<u8> {
     let length = if room > 128 { 2 } else { 1 };
     vec![with; (room - length) as usize]
@@ -28,8 +28,8 @@ async fn records(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// Lap after lap the log is filled to its last byte, mounted again and read, then given up up to a record: so
-/// that each lap begins elsewhere in the ring.
+/// Lap after lap the log is filled to its last byte, mounted again and read, and then freed up to a record, so that
+/// each lap begins at another place in the ring.
 fn fill(size: usize, stride: u16) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -67,7 +67,7 @@ fn fill(size: usize, stride: u16) {
             let there = records(&log).await;
             let expected: Vec<_> = kept.iter().map(|(_, bytes)| bytes.clone()).collect();
             assert_eq!(there, expected, "size {size}, stride {stride}, lap {lap}");
-            // All but the last few are given up.
+            // All but the last few records are freed.
             kept.drain(..kept.len() - 2);
             log.truncate(kept[0].0);
             log.checkpoint(None).await.unwrap();

@@ -1,4 +1,4 @@
-//! Rules about files: what fsync said, and what became of inodes.
+//! Rules about files: data that an fsync made durable, and inodes that must change with their data.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use rustc_hash::FxHashMap;
 use super::Broken;
 use crate::rows::{self, Block};
 
-/// An fsync that has returned, as a mark in a trace tells it: `fsync INODE FIRST BYTES`.
+/// An fsync that has returned. A mark in a trace tells of it: `fsync INODE FIRST BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fsync {
-    /// The file.
+    /// The file's inode.
     pub ino: u64,
-    /// The first byte that was written since the last fsync of the file.
+    /// The first byte that was written since the file's last fsync.
     pub first: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Fsync {
-    /// What a mark says; `None` where it is another's.
+    /// Parses a mark; `None` where it is not an fsync's.
     pub fn read(mark: &[u8]) -> Option<Fsync> {
         let text = std::str::from_utf8(mark).ok()?;
         let mut words = text.trim_end_matches(['\0', '\n']).split_whitespace();
@@ -38,24 +38,24 @@ impl Fsync {
     }
 }
 
-/// An fsync with where the file's contents were when it returned.
+/// An fsync with the places of the file's contents at its return.
 struct Returned {
     mark: u64,
     fsync: Fsync,
     contents: Vec<Contents>,
 }
 
-/// What a trace showed, for rules.
+/// The facts of a trace that rules need.
 #[derive(Default)]
 pub(super) struct Played {
     pub(super) blocks: Vec<Block>,
-    /// Inodes that changed, with the request.
+    /// Each change of an inode: the request and the inode.
     changed: Vec<(u64, u64)>,
     returned: Vec<Returned>,
     block_shift: u32,
 }
 
-/// Plays a trace to a watcher that has seen nothing of it.
+/// Replays a trace to a watcher that has seen nothing of it.
 pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
     let played = Rc::new(RefCell::new(Played { block_shift: 12, ..Played::default() }));
     let number = Rc::new(Cell::new(0));
@@ -75,18 +75,18 @@ pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
     played.take()
 }
 
-/// Whether a write is on the disk for good before request `by`.
+/// Whether a write is durable before request `by`.
 fn is_durable(requests: &[Request], write: u64, by: u64) -> bool {
     let Some(of) = requests.get(write as usize) else { return false };
     let flushes = |r: &Request| r.op == Op::Flush || r.flags.contains(Flags::PREFLUSH);
     let later = requests.get(write as usize + 1..by as usize).unwrap_or_default();
-    // A flush is for what had completed when it was issued.
+    // A flush covers the writes that had completed when it was issued.
     of.flags.contains(Flags::FUA)
         || later.iter().any(|r| flushes(r) && of.end.is_none_or(|end| r.epoch >= end.epoch))
 }
 
 impl Played {
-    /// Data that an fsync has vouched for and that is not on the disk: the first such block of each.
+    /// Fsyncs whose data is not durable, each with the first missing block.
     pub(super) fn fsyncs(&self, trace: &Trace) -> Vec<Broken> {
         let requests = trace.requests();
         let mut commits: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
@@ -127,8 +127,8 @@ impl Played {
         all
     }
 
-    /// The first block of what was to be durable that is not. What is less than a block may be in the inode or with
-    /// others' ends.
+    /// The first block that should be durable and is not. Parts of a block are left out, since they may be in the
+    /// inode or in a shared tail.
     fn missing(
         &self,
         returned: &Returned,
@@ -141,7 +141,7 @@ impl Played {
             let holds = |c: &&Contents| (c.at..c.at.saturating_add(c.len)).contains(&at);
             returned.contents.iter().find(holds).map(|c| c.offset + (at - c.at))
         };
-        // More blocks than the trace has written cannot all be there: this ends early.
+        // The loop ends early: the trace cannot have written more blocks than it has.
         let mut at = from;
         while at < to {
             let seen = place(at).and_then(|place| written.get(&place));
@@ -154,7 +154,7 @@ impl Played {
         None
     }
 
-    /// Files whose blocks were overwritten while their inodes stayed as they were: the last such block of each.
+    /// Files with an overwritten block and an unchanged inode, each with the last such block.
     pub(super) fn overwritten(&self, trace: &Trace) -> Vec<Broken> {
         let requests = trace.requests();
         if !self.blocks.iter().any(|b| b.kind.is_journal()) {
@@ -164,9 +164,9 @@ impl Played {
         for (request, ino) in &self.changed {
             changed.insert(*ino, *request);
         }
-        // By place: who wrote it last, and what was then known of whose it is.
+        // By place: the last write, and the file that was then known to own it.
         let mut last: FxHashMap<u64, (u64, Option<u64>)> = FxHashMap::default();
-        // By inode: the newest block that was written again, and the write before.
+        // By inode: the newest overwritten block, and the write before.
         let mut found: BTreeMap<u64, (u64, &Block)> = BTreeMap::new();
         let data = |b: &&Block| b.kind == Class::FileData && b.home.is_none();
         for block in self.blocks.iter().filter(data) {
@@ -175,13 +175,13 @@ impl Played {
             }
             let before = last.insert(block.offset, (block.request, block.ino));
             let (Some(ino), Some((first, of))) = (block.ino, before) else { continue };
-            // Another file's, or one request that has it twice.
+            // The block was another file's, or one request has it twice.
             if of.is_some_and(|of| of != ino) || first == block.request || block.guess {
                 continue;
             }
             found.insert(ino, (first, block));
         }
-        // The application changed the block after it was first written: so must the inode have.
+        // The application changed the block after the first write, so the inode must have changed since, too.
         found.retain(|ino, (first, _)| changed.get(ino).is_none_or(|at| at <= first));
         let broken = |(inode, (first, block)): (u64, (u64, &Block))| {
             let path = block.path.as_ref().map(|path| path.to_string());
@@ -196,7 +196,7 @@ impl Played {
 mod tests {
     use super::*;
 
-    /// A mark is an fsync or somebody else's words.
+    /// A mark is an fsync's or another program's text.
     #[test]
     fn marks_are_read() {
         let fsync = Fsync { ino: 12, first: 4096, bytes: 8192 };

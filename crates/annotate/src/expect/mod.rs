@@ -1,8 +1,9 @@
-//! What a journaling file system is expected to keep to, and the requests that break it.
+//! Rules that a journaling file system is expected to keep, and the requests that break them.
 //!
-//! Two rules are those of write-ahead logging on a disk with a volatile cache, two are about files ([`files`]). They are
-//! expectations, not laws: a file system that checksums whole transactions needs no flush before a commit, one that logs
-//! records may write a block with a commit that is still to come, and one that is mounted so may keep times to itself.
+//! Two rules are those of write-ahead logging on a disk with a volatile cache; two are about files ([`files`]). They
+//! are expectations, not laws. A file system that checksums whole transactions needs no flush before a commit. One
+//! that logs records may write a block together with a commit that is still to come. One that is mounted with lazy
+//! times may leave an inode's times unwritten.
 
 pub mod files;
 
@@ -16,11 +17,11 @@ use rustc_hash::FxHashMap;
 
 use crate::rows::Block;
 
-/// A rule that was broken, with the requests that did.
+/// A broken rule, with the requests that broke it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Broken {
-    /// No flush stands between a transaction's last copy and its commit: the disk may write the commit first.
+    /// No flush separates a transaction's last copy from its commit, so the disk may write the commit first.
     CommitWithoutFlush {
         /// The transaction.
         transaction: u64,
@@ -29,40 +30,40 @@ pub enum Broken {
         /// The write of its commit.
         commit: u64,
     },
-    /// A block was written where it belongs before the transaction that has it was committed: a crash then leaves what
-    /// nobody can take back.
+    /// A block was written at its fixed location before its transaction was committed. After a crash nothing can undo
+    /// that write.
     HomeBeforeCommit {
         /// The transaction.
         transaction: u64,
-        /// Where the block is, in bytes.
+        /// The block's fixed location in bytes.
         offset: u64,
         /// Its kind.
         kind: Class,
         /// The write.
         write: u64,
-        /// The write of the commit; none where none was seen.
+        /// The write of the commit; `None` where there was none.
         commit: Option<u64>,
     },
-    /// An fsync returned, but its data was not seen, or no flush has made it durable.
+    /// An fsync returned, but its data was not written, or no flush has made it durable.
     FsyncWithoutData {
         /// The file.
         inode: u64,
-        /// The first byte of the file that is not there.
+        /// The first byte of the file that is missing.
         byte: u64,
-        /// The mark that says that the fsync returned.
+        /// The mark for the fsync's return.
         mark: u64,
-        /// The write of that block, or of its copy in the journal; none where there was none since the last fsync.
+        /// The write of that block, or of its copy in the journal; `None` where there was none since the last fsync.
         written: Option<u64>,
     },
-    /// A block was overwritten, and its inode stayed as it was: its times are wrong after a crash.
+    /// A block was overwritten, and its inode did not change: the file's times are wrong after a crash.
     OverwrittenWithoutInode {
         /// The file.
         inode: u64,
-        /// Its path, where that was seen.
+        /// Its path, where names were seen.
         path: Option<String>,
-        /// Where the block is, in bytes.
+        /// The block's place in bytes.
         offset: u64,
-        /// The write before.
+        /// The earlier write.
         first: u64,
         /// The write that overwrote it.
         write: u64,
@@ -70,7 +71,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The request at which it shows.
+    /// The request at which the rule is broken.
     pub fn request(&self) -> u64 {
         match self {
             Broken::CommitWithoutFlush { commit, .. } => *commit,
@@ -125,14 +126,14 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What is known of a transaction so far.
+/// The facts about a transaction so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     last_copy: Option<u64>,
     commit: Option<u64>,
 }
 
-/// All rules that a trace breaks, in order of requests. The watcher must have seen nothing of it.
+/// All broken rules of a trace, in the order of requests. The watcher must have seen nothing of the trace.
 pub fn expected(trace: &Trace, watch: &Rc<Watch>) -> Vec<Broken> {
     let played = files::play(trace, watch);
     let mut all = broken(trace, &played.blocks);
@@ -142,13 +143,13 @@ pub fn expected(trace: &Trace, watch: &Rc<Watch>) -> Vec<Broken> {
     all
 }
 
-/// The rules about the journal that a trace breaks, in order of requests.
+/// The broken rules about the journal, in the order of requests.
 pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
     let requests = trace.requests();
     let flushes = |r: &ordo_trace::Request| {
         u64::from(r.op == Op::Flush) + u64::from(r.flags.contains(Flags::PREFLUSH))
     };
-    // Flushes up to and with each request.
+    // The number of flushes up to and with each request.
     let mut sum = 0;
     let before: Vec<u64> = requests
         .iter()
@@ -172,7 +173,7 @@ pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
         }
         if let (Some(id), Class::JournalData) = (block.transaction, block.kind) {
             let of = known.entry(id).or_default();
-            // After its commit a number means another transaction.
+            // Numbers are used again: after its commit, a number means another transaction.
             if of.commit.is_some_and(|commit| commit < block.request) {
                 *of = Known::default();
             }

@@ -1,24 +1,24 @@
-//! Columns of few different words, as one number for each row: the words themselves are looked at once a page.
+//! Columns of few different words, read as one number for each row: each word is looked up once a page.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageReader};
 use parquet::errors::ParquetError;
 
-/// Stands for a word that nobody knows.
+/// The number for an unknown word.
 pub(crate) const NO_CODE: u8 = u8::MAX;
 
 fn damaged() -> ParquetError {
     ParquetError::General("a page of words is damaged".into())
 }
 
-/// Appends the numbers of all words, `rows` of them at most: `code` gives a word's.
+/// Appends the numbers of all words, at most `rows` of them; `code` gives the number of a word.
 pub(super) fn read(
     pages: &mut dyn PageReader,
     rows: usize,
     code: impl Fn(&[u8]) -> u8,
     into: &mut Vec<u8>,
 ) -> Result<(), ParquetError> {
-    // The words of the dictionary, by number; what lies behind it is nobody's.
+    // The words of the dictionary by number; a number beyond it stands for no word.
     let mut words = [NO_CODE; 256];
     while let Some(page) = pages.get_next_page()? {
         match page {
@@ -38,7 +38,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Each word has its length, four bytes, in front of it.
+/// A dictionary page: each word follows its length in four bytes.
 fn dictionary(
     bytes: &[u8],
     words: u32,
@@ -54,7 +54,8 @@ fn dictionary(
     Ok(codes)
 }
 
-/// A byte for the width of a number in bits, then runs: a number as often as its head says, or groups of eight.
+/// A data page: a byte with the width of a number in bits, then runs. A run is a repeated number, or groups of eight
+/// numbers.
 fn numbers(bytes: &[u8], values: usize, words: &[u8; 256], into: &mut Vec<u8>) -> Option<()> {
     let (&width, mut rest) = bytes.split_first()?;
     if width > 8 {
@@ -93,7 +94,7 @@ fn numbers(bytes: &[u8], values: usize, words: &[u8; 256], into: &mut Vec<u8>) -
     Some(())
 }
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Reads a varint: seven bits a byte, the lowest first; the top bit says that more bytes follow.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
     for (i, byte) in bytes.iter().take(5).enumerate() {
@@ -116,9 +117,9 @@ mod tests {
         numbers(bytes, values, &words, &mut all).map(|()| all)
     }
 
-    /// Runs and groups as the format's page has them, a number that no word has, and damage: a run of nothing, one beyond
-    /// the page's values, groups that are cut off, a head that does not end. Catches a run that is counted wrong, and
-    /// a page that makes the reader loop or take memory.
+    /// Runs and groups as Parquet's format has them, a number without a word, and damage: an empty run, one beyond
+    /// the page's values, groups that are cut off, a header that does not end. Catches a run that is counted wrongly,
+    /// and a page that makes the reader loop or take memory.
     #[test]
     fn runs_and_groups_are_read() {
         assert_eq!(read(&[2, 6, 1], 3), Some(vec![11; 3]));
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A dictionary that is cut off, or has more words than can be.
+    /// A dictionary that is cut off, or has too many words.
     #[test]
     fn a_damaged_dictionary_is_refused() {
         let code = |word: &[u8]| word.len() as u8;

@@ -1,6 +1,6 @@
 //! Columns in a Parquet file, and back.
 //!
-//! A file says the check sum of each column of each group of rows; who knows its [`Seal`] knows the whole file.
+//! A file's footer holds the check sum of each column of each row group. A [`Seal`] identifies the whole file.
 
 mod codes;
 mod read;
@@ -12,19 +12,19 @@ pub(crate) use codes::NO_CODE;
 pub(crate) use read::{Fault, Table};
 pub(crate) use write::{GROUP, ends, write};
 
-/// Under this key a file has the check sums (CRC-32C) of its columns, group by group, each as eight hexadecimal digits.
+/// The footer's key for the check sums (CRC-32C) of its columns, group by group, each as eight hexadecimal digits.
 const SUMS: &str = "ordo.sums";
 
-/// What a file is known by: the check sum of its footer, which has those of its columns.
+/// The identity of a file: the check sum of its footer, which holds those of its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seal {
-    /// Its rows.
+    /// The number of rows.
     pub(crate) rows: u64,
     /// The CRC-32C of its footer.
     pub(crate) sum: u32,
 }
 
-/// The values of a column, those that are there.
+/// The values of a column; rows without a value are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     Int(Vec<i64>),
@@ -41,9 +41,9 @@ pub(crate) enum Values {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) values: Values,
-    /// Of each row whether it has a value; `None` where all have.
+    /// For each row whether it has a value; `None` where all rows have one.
     pub(crate) present: Option<Vec<i16>>,
-    /// Each number is little more than the one before: differences are stored.
+    /// Whether each number is little more than the one before, so that differences are stored.
     pub(crate) rising: bool,
 }
 
@@ -53,7 +53,7 @@ impl Column {
         Column { name, values, present: None, rising: false }
     }
 
-    /// Numbers of which each is as great as the one before, or little more.
+    /// A column of numbers that never fall and rise little.
     pub(crate) fn rising(name: &'static str, values: impl Iterator<Item = u64>) -> Column {
         Column { rising: true, ..Column::int(name, values) }
     }
@@ -100,7 +100,7 @@ impl Column {
         }
     }
 
-    /// Words, of which every row has one and there are few different ones.
+    /// A column of words in which every row has one of few.
     pub(crate) fn words(name: &'static str, all: impl Iterator<Item = &'static str>) -> Column {
         let values = all.map(|v| ByteArray::from(v.as_bytes().to_vec())).collect();
         Column { name, values: Values::Bytes { values, text: true }, present: None, rising: false }

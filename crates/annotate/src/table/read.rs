@@ -1,4 +1,4 @@
-//! A file into columns.
+//! Reads columns from a Parquet file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,30 +16,30 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::{SUMS, Seal, codes};
 
-/// Rows that are read at a time.
+/// Rows that are read at once.
 const BATCH: usize = 1 << 16;
-/// Rows of a group at most: a reader has one group of a column in memory.
+/// Rows of a group at most, since a reader holds one group of a column in memory.
 const GROUP_MAX: usize = 1 << 24;
-/// At a file's beginning and end.
+/// The magic bytes at a file's beginning and end.
 const MAGIC: [u8; 4] = *b"PAR1";
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct Table {
     file: File,
     bytes: u64,
     meta: ParquetMetaData,
     seal: Seal,
-    /// By group and column; none where the file says none.
+    /// The check sums by group and column; `None` where the file has none.
     sums: Option<Vec<u32>>,
 }
 
-/// Why a column was not read.
+/// The reason why a column was not read.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Missing,
     Kind,
-    /// A page that is damaged, in the group behind so many rows.
+    /// A damaged page; the number is that of the rows before its group.
     Page(u64, ParquetError),
 }
 
@@ -53,7 +53,7 @@ fn wrong(what: &str) -> ParquetError {
     ParquetError::General(what.to_owned())
 }
 
-/// What is between the last page and the last eight bytes, with these.
+/// The footer, with the eight bytes at the end of the file.
 pub(super) fn footer(file: &File) -> Result<Vec<u8>, ParquetError> {
     let bytes = file.metadata()?.len();
     let mut tail = [0; 8];
@@ -68,7 +68,7 @@ pub(super) fn footer(file: &File) -> Result<Vec<u8>, ParquetError> {
     Ok(footer)
 }
 
-/// A column of a group as it is in the file.
+/// A column chunk: a column of a row group as it is in the file.
 struct Chunk {
     start: u64,
     bytes: Bytes,
@@ -126,28 +126,28 @@ impl Table {
         })
     }
 
-    /// What the file is known by.
+    /// The file's seal.
     pub(crate) fn seal(&self) -> Seal {
         self.seal
     }
 
-    /// How many groups of rows it has.
+    /// The number of row groups.
     pub(crate) fn groups(&self) -> usize {
         self.meta.num_row_groups()
     }
 
-    /// How many rows are before a group.
+    /// The number of rows before a row group.
     pub(crate) fn rows_before(&self, group: usize) -> u64 {
         self.meta.row_groups().iter().take(group).map(|g| g.num_rows() as u64).sum()
     }
 
-    /// What the file says under a key.
+    /// The header value of a key.
     pub(crate) fn says(&self, key: &str) -> Option<&str> {
         let all = self.meta.file_metadata().key_value_metadata()?;
         all.iter().find(|kv| kv.key == key)?.value.as_deref()
     }
 
-    /// Numbers, none for rows without.
+    /// The numbers of a column; `None` for rows without.
     pub(crate) fn ints(&self, name: &str) -> Result<Vec<Option<u64>>, Fault> {
         let mut all = Vec::new();
         self.index(name)?;
@@ -155,7 +155,7 @@ impl Table {
         Ok(all.into_iter().map(|n| n.map(|n| n as u64)).collect())
     }
 
-    /// The same of one group, appended.
+    /// Appends the numbers of one row group; `None` for rows without.
     pub(crate) fn group_ints(
         &self,
         name: &str,
@@ -172,7 +172,7 @@ impl Table {
         })
     }
 
-    /// Numbers of one group of a column where every row has one: `into` has these and no others afterwards.
+    /// Replaces the contents of `into` by the numbers of a row group in which every row has one.
     pub(crate) fn group_all_ints(
         &self,
         name: &str,
@@ -191,7 +191,7 @@ impl Table {
         })
     }
 
-    /// Yes or no, of one group of a column where every row says it.
+    /// Replaces the contents of `into` by the booleans of a row group in which every row has one.
     pub(crate) fn group_all_bools(
         &self,
         name: &str,
@@ -210,7 +210,7 @@ impl Table {
         })
     }
 
-    /// Words of one group of a column where every row has one, as the numbers that `code` gives them.
+    /// The words of a row group in which every row has one, as the numbers that `code` gives them.
     pub(crate) fn group_codes(
         &self,
         name: &str,
@@ -240,7 +240,7 @@ impl Table {
         Ok(all)
     }
 
-    /// The same of one group, appended.
+    /// Appends the booleans of one row group; `None` for rows without.
     pub(crate) fn group_bools(
         &self,
         name: &str,
@@ -289,7 +289,7 @@ impl Table {
         rows.filter(|rows| *rows <= GROUP_MAX).ok_or_else(|| wrong("a group has too many rows"))
     }
 
-    /// `read` gets the column, whether rows may have no value (1), and how many rows there are.
+    /// Calls `read` with the column, the definition level (1 where rows may lack a value), and the number of rows.
     fn group(
         &self,
         name: &str,
@@ -315,7 +315,7 @@ impl Table {
         }
     }
 
-    /// The pages of a column of a group, of which the check sum is right.
+    /// The pages of a column of a row group, after its check sum was verified.
     fn pages(
         &self,
         index: usize,
@@ -341,7 +341,7 @@ impl Table {
     }
 }
 
-/// Check sums from their digits.
+/// The check sums from their hexadecimal digits.
 fn sums(digits: &str) -> Result<Vec<u32>, ParquetError> {
     let sum = |eight: &[u8]| {
         let text = std::str::from_utf8(eight).ok().filter(|text| text.len() == 8)?;
@@ -351,7 +351,7 @@ fn sums(digits: &str) -> Result<Vec<u32>, ParquetError> {
     all.ok_or_else(|| wrong("its check sums are none"))
 }
 
-/// Reads until there are as many as there are rows; `read` reads so many more at most and says how many there are then.
+/// Reads until all rows are there. `read` reads at most so many more, and returns how many there are then.
 fn whole(
     max: i16,
     rows: usize,
@@ -394,9 +394,9 @@ fn batches<T>(
     }
 }
 
-/// The library asserts what a damaged page can break: that is the file's fault, and no reason to die.
+/// Catches a panic of the library: a damaged page can break its assertions, which is the file's fault.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    // What it leaves behind is not looked at again.
+    // The library's state after a panic is not used again.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
     done.unwrap_or_else(|_| Err(ParquetError::General("a page is damaged".into())))
 }

@@ -1,4 +1,4 @@
-//! Columns into a file.
+//! Writes columns to a Parquet file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -18,11 +18,11 @@ use parquet::schema::types::ColumnPath;
 use super::read::footer;
 use super::{Column, SUMS, Seal, Values};
 
-/// Rows of a group: few enough that a trace which is worth the work has several for each processor, and that those of one
-/// column fit the processor's cache.
+/// Rows of a group. A trace that takes long has several groups for each processor, and one column of a group fits the
+/// processor's cache.
 pub(crate) const GROUP: usize = 1 << 17;
 
-/// Where groups of about `most` rows end; `whole` says whether a row belongs with the one before it.
+/// The ends of groups of about `most` rows; `whole` says whether a row belongs with the one before it.
 pub(crate) fn ends(rows: usize, most: usize, whole: impl Fn(usize) -> bool) -> Vec<usize> {
     let (mut ends, mut first) = (Vec::new(), 0);
     while first < rows {

@@ -1,12 +1,11 @@
-//! The disks that can be chosen, and where their figures are from.
+//! The disks that can be chosen, with the sources of their figures.
 //!
-//! Each constant names its source. What no source gives is set to what is usual for a disk of its time:
-//! of the Viking, the 9LZX and the ST-34310A the seeks to the next track and across the disk, of all hard
-//! disks but the Cheetah the sectors per track (chosen so that the outermost and innermost zones give the
-//! rates in [`Sequential`], which are then estimates too), and everywhere command overheads and switch
-//! times. Solid-state disks: latencies follow from the makers' rates at queue depth 1, the command time
-//! from those at depth 32 and more; flush and FUA costs are typical of measurements, as no sheet gives
-//! them.
+//! Each constant names its source. A figure without a source is usual for a disk of its time. Of the Viking, the 9LZX
+//! and the ST-34310A these are the seeks to the next track and across the disk. Of all hard disks but the Cheetah
+//! they are the sectors per track, chosen so that the outermost and innermost zones give the rates in [`Sequential`],
+//! which are then estimates too. Command overheads and switch times are estimates everywhere. Of solid-state disks,
+//! latencies follow from the makers' rates at queue depth 1, and the command time from those at depth 32 and more.
+//! Flush and FUA costs are typical of measurements, since no data sheet gives them.
 //!
 //! A test holds every model to the figures that [`Expected`] lists.
 
@@ -63,16 +62,16 @@ pub static ALL: &[Model] = &[
     RAM,
 ];
 
-/// No disk at all.
+/// Memory alone: requests take no time.
 pub const RAM: Model =
     Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram };
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///
-/// Zones, seeks to the next track and across the disk, and write settling as extracted from a ST39102LW
-/// by the DIXtrac tool, whose results come with the DiskSim simulator; speed and average seek from the
-/// maker (the mean of the extracted curve is 5.46 ms). Switch times are set for 18.5 MB/s sustained at
-/// the outside, where 21.7 pass under the head.
+/// Zones, seeks to the next track and across the disk, and write settling were extracted from an ST39102LW by the
+/// DIXtrac tool, whose results come with the DiskSim simulator. Speed and average seek are from the maker (the mean
+/// of the extracted curve is 5.46 ms). Switch times are set for 18.5 MB/s sustained in the outermost zone, where 21.7
+/// MB/s pass under the head.
 pub const CHEETAH_9LP: HddSpec = HddSpec {
     sectors: 17_783_240,
     rpm: 10_025.0,
@@ -105,8 +104,7 @@ pub const CHEETAH_9LP: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Soft Updates" (2000), section 4.1, which gives capacity, interface, speed and average
-/// seek.
+/// The disk of "Soft Updates" (2000), section 4.1, which gives capacity, interface, speed and average seek.
 pub const VIKING: HddSpec = HddSpec {
     sectors: 8_910_423,
     rpm: 7_200.0,
@@ -127,8 +125,8 @@ pub const VIKING: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed, capacity and
-/// average seek are the maker's, the rest estimated.
+/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed, capacity and average
+/// seek are the maker's; the rest is estimated.
 pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     sectors: 17_916_240,
     rpm: 10_020.0,
@@ -149,8 +147,8 @@ pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The first disk of "DualFS" (2007), section 5, which gives capacity and speed; average seek and cache
-/// are the maker's for its family, the Medalist 17240.
+/// The first disk of "DualFS" (2007), section 5, which gives capacity and speed. Average seek and cache are the
+/// maker's figures for its family, the Medalist 17240.
 pub const ST34310A: HddSpec = HddSpec {
     sectors: 8_404_830,
     rpm: 5_400.0,
@@ -171,8 +169,8 @@ pub const ST34310A: HddSpec = HddSpec {
     queue_depth: 128,
 };
 
-/// Figures as of the Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read, 9.5 to write, 215 MB/s
-/// sustained at the outside, 256 MB of cache, of which part holds writes.
+/// The Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read and 9.5 ms to write, 215 MB/s sustained in the
+/// outermost zone, 256 MB of cache, part of which holds writes.
 pub const HDD_4TB: HddSpec = HddSpec {
     sectors: 7_814_037_168,
     rpm: 7_200.0,
@@ -193,8 +191,8 @@ pub const HDD_4TB: HddSpec = HddSpec {
     queue_depth: 32,
 };
 
-/// Figures of the Samsung 870 EVO 1 TB: 560 and 530 MB/s; 13,000 random 4 KB reads and 36,000 writes a
-/// second at depth 1, 98,000 and 88,000 at depth 32.
+/// The Samsung 870 EVO 1 TB: 560 MB/s read and 530 MB/s written; 13,000 random 4 KB reads and 36,000 writes a second
+/// at depth 1, 98,000 and 88,000 at depth 32.
 pub const SATA_SSD: SsdSpec = SsdSpec {
     bytes: 1_000_204_886_016,
     channels: 16,
@@ -210,8 +208,8 @@ pub const SATA_SSD: SsdSpec = SsdSpec {
     cache_bytes: 16 << 20,
 };
 
-/// Figures of the Samsung 980 PRO 1 TB: 7,000 and 5,000 MB/s; 22,000 random 4 KB reads and 60,000
-/// writes a second at depth 1, a million of either at great depth.
+/// The Samsung 980 PRO 1 TB: 7,000 MB/s read and 5,000 MB/s written; 22,000 random 4 KB reads and 60,000 writes a
+/// second at depth 1, a million of either at great depth.
 pub const NVME: SsdSpec = SsdSpec {
     bytes: 1_000_204_886_016,
     channels: 64,
@@ -227,8 +225,8 @@ pub const NVME: SsdSpec = SsdSpec {
     cache_bytes: 64 << 20,
 };
 
-/// The base performance of an Amazon EBS gp3 volume (3,000 requests of up to 256 KiB a second, 125 MB/s);
-/// the latency is a typical one, below the "single-digit milliseconds" that are promised.
+/// The base performance of an Amazon EBS gp3 volume: 3,000 requests of up to 256 KiB a second, and 125 MB/s. The
+/// latency is a typical one, below the promised "single-digit milliseconds".
 pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
     bytes: 1 << 40,
     read_us: 600.0,
@@ -239,8 +237,8 @@ pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
     mb_s: 125.0,
 };
 
-/// Memory with a battery behind a bus, as a log may be kept in: set, not measured. Nothing that it has
-/// taken can be lost, so it has no cache and nothing to flush.
+/// Memory with a battery behind a bus, where a log may be kept. The figures are chosen, not measured. It loses
+/// nothing that it has accepted, so it has no cache and nothing to flush.
 pub const NVRAM: SsdSpec = SsdSpec {
     bytes: 1 << 30,
     channels: 1,
@@ -256,14 +254,14 @@ pub const NVRAM: SsdSpec = SsdSpec {
     cache_bytes: 0,
 };
 
-/// The figures a hard disk's model is held to.
+/// The figures that a hard disk's model must meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// The model's name.
     pub name: &'static str,
     /// Mean seek of random reads, in milliseconds.
     pub seek_average_ms: f64,
-    /// Mean wait for the platter, in milliseconds.
+    /// Mean rotational delay, in milliseconds.
     pub latency_ms: f64,
     /// Sustained rates.
     pub sequential: Sequential,
@@ -278,7 +276,7 @@ pub struct Sequential {
     pub inner: f64,
 }
 
-/// What the hard disks are held to.
+/// The figures that the hard disks must meet.
 pub const EXPECTED: &[Expected] = &[
     Expected {
         name: "cheetah",

@@ -1,14 +1,15 @@
-//! The mechanics of a hard disk: where sectors are, how long the arm takes, what the cache holds.
+//! The mechanics of a hard disk: the places of sectors, seek times, and the contents of the cache.
 //!
-//! Nothing here waits: a request comes with the time at which it may start, and goes with the time at
-//! which it is done. Times are nanoseconds since the executor started; the platter stands at angle 0
-//! at time 0, and its position follows from the time alone.
+//! No code here waits: a request comes with the time at which it may start, and returns the time at which it is done.
+//! Times are nanoseconds since the executor started. The platter is at angle 0 at time 0, and its position follows
+//! from the time alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::spec::{HddSpec, Zones};
 
-/// A sector missed by less than this was not missed, in nanoseconds: rounding, not physics.
+/// A tolerance in nanoseconds: a sector missed by less was not missed, since the difference is rounding and not
+/// physics.
 const ROUNDING_NS: f64 = 2_000.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,7 @@ struct Zone {
     per_cylinder: u64,
 }
 
-/// Where a sector is.
+/// The place of a sector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub(super) cylinder: u32,
@@ -28,7 +29,7 @@ pub(super) struct Place {
     per_track: u64,
 }
 
-/// The time to move the arm: `a + b * sqrt(d)` up to a third of the cylinders, linear beyond.
+/// The seek time: `a + b * sqrt(d)` up to a third of the cylinders, linear beyond.
 #[derive(Clone, Copy, Debug)]
 struct SeekCurve {
     a: f64,
@@ -39,8 +40,8 @@ struct SeekCurve {
 }
 
 impl SeekCurve {
-    /// The curve through the single-track and the full-stroke time whose mean over all pairs of
-    /// cylinders is `average`. Times in nanoseconds.
+    /// The curve through the single-track and the full-stroke time whose mean over all pairs of cylinders is
+    /// `average`. Times are in nanoseconds.
     fn fit(cylinders: u32, single: f64, average: f64, full: f64) -> SeekCurve {
         let last = f64::from(cylinders - 1);
         let knee = (last / 3.0).max(1.0);
@@ -63,7 +64,7 @@ impl SeekCurve {
         let (mut sum, mut weight) = (0.0, 0.0);
         for i in 0..STEPS {
             let d = 1.0 + (f64::from(i) + 0.5) * (last - 1.0) / f64::from(STEPS);
-            // So many pairs are `d` cylinders apart.
+            // The factor counts the pairs that are `d` cylinders apart.
             sum += self.time(d) * (last + 1.0 - d);
             weight += last + 1.0 - d;
         }
@@ -86,7 +87,7 @@ struct Segment {
     end: u64,
 }
 
-/// Reading ahead: the head is at `next` at `since` and goes on to `limit`.
+/// Read-ahead: the head is at `next` at the time `since` and continues to `limit`.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     start: u64,
@@ -95,12 +96,12 @@ struct Ahead {
     limit: u64,
 }
 
-/// How long one request took, and with what.
+/// The service of one request: its times, and the mechanics that it used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Service {
-    /// When it began to be served.
+    /// The start of the service, in nanoseconds.
     pub(super) start: u64,
-    /// When it is done.
+    /// The end of the service, in nanoseconds.
     pub(super) finish: u64,
     pub(super) seek: u64,
     pub(super) rotation: u64,
@@ -109,7 +110,7 @@ pub(super) struct Service {
     pub(super) cache_hit: bool,
 }
 
-/// A disk: its spec worked out, and the state of its arm and caches.
+/// A disk: the figures worked out from its spec, and the state of its arm and caches.
 pub(super) struct Hdd {
     spec: HddSpec,
     zones: Vec<Zone>,
@@ -119,14 +120,14 @@ pub(super) struct Hdd {
     overhead: u64,
     cylinder: u32,
     head: u32,
-    /// When the media are free.
+    /// The time at which the media are free.
     free_at: u64,
     ahead: Option<Ahead>,
     segments: VecDeque<Segment>,
-    /// First sector of a write in the cache, with its length and when it came.
+    /// By first sector, the writes in the cache, with their length and time of arrival.
     dirty: BTreeMap<u64, (u64, u64)>,
     dirty_bytes: u64,
-    /// Where the elevator is.
+    /// The sector at which the elevator stands.
     sweep: u64,
 }
 
@@ -181,12 +182,12 @@ impl Hdd {
         &self.spec
     }
 
-    /// The sector after the last one used: where the elevator stands.
+    /// The sector after the last one used, where the elevator stands.
     pub(super) fn sweep(&self) -> u64 {
         self.sweep
     }
 
-    /// The place of a sector. A device larger than the disk starts again at the outermost track.
+    /// The place of a sector. A device that is larger than the disk continues at the outermost track.
     pub(super) fn place(&self, sector: u64) -> Place {
         let sector = sector % self.sectors;
         let i = self.zones.partition_point(|z| z.first_sector <= sector) - 1;
@@ -209,14 +210,14 @@ impl Hdd {
         (skew / self.revolution + place.sector as f64 / place.per_track as f64).fract()
     }
 
-    /// How long the platter takes from where it is at `now` to the sector.
+    /// The time that the platter takes from its position at `now` to the sector.
     fn rotation(&self, now: f64, place: &Place) -> f64 {
         let at = (now / self.revolution).fract();
         let wait = (self.angle(place) - at).rem_euclid(1.0) * self.revolution;
         if wait > self.revolution - ROUNDING_NS { 0.0 } else { wait }
     }
 
-    /// How long the arm takes to the place, and whether it moved.
+    /// The seek time to the place, and whether the arm moved.
     fn arm(&self, place: &Place, write: bool) -> (f64, bool) {
         let distance = place.cylinder.abs_diff(self.cylinder);
         let settle = if write { ms(self.spec.write_settle_ms) } else { 0.0 };
@@ -229,7 +230,7 @@ impl Hdd {
         }
     }
 
-    /// How long `count` sectors take to pass under the heads, switches included.
+    /// The time that `count` sectors take to pass under the heads, switches included.
     fn transfer(&self, first: u64, count: u64) -> f64 {
         let (mut sector, mut left, mut time) = (first, count, 0.0);
         while left > 0 {
@@ -253,7 +254,7 @@ impl Hdd {
         }
     }
 
-    /// How many sectors from `first` on pass under the heads in `time`, at most `most`.
+    /// The number of sectors from `first` on that pass under the heads in `time`, at most `most`.
     fn passed(&self, first: u64, time: f64, most: u64) -> u64 {
         let (mut sector, mut left) = (first, time);
         while sector - first < most {
@@ -273,7 +274,7 @@ impl Hdd {
         (sector - first).min(most)
     }
 
-    /// Moves the arm, waits for the sector, transfers.
+    /// Serves a request on the media: moves the arm, waits for the sector, transfers.
     fn media(&mut self, start: u64, first: u64, count: u64, write: bool) -> Service {
         let place = self.place(first);
         let (seek, moved) = self.arm(&place, write);
@@ -303,7 +304,7 @@ impl Hdd {
         (count as f64 * 512.0 / self.spec.interface_mb_s * 1e3) as u64
     }
 
-    /// When a request that came at `arrival` may use the media.
+    /// The time from which a request that came at `arrival` may use the media.
     fn media_start(&self, arrival: u64) -> u64 {
         if self.spec.overlaps_commands {
             self.free_at.max(arrival + self.overhead)
@@ -312,7 +313,7 @@ impl Hdd {
         }
     }
 
-    /// A read of `count` sectors that came at `arrival`.
+    /// Serves a read of `count` sectors that came at `arrival`.
     pub(super) fn read(&mut self, arrival: u64, first: u64, count: u64) -> Service {
         self.destage_until(arrival);
         let start = self.free_at.max(arrival);
@@ -347,7 +348,7 @@ impl Hdd {
         Service { start, ..service }
     }
 
-    /// When reading ahead has come to `end`; it then goes on from there.
+    /// The time at which read-ahead reaches `end`; it then continues from there.
     fn reach(&mut self, mut ahead: Ahead, end: u64) -> u64 {
         let finish = ahead.since + self.transfer(ahead.next, end - ahead.next) as u64;
         let room = self.spec.segment_bytes / 512;
@@ -360,7 +361,7 @@ impl Hdd {
         finish
     }
 
-    /// Accounts for the reading ahead done until `now`.
+    /// Advances read-ahead to the time `now`.
     fn advance_ahead(&mut self, now: u64) {
         let Some(mut ahead) = self.ahead else { return };
         if now <= ahead.since {
@@ -374,7 +375,7 @@ impl Hdd {
             self.rest_at(ahead.next - 1);
         }
         if ahead.next == ahead.limit {
-            // The segment is full: the head waits on its track, and what follows is a new read.
+            // The segment is full: the head waits on its track, and a later read starts anew.
             self.stop_ahead_with(ahead);
         } else {
             self.ahead = Some(ahead);
@@ -395,7 +396,8 @@ impl Hdd {
         }
     }
 
-    /// A write of `count` sectors that came at `arrival`; `through` the cache where it must be durable.
+    /// Serves a write of `count` sectors that came at `arrival`. With `through`, the write bypasses the cache, since
+    /// it must be durable.
     pub(super) fn write(&mut self, arrival: u64, first: u64, count: u64, through: bool) -> Service {
         self.destage_until(arrival);
         self.advance_ahead(self.free_at.max(arrival));
@@ -425,7 +427,7 @@ impl Hdd {
         Service { start: arrival, finish, cache_hit: true, ..Service::default() }
     }
 
-    /// A flush that came at `arrival`.
+    /// Serves a flush that came at `arrival`.
     pub(super) fn flush(&mut self, arrival: u64) -> Service {
         let start = self.free_at.max(arrival);
         if !self.dirty.is_empty() {
@@ -438,12 +440,12 @@ impl Hdd {
         Service { start, finish, ..Service::default() }
     }
 
-    /// A command that came at `arrival` and needs no media.
+    /// Serves a command that came at `arrival` and needs no media.
     pub(super) fn command(&self, arrival: u64) -> Service {
         Service { start: arrival, finish: arrival + self.overhead, ..Service::default() }
     }
 
-    /// Writes out what the cache could write in the time before `now` in which the media were idle.
+    /// Destages the writes in the cache that the disk could write while the media were idle before `now`.
     fn destage_until(&mut self, now: u64) {
         if self.free_at < now && !self.dirty.is_empty() {
             self.advance_ahead(now);
@@ -462,7 +464,7 @@ impl Hdd {
         self.media(self.free_at.max(since), first, count, true);
     }
 
-    /// Drops what the read cache holds of sectors that are written.
+    /// Drops written sectors from the read cache.
     fn forget(&mut self, first: u64, count: u64) {
         let overlaps = |start, end| first < end && start < first + count;
         self.segments.retain(|s| !overlaps(s.start, s.end));
@@ -472,7 +474,7 @@ impl Hdd {
     }
 }
 
-/// Sixteen zones that hold at least the capacity.
+/// Sixteen zones of equal cylinders that hold at least the capacity.
 fn even_zones(spec: &HddSpec, outer: u32, inner: u32) -> Vec<(u32, u32)> {
     const ZONES: u32 = 16;
     let per_track: Vec<u32> =

@@ -1,11 +1,10 @@
-//! Disk models: what a request to a given disk costs in time.
+//! Disk models: the time that a request to a given disk takes.
 //!
-//! [`Modeled`] puts a [`Model`] in front of any device: each request takes the model's time, and then
-//! happens on the device beneath. In virtual time nothing else passes; in real time the device's own
-//! time is added.
+//! [`Modeled`] puts a [`Model`] in front of any device: each request takes the model's time, and is then carried out
+//! on the device beneath. In virtual time no other time passes; in real time the device's own time is added.
 //!
-//! Parameters are in [`catalog`], with their sources; the mechanics of hard disks in `hdd`, their
-//! command queue in `queue`, disks without an arm in `ssd`.
+//! [`catalog`] has the parameters with their sources, `hdd` the mechanics of hard disks, `queue` their command queue,
+//! and `ssd` the disks without an arm.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, model::{Model, Modeled}, ram::RamDisk};
@@ -38,7 +37,7 @@ use ssd::{Network, Ssd};
 /// The kind of a disk, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// No time at all.
+    /// Memory: requests take no time.
     Ram,
     /// A hard disk.
     Hdd(HddSpec),
@@ -55,7 +54,7 @@ pub struct Model {
     pub name: &'static str,
     /// One line for a list of models.
     pub description: &'static str,
-    /// What it is like.
+    /// The kind of disk, with its parameters.
     pub kind: Kind,
 }
 
@@ -65,7 +64,7 @@ impl Model {
         ALL.iter().find(|m| m.name == name)
     }
 
-    /// Its capacity in bytes; 0 where it has none of its own.
+    /// The disk's capacity in bytes; 0 where it has none of its own.
     pub fn bytes(&self) -> u64 {
         match &self.kind {
             Kind::Ram => 0,
@@ -87,7 +86,7 @@ impl Model {
 
 pub use catalog::ALL;
 
-/// What a disk did. Times in nanoseconds.
+/// Statistics of a disk. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DiskStats {
     /// Requests of every kind that were completed.
@@ -108,23 +107,23 @@ pub struct DiskStats {
     pub sync_writes: u64,
     /// Requests served from, or absorbed by, the disk's cache.
     pub cache_hits: u64,
-    /// Movements of the arm.
+    /// Seeks: movements of the arm.
     pub seeks: u64,
     /// Time in which the disk served at least one request.
     pub busy_ns: u64,
     /// Time that requests waited before they were served, summed.
     pub queue_ns: u64,
-    /// Time that the arm moved.
+    /// Time in which the arm moved.
     pub seek_ns: u64,
-    /// Time spent waiting for the platter.
+    /// Rotational delay: time spent waiting for the platter.
     pub rotation_ns: u64,
     /// Time in which data passed under the heads or over the link.
     pub transfer_ns: u64,
-    /// The most requests there at once.
+    /// The largest number of requests at the disk at once.
     pub queue_max: u64,
 }
 
-/// What gives a request its time.
+/// The source of a request's time.
 enum Timing {
     Ram,
     Hdd(Arm),
@@ -135,14 +134,14 @@ enum Timing {
 #[derive(Default)]
 struct Counts {
     stats: DiskStats,
-    /// Until when the disk has been counted as busy.
+    /// The time up to which the disk has been counted as busy.
     busy_until: u64,
 }
 
 /// A device whose requests take the time that a disk model says.
 ///
-/// Sectors keep their numbers: a device smaller than the modelled disk lies on its outer tracks, one
-/// that is larger starts again at the outside.
+/// Sectors keep their numbers: a device that is smaller than the modelled disk lies on its outer tracks, and one that
+/// is larger continues at the outermost track.
 pub struct Modeled<D> {
     inner: D,
     runtime: Runtime,
@@ -152,7 +151,7 @@ pub struct Modeled<D> {
 }
 
 impl<D: BlockDevice> Modeled<D> {
-    /// `inner`, with the timing of `model`.
+    /// Wraps `inner` with the timing of `model`.
     pub fn new(runtime: &Runtime, model: &Model, inner: D) -> Modeled<D> {
         let timing = match model.kind {
             Kind::Ram => Timing::Ram,
@@ -164,7 +163,7 @@ impl<D: BlockDevice> Modeled<D> {
         Modeled { inner, runtime, model: *model, timing, counts }
     }
 
-    /// What the disk did so far.
+    /// The statistics so far.
     pub fn stats(&self) -> DiskStats {
         self.counts.borrow().stats
     }
@@ -195,7 +194,7 @@ impl<D: BlockDevice> Modeled<D> {
             Timing::Network(network) => network.borrow_mut().admit(arrival, ask),
         };
         self.counts.borrow_mut().count(arrival, &service);
-        // An arm has passed this time already.
+        // For a disk with an arm, this time has passed already.
         self.runtime.sleep_until(Time::from_nanos(service.finish)).await;
     }
 

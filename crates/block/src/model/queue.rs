@@ -1,8 +1,8 @@
 //! The queue in front of a hard disk's arm, and the task that serves it.
 //!
-//! One request is in service at a time. When it ends, the next is the one with the nearest sector at or
-//! after the arm's, else the lowest (C-LOOK), among the first `queue_depth` to have come. The arm is
-//! served by a task of its own, so that it goes on whether or not those who wait are polled.
+//! One request is in service at a time. When it ends, the next one is chosen among the first `queue_depth` to arrive:
+//! the one with the nearest sector at or after the arm's, else the one with the lowest sector (C-LOOK). A task of its
+//! own serves the arm, so that the arm moves on whether or not the waiting tasks are polled.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ use ordo_runtime::{Runtime, Time};
 
 use super::hdd::{Hdd, Service};
 
-/// What a request asks of the disk, in sectors.
+/// A request to the disk, in sectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ask {
     Read {
@@ -26,7 +26,7 @@ pub(super) enum Ask {
         through: bool,
     },
     Flush,
-    /// Handled by the controller alone.
+    /// A command that the controller handles alone.
     Nothing,
 }
 
@@ -39,12 +39,12 @@ impl Ask {
     }
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     Queued,
     Started(Service),
-    /// Started, and nobody waits for it any more.
+    /// Started, but its task is gone.
     Abandoned,
     Done(Service),
 }
@@ -63,18 +63,18 @@ pub(super) struct Queue {
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_service: Option<usize>,
-    /// Requests without a place, first come, first served, before all others.
+    /// Requests without a sector: served first come, first served, before all others.
     urgent: VecDeque<usize>,
-    /// What C-LOOK chooses from, by first sector.
+    /// The requests from which C-LOOK chooses, by first sector.
     sorted: BTreeMap<(u64, u64), usize>,
-    /// What came when that was full.
+    /// The requests that arrived when `sorted` was full.
     overflow: VecDeque<usize>,
     next_seq: u64,
     server: Option<Waker>,
     closed: bool,
 }
 
-/// The queue as its users and its server share it.
+/// The queue, shared by its users and its server.
 pub(super) struct Arm(Rc<RefCell<Queue>>);
 
 impl Arm {
@@ -97,7 +97,8 @@ impl Arm {
         Arm(shared)
     }
 
-    /// Waits until the request was served. Returns how, and how many were there when it came.
+    /// Waits until the request was served. Returns its service, and the number of requests at the disk when it
+    /// arrived.
     pub(super) async fn request(&self, arrival: u64, ask: Ask) -> (Service, usize) {
         let (key, len, server) = {
             let mut queue = self.0.borrow_mut();
@@ -127,7 +128,7 @@ impl Drop for Arm {
     }
 }
 
-/// A request's place in the queue; given up when dropped.
+/// A request's slot in the queue, given up when dropped.
 struct Place<'a> {
     queue: &'a RefCell<Queue>,
     key: usize,
@@ -180,7 +181,7 @@ impl Queue {
         key
     }
 
-    /// Moves what waits outside into what is sorted, as far as there is room.
+    /// Moves requests from `overflow` to `sorted`, as far as the queue depth allows.
     fn refill(&mut self) {
         while self.sorted.len() < self.hdd.spec().queue_depth {
             let Some(key) = self.overflow.pop_front() else { return };
@@ -201,7 +202,7 @@ impl Queue {
         key
     }
 
-    /// Starts the next request. Ready with its end, or with none where the disk is gone.
+    /// Starts the next request. Ready with the end of its service, or with `None` where the disk is gone.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
         if self.closed {
             return Poll::Ready(None);
@@ -223,7 +224,7 @@ impl Queue {
         Poll::Ready(Some(service.finish))
     }
 
-    /// The request in service has ended. Returns whom to wake.
+    /// Ends the request in service. Returns the waker of its task.
     fn complete(&mut self) -> Option<Waker> {
         let key = self.in_service.take().expect("one was started");
         let slot = &mut self.slots[key];
@@ -248,7 +249,7 @@ impl Queue {
         Poll::Pending
     }
 
-    /// Gives up a place. A request in the middle of its service still takes the arm until its end.
+    /// Gives up a slot. A request in service still occupies the arm until its end.
     fn leave(&mut self, key: usize) {
         let slot = &mut self.slots[key];
         match slot.progress {

@@ -1,6 +1,6 @@
-//! What a disk model is made of: parameters, in the units of datasheets.
+//! The parameters of disk models, in the units of data sheets.
 
-/// A hard disk. All figures are nominal; every one that is not from a datasheet says so where it is set.
+/// A hard disk. All figures are nominal; each one that is not from a data sheet is marked where it is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HddSpec {
     /// Capacity in sectors of 512 bytes.
@@ -9,7 +9,7 @@ pub struct HddSpec {
     pub rpm: f64,
     /// Data surfaces.
     pub heads: u32,
-    /// Where the sectors are, outermost zone first.
+    /// The layout of sectors, outermost zone first.
     pub zones: Zones,
     /// Seek to the next cylinder, reading, in milliseconds.
     pub seek_single_ms: f64,
@@ -17,37 +17,37 @@ pub struct HddSpec {
     pub seek_average_ms: f64,
     /// Seek across all cylinders, reading, in milliseconds.
     pub seek_full_ms: f64,
-    /// What a seek to write takes longer, in milliseconds.
+    /// The additional time of a seek for a write, in milliseconds.
     pub write_settle_ms: f64,
-    /// From the last sector of a track to the first of the next head's, in milliseconds.
+    /// The time from the last sector of a track to the first sector under the next head, in milliseconds.
     pub head_switch_ms: f64,
-    /// From the last sector of a cylinder to the first of the next, in milliseconds.
+    /// The time from the last sector of a cylinder to the first of the next, in milliseconds.
     pub cylinder_switch_ms: f64,
-    /// Handling of one command before anything moves, in microseconds.
+    /// The time to handle one command before anything moves, in microseconds.
     pub overhead_us: f64,
-    /// Whether a command is handled, and its data taken in, while the one before still uses the media.
-    /// Where not, two adjacent writes lose a revolution between them.
+    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. Where
+    /// it does not, two adjacent writes lose a revolution between them.
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,
     /// Segments of the read cache.
     pub segments: usize,
-    /// Bytes of one segment; reading goes ahead by as much.
+    /// Bytes of one segment, which is also the distance of read-ahead.
     pub segment_bytes: u64,
     /// Bytes of the write cache; 0 where it is off.
     pub write_cache_bytes: u64,
-    /// How many requests are sorted together (C-LOOK) by the host's driver and the drive; later ones
-    /// wait, first come, first served.
+    /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later ones wait, first
+    /// come, first served.
     pub queue_depth: usize,
 }
 
-/// How sectors are spread over cylinders.
+/// The distribution of sectors over cylinders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Zones {
-    /// Cylinders of each zone and sectors of each of its tracks.
+    /// For each zone, the number of cylinders and of sectors per track.
     Measured(&'static [(u32, u32)]),
-    /// Sixteen zones of as many cylinders each, sectors per track falling evenly from the first figure
-    /// to the second.
+    /// Sixteen zones of equally many cylinders; the sectors per track fall evenly from the first figure to the
+    /// second.
     Even(u32, u32),
 }
 
@@ -58,17 +58,17 @@ pub struct SsdSpec {
     pub bytes: u64,
     /// Independent flash units that serve reads.
     pub channels: usize,
-    /// Bytes next to each other on one unit.
+    /// Consecutive bytes on one flash unit.
     pub stripe_bytes: u64,
-    /// Reading one stripe, or less, from flash, in microseconds.
+    /// The time to read one stripe, or less, from flash, in microseconds.
     pub read_us: f64,
-    /// Writing one stripe to flash so that it is durable, in microseconds: what FUA costs.
+    /// The time to write one stripe to flash durably, in microseconds: the cost of FUA.
     pub program_us: f64,
-    /// Taking a write into the cache, in microseconds.
+    /// The time to take a write into the cache, in microseconds.
     pub cached_write_us: f64,
     /// The fixed part of a flush, in microseconds.
     pub flush_us: f64,
-    /// The controller's time for one command, in microseconds: bounds the requests a second.
+    /// The controller's time for one command, in microseconds; it bounds the requests a second.
     pub command_us: f64,
     /// The interface's rate in 10^6 bytes a second, reading.
     pub read_mb_s: f64,
@@ -76,11 +76,11 @@ pub struct SsdSpec {
     pub write_mb_s: f64,
     /// The rate at which the cache is emptied, in 10^6 bytes a second.
     pub drain_mb_s: f64,
-    /// Bytes of the write cache, volatile.
+    /// Bytes of the volatile write cache.
     pub cache_bytes: u64,
 }
 
-/// A block volume over a network, stored more than once before a write is acknowledged.
+/// A block volume over a network, which stores a write more than once before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkSpec {
     /// Capacity in bytes.
@@ -89,12 +89,12 @@ pub struct NetworkSpec {
     pub read_us: f64,
     /// Round trip and storage of a write, in microseconds.
     pub write_us: f64,
-    /// Requests a second it admits.
+    /// The number of requests a second that the volume admits.
     pub iops: f64,
-    /// Requests it admits at once after having been idle.
+    /// The number of requests that the volume admits at once after it was idle.
     pub burst: f64,
-    /// A request counts once for each of so many bytes.
+    /// The bytes for which a large request counts as one more request.
     pub io_unit_bytes: u64,
-    /// Bytes a second it admits, in 10^6.
+    /// The bytes a second that the volume admits, in 10^6.
     pub mb_s: f64,
 }

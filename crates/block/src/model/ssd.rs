@@ -1,7 +1,7 @@
-//! Solid-state disks and network volumes: requests that do not wait for a single arm.
+//! Solid-state disks and network volumes, where requests do not wait for a single arm.
 //!
-//! Each resource (controller, interface, flash unit, cache, token bucket) is a time until which it is
-//! taken; a request's end follows at once when it comes. Times are nanoseconds.
+//! Each resource (controller, interface, flash unit, cache, token bucket) is represented by the time until which it
+//! is taken. So a request's end is known when it arrives. Times are nanoseconds.
 
 use super::hdd::Service;
 use super::queue::Ask;
@@ -11,12 +11,12 @@ fn us(us: f64) -> u64 {
     (us * 1e3) as u64
 }
 
-/// The time `bytes` take at `mb_s` times 10^6 bytes a second.
+/// The time for `bytes` bytes at a rate of `mb_s` times 10^6 bytes a second.
 fn at_rate(bytes: u64, mb_s: f64) -> u64 {
     (bytes as f64 / mb_s * 1e3) as u64
 }
 
-/// Takes a resource for `time` from `from` or from when it is free. Returns when that ends.
+/// Takes a resource for `time`, beginning at `from` or when it is free. Returns the end.
 fn take(busy_until: &mut u64, from: u64, time: u64) -> u64 {
     *busy_until = from.max(*busy_until) + time;
     *busy_until
@@ -28,7 +28,7 @@ pub(super) struct Ssd {
     controller: u64,
     read_link: u64,
     write_link: u64,
-    /// Bytes in the cache at `cached_at`; they drain from then on.
+    /// Bytes in the cache at the time `cached_at`; the cache drains from then on.
     cached: f64,
     cached_at: u64,
 }
@@ -70,7 +70,7 @@ impl Ssd {
             let unit = &mut self.units[((first + i) % units) as usize];
             flash = flash.max(take(unit, start, read * mine));
         }
-        // Data leave as they come from flash: the link adds its time to the last stripe's only.
+        // Data leave as they come from flash, so the link adds its time only for the last stripe.
         let link = at_rate(len, self.spec.read_mb_s);
         let tail = at_rate(len.min(self.spec.stripe_bytes), self.spec.read_mb_s);
         let streamed = take(&mut self.read_link, start + read.min(flash - start), link);
@@ -78,7 +78,7 @@ impl Ssd {
         Service { start: arrival, finish, transfer: link, ..Service::default() }
     }
 
-    /// Empties the cache as far as it would have been emptied by `now`.
+    /// Drains the cache up to the time `now`.
     fn drain(&mut self, now: u64) {
         if now > self.cached_at {
             let drained = (now - self.cached_at) as f64 * self.spec.drain_mb_s / 1e3;
@@ -87,7 +87,7 @@ impl Ssd {
         }
     }
 
-    /// How long the cache takes to get down to `target` bytes.
+    /// The time that the cache takes to drain to `target` bytes.
     fn drain_time(&self, target: f64) -> u64 {
         ((self.cached - target).max(0.0) / self.spec.drain_mb_s * 1e3) as u64
     }
@@ -121,7 +121,7 @@ impl Ssd {
 
 pub(super) struct Network {
     spec: NetworkSpec,
-    /// When the requests admitted so far are paid for, at the rate of `iops`.
+    /// The time at which all admitted requests are paid for, at the rate of `iops`.
     requests_until: u64,
     bytes_until: u64,
 }
@@ -152,7 +152,7 @@ impl Network {
         Service { start: admitted, finish: moved + latency, transfer, ..Service::default() }
     }
 
-    /// Writes are stored when they are acknowledged: a flush is a round trip.
+    /// Writes are stored when they are acknowledged, so a flush is only a round trip.
     fn flush(&mut self, arrival: u64) -> Service {
         let finish = arrival + us(self.spec.write_us);
         Service { start: arrival, finish, ..Service::default() }

@@ -23,7 +23,7 @@ fn within(what: &str, got: f64, wanted: f64, tolerance: f64) {
     assert!(off <= tolerance, "{what}: {got:.3}, wanted {wanted:.3} within {tolerance}");
 }
 
-/// A device of the model's size that stores nothing: only time matters here.
+/// A device of the model's size that stores nothing, since only time matters here.
 struct Nothing(Geometry);
 
 impl Nothing {
@@ -82,7 +82,7 @@ impl Bench {
         self.executor.block_on(f).unwrap()
     }
 
-    /// Requests a second of random ones of 4 KB, `depth` at once.
+    /// The rate of random requests of 4 KB, in requests a second, `depth` at once.
     fn random_rate(&self, write: bool, depth: u64, each: u64) -> f64 {
         let start = self.seconds();
         for task in 0..depth {
@@ -104,7 +104,7 @@ impl Bench {
         (depth * each) as f64 / (self.seconds() - start)
     }
 
-    /// 10^6 bytes a second of sequential requests of `size` bytes from `at` on, `depth` at once.
+    /// The rate of sequential requests of `size` bytes from `at` on, in 10^6 bytes a second, `depth` at once.
     fn sequential_rate(&self, write: bool, at: u64, size: usize, count: u64, depth: usize) -> f64 {
         let start = self.seconds();
         let next = Rc::new(RefCell::new(0..count));
@@ -155,8 +155,8 @@ fn seek_curves_meet_their_datasheets() {
     }
 }
 
-/// Random reads over the whole disk: mean seek (sectors, not cylinders, are uniform: 6 %), mean
-/// rotational delay (3 %), and the sum of all parts.
+/// Random reads over the whole disk: the mean seek (within 6 %, since sectors and not cylinders are uniform), the
+/// mean rotational delay (within 3 %), and the sum of all parts.
 #[test]
 fn random_reads_cost_seek_and_half_a_revolution() {
     for expected in EXPECTED {
@@ -174,7 +174,7 @@ fn random_reads_cost_seek_and_half_a_revolution() {
     }
 }
 
-/// Sequential reads of 64 KB at the outside and the inside: the sustained rates, within 3 %.
+/// Sequential reads of 64 KB in the outermost and innermost zone: the sustained rates, within 3 %.
 #[test]
 fn sequential_reads_stream_at_the_zones_rate() {
     for expected in EXPECTED {
@@ -188,8 +188,8 @@ fn sequential_reads_stream_at_the_zones_rate() {
     }
 }
 
-/// Without a write cache, one adjacent write after the other loses a revolution each time; with the
-/// cache, or with commands that overlap, they stream.
+/// Without a write cache, each of several adjacent writes loses a revolution. With the cache, or with commands that
+/// overlap, they stream.
 #[test]
 fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
     let rate = Bench::named("cheetah").sequential_rate(true, 0, 65_536, 500, 1);
@@ -214,7 +214,7 @@ fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
     );
 }
 
-/// A flush must take as long as the cache has to write; FUA goes to the media at once.
+/// A flush must take as long as writing the cache's contents does; FUA goes to the media at once.
 #[test]
 fn a_flush_pays_for_what_is_cached() {
     let bench = Bench::named("hdd-4tb");
@@ -236,8 +236,8 @@ fn a_flush_pays_for_what_is_cached() {
     });
 }
 
-/// A queue lets the arm sweep: 64 random reads at once must be served much faster than one by one, and
-/// in order of their place from where the arm is (C-LOOK).
+/// A queue lets the arm sweep: 64 random reads at once must be served much faster than one by one, and in the order
+/// of their place from the arm on (C-LOOK).
 #[test]
 fn the_queue_sweeps() {
     let alone = Bench::named("cheetah").random_rate(false, 1, 2000);
@@ -285,8 +285,8 @@ fn abandoned_requests_leave_the_queue() {
     assert_eq!((stats.reads, stats.queue_max), (4, 6));
 }
 
-/// Read-ahead: a read of what was just passed costs no movement; a write to it must not be served from
-/// the old contents' cache.
+/// Read-ahead: a read of sectors that just passed under the head costs no movement. After a write to them, a read
+/// must not be served from the old cache contents.
 #[test]
 fn the_track_cache_serves_what_follows() {
     let bench = Bench::named("cheetah");
@@ -305,7 +305,8 @@ fn the_track_cache_serves_what_follows() {
     });
 }
 
-/// Solid-state disks: requests a second at depth 1 (5 %) and at depth (15 %), and sequential rates (5 %).
+/// Solid-state disks: requests a second at depth 1 (within 5 %) and at great depth (15 %), and sequential rates (5
+/// %).
 #[test]
 fn solid_state_disks_meet_their_datasheets() {
     for (name, read1, write1, depth, many, read_mb, write_mb) in [
@@ -323,7 +324,7 @@ fn solid_state_disks_meet_their_datasheets() {
     }
 }
 
-/// A solid-state disk's flush costs its fixed price and what the cache holds; FUA its program time.
+/// A solid-state disk's flush costs its fixed price and the cache's contents; FUA costs the program time.
 #[test]
 fn a_solid_state_disk_charges_for_durability() {
     let bench = Bench::named("sata-ssd");
@@ -340,8 +341,8 @@ fn a_solid_state_disk_charges_for_durability() {
     });
 }
 
-/// The volume's caps hold, for small requests by number and for large ones by bytes; alone, a request
-/// takes the round trip.
+/// The volume's limits hold, by number for small requests and by bytes for large ones. A single request takes the
+/// round trip.
 #[test]
 fn a_network_volume_keeps_to_its_caps() {
     within("iops", Bench::named("network-volume").random_rate(true, 64, 200), 3_000.0, 0.05);
@@ -352,7 +353,7 @@ fn a_network_volume_keeps_to_its_caps() {
     assert!(!Model::by_name("network-volume").unwrap().volatile_cache());
 }
 
-/// The same requests take the same time to the nanosecond, and memory takes none.
+/// The same requests take the same time to the nanosecond. Memory takes no time.
 #[test]
 fn time_is_reproducible() {
     for model in ALL {
@@ -363,7 +364,7 @@ fn time_is_reproducible() {
     }
 }
 
-/// Errors must come before time is spent, and as the device's own.
+/// Errors come before time is spent, and are the device's own.
 #[test]
 fn requests_outside_the_device_fail_at_once() {
     let executor = Executor::simulated(1);

@@ -13,7 +13,7 @@ use crate::terms::Slot;
 pub(super) struct Target {
     pub inode: LfsInode,
     pub live: Live,
-    /// Its blocks, where they are wanted.
+    /// Its blocks, where a caller needs them.
     pub blocks: BTreeMap<u64, i64>,
     keep: bool,
     frags: u64,
@@ -26,7 +26,7 @@ impl Target {
         Target { inode, live, blocks, keep, frags: 0, changed: false }
     }
 
-    /// Changes the file's size.
+    /// Truncates the file to `size` bytes.
     pub fn cut(&mut self, size: u64) {
         self.inode.size = size;
         self.changed = true;
@@ -39,7 +39,7 @@ fn is_type(kind: u16) -> bool {
 }
 
 impl Run<'_> {
-    /// Looks at every inode that the IFILE calls used, and claims its blocks.
+    /// Looks at every inode in use by the IFILE, and claims its blocks.
     pub(super) async fn check_blocks(&mut self) -> Result<(), LfsCheckError> {
         for ino in IFILE_INO + 1..self.inode_count() {
             let addr = self.entry(ino).daddr;
@@ -113,7 +113,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Counts an inode's own bytes in its segment.
+    /// Counts an inode's own bytes as live in its segment.
     pub(super) fn claim_inode(&mut self, target: &mut Target, addr: i64) {
         self.count(&mut target.live, addr, self.sb.width.inode_size() as u64);
     }
@@ -127,7 +127,7 @@ impl Run<'_> {
         }
     }
 
-    /// Claims all blocks of an inode. Pointers that cannot be are cleared.
+    /// Claims all blocks of an inode. Impossible pointers are cleared.
     pub(super) async fn claim_blocks(&mut self, target: &mut Target) -> Result<(), LfsCheckError> {
         let bsize = u64::from(self.sb.bsize);
         let count = target.inode.size.div_ceil(bsize);
@@ -163,7 +163,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Claims what an indirect block leads to.
+    /// Claims the blocks below an indirect block.
     async fn claim_tree(
         &mut self,
         target: &mut Target,
@@ -199,7 +199,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes a block for a file. `false`: it cannot be the file's, and the pointer is to be cleared.
+    /// Claims a block for a file. Returns false where the file cannot have it, so that the pointer must be cleared.
     fn take(
         &mut self,
         target: &mut Target,
@@ -219,7 +219,7 @@ impl Run<'_> {
             () => None,
         };
         if let Some(finding) = wrong {
-            // The IFILE says where all else is: no part of it can be done without.
+            // The IFILE gives the places of everything else: no part of it can be missing.
             if ino == IFILE_INO {
                 return Err(LfsCheckError::IfileBlock { lbn: target.blocks.len() as u64, addr });
             }
@@ -234,7 +234,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Whether nothing else has these fragments, and a file can.
+    /// Whether these fragments lie in the log and are unclaimed.
     pub(super) fn can_take(&self, addr: i64, frags: u64) -> bool {
         self.sb.is_log(addr, frags as u32) && !self.is_used(addr, frags)
     }

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with an LFS, one variant each.
+//! Every inconsistency of an LFS, one variant each.
 
 use std::fmt;
 
@@ -8,46 +8,46 @@ use crate::finding::findings;
 use crate::terms::{Severity, Slot};
 
 findings! {
-    /// An inconsistency of an LFS: what, and where. Blocks are addresses in fragments, offsets are in bytes.
+    /// An inconsistency of an LFS, and its place. Blocks are addresses in fragments; offsets are in bytes.
     LfsFinding:
 
-    /// Of the two superblocks that checkpoints write, one cannot be used.
+    /// One of the two superblocks that checkpoints write is not usable.
     SuperblockDamaged {
-        /// Where it is, in bytes.
+        /// Its place, in bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } CountsOnly, "superblock at byte {at}: {error}; the other one is used", repair "written anew";
 
-    /// A field of the superblock is not what the others make it.
+    /// A field of the superblock does not agree with the others.
     SuperblockField {
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         stored: i64,
-        /// What it must be.
+        /// The right value.
         right: i64,
     } Damage, "superblock: {field} is {stored}, but must be {right}", repair "made right";
 
-    /// A file that is free is not on the list of free inodes.
+    /// A free inode is not on the free list.
     NotOnFreeList {
         /// The inode.
         ino: u64,
     } LeakOnly, "inode {ino} is free, but not on the free list", repair "free list made anew";
 
-    /// An inode that is in use is on the list of free inodes.
+    /// An inode in use is on the free list.
     UsedOnFreeList {
         /// The inode.
         ino: u64,
     } Damage, "inode {ino} is in use, but on the free list", repair "free list made anew";
 
-    /// The list of free inodes comes to an inode for the second time.
+    /// The free list leads to an inode for the second time.
     FreeListCycle {
         /// The inode.
         ino: u64,
     } Damage, "the free list comes to inode {ino} again", repair "free list made anew";
 
-    /// The list of free inodes leads to an inode that does not exist.
+    /// The free list leads to an inode that does not exist.
     FreeListRange {
         /// The inode.
         ino: u64,
@@ -57,13 +57,13 @@ findings! {
     FreeListEnds {
         /// `free_head` or `free_tail`.
         field: &'static str,
-        /// What the cleaner info says.
+        /// The value in the cleaner info.
         stored: u64,
-        /// What the list says.
+        /// The value by the list.
         right: u64,
     } Damage, "cleaner info: {field} is {stored}, but the list has {right}", repair "made right";
 
-    /// An inode is said to be where none can be.
+    /// An inode's address is one where no inode can be.
     InodeAddress {
         /// The inode.
         ino: u64,
@@ -71,7 +71,7 @@ findings! {
         addr: i64,
     } Damage, "inode {ino} is said to be at {addr}, where no inode can be", repair "cleared";
 
-    /// An inode is not in the block that it is said to be in.
+    /// An inode is not in the block that the IFILE names.
     InodeMissing {
         /// The inode.
         ino: u64,
@@ -87,7 +87,7 @@ findings! {
         mode: u16,
     } Damage, "inode {ino} has the impossible mode {mode:#o}", repair "cleared";
 
-    /// An inode has a size that no file can have.
+    /// An inode's size is impossible.
     InodeSize {
         /// The inode.
         ino: u64,
@@ -99,27 +99,27 @@ findings! {
     BadBlock {
         /// The inode.
         ino: u64,
-        /// Which pointer.
+        /// The pointer.
         slot: Slot,
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, where no block can be", repair "made a hole";
 
-    /// A pointer leads to a block that another one leads to.
+    /// A pointer leads to a block that another pointer claims.
     DuplicateBlock {
         /// The inode.
         ino: u64,
-        /// Which pointer.
+        /// The pointer.
         slot: Slot,
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "made a hole";
 
-    /// A pointer beyond the end of the file.
+    /// A pointer lies beyond the end of the file.
     PointerBeyondEnd {
         /// The inode.
         ino: u64,
-        /// Which pointer.
+        /// The pointer.
         slot: Slot,
         /// The address.
         addr: i64,
@@ -129,9 +129,9 @@ findings! {
     BlockCount {
         /// The inode.
         ino: u64,
-        /// What it says, in fragments.
+        /// The value in the inode, in fragments.
         stored: u64,
-        /// What it has.
+        /// The right value.
         found: u64,
     } CountsOnly, "inode {ino}: {stored} fragments recorded, {found} there", repair "count made right";
 
@@ -151,13 +151,13 @@ findings! {
         lbn: u64,
     } Damage, "directory {ino}: block {lbn} is missing", repair "cut before it";
 
-    /// A directory entry is broken, so that nothing behind it in its chunk can be believed.
+    /// A directory entry is damaged, so that nothing behind it in its chunk can be believed.
     DirectoryEntry {
         /// The directory.
         ino: u64,
-        /// Where in it, in bytes.
+        /// The entry's place in the directory, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         error: String,
     } Damage, "directory {ino}, byte {offset}: {error}", repair "rest of the chunk emptied";
 
@@ -167,15 +167,15 @@ findings! {
         ino: u64,
     } Damage, "directory {ino} does not begin with . and ..", repair "put there";
 
-    /// `.` or `..` leads elsewhere.
+    /// `.` or `..` leads to another inode.
     DotEntry {
         /// The directory.
         ino: u64,
         /// `.` or `..`.
         name: &'static str,
-        /// Where it leads.
+        /// The inode to which it leads.
         stored: u64,
-        /// Where it must lead.
+        /// The right inode.
         right: u64,
     } Damage, "directory {ino}: {name} leads to inode {stored}, not {right}", repair "made right";
 
@@ -189,25 +189,25 @@ findings! {
         target: u64,
     } Damage, "directory {ino}: {name} leads to inode {target}, which is free", repair "removed";
 
-    /// An entry says another type than its inode has.
+    /// An entry's type differs from its inode's.
     EntryType {
         /// The directory.
         ino: u64,
         /// The name.
         name: String,
-        /// What the entry says.
+        /// The type in the entry.
         stored: u8,
-        /// What the inode is.
+        /// The inode's type.
         right: u8,
     } Damage, "directory {ino}: {name} is of type {right}, but its entry says {stored}", repair "made right";
 
-    /// A directory has two names, or one of a directory that is inside of it.
+    /// A directory has two names, or a name inside itself.
     DirectoryLinkedTwice {
-        /// The directory with the name.
+        /// The directory that contains the name.
         ino: u64,
         /// The name.
         name: String,
-        /// The directory that it leads to.
+        /// The directory to which it leads.
         target: u64,
     } Damage, "directory {ino}: {name} is another name of directory {target}", repair "removed";
 
@@ -219,39 +219,39 @@ findings! {
         size: u64,
     } Damage, "inode {ino}, of {size} bytes, has no name", repair "named #INODE in lost+found or the root";
 
-    /// A file without names that was still in use.
+    /// An orphan: a file without names that was still in use.
     Orphan {
         /// The inode.
         ino: u64,
     } LeakOnly, "inode {ino} has no names left", repair "cleared";
 
-    /// An inode's count of links is wrong.
+    /// An inode's link count is wrong.
     LinkCount {
         /// The inode.
         ino: u64,
-        /// What it says.
+        /// The value in the inode.
         stored: i64,
-        /// How many names there are.
+        /// The number of names.
         found: i64,
     } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
 
     /// There is no root directory.
     RootMissing {
-        /// What it is instead: its mode; 0: free.
+        /// The mode of inode 2; 0 where it is free.
         mode: u16,
     } Damage, "the root is no directory, its mode is {mode:#o}", repair "not repaired";
 
-    /// There is no room for another name in lost+found or the root.
+    /// There is no space for another name in lost+found or in the root.
     NoRoomToReconnect {
         /// The inode that should get a name.
         ino: u64,
     } Damage, "no directory has room for a name of inode {ino}", repair "not repaired";
 
-    /// A segment that is called clean has live data.
+    /// A segment that is marked clean has live data.
     CleanSegmentInUse {
         /// The segment.
         segment: u64,
-        /// Live bytes in it.
+        /// The number of live bytes.
         bytes: u64,
     } Damage, "segment {segment} is called clean, but holds {bytes} bytes", repair "marked dirty";
 
@@ -259,9 +259,9 @@ findings! {
     SegmentBytes {
         /// The segment.
         segment: u64,
-        /// What it says.
+        /// The value in the segment's entry.
         stored: u64,
-        /// What is live.
+        /// The right value.
         found: u64,
     } CountsOnly, "segment {segment}: {stored} live bytes recorded, {found} there", repair "count made right";
 
@@ -269,23 +269,23 @@ findings! {
     Total {
         /// `dmeta`, `avail` or `nclean`.
         field: &'static str,
-        /// What the superblock says.
+        /// The value in the superblock.
         stored: i64,
-        /// What it must be.
+        /// The right value.
         right: i64,
     } CountsOnly, "superblock: {field} is {stored}, but must be {right}", repair "count made right";
 
-    /// The superblock's count of free fragments is out of its bounds.
+    /// The superblock's count of free fragments is outside its bounds.
     FreeFragments {
-        /// What the superblock says.
+        /// The value in the superblock.
         stored: i64,
-        /// The least that it can be.
+        /// The lower bound.
         least: i64,
-        /// The most that it can be.
+        /// The upper bound.
         most: i64,
     } CountsOnly, "superblock: bfree is {stored}, but must be from {least} to {most}", repair "put between them";
 
-    /// The log behind the checkpoint has an inode that the IFILE has no room for.
+    /// The log behind the checkpoint has an inode for which the IFILE has no space.
     IfileTooSmall {
         /// The inode.
         ino: u64,
@@ -293,12 +293,12 @@ findings! {
 }
 
 impl LfsFinding {
-    /// How bad it is.
+    /// The severity.
     pub fn severity(&self) -> Severity {
         self.class()
     }
 
-    /// Whether a repair makes it go away.
+    /// Whether a repair removes it.
     pub fn is_repairable(&self) -> bool {
         self.repair() != "not repaired"
     }

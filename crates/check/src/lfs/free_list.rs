@@ -1,4 +1,4 @@
-//! Pass 0: the list of free inodes.
+//! Pass 0: the free list of inodes.
 
 use ordo_format::lfs::{NO_ADDRESS, ROOT_INO};
 
@@ -6,7 +6,7 @@ use super::LfsFinding;
 use super::state::Run;
 
 impl Run<'_> {
-    /// Follows the list; every free inode must be on it, once, and no other.
+    /// Follows the list. Every free inode must be on it once, and no other inode.
     pub(super) fn check_free_list(&mut self) {
         let count = self.inode_count();
         let mut seen = vec![false; count as usize];
@@ -47,7 +47,7 @@ impl Run<'_> {
         self.relist |= before != self.report.counts;
     }
 
-    /// Makes the list anew: all free inodes in order.
+    /// Builds the list again, with all free inodes in order.
     pub(super) fn make_free_list(&mut self) {
         let free: Vec<u64> = (ROOT_INO + 1..self.inode_count())
             .filter(|ino| self.entry(*ino).daddr == NO_ADDRESS)

@@ -1,4 +1,4 @@
-//! Passes 3 and 4: every directory is inside of the root, and every inode has as many names as it says.
+//! Passes 3 and 4: every directory is inside the root, and every inode has as many names as its link count.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::state::Run;
 use super::{LfsCheckError, LfsFinding};
 
 impl Run<'_> {
-    /// What has no name gets one, or is cleared; counts are made right.
+    /// Gives inodes without a name one, or clears them, and corrects link counts.
     pub(super) async fn check_links(&mut self) -> Result<(), LfsCheckError> {
         if self.inodes.get(&ROOT_INO).is_none_or(|k| k.inode.kind() != IFDIR) {
             return Ok(());
@@ -43,7 +43,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// Directories that are named in each other only: one of them loses that name.
+    /// Breaks loops of directories that are named only in each other: one of them loses that name.
     async fn break_loops(&mut self) -> Result<(), LfsCheckError> {
         let mut inside = BTreeSet::from([ROOT_INO]);
         let all: Vec<u64> = self.inodes.keys().copied().collect();
@@ -52,7 +52,7 @@ impl Run<'_> {
             let mut seen = BTreeSet::new();
             while !inside.contains(&at) {
                 if !seen.insert(at) {
-                    // `at` is on the loop: without its name it is the top of what hangs on it.
+                    // `at` is on the loop: without its name it is the top of what hangs below it.
                     if let Some(known) = self.inodes.get_mut(&at) {
                         known.parent = None;
                         known.links -= 1;
@@ -73,7 +73,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives an inode a name in `lost+found`, or where there is none in the root. `false`: there is no room.
+    /// Gives an inode a name in `lost+found`, or in the root where there is none. Returns false where there is no
+    /// space.
     async fn reconnect(&mut self, ino: u64) -> Result<bool, LfsCheckError> {
         let name = format!("#{ino}");
         for dir in [self.find_lost_found().await?, Some(ROOT_INO)].into_iter().flatten() {
@@ -101,7 +102,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The chunks of a directory, each with its block and where it is in that.
+    /// The chunks of a directory, each with its block and its place in the block.
     async fn directory_chunks(
         &mut self,
         ino: u64,
@@ -152,7 +153,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    /// `..` must lead to where the directory is named.
+    /// Corrects every `..` to the directory's parent.
     async fn check_parents(&mut self) -> Result<(), LfsCheckError> {
         let dirs = self.inodes.iter().filter(|(_, k)| k.inode.kind() == IFDIR);
         let all: Vec<_> = dirs.map(|(ino, k)| (*ino, k.parent, k.dotdot)).collect();

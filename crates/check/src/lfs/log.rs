@@ -1,8 +1,9 @@
 //! Pass 6: the log behind the checkpoint.
 //!
-//! What a partial segment changes counts when all up to the one that completes it are whole, and follow each other by
-//! serial number. Rolled forward, inodes are where the log has them, blocks behind the last inode of their file too, files without links are gone, segments that were
-//! written are dirty, and the checkpoint is where the log ends; all else follows from the other passes.
+//! A partial segment counts when all partial segments up to the one that completes it are whole, with consecutive
+//! serial numbers. Rolling forward moves inodes to their places in the log, and blocks that were written after the
+//! last inode of their file too. It frees files without links, marks written segments dirty, and moves the checkpoint
+//! to the end of the log. Everything else follows from the other passes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub(super) struct Piece {
     blocks: Vec<PsegBlock>,
 }
 
-/// A block that was written, and its inode not after it.
+/// A block that was written without its inode after it.
 struct Alone {
     addr: i64,
     bytes: u32,
@@ -35,14 +36,14 @@ pub(super) struct Log {
 }
 
 impl Run<'_> {
-    /// Follows the log as long as it is whole.
+    /// Follows the log for as long as it is whole.
     pub(super) async fn read_log(&mut self) -> Result<(), LfsCheckError> {
         let (mut at, mut next, mut serial) = (self.sb.offset, self.sb.nextseg, self.sb.serial);
         let (mut pieces, mut whole) = (Vec::new(), 0);
         loop {
             serial = serial.wrapping_add(1);
             let mut piece = self.piece(at, serial).await?;
-            // Close to a segment's end the next one may have been taken.
+            // Close to a segment's end, the log may continue in the next segment.
             if piece.is_none() && self.is_close_to_end(at) {
                 let start = self.sb.segment_of(next).map(|s| self.sb.segment_data(s));
                 if let Some(start) = start {
@@ -78,7 +79,7 @@ impl Run<'_> {
         let bytes = self.io.read(at as u64, frags.into()).await?;
         let summary = match Summary::read(&self.sb, &bytes) {
             Ok(summary) => summary,
-            // Whatever an older use of the segment left there is no damage.
+            // Remains of an older use of the segment are no damage.
             Err(SummaryError::Magic { .. }) => return Ok(None),
             Err(error) => return Ok(self.torn(at, error)),
         };
@@ -97,7 +98,7 @@ impl Run<'_> {
         }
     }
 
-    /// A torn end is what a crash leaves; it is told where the damage is to a partial segment that would count.
+    /// Notes a torn end of the log, which a crash leaves: only for a partial segment that would count.
     fn torn(&mut self, at: i64, error: SummaryError) -> Option<Piece> {
         self.report.torn.get_or_insert((at, error.to_string()));
         None
@@ -127,7 +128,7 @@ impl Run<'_> {
                 for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
                     let inode = LfsInode::read(self.sb.width, raw);
                     if inode.inumber > IFILE_INO {
-                        // All that was written of the file before is in its pointers.
+                        // The inode's pointers include all blocks of the file that were written before it.
                         alone.remove(&inode.inumber);
                         moved.insert(inode.inumber, (addr, inode.nlink, inode.generation));
                     }
@@ -157,8 +158,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Has a file's pointer lead to a block that was written without the inode, where the file is of that version and
-    /// long enough, and had a block there or has room for the pointer.
+    /// Makes a file's pointer lead to a block that was written without the inode. The file must have that version and
+    /// be long enough, and have had a block there or have space for the pointer.
     async fn place_block(
         &mut self,
         ino: u64,
@@ -215,7 +216,7 @@ impl Run<'_> {
         self.set_seguse(segment, &seguse);
     }
 
-    /// Moves the checkpoint to where the log ends.
+    /// Moves the checkpoint to the end of the log.
     fn finish_roll(&mut self, end: i64, next: i64, serial: u64, create: u64) {
         let current = self.sb.segment_of(end - 1).unwrap_or(0);
         let before = self.sb.segment_of(self.sb.curseg).unwrap_or(0);

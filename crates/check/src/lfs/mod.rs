@@ -1,19 +1,20 @@
 //! Checking and repairing LFS, as fsck_lfs does, and rolling its log forward.
 //!
-//! Layers: `superblock` finds the newest checkpoint; `log` reads what is behind it; `state` is what is known so far; on
-//! these the passes, in the order of fsck_lfs's numbers:
-//! - 0, the list of free inodes (`free_list`);
+//! Layers: `superblock` finds the newest checkpoint, `log` reads the log behind it, and `state` holds everything
+//! known so far. On these are the passes, in the order of fsck_lfs's numbers:
+//! - 0, the free list of inodes (`free_list`);
 //! - 1, inodes and blocks (`blocks`);
 //! - 2 to 4, names, connectivity, link counts (`names`, `links`);
 //! - 5, segments and totals (`segments`);
-//! - 6, rolling forward (`log`): with a repair before the others, in memory.
+//! - 6, rolling forward (`log`): with a repair it comes before the others, in memory.
 //!
 //! Invariants:
-//! - Nothing is written before all passes are done. Repairs change blocks where they are, first the files', then the
-//!   IFILE's, at the end both superblocks: a repair that is cut off is found again. Blocks that are changed in place
-//!   no longer fit the sums of their partial segment, which nobody looks at behind a checkpoint.
-//! - After pass 1 every block belongs to one file at most.
-//! - Whatever is on the device: no panic, no recursion, work and memory in proportion to what the log really holds.
+//! - Nothing is written before all passes are done. Repairs change blocks in place, first the files', then the
+//!   IFILE's, at the end both superblocks. So a repair that is cut off is found again. Blocks that are changed in
+//!   place no longer match the sums of their partial segment, but nobody reads these behind a checkpoint.
+//! - After pass 1 every block belongs to at most one file.
+//! - No device contents cause a panic or a recursion, or work and memory out of proportion to the log's true
+//!   contents.
 //!
 //! ```
 //! use ordo_block::ram::RamDisk;
@@ -50,20 +51,20 @@ pub struct LfsChecker {
 }
 
 impl LfsChecker {
-    /// A checker of `device`, which nothing else may write meanwhile.
+    /// A checker of `device`. No one else may write to it meanwhile.
     pub fn new(device: impl BlockDevice, repair: Repair) -> LfsChecker {
         LfsChecker { device: device.erase(), repair }
     }
 
-    /// The report of an LFS that was unmounted and is not looked at.
+    /// The report of an LFS that was unmounted cleanly, without a check.
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub async fn skipped(&self) -> Result<LfsReport, LfsCheckError> {
         let found = superblock::find(&self.device).await?;
         let mut report = LfsReport::new();
         (report.was_clean, report.skipped) = (true, true);
-        // The IFILE's and the root's are not counted in the superblock.
+        // The superblock does not count the IFILE and the root.
         report.files = found.sb.nfiles + 2;
         report.free_fragments = found.sb.bfree;
         report.used_fragments =
@@ -71,11 +72,11 @@ impl LfsChecker {
         Ok(report)
     }
 
-    /// Checks, and repairs as was asked for. What is written is durable when it returns.
+    /// Checks, and repairs as was asked for. Repairs are durable on return.
     ///
     /// # Errors
-    /// There is no LFS to check, its IFILE cannot be read, or the device failed. (That it is inconsistent is in the
-    /// report.)
+    /// There is no LFS to check, its IFILE cannot be read, or the device failed. An inconsistent LFS is no error; it
+    /// is in the report.
     pub async fn run(&self) -> Result<LfsReport, LfsCheckError> {
         let found = superblock::find(&self.device).await?;
         let mut run = Run::open(&self.device, found).await?;

@@ -10,8 +10,8 @@ use super::blocks::Target;
 use super::state::Run;
 use super::{LfsCheckError, LfsFinding};
 
-/// A chunk of a directory: whose, where it begins in the directory, in bytes; the block that it is in, and where in
-/// that, in bytes.
+/// A chunk of a directory: the directory, the chunk's place in it in bytes, its block, and its place in the block in
+/// bytes.
 #[derive(Clone, Copy)]
 struct Chunk {
     ino: u64,
@@ -25,8 +25,8 @@ fn printable(name: &[u8]) -> String {
 }
 
 impl Run<'_> {
-    /// Cuts a directory to whole chunks, and before the first block that is missing or cannot be its own. `false`:
-    /// nothing is left.
+    /// Truncates a directory to whole chunks, and before the first block that is missing or cannot be its own.
+    /// Returns false where nothing is left.
     pub(super) async fn fit_directory(
         &mut self,
         target: &mut Target,
@@ -37,7 +37,7 @@ impl Run<'_> {
             self.report.add(LfsFinding::DirectorySize { ino, size });
             target.cut(size - size % CHUNK as u64);
         }
-        // A block that comes twice cannot be the directory's twice: so no more are looked at than there are.
+        // A block cannot be the directory's twice, so the number of blocks looked at is bounded.
         let mut seen = BTreeSet::new();
         for lbn in 0..target.inode.size.div_ceil(bsize) {
             let bytes = self.sb.block_bytes(lbn, target.inode.size);
@@ -51,7 +51,7 @@ impl Run<'_> {
         Ok(target.inode.size > 0)
     }
 
-    /// Where a block is that can be the file's.
+    /// The address of a block, where it can be the file's.
     async fn own_block(
         &mut self,
         target: &Target,
@@ -74,7 +74,7 @@ impl Run<'_> {
         Ok((addr != NO_ADDRESS && self.can_take(addr, frags)).then_some(addr))
     }
 
-    /// Reads every directory: broken entries go, and each name is counted for its inode.
+    /// Reads every directory: removes damaged entries, and counts each name for its inode.
     pub(super) async fn check_names(&mut self) -> Result<(), LfsCheckError> {
         let mode = self.inodes.get(&ROOT_INO).map_or(0, |k| k.inode.mode);
         if type_of_mode(mode) != DT_DIR {
@@ -124,7 +124,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Makes free space of the chunk from byte `from` on.
+    /// Makes the chunk free space from byte `from` on.
     async fn empty_rest(
         &mut self,
         at: Chunk,
@@ -132,7 +132,7 @@ impl Run<'_> {
         from: usize,
     ) -> Result<(), LfsCheckError> {
         let header = self.sb.width.dir_header();
-        // Too little for an entry can only be left behind one that is whole: that one takes it.
+        // A rest too small for an entry follows a whole entry, which takes it.
         let mut start = from;
         if CHUNK - from < header {
             let before = dir::entries(self.sb.width, &bytes[..CHUNK]).flatten().last();
@@ -149,7 +149,7 @@ impl Run<'_> {
         Ok(self.io.change(at.addr as u64, at.within + start, &bytes[start..]).await?)
     }
 
-    /// The first two entries must be `.` and `..`.
+    /// Checks that the first two entries are `.` and `..`.
     async fn check_dots(&mut self, at: Chunk, bytes: &mut [u8]) -> Result<(), LfsCheckError> {
         let width = self.sb.width;
         let found: Vec<(u64, u8, Vec<u8>)> = dir::entries(width, bytes)
@@ -168,7 +168,7 @@ impl Run<'_> {
         let mut room = CHUNK - 2 * dir::entry_size(width, 2);
         for (ino, kind, name) in found.iter().filter(|(.., n)| n != b"." && n != b"..") {
             let size = dir::entry_size(width, name.len());
-            // What does not fit any more loses its name here, and gets another one.
+            // An entry that does not fit any more loses its name here, and gets another one later.
             if size <= room {
                 room -= size;
                 entries.push((*ino, *kind, name));
@@ -229,7 +229,7 @@ impl Run<'_> {
             }
             self.inodes.get_mut(&ino).expect("a directory").links += 1;
         } else {
-            // Which directory it must lead to is known when all names are.
+            // The right target is known when all names are.
             let known = self.inodes.get_mut(&ino).expect("a directory");
             known.dotdot = Some((entry.ino, at.addr, place));
         }
@@ -240,7 +240,7 @@ impl Run<'_> {
         self.point_entry(addr, at, 0).await
     }
 
-    /// Has an entry lead to another inode.
+    /// Changes an entry's inode.
     pub(super) async fn point_entry(
         &mut self,
         addr: i64,

@@ -1,4 +1,4 @@
-//! What a check of an LFS says.
+//! The report of a check of an LFS.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,45 +15,45 @@ use crate::{Repair, Severity, Work};
 pub struct LogBehind {
     /// Partial segments that count.
     pub partial_segments: u64,
-    /// Partial segments that one that is not there should complete.
+    /// Partial segments whose completing partial segment is missing.
     pub incomplete: u64,
 }
 
-/// What a check found and did.
+/// The findings and actions of a check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LfsReport {
-    /// All that was found, in the order of the passes; at most 100,000.
+    /// All findings, in the order of the passes; at most 100,000.
     pub findings: Vec<LfsFinding>,
     /// Findings that were not kept.
     pub suppressed: u64,
     /// Findings by severity.
     pub counts: BTreeMap<Severity, u64>,
-    /// Whether the superblock said that it was unmounted.
+    /// Whether the superblock said that the file system was unmounted.
     pub was_clean: bool,
-    /// Whether it was taken to be clean and not looked at.
+    /// Whether it was taken to be clean and not checked.
     pub skipped: bool,
-    /// The log behind the checkpoint. Without a repair the passes look at the checkpoint, as fsck_lfs does; a repair
+    /// The log behind the checkpoint. Without a repair the passes check the checkpoint, as fsck_lfs does; a repair
     /// rolls forward first.
     pub log: LogBehind,
-    /// What ends the log, where that is not whole: where it is, and what is wrong. A crash leaves that.
+    /// The place of a torn partial segment that ends the log, and its fault. A crash leaves such an end.
     pub torn: Option<(i64, String)>,
-    /// Whether the log was rolled forward, on disk.
+    /// Whether the log was rolled forward on disk.
     pub rolled_forward: bool,
     /// Whether repairs were written.
     pub repaired: bool,
-    /// Findings that no repair makes go away.
+    /// Findings that no repair removes.
     pub unrepairable: u64,
-    /// What it took.
+    /// The work of the check.
     pub work: Work,
-    /// Files, directories and others in use, the IFILE too.
+    /// Files, directories and others in use, including the IFILE.
     pub files: u64,
     /// Fragments in use by files.
     pub used_fragments: u64,
-    /// Fragments free, as the superblock has it.
+    /// Free fragments by the superblock.
     pub free_fragments: i64,
 }
 
-/// Findings to keep at most.
+/// The number of findings that are kept at most.
 const MAX_FINDINGS: usize = 100_000;
 
 impl LfsReport {
@@ -90,7 +90,7 @@ impl LfsReport {
         self.counts.is_empty()
     }
 
-    /// Whether repairs are allowed to be written.
+    /// Whether repairs may be written.
     pub(crate) fn allows(&self, repair: Repair) -> bool {
         match repair {
             Repair::No => false,
@@ -99,7 +99,7 @@ impl LfsReport {
         }
     }
 
-    /// The exit status of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left.
+    /// The exit status of fsck(8): 0 for no findings, 1 where all findings are repaired, 4 where something is left.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
             (true, _) => 0,
@@ -142,10 +142,10 @@ impl fmt::Display for LfsReport {
     }
 }
 
-/// Why a check could not be carried out. An exit status of 8.
+/// The reason why a check could not be carried out; the exit status is 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LfsCheckError {
-    /// No superblock that can be used.
+    /// There is no usable superblock.
     #[error("no usable LFS superblock; at byte 8192: {0}")]
     NoSuperblock(SuperblockError),
     /// The device ends before the file system does.
@@ -153,35 +153,35 @@ pub enum LfsCheckError {
     Truncated {
         /// The file system's size in bytes.
         size: u64,
-        /// The device's.
+        /// The device's size in bytes.
         device: u64,
     },
-    /// The file system's fragments are smaller than what the device reads or writes at once.
+    /// The file system's fragments are smaller than the device's sectors.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
-        /// The device's sector in bytes.
+        /// The device's sector size in bytes.
         sector: u32,
     },
-    /// The IFILE's inode is not where the superblock says.
+    /// The IFILE's inode is not at the superblock's address.
     #[error("the IFILE's inode is not at {addr}: nothing can be found without it")]
     IfileInode {
         /// The block.
         addr: i64,
     },
-    /// The IFILE has no room for its own tables, or is not whole blocks.
+    /// The IFILE is too small for its own tables, or not whole blocks.
     #[error("the IFILE has {size} bytes, which do not hold its tables")]
     IfileSize {
         /// Its size in bytes.
         size: u64,
     },
-    /// A block of the IFILE is missing, where none can be, or twice.
+    /// A block of the IFILE is missing, at an impossible place, or there twice.
     #[error("block {lbn} of the IFILE is at {addr}, where it cannot be")]
     IfileBlock {
-        /// Which.
+        /// The block.
         lbn: u64,
-        /// Where it is said to be.
+        /// Its address.
         addr: i64,
     },
     /// The device failed.

@@ -6,12 +6,12 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_PAD};
 use super::LfsFinding;
 use super::state::Run;
 
-/// What the segments add up to, in fragments.
+/// The sums over segments, in fragments.
 #[derive(Default)]
 struct Sums {
     /// Live bytes and summaries.
     least_used: i64,
-    /// The same with whole blocks of inodes.
+    /// The same with whole inode blocks.
     most_used: i64,
     dmeta: i64,
     avail: i64,
@@ -19,8 +19,8 @@ struct Sums {
 }
 
 impl Run<'_> {
-    /// Live bytes of each segment, what is clean, and the totals. After rolling forward they follow from it, and are no
-    /// findings.
+    /// Checks the live bytes of each segment, the clean segments, and the totals. After rolling forward, differences
+    /// follow from that and are no findings.
     pub(super) fn check_segments(&mut self) {
         if self.relist {
             self.make_free_list();

@@ -1,4 +1,4 @@
-//! What is known so far, and writing what was repaired.
+//! Everything known during a check, and writing the repairs.
 
 use std::collections::BTreeMap;
 
@@ -18,30 +18,30 @@ use crate::io::Io;
 /// The IFILE's contents.
 pub(super) struct Ifile {
     pub bytes: Vec<u8>,
-    /// Where each block is.
+    /// The address of each block.
     pub blocks: Vec<i64>,
     /// Whether the contents differ from what is on the device.
     pub changed: bool,
 }
 
-/// Live bytes in segments.
+/// Live bytes by segment.
 pub(super) type Live = Vec<(u64, u64)>;
 
 /// An inode in use.
 pub(super) struct Known {
     pub inode: LfsInode,
-    /// The block that it is in, and where in that, in bytes.
+    /// The block that contains it, and its place in the block in bytes.
     pub place: (i64, usize),
-    /// Live bytes of it.
+    /// The live bytes of its blocks.
     pub live: Live,
-    /// Of a directory: its blocks.
+    /// For a directory, its blocks.
     pub blocks: BTreeMap<u64, i64>,
-    /// Names found.
+    /// The number of names found.
     pub links: i64,
-    /// Of a directory: the one that it is named in, and where its entry is: block, byte.
+    /// For a directory, its parent; the next field is the place of its entry: block, byte.
     pub parent: Option<u64>,
     pub named_at: Option<(i64, usize)>,
-    /// Of a directory: where `..` leads, and where that is: block, byte.
+    /// For a directory, the inode in its `..`, and the place of that: block, byte.
     pub dotdot: Option<(u64, i64, usize)>,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Run<'d> {
     pub ifile: Ifile,
     pub ifile_inode: LfsInode,
     pub log: Log,
-    /// Which fragments belong to something.
+    /// A bit for each fragment that has an owner.
     pub used: Vec<u64>,
-    /// Live bytes of each segment.
+    /// The live bytes of each segment.
     pub live: Vec<u64>,
     pub inodes: BTreeMap<u64, Known>,
-    /// Whether the list of free inodes has to be made anew.
+    /// Whether the free list must be built again.
     pub relist: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// An inode in the block at `addr`, and where in that; `None`: it is not there.
+    /// An inode in the block at `addr`, and its place in the block; `None` where it is not there.
     pub async fn load(
         &mut self,
         ino: u64,
@@ -127,7 +127,7 @@ impl<'d> Run<'d> {
         Ok(found.map(|at| (LfsInode::read(self.sb.width, &block[at..]), at)))
     }
 
-    /// How many inodes the IFILE has entries for.
+    /// The number of inodes for which the IFILE has entries.
     pub fn inode_count(&self) -> u64 {
         self.sb.inodes_in(self.ifile.bytes.len() as u64)
     }
@@ -162,7 +162,7 @@ impl<'d> Run<'d> {
         self.ifile.changed = true;
     }
 
-    /// Writes an inode where it is.
+    /// Writes an inode in place.
     pub async fn store_inode(&mut self, ino: u64) -> Result<(), LfsCheckError> {
         let known = &self.inodes[&ino];
         let (addr, at) = known.place;
@@ -171,7 +171,7 @@ impl<'d> Run<'d> {
         Ok(self.io.change(addr as u64, at, &raw).await?)
     }
 
-    /// Gives an inode back, with its blocks.
+    /// Frees an inode with its blocks.
     pub fn clear(&mut self, ino: u64) {
         let mut entry = self.entry(ino);
         entry.daddr = NO_ADDRESS;
@@ -185,7 +185,7 @@ impl<'d> Run<'d> {
         }
     }
 
-    /// Writes what was repaired: files, then the IFILE, then the superblocks.
+    /// Writes the repairs: files, then the IFILE, then the superblocks.
     pub async fn write_repairs(&mut self, device: &Device) -> Result<(), LfsCheckError> {
         self.io.write_out().await?;
         if self.ifile.changed {

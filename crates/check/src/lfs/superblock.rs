@@ -1,4 +1,4 @@
-//! The superblocks: finding the newest checkpoint, and what follows from other fields.
+//! The superblocks: finding the newest checkpoint, and fields that follow from others.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError};
@@ -6,7 +6,7 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 use super::state::Run;
 use super::{LfsCheckError, LfsFinding};
 
-/// The newest checkpoint, and what is wrong with the other superblock: where it is, in bytes.
+/// The newest checkpoint, and the fault of the other superblock with its place in bytes.
 pub(super) struct Found {
     pub sb: Superblock,
     pub damaged: Option<(u64, SuperblockError)>,
@@ -24,7 +24,7 @@ async fn read(
     }
 }
 
-/// Of the first two superblocks the usable one with the higher serial number.
+/// Finds the usable one of the first two superblocks with the higher serial number.
 pub(super) async fn find(device: &Device) -> Result<Found, LfsCheckError> {
     let found = match read(device, LABEL_BYTES).await? {
         Ok(first) => with_second(device, first).await?,
@@ -62,7 +62,8 @@ async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsChe
     })
 }
 
-/// The second superblock, where the first is gone: at the start of a segment, whose size only it knows.
+/// Searches the second superblock where the first is unusable: it is at the start of a segment, whose size only it
+/// knows.
 async fn search(device: &Device, error: &SuperblockError) -> Result<Superblock, LfsCheckError> {
     const STEP: u64 = 16 * 1024;
     let end = device.geometry().bytes.min(64 << 20);
@@ -78,7 +79,7 @@ async fn search(device: &Device, error: &SuperblockError) -> Result<Superblock, 
 }
 
 impl Run<'_> {
-    /// What the superblock's fields make of each other.
+    /// Checks the superblock's fields against each other.
     pub(super) fn check_superblock(&mut self) {
         if let Some((at, error)) = self.damaged.take() {
             self.report.add(LfsFinding::SuperblockDamaged { at, error: error.to_string() });

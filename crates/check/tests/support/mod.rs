@@ -1,4 +1,4 @@
-//! Images to check, and hands to break them with.
+//! Images to check, and functions that damage them.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod mutants;
@@ -27,14 +27,14 @@ pub fn check_with(disk: &Rc<RamDisk>, options: Options) -> Result<Report, CheckE
     executor.block_on(Checker::new(disk.clone(), options).run()).unwrap()
 }
 
-/// The variants that a report names, sorted.
+/// The variants of a report's findings, sorted.
 pub fn kinds(report: &Report) -> Vec<&'static str> {
     let mut kinds: Vec<_> = report.findings.iter().map(Finding::kind).collect();
     kinds.sort_unstable();
     kinds
 }
 
-/// Fails unless there is nothing to find.
+/// Fails where a check finds anything.
 pub fn assert_clean(disk: &Rc<RamDisk>, context: &str) {
     let report = check(disk, Repair::No).unwrap();
     assert!(report.findings.is_empty(), "{context}:\n{report}");
@@ -68,10 +68,10 @@ pub struct Inodes {
     pub wide: u32,
 }
 
-/// A file system with one of everything: `/small`, `/large` (single indirect), `/huge` (sparse, to
-/// the triple indirect block), `/dir/sub/inner`, links short and long, a device, a pipe, attributes,
-/// a file with many names (`/twice`, `/dir/again`, 600 in `/wide`, which has several blocks), an
-/// empty one; a short last group; 8 KiB blocks, 1 KiB fragments.
+/// A file system with a file of every kind: `/small`, `/large` (single indirect), `/huge` (sparse, up to the triple
+/// indirect block), `/dir/sub/inner`, links short and long, a device, a pipe, attributes, a file with many names
+/// (`/twice`, `/dir/again`, 600 in `/wide`, which has several blocks), and an empty one. It has a short last group, 8
+/// KiB blocks and 1 KiB fragments.
 pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
     let options = MkfsOptions {
         block_size: 8192,
@@ -83,7 +83,7 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
     populated_with(&options, (8 << 20) - (300 << 10))
 }
 
-/// [`populated`] of another shape.
+/// [`populated`] with another geometry.
 pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes) {
     let disk = empty(options, bytes);
     let block = u64::from(options.block_size);
@@ -145,7 +145,7 @@ pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes
     (disk, inodes.unwrap())
 }
 
-/// Hands on a disk: changes a structure and makes its check-hash right again.
+/// A disk to operate on: changes a structure and corrects its check-hash.
 pub struct Surgeon {
     pub disk: Rc<RamDisk>,
     pub sb: Superblock,
@@ -170,7 +170,7 @@ impl Surgeon {
         self.sb.byte_of(addr)
     }
 
-    /// Where an inode is, as a byte of the device.
+    /// The place of an inode, as a byte of the device.
     pub fn inode_at(&self, ino: u32) -> u64 {
         let (addr, within) = self.sb.inode_block(ino.into());
         self.byte(addr) + within as u64
@@ -224,7 +224,7 @@ impl Surgeon {
         self.disk.store(at, &bytes);
     }
 
-    /// Where the entry of a name is in a directory's first block, in bytes.
+    /// The place of a name's entry in a directory's first block, in bytes.
     pub fn entry_at(&self, ino: u32, name: &str) -> usize {
         let node = self.inode(ino);
         let bytes = self.load(self.byte(node.db[0] as u64), node.size as usize);
@@ -232,7 +232,7 @@ impl Surgeon {
         entries.find(|entry| entry.name == name.as_bytes()).expect("the name is there").at
     }
 
-    /// Changes the entry of a name; its bytes are given.
+    /// Changes the bytes of a name's entry.
     pub fn change_entry(&self, ino: u32, name: &str, change: impl FnOnce(&mut [u8])) {
         let at = self.entry_at(ino, name);
         self.change_dir(ino, |bytes| change(&mut bytes[at..]));

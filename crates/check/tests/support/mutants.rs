@@ -1,4 +1,4 @@
-//! Images with one field changed, or one byte, and what the page of checks says of it.
+//! Images with one field or one byte changed, and the result that the page of checks promises for each.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use ordo_format::{Endian, Field};
 
 use super::{Surgeon, populated_with};
 
-/// What the page of checks is about.
+/// The structures on the page of checks.
 pub const STRUCTURES: [(&str, usize, &[Field]); 5] = [
     ("Superblock", Superblock::SIZE, Superblock::FIELDS),
     ("CsTotal", CsTotal::SIZE, CsTotal::FIELDS),
@@ -21,16 +21,16 @@ pub const STRUCTURES: [(&str, usize, &[Field]); 5] = [
     ("Group", Group::SIZE, Group::FIELDS),
 ];
 
-/// How a field is looked at.
+/// The way in which a field is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum How {
     /// Any other value is found.
     Exact,
-    /// A value that cannot be is found.
+    /// An impossible value is found.
     Range,
-    /// It is the check-hash.
+    /// The field is the check-hash.
     Hash,
-    /// Not at all.
+    /// The field is not checked.
     No,
 }
 
@@ -52,12 +52,12 @@ pub struct Line {
     pub how: How,
     /// The findings, or the reason for none.
     pub text: String,
-    /// How it is looked at in a copy of the superblock.
+    /// The way in which the field is checked in a copy of the superblock.
     pub in_copy: Option<How>,
 }
 
 impl Line {
-    /// The findings that it names.
+    /// The findings that the line names.
     pub fn kinds(&self) -> Vec<&'static str> {
         let named = |kind: &&&str| self.text.split(", ").any(|word| word == **kind);
         Finding::KINDS.iter().filter(named).copied().collect()
@@ -83,33 +83,33 @@ pub fn lines(structure: &str) -> Vec<Line> {
     table.lines().skip(2).map(line).collect()
 }
 
-/// What is changed.
+/// A change of one field or byte.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     pub structure: &'static str,
-    /// Whether it is a copy of the superblock.
+    /// Whether the structure is a copy of the superblock.
     pub copy: bool,
-    /// The group that it is about, where there is one.
+    /// The group of the structure, where there is one.
     pub cg: u32,
-    /// Where the structure is, in bytes.
+    /// The structure's place, in bytes.
     pub at: u64,
     pub field: &'static Field,
-    /// The first byte in the structure that changes.
+    /// The first changed byte in the structure.
     pub byte: usize,
     pub new: Vec<u8>,
-    /// Whether the check-hash is made right afterwards.
+    /// Whether the check-hash is corrected afterwards.
     pub seal: bool,
 }
 
-/// A sound file system of some shape.
+/// A valid file system of some geometry.
 pub struct Shape {
     pub name: String,
     pub options: MkfsOptions,
     pub disk: Rc<RamDisk>,
 }
 
-/// File systems with one of everything: four sizes of block, with and without check-hashes, one without
-/// clusters, one with a single group, one with fragments as large as its blocks.
+/// File systems with a file of every kind: four block sizes, with and without check-hashes, one without clusters, one
+/// with a single group, and one with fragments as large as its blocks.
 pub fn shapes(endian: Endian) -> Vec<Shape> {
     let sizes: [(u32, u32, Option<u32>, u64); 4] = [
         (4096, 512, Some(256), 3000 << 10),
@@ -141,7 +141,7 @@ pub fn shapes(endian: Endian) -> Vec<Shape> {
     shapes
 }
 
-/// Bytes of one number in a field.
+/// The number of bytes of one number in a field.
 fn width(field: &Field) -> usize {
     match field.type_name.trim_start_matches('[').split(';').next().unwrap() {
         "i8" | "u8" => 1,
@@ -153,7 +153,7 @@ fn width(field: &Field) -> usize {
 }
 
 impl Shape {
-    /// Where each structure is: its name, whether it is a copy, the group, the byte.
+    /// The places of all structures: name, whether it is a copy, group, byte.
     fn places(&self) -> Vec<(&'static str, bool, u32, u64)> {
         let surgeon = Surgeon::new(&self.disk);
         let sb = &surgeon.sb;
@@ -175,7 +175,8 @@ impl Shape {
         places
     }
 
-    /// Each number in each field set to 0, 1, the largest, one more, one less, all with right check-hashes.
+    /// Mutants of each number in each field: 0, 1, the largest value, one more, one less, all with corrected
+    /// check-hashes.
     pub fn by_field(&self) -> Vec<Mutant> {
         let mut all = Vec::new();
         self.each_field(|mutant, old, endian| {
@@ -201,7 +202,7 @@ impl Shape {
         self.that_differ(all)
     }
 
-    /// Each byte changed: a bit of it, or all of them; check-hashes stay.
+    /// Mutants of each byte: one bit flipped, or all; check-hashes stay.
     pub fn by_byte(&self) -> Vec<Mutant> {
         let mut all = Vec::new();
         self.each_field(|mutant, old, _| {
@@ -245,7 +246,7 @@ impl Shape {
         let disk = Rc::new(self.disk.snapshot());
         let surgeon = Surgeon::new(&disk);
         disk.store(mutant.at + mutant.byte as u64, &mutant.new);
-        // The check-hash itself is not to be made right.
+        // A changed check-hash must not be corrected.
         if !mutant.seal || mutant.field.name == "ckhash" {
             return disk;
         }
@@ -270,15 +271,15 @@ impl Shape {
         disk
     }
 
-    /// What the page says of a mutation: how it is looked at, and by which findings. A check-hash that is
-    /// kept covers what was not sealed.
+    /// The page's promise for a mutant: the way in which the field is checked, and the findings. A check-hash covers
+    /// changes for which it was not corrected.
     pub fn wanted(&self, mutant: &Mutant, line: &Line) -> (How, Vec<&'static str>) {
         let mut how = if mutant.copy { line.in_copy.unwrap() } else { line.how };
         let mut kinds = if mutant.copy { vec!["SuperblockCopy"] } else { line.kinds() };
         let hashes = self.options.check_hashes;
         let covered = ["Superblock", "CsTotal", "Group"].contains(&mutant.structure);
         if hashes && covered && !mutant.seal {
-            // These say whether there is one.
+            // These fields say whether there is a check-hash.
             let tells = ["flags", "metackhash"].contains(&line.field.as_str());
             how = if tells { How::Range } else { How::Exact };
             kinds.push(if mutant.structure == "Group" { "GroupHash" } else { "SuperblockHash" });

@@ -1,12 +1,12 @@
-//! Chunks: where addresses of the file system are on its devices.
+//! Chunks: the mapping from logical addresses to devices.
 
 use super::LE;
 
-/// Bits of a chunk's kind: what it is for.
+/// Bits of a chunk's type: what it holds.
 const DATA: u64 = 1;
 const SYSTEM: u64 = 1 << 1;
 const METADATA: u64 = 1 << 2;
-/// How it is laid out; none of these: in one piece.
+/// Bits of a chunk's type: its profile. Without any, the chunk lies in one piece.
 const RAID0: u64 = 1 << 3;
 const RAID1: u64 = 1 << 4;
 const DUP: u64 = 1 << 5;
@@ -18,7 +18,8 @@ const RAID1C4: u64 = 1 << 10;
 const PROFILES: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
 
 crate::on_disk! {
-    /// What begins a chunk's item; its stripes follow. Its address is the key's offset.
+    /// The beginning of a chunk item (`struct btrfs_chunk`); its stripes follow. The key's offset is the chunk's
+    /// logical address.
     pub struct ChunkHead: 48 {
         0 => /** bytes of the file system that it holds */ length: u64,
         8 => /** the tree that has block groups: 2 */ owner: u64,
@@ -33,7 +34,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A piece of a device that a chunk has.
+    /// A chunk's range on a device (`struct btrfs_stripe`).
     pub struct Stripe: 32 {
         0 => /** the device's number */ devid: u64,
         8 => /** its first byte on the device */ offset: u64,
@@ -41,41 +42,42 @@ crate::on_disk! {
     }
 }
 
-/// How a chunk lies on its stripes.
+/// The layout of a chunk on its stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
-    /// Each stripe holds all of it.
+    /// Mirrors: each stripe holds the whole chunk.
     Copies,
-    /// Pieces go to the columns in turn; each column has so many stripes that are alike.
+    /// Striped: pieces go to the columns in turn, and each column has so many identical stripes.
     Striped {
         /// Bytes that go to one column before the next.
         piece: u64,
-        /// Stripes that are alike.
+        /// Identical stripes of a column.
         alike: u64,
     },
-    /// Striped with parity: it is not read here.
+    /// Striped with parity, which is not read here.
     Parity,
 }
 
-/// A chunk that makes sense: its arithmetic does not overflow.
+/// A valid chunk: its arithmetic does not overflow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chunk {
-    /// Its first address.
+    /// The first logical address.
     pub start: u64,
-    /// Bytes of the file system that it holds.
+    /// The number of bytes that the chunk maps.
     pub length: u64,
-    /// How it lies on its stripes.
+    /// The layout on its stripes.
     pub layout: Layout,
     /// The device and the first byte of each stripe.
     pub stripes: Vec<(u64, u64)>,
-    /// Whether data of files may be in it.
+    /// Whether file data may be in it.
     pub data: bool,
-    /// Whether blocks of trees may be in it.
+    /// Whether tree blocks may be in it.
     pub trees: bool,
 }
 
 impl Chunk {
-    /// The chunk at address `start`, and the bytes that it took; `None` where it makes no sense.
+    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` where it makes no
+    /// sense.
     pub fn read(start: u64, bytes: &[u8]) -> Option<(Chunk, usize)> {
         if bytes.len() < ChunkHead::SIZE {
             return None;
@@ -109,12 +111,12 @@ impl Chunk {
         sane.then_some((chunk, end))
     }
 
-    /// The address behind its last.
+    /// The address after its last one.
     pub fn end(&self) -> u64 {
         self.start + self.length
     }
 
-    /// Bytes that each stripe has on its device.
+    /// The bytes of each stripe on its device.
     pub fn stripe_bytes(&self) -> u64 {
         let columns = match self.layout {
             Layout::Copies => 1,
@@ -124,8 +126,8 @@ impl Chunk {
         self.length / columns.max(1)
     }
 
-    /// The address of what is `within` bytes behind the begin of the stripe with this number, and for how many bytes
-    /// that goes on; `None` beyond it, and with parity.
+    /// The logical address of the byte `within` of a stripe, and the number of bytes for which the mapping continues;
+    /// `None` beyond the stripe, and with parity.
     pub fn address(&self, stripe: usize, within: u64) -> Option<(u64, u64)> {
         let (at, left) = match self.layout {
             Layout::Copies => (within, self.length.checked_sub(within)?),
@@ -141,8 +143,8 @@ impl Chunk {
         (left > 0).then_some((self.start + at, left))
     }
 
-    /// Calls `each` with an address, its place on a device, and for how many bytes that goes on, for all places of up to
-    /// `len` bytes from `address` on, which is in this chunk.
+    /// Calls `each` with a logical address, its place on the device `devid`, and the number of bytes for which the
+    /// mapping continues: once for each place of the `len` bytes from `address` on, which lies in this chunk.
     pub fn places(&self, devid: u64, address: u64, len: u64, mut each: impl FnMut(u64, u64, u64)) {
         let (mut at, end) = (address - self.start, (address - self.start).saturating_add(len));
         let end = end.min(self.length);
@@ -190,11 +192,12 @@ mod tests {
         Chunk::read(1 << 30, &bytes).unwrap().0
     }
 
-    /// Every address is on the device at the places from which it is found again; a mirror has two, and the pieces of
-    /// stripes on other devices none. Catches columns and copies that are mixed up.
+    /// Every address is found again from its places on the device. A mirror has two places; pieces of stripes on
+    /// other devices have none. Catches columns and copies that are mixed up.
     #[test]
     fn an_address_is_found_at_all_its_places() {
-        // Kind, stripes, copies of RAID10, and how many of the two devices' bytes each address has.
+        // The profile, the number of stripes, the copies of RAID10, and the number of places on the two devices for
+        // each address.
         for (kind, stripes, sub, copies) in
             [(0, 1, 1, 1), (DUP, 2, 1, 2), (RAID1, 2, 1, 2), (RAID0, 4, 1, 1), (RAID10, 4, 2, 2)]
         {
@@ -220,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Sizes that would overflow, no stripes, more stripes than there is room for, two layouts at once.
+    /// Sizes that would overflow, no stripes, more stripes than fit, and two profiles at once.
     #[test]
     fn chunks_that_make_no_sense() {
         let head =

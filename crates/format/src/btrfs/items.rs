@@ -1,10 +1,10 @@
-//! What leaves hold.
+//! Items of leaves.
 
 use super::superblock::Pointer;
 use super::{Key, LE, LEVELS};
 
 crate::on_disk! {
-    /// An inode.
+    /// An inode (`struct btrfs_inode_item`).
     pub struct InodeItem: 160 {
         0 => /** the transaction that made it */ generation: u64,
         8 => /** the transaction that changed it last */ transid: u64,
@@ -27,7 +27,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A name of an inode; the name follows, and then the next one.
+    /// A name of an inode (`struct btrfs_inode_ref`). The name follows, and then the next one.
     pub struct InodeRef: 10 {
         0 => /** its number in the directory */ index: u64,
         8 => /** bytes of the name */ name_len: u16,
@@ -35,7 +35,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of a directory, or an attribute; the name follows, then the attribute's contents.
+    /// A directory entry or an extended attribute (`struct btrfs_dir_item`). The name follows, then the attribute's
+    /// value.
     pub struct DirItem: 30 {
         0 => /** the inode, or the root of a subvolume */ location: Key,
         17 => /** the transaction that made it */ transid: u64,
@@ -46,7 +47,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// Contents of a file. Where they are inline they follow the type.
+    /// A range of a file's contents (`struct btrfs_file_extent_item`). Inline contents follow the type.
     pub struct FileExtent: 53 {
         0 => /** the transaction that made it */ generation: u64,
         8 => /** bytes of the extent, unpacked */ ram_bytes: u64,
@@ -62,7 +63,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// Where a tree begins.
+    /// The root of a tree (`struct btrfs_root_item`).
     pub struct RootItem: 239 {
         0 => /** unused */ inode: InodeItem,
         160 => /** the transaction that wrote its root */ generation: u64,
@@ -80,7 +81,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An extent that is in use, or a block of a tree; who uses it follows.
+    /// An extent or tree block that is in use (`struct btrfs_extent_item`). References to it follow.
     pub struct ExtentItem: 24 {
         0 => /** users */ refs: u64,
         8 => /** the transaction that made it */ generation: u64,
@@ -89,7 +90,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A block group: a chunk, seen by those who look for space.
+    /// A block group: the allocator's view of a chunk (`struct btrfs_block_group_item`).
     pub struct BlockGroupItem: 24 {
         0 => /** bytes in use */ used: u64,
         8 => /** the tree of chunks: 256 */ chunk_objectid: u64,
@@ -98,7 +99,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// How the free space tree shows a block group.
+    /// The form in which the free space tree stores a block group (`struct btrfs_free_space_info`).
     pub struct FreeSpaceInfo: 8 {
         0 => /** free extents */ extent_count: u32,
         4 => /** bit 0: bitmaps, not extents */ flags: u32,
@@ -106,7 +107,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// Of a free space cache in a file: which file.
+    /// The header of a free space cache file (`struct btrfs_free_space_header`).
     pub struct FreeSpaceHeader: 41 {
         0 => /** its inode in the root tree */ location: Key,
         17 => /** the transaction that wrote it */ generation: u64,
@@ -116,7 +117,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What is free, in a free space cache in a file.
+    /// A free range in a free space cache file (`struct btrfs_free_space_entry`).
     pub struct FreeSpaceEntry: 17 {
         0 => /** address */ offset: u64,
         8 => /** bytes */ bytes: u64,
@@ -125,33 +126,33 @@ crate::on_disk! {
 }
 
 impl RootItem {
-    /// The tree's root; `None` where it makes no sense.
+    /// The tree's root block; `None` where the pointer makes no sense.
     pub fn root(&self) -> Option<Pointer> {
         let RootItem { bytenr: address, generation, level, .. } = *self;
         (address != 0 && level < LEVELS).then_some(Pointer { address, generation, level })
     }
 
-    /// Whether part of the tree is free already. A tree of moved blocks says in the same place how far it was merged, and
-    /// has no user only when that is done.
+    /// Whether part of the tree is free already. A relocation tree uses the same field for the progress of its merge,
+    /// and is without references only when the merge is done.
     pub fn is_partly_gone(&self) -> bool {
         self.refs == 0 && self.drop_progress.objectid != 0
     }
 
-    /// What is here; `None` where that is too short.
+    /// Decodes an item; `None` where it is too short.
     pub fn read(bytes: &[u8]) -> Option<RootItem> {
         (bytes.len() >= RootItem::SIZE).then(|| RootItem::decode(bytes, LE))
     }
 }
 
 impl InodeItem {
-    /// What is here; `None` where that is too short.
+    /// Decodes an item; `None` where it is too short.
     pub fn read(bytes: &[u8]) -> Option<InodeItem> {
         (bytes.len() >= InodeItem::SIZE).then(|| InodeItem::decode(bytes, LE))
     }
 }
 
 impl FileExtent {
-    /// What it says, where the contents have an extent of their own.
+    /// Decodes an item. `None` where the contents are inline or a hole, or the item is too short.
     pub fn read(bytes: &[u8]) -> Option<FileExtent> {
         if bytes.len() < FileExtent::SIZE {
             return None;
@@ -162,7 +163,7 @@ impl FileExtent {
 }
 
 impl DirItem {
-    /// The first entry, and its name.
+    /// Decodes the first entry of an item, and its name.
     pub fn read(bytes: &[u8]) -> Option<(DirItem, &[u8])> {
         if bytes.len() < DirItem::SIZE {
             return None;
@@ -174,8 +175,8 @@ impl DirItem {
     }
 }
 
-/// The names in an inode's item of names, each with its directory, which the key has (`dir`) or with `extended` each
-/// name.
+/// The names in an item of references, each with its directory. The directory is `dir`, from the key, or with
+/// `extended` is stored with each name.
 pub fn names(bytes: &[u8], dir: u64, extended: bool) -> impl Iterator<Item = (u64, &[u8])> {
     let before = if extended { 8 } else { 0 };
     let mut rest = bytes;

@@ -1,9 +1,9 @@
-//! btrfs: `docs/formats/btrfs.md`. What a classifier reads; nothing here writes one.
+//! btrfs, as far as a classifier reads it, described in `docs/formats/btrfs.md`. No code here writes it.
 //!
-//! - [`superblock`]: where the superblock and its copies are, and the shape of a file system.
-//! - [`chunk`]: where addresses of the file system are on its devices.
+//! - [`superblock`]: the places of the superblock and its copies, and the geometry of a file system.
+//! - [`chunk`]: the mapping from logical addresses to devices.
 //! - [`node`]: the blocks of all trees.
-//! - [`items`]: what leaves hold.
+//! - [`items`]: the items of leaves.
 
 pub mod chunk;
 pub mod items;
@@ -20,11 +20,11 @@ pub use items::{
 pub use node::{Header, Item, KeyPointer, Node};
 pub use superblock::{DevItem, Geometry, PLACES, Pointer, Superblock};
 
-/// The byte order of everything.
+/// The byte order of every structure.
 pub const LE: Endian = Endian::Little;
 
 crate::on_disk! {
-    /// What items are sorted by, and found with.
+    /// The key by which items are sorted and found (`struct btrfs_disk_key`).
     pub struct Key: 17 {
         0 => /** the object */ objectid: u64,
         8 => /** the kind of item */ kind: u8,
@@ -32,54 +32,54 @@ crate::on_disk! {
     }
 }
 
-/// Kinds of items that are read here.
+/// Types of items (`BTRFS_*_KEY`).
 pub mod kind {
     /// An inode.
     pub const INODE: u8 = 1;
-    /// Names of an inode in one directory, which is the key's offset.
+    /// Names of an inode in one directory; the key's offset is that directory.
     pub const INODE_REF: u8 = 12;
-    /// Names of an inode, where there is no room for them in the other.
+    /// Names of an inode that do not fit into an `INODE_REF`.
     pub const INODE_EXTREF: u8 = 13;
-    /// Entries of a directory in the order in which they were made.
+    /// Entries of a directory in the order of their creation.
     pub const DIR_INDEX: u8 = 96;
-    /// Contents of a file, from the key's offset on.
+    /// A range of a file's contents, from the key's offset on.
     pub const EXTENT_DATA: u8 = 108;
-    /// Where a tree begins.
+    /// The root of a tree.
     pub const ROOT: u8 = 132;
-    /// Where addresses from the key's offset on are.
+    /// A chunk; the key's offset is its first logical address.
     pub const CHUNK: u8 = 228;
 }
 
-/// Numbers of trees.
+/// Numbers of trees (`BTRFS_*_TREE_OBJECTID`).
 pub mod tree {
-    /// Where the other trees begin.
+    /// The root tree, which holds the roots of the other trees.
     pub const ROOT: u64 = 1;
-    /// Which extents are in use, and by whom.
+    /// The extent tree: extents in use, and the references to them.
     pub const EXTENT: u64 = 2;
-    /// Where addresses are on devices.
+    /// The chunk tree: the mapping from logical addresses to devices.
     pub const CHUNK: u64 = 3;
-    /// Which parts of a device chunks have.
+    /// The device tree: the parts of devices that chunks use.
     pub const DEVICE: u64 = 4;
-    /// The subvolume that is always there.
+    /// The first subvolume, which always exists.
     pub const FS: u64 = 5;
     /// Checksums of file data.
     pub const CHECKSUM: u64 = 7;
     /// Quota groups.
     pub const QUOTA: u64 = 8;
-    /// Subvolumes by their identity.
+    /// The UUID tree: subvolumes by their UUID.
     pub const UUID: u64 = 9;
-    /// What is free.
+    /// The free space tree.
     pub const FREE_SPACE: u64 = 10;
-    /// Block groups, where these are not in the extent tree.
+    /// The block group tree, where block groups are not in the extent tree.
     pub const BLOCK_GROUP: u64 = 11;
-    /// The log of fsyncs, and the tree of its roots.
+    /// A log tree of fsyncs, or the tree of log roots.
     pub const LOG: u64 = -6i64 as u64;
-    /// Subvolumes while their blocks are moved.
+    /// A relocation tree: a subvolume while its blocks are moved.
     pub const RELOCATION: u64 = -8i64 as u64;
-    /// File data while they are moved.
+    /// The tree of file data while they are moved.
     pub const DATA_RELOCATION: u64 = -9i64 as u64;
 
-    /// Whether it is a subvolume: it has files that users made.
+    /// Whether a tree is a subvolume, whose files users made.
     pub fn is_subvolume(number: u64) -> bool {
         number == FS || (256..=-256i64 as u64).contains(&number)
     }
@@ -88,5 +88,5 @@ pub mod tree {
 /// The root directory's inode in each subvolume.
 pub const ROOT_DIR: u64 = 256;
 
-/// Levels of a tree are below this.
+/// The number of levels that a tree can have (`BTRFS_MAX_LEVEL`).
 pub const LEVELS: u8 = 8;

@@ -4,7 +4,7 @@ use super::superblock::{Geometry, Pointer, crc_is_right};
 use super::{Key, LE, LEVELS};
 
 crate::on_disk! {
-    /// What begins each block of a tree.
+    /// The header of each tree block (`struct btrfs_header`).
     pub struct Header: 101 {
         0 => /** checksum of what follows it */ csum: [u8; 32],
         32 => /** the file system's identity */ fsid: [u8; 16],
@@ -19,7 +19,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A pointer in a node: to the block that begins with its key.
+    /// A pointer in an inner node (`struct btrfs_key_ptr`): to the block that begins with its key.
     pub struct KeyPointer: 33 {
         0 => /** the first key there */ key: Key,
         17 => /** its address */ blockptr: u64,
@@ -28,7 +28,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An item of a leaf: where its contents are.
+    /// The head of an item in a leaf (`struct btrfs_item`): its key, and the place of its contents.
     pub struct Item: 25 {
         0 => /** what it is found with */ key: Key,
         17 => /** where it is, from the header's end on */ offset: u32,
@@ -36,17 +36,17 @@ crate::on_disk! {
     }
 }
 
-/// A block of a tree that says that it is one, of this file system, and unharmed.
+/// A valid tree block of this file system.
 #[derive(Debug)]
 pub struct Node<'a> {
-    /// What it says of itself.
+    /// The block's header.
     pub header: Header,
     bytes: &'a [u8],
 }
 
 impl<'a> Node<'a> {
-    /// The block in the first bytes of `bytes`; `None` where there is none, its checksum is wrong, or its counts cannot
-    /// be true. Checksums other than CRC-32C are not verified.
+    /// Reads the tree block in the first bytes of `bytes`. `None` where there is none, its checksum is wrong, or its
+    /// counts are impossible. Checksums other than CRC-32C are not verified.
     pub fn read(g: &Geometry, bytes: &'a [u8]) -> Option<Node<'a>> {
         let bytes = bytes.get(..g.node_size)?;
         if bytes[32..48] != g.fsid {
@@ -60,7 +60,7 @@ impl<'a> Node<'a> {
         right.then_some(Node { header, bytes })
     }
 
-    /// What points to it.
+    /// A pointer to this block.
     pub fn pointer(&self) -> Pointer {
         let Header { bytenr: address, generation, level, .. } = self.header;
         Pointer { address, generation, level }
@@ -70,7 +70,7 @@ impl<'a> Node<'a> {
         self.bytes[Header::SIZE..].chunks_exact(each).take(self.header.nritems as usize)
     }
 
-    /// What it points to; nothing of a leaf.
+    /// The pointers to its children; none for a leaf.
     pub fn children(&self) -> impl Iterator<Item = Pointer> {
         let below = self.header.level.checked_sub(1);
         below.into_iter().flat_map(|level| {
@@ -81,7 +81,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The items of a leaf with their contents, those left out that are not inside it.
+    /// The items of a leaf with their contents; items that lie outside the leaf are left out.
     pub fn items(&self) -> impl Iterator<Item = (Key, &'a [u8])> {
         let leaf = (self.header.level == 0).then_some(());
         leaf.into_iter().flat_map(|()| {

@@ -3,17 +3,17 @@
 use super::chunk::Chunk;
 use super::{Key, LE, LEVELS};
 
-/// Where the superblock is in bytes, and its copies as far as the device reaches.
+/// The places of the superblock and of its copies in bytes, as far as the device reaches.
 pub const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
-/// Where its magic is.
+/// The magic number (`BTRFS_MAGIC`).
 const MAGIC: u64 = u64::from_le_bytes(*b"_BHRfS_M");
-/// Features without which this cannot be read and that are known here: all but zones, the second version of the
-/// extent tree, and the tree of stripes.
+/// The incompatible features that are known here: all except zoned devices, the second version of the extent tree,
+/// and the stripe tree.
 const KNOWN: u64 = 0xfff | 1 << 16;
 const METADATA_UUID: u64 = 1 << 10;
 
 crate::on_disk! {
-    /// A device.
+    /// A device (`struct btrfs_dev_item`).
     pub struct DevItem: 98 {
         0 => /** its number */ devid: u64,
         8 => /** its size in bytes */ total_bytes: u64,
@@ -33,7 +33,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The superblock.
+    /// The superblock (`struct btrfs_super_block`).
     pub struct Superblock: 4096 {
         0 => /** checksum of what follows it */ csum: [u8; 32],
         32 => /** identity */ fsid: [u8; 16],
@@ -75,35 +75,35 @@ crate::on_disk! {
     }
 }
 
-/// What a file system's structures are read with.
+/// The sizes and identities that are needed to read a file system's structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a block of data, as a shift.
+    /// The size of a data block, as a shift.
     pub sector_shift: u32,
-    /// Bytes in a block of a tree.
+    /// The size of a tree block, in bytes.
     pub node_size: usize,
-    /// What every block of a tree has as identity.
+    /// The file system's identity, which every tree block carries.
     pub fsid: [u8; 16],
-    /// Whether checksums are CRC-32C: others are not verified.
+    /// Whether checksums are CRC-32C; others are not verified.
     pub crc32c: bool,
     /// This device's number.
     pub devid: u64,
 }
 
-/// A block of a tree that something points to.
+/// A pointer to a tree block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer {
-    /// Its address in the file system.
+    /// Its logical address.
     pub address: u64,
     /// The transaction that wrote it.
     pub generation: u64,
-    /// 0 a leaf, more above.
+    /// The level: 0 for a leaf.
     pub level: u8,
 }
 
 impl Superblock {
-    /// The superblock at byte `place` of a device; `None` where there is none, its checksum is wrong, or something
-    /// about it is not known.
+    /// Reads the superblock at byte `place` of a device. `None` where there is none, its checksum is wrong, or it has
+    /// a feature that is not known.
     pub fn read(bytes: &[u8], place: u64) -> Option<Superblock> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -123,7 +123,7 @@ impl Superblock {
         (sane && right).then_some(sb)
     }
 
-    /// What it says of the shape.
+    /// The geometry that the superblock gives.
     pub fn geometry(&self) -> Geometry {
         let other = self.incompat_flags & METADATA_UUID != 0;
         Geometry {
@@ -135,10 +135,11 @@ impl Superblock {
         }
     }
 
-    /// The roots that it makes current: of the root tree, the chunk tree, and the log where there is one.
+    /// The roots that the superblock makes current: of the root tree, the chunk tree, and the log tree where there is
+    /// one.
     pub fn roots(&self) -> Vec<Pointer> {
         let chunks = (self.chunk_root, self.chunk_root_generation, self.chunk_root_level);
-        // What is logged belongs to the next transaction.
+        // The log tree belongs to the next transaction.
         let log = (self.log_root, self.generation.saturating_add(1), self.log_root_level);
         [(self.root, self.generation, self.root_level), chunks, log]
             .into_iter()
@@ -147,7 +148,7 @@ impl Superblock {
             .collect()
     }
 
-    /// The chunks that lead to the chunk tree; those behind one that makes no sense are left out.
+    /// The system chunks, which hold the chunk tree; those after one that makes no sense are left out.
     pub fn system_chunks(&self) -> Vec<Chunk> {
         let size = (self.sys_chunk_array_size as usize).min(self.sys_chunk_array.len());
         let mut rest = &self.sys_chunk_array[..size];
@@ -162,7 +163,7 @@ impl Superblock {
     }
 }
 
-/// Whether the CRC-32C of what is behind the first 32 bytes is at their begin.
+/// Whether the checksum at the start is the CRC-32C of everything behind the first 32 bytes.
 pub(super) fn crc_is_right(bytes: &[u8]) -> bool {
     LE.get_u32(bytes, 0) == crc32c::crc32c(&bytes[32..])
 }

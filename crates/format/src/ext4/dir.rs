@@ -1,4 +1,4 @@
-//! Directory blocks: entries one after the other, each as long as it says, the last to the end of the block.
+//! Directory blocks: consecutive entries, each with its own length; the last one extends to the end of the block.
 
 use crate::Endian;
 
@@ -11,17 +11,17 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-/// What byte 7 of the entry is that holds a block's checksum in place of a name.
+/// The value of an entry's byte 7 where the entry holds the block's checksum in place of a name (`EXT4_FT_DIR_CSUM`).
 pub const CHECKSUM_TYPE: u8 = 0xde;
 
-/// The entries in use in a block, as far as they make sense: none where the block is no directory's.
-/// The second value says whether entries fill the block exactly.
+/// Calls `each` with the entries in use, as far as they make sense. Returns whether entries fill the block exactly; a
+/// block that is no directory's has none.
 pub fn entries(block: &[u8], mut each: impl FnMut(Entry<'_>)) -> bool {
     let mut at = 0;
     while at + 8 <= block.len() {
         let ino = Endian::Little.get_u32(block, at);
         let len = usize::from(Endian::Little.get_u16(block, at + 4));
-        // 65535 and 0 stand for 65536, which 16 bits cannot hold.
+        // The values 65535 and 0 stand for 65536, which 16 bits cannot hold.
         let len = if len == 65535 || (len == 0 && block.len() == 65536) { 65536 } else { len };
         let name_len = usize::from(block[at + 6]);
         if len < 8 || !len.is_multiple_of(4) || len > block.len() - at || name_len + 8 > len {
@@ -35,7 +35,7 @@ pub fn entries(block: &[u8], mut each: impl FnMut(Entry<'_>)) -> bool {
     at == block.len()
 }
 
-/// Whether this can be a block of a directory.
+/// Whether a block can be a directory's.
 pub fn looks_like(block: &[u8]) -> bool {
     let mut used = 0;
     let mut sound = true;

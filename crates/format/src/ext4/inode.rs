@@ -1,9 +1,9 @@
-//! Inodes, and the trees of extents that begin in them.
+//! Inodes, and the extent trees that begin in them.
 
 use crate::Endian;
 
 crate::on_disk! {
-    /// The first 128 bytes of an inode.
+    /// The first 128 bytes of an inode (`struct ext4_inode`).
     pub struct Inode: 128 {
         0 => /** type and permissions */ mode: u16,
         2 => /** owner, low half */ uid: u16,
@@ -32,7 +32,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins each node of a tree of extents, the root in the inode included.
+    /// The header of each node of an extent tree, the root in the inode included (`struct ext4_extent_header`).
     pub struct ExtentHeader: 12 {
         0 => /** 0xf30a */ magic: u16,
         2 => /** entries that are used */ entries: u16,
@@ -43,7 +43,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An extent: an entry at depth 0.
+    /// An extent: an entry at depth 0 (`struct ext4_extent`).
     pub struct Extent: 12 {
         0 => /** first block of the file */ block: u32,
         4 => /** blocks; more than 32768: that many more, not yet written */ len: u16,
@@ -53,7 +53,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry above depth 0.
+    /// An index: an entry above depth 0 (`struct ext4_extent_idx`).
     pub struct ExtentIndex: 12 {
         0 => /** first block of the file below it */ block: u32,
         4 => /** block of the node, low half */ leaf_lo: u32,
@@ -75,13 +75,13 @@ pub mod mode {
 }
 
 impl Inode {
-    /// [`Inode::flags`]: mapped by extents.
+    /// [`Inode::flags`]: the file is mapped by extents (`EXT4_EXTENTS_FL`).
     pub const EXTENTS: u32 = 0x8_0000;
-    /// [`Inode::flags`]: holds an attribute's value that is too long for a block.
+    /// [`Inode::flags`]: the inode holds an attribute's value that is too long for a block (`EXT4_EA_INODE_FL`).
     pub const EA_INODE: u32 = 0x20_0000;
-    /// [`Inode::flags`]: the contents are in the inode.
+    /// [`Inode::flags`]: the contents are in the inode (`EXT4_INLINE_DATA_FL`).
     pub const INLINE_DATA: u32 = 0x1000_0000;
-    /// [`Inode::flags`]: a directory with an index.
+    /// [`Inode::flags`]: a directory with a hashed index (`EXT4_INDEX_FL`).
     pub const INDEX: u32 = 0x1000;
 
     /// Its size in bytes.
@@ -110,12 +110,12 @@ impl Inode {
 }
 
 impl ExtentHeader {
-    /// What [`ExtentHeader::magic`] is.
+    /// The value of [`ExtentHeader::magic`] (`EXT4_EXT_MAGIC`).
     pub const MAGIC: u16 = 0xf30a;
-    /// Levels at most.
+    /// The greatest depth of a tree.
     pub const DEPTH_MAX: u16 = 5;
 
-    /// Decodes the header of a node, where it can be one: its entries fit.
+    /// Decodes a node's header; `None` where its entries do not fit.
     pub fn read(node: &[u8]) -> Option<ExtentHeader> {
         if node.len() < ExtentHeader::SIZE {
             return None;
@@ -128,7 +128,7 @@ impl ExtentHeader {
 }
 
 impl Extent {
-    /// The longest extent that is written; more means that it is not.
+    /// The greatest length of a written extent; a larger value marks an unwritten one (`EXT_INIT_MAX_LEN`).
     pub const WRITTEN_MAX: u16 = 32768;
 
     /// Its first block on the device.
@@ -143,7 +143,7 @@ impl Extent {
 }
 
 impl ExtentIndex {
-    /// The block of the node below.
+    /// The block of the node below this index.
     pub fn leaf(&self) -> u64 {
         u64::from(self.leaf_lo) | u64::from(self.leaf_hi) << 32
     }

@@ -1,6 +1,7 @@
-//! ext2, ext3 and ext4: `docs/formats/ext4.md`. What a classifier reads; nothing here writes one.
+//! ext2, ext3 and ext4, as far as a classifier reads them, described in `docs/formats/ext4.md`. No code here writes
+//! them.
 //!
-//! Sizes that a [`Superblock::read`] returned can be divided and shifted by as they are.
+//! Sizes that [`Superblock::read`] returned can be used to divide and shift.
 
 pub mod dir;
 pub mod inode;

@@ -1,12 +1,12 @@
-//! The superblock, the group descriptors, and what follows from them: where everything fixed lies.
+//! The superblock, the group descriptors, and the places that follow from them.
 
 use crate::Endian;
 
-/// Where the superblock is, in bytes.
+/// The superblock's place in bytes.
 pub const SUPERBLOCK_AT: u64 = 1024;
 
 crate::on_disk! {
-    /// The superblock, 1024 bytes at byte 1024; copies begin groups.
+    /// The superblock, 1024 bytes at byte 1024 (`struct ext4_super_block`). Copies begin groups.
     pub struct Superblock: 1024 {
         0 => /** inodes */ inodes_count: u32,
         4 => /** blocks, low half */ blocks_count_lo: u32,
@@ -108,7 +108,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A group descriptor. Without 64-bit block numbers only the first 32 bytes are there.
+    /// A group descriptor (`struct ext4_group_desc`). Without 64-bit block numbers only the first 32 bytes exist.
     pub struct GroupDesc: 64 {
         0 => /** block of the block bitmap, low half */ block_bitmap_lo: u32,
         4 => /** block of the inode bitmap, low half */ inode_bitmap_lo: u32,
@@ -136,15 +136,15 @@ crate::on_disk! {
     }
 }
 
-/// Features by bit.
+/// Feature bits (`EXT4_FEATURE_*`).
 pub mod feature {
-    /// compat: there is a journal.
+    /// compat: the file system has a journal.
     pub const HAS_JOURNAL: u32 = 0x4;
-    /// compat: there are blocks for more group descriptors.
+    /// compat: blocks are reserved for more group descriptors.
     pub const RESIZE_INODE: u32 = 0x10;
     /// compat: only two groups have copies of the superblock.
     pub const SPARSE_SUPER2: u32 = 0x200;
-    /// compat: orphans are in a file.
+    /// compat: orphans are listed in a file.
     pub const ORPHAN_FILE: u32 = 0x1000;
     /// incompat: the device is a journal.
     pub const JOURNAL_DEV: u32 = 0x8;
@@ -162,11 +162,11 @@ pub mod feature {
     pub const SPARSE_SUPER: u32 = 0x1;
     /// ro_compat: descriptors have checksums (CRC-16).
     pub const GDT_CSUM: u32 = 0x10;
-    /// ro_compat: bitmaps are of clusters.
+    /// ro_compat: bitmap bits stand for clusters.
     pub const BIGALLOC: u32 = 0x200;
     /// ro_compat: all metadata has checksums (CRC-32C).
     pub const METADATA_CSUM: u32 = 0x400;
-    /// incompat: all that is known: the names of what each is are in the kernel's headers.
+    /// incompat: all known features. The kernel's headers name each bit.
     pub const INCOMPAT_KNOWN: u32 = 0x2
         | 0x4
         | 0x8
@@ -184,42 +184,42 @@ pub mod feature {
         | 0x2_0000;
 }
 
-/// Why these bytes are no superblock.
+/// The reason why bytes are not a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
-    /// Too few bytes.
+    /// There are too few bytes.
     #[error("less than a superblock")]
     Short,
-    /// No magic number.
+    /// The magic number is another.
     #[error("byte 56: magic is {found:#x}, not 0xef53")]
     Magic {
-        /// What is there.
+        /// The value found.
         found: u16,
     },
-    /// A feature that nobody knew when this was written, and that changes where things are.
+    /// A feature is not known here and changes the places of structures.
     #[error("byte 96: features {unknown:#x} are not known")]
     Feature {
-        /// The bits.
+        /// The unknown bits.
         unknown: u32,
     },
-    /// A size that is none.
+    /// A size is impossible.
     #[error("byte {byte}: {field} is {value}")]
     Size {
         /// The field.
         field: &'static str,
-        /// Where it is.
+        /// Its byte in the superblock.
         byte: usize,
-        /// What it says.
+        /// Its value.
         value: u64,
     },
 }
 
-/// What follows from a superblock: checked, so that it can be used for arithmetic.
+/// The geometry that follows from a superblock. Its values were checked, so they can be used in arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift, 10 to 16.
     pub block_shift: u32,
-    /// All blocks, the boot block included.
+    /// The number of blocks, the boot block included.
     pub blocks: u64,
     /// The first block of group 0.
     pub first_block: u64,
@@ -233,36 +233,36 @@ pub struct Geometry {
     pub desc_size: usize,
     /// Groups.
     pub groups: u32,
-    /// Blocks kept for more descriptors.
+    /// Blocks reserved for more descriptors.
     pub reserved_gdt: u64,
     /// Features that may be ignored.
     pub compat: u32,
-    /// Features without which it cannot be read.
+    /// Features without which the file system cannot be read.
     pub incompat: u32,
-    /// Features without which it cannot be written.
+    /// Features without which the file system cannot be written.
     pub ro_compat: u32,
-    /// The first group of descriptors in its own groups.
+    /// The first meta block group (`s_first_meta_bg`): from it on, descriptors lie in the groups that they describe.
     pub first_meta_bg: u64,
-    /// The groups with copies, where only two have.
+    /// The groups with copies of the superblock, where only two have one.
     pub backup_groups: [u32; 2],
     /// The journal's inode, or 0.
     pub journal_inode: u32,
-    /// Inodes of quota files and of the file of orphans, 0 where there is none.
+    /// The inodes of quota files, 0 where there is none.
     pub quota_inodes: [u32; 3],
-    /// The inode of the file of orphans, or 0.
+    /// The inode of the orphan file, or 0.
     pub orphan_inode: u32,
     /// The block of the multi-mount protection, or 0.
     pub mmp_block: u64,
 }
 
 impl Superblock {
-    /// What [`Superblock::magic`] is.
+    /// The value of [`Superblock::magic`] (`EXT4_SUPER_MAGIC`).
     pub const MAGIC: u16 = 0xef53;
 
-    /// Decodes and checks what sizes are taken from.
+    /// Decodes a superblock, and checks the fields from which sizes are computed.
     ///
     /// # Errors
-    /// It is none, or of a kind that is not known.
+    /// The bytes are no superblock, or of a kind that is not known.
     pub fn read(bytes: &[u8]) -> Result<(Superblock, Geometry), SuperblockError> {
         if bytes.len() < Superblock::SIZE {
             return Err(SuperblockError::Short);
@@ -299,9 +299,9 @@ impl Superblock {
         if first_block > 1 || blocks <= first_block || blocks >> 48 != 0 {
             return bad("blocks_count_lo", blocks);
         }
-        // A journal device has none of what follows.
+        // A journal device has none of the fields that follow.
         let journal = incompat & feature::JOURNAL_DEV != 0;
-        // With clusters a bitmap bit stands for more than one block.
+        // With clusters, a bitmap bit stands for more than one block.
         let most = u64::from(bytes) * 8 * 1024;
         if !journal && (self.blocks_per_group == 0 || u64::from(self.blocks_per_group) > most) {
             return bad("blocks_per_group", self.blocks_per_group.into());
@@ -345,21 +345,21 @@ impl Superblock {
     }
 }
 
-/// Where a group's fixed blocks are.
+/// The places of a group's fixed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupPlaces {
     /// The block bitmap.
     pub block_bitmap: u64,
     /// The inode bitmap.
     pub inode_bitmap: u64,
-    /// The first block of inodes.
+    /// The first block of the inode table.
     pub inode_table: u64,
-    /// Inodes at the end that were never used.
+    /// The number of inodes at the end of the table that were never used.
     pub unused: u32,
 }
 
 impl GroupDesc {
-    /// [`GroupDesc::flags`]: no inode of the group was ever used.
+    /// [`GroupDesc::flags`]: no inode of the group was ever used (`EXT4_BG_INODE_UNINIT`).
     pub const INODE_UNINIT: u16 = 1;
 }
 
@@ -379,7 +379,7 @@ impl Geometry {
         u64::from(self.groups).div_ceil(self.descs_per_block())
     }
 
-    /// Blocks of a group's inodes.
+    /// Blocks of a group's inode table.
     pub fn inode_blocks(&self) -> u64 {
         (u64::from(self.inodes_per_group) * self.inode_size as u64).div_ceil(1 << self.block_shift)
     }
@@ -413,8 +413,8 @@ impl Geometry {
         self.incompat & feature::META_BG != 0
     }
 
-    /// The blocks of descriptors that a group holds, one copy: its first block, how many, and the number of
-    /// the first among all blocks of descriptors; and how many reserved ones follow.
+    /// The blocks of descriptors in a group's copy: the first block, the number of blocks, the index of the first
+    /// among all blocks of descriptors, and the number of reserved blocks that follow.
     pub fn descs_in(&self, group: u32) -> Option<(u64, u64, u64, u64)> {
         let own = u64::from(self.has_super(group));
         let start = self.group_start(group) + own;
@@ -435,7 +435,7 @@ impl Geometry {
         Some((start, count, 0, self.reserved_gdt))
     }
 
-    /// The block that holds the descriptors number `index` among blocks of descriptors, first copy.
+    /// The block of the first copy of the descriptor block with this index.
     pub fn desc_block(&self, index: u64) -> u64 {
         if self.has_meta_bg() && index >= self.first_meta_bg {
             let group = (index * self.descs_per_block()).min(u64::from(u32::MAX)) as u32;
@@ -444,7 +444,7 @@ impl Geometry {
         self.first_block + 1 + index
     }
 
-    /// What a descriptor says, as far as it points into the file system.
+    /// The places that a descriptor gives, where they lie in the file system.
     pub fn places(&self, desc: &[u8]) -> Option<GroupPlaces> {
         let mut whole = [0; GroupDesc::SIZE];
         let len = self.desc_size.min(GroupDesc::SIZE).min(desc.len());

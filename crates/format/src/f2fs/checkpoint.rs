@@ -1,26 +1,26 @@
-//! Checkpoint packs, and what they keep of segment summaries.
+//! Checkpoint packs, and the segment summaries in them.
 
 use super::{BLOCK, Geometry, LE, MAGIC, SEGMENT, checksum, maps};
 
 /// Flags of a checkpoint.
 pub mod flag {
-    /// It was made by an unmount: the summaries of nodes are there too.
+    /// An unmount made the checkpoint, so the summaries of nodes are in the pack too (`CP_UMOUNT_FLAG`).
     pub const UMOUNT: u32 = 1;
-    /// The summaries of data are packed.
+    /// The summaries of data are in compact form (`CP_COMPACT_SUM_FLAG`).
     pub const COMPACT: u32 = 4;
-    /// As with an unmount.
+    /// The pack has the summaries of nodes, as with an unmount (`CP_FASTBOOT_FLAG`).
     pub const FASTBOOT: u32 = 32;
-    /// Nodes have this checkpoint's checksum besides its version.
+    /// Nodes carry the checkpoint's checksum besides its version (`CP_CRC_RECOVERY_FLAG`).
     pub const CRC_RECOVERY: u32 = 64;
-    /// Of what nodes have, the version alone is to be believed.
+    /// Only the version in nodes is valid, and not the checksum (`CP_NOCRC_RECOVERY_FLAG`).
     pub const NO_CRC_RECOVERY: u32 = 512;
-    /// The bitmaps are in another order, after a checksum.
+    /// The bitmaps are in another order, after a checksum (`CP_LARGE_NAT_BITMAP_FLAG`).
     pub const LARGE_NAT_BITMAP: u32 = 1024;
 }
 
 crate::on_disk! {
-    /// What begins the first and the last block of a checkpoint pack. Bitmaps follow that say in which of its two places
-    /// each block of the SIT and of the NAT is.
+    /// The first and the last block of a checkpoint pack (`struct f2fs_checkpoint`). The bitmaps that follow say in
+    /// which of its two places each block of the SIT and of the NAT is valid.
     pub struct Checkpoint: 192 {
         0 => /** version, one more with each checkpoint */ checkpoint_ver: u64,
         8 => /** blocks for users */ user_block_count: u64,
@@ -47,7 +47,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What ends a block of orphans, after 1020 inodes.
+    /// The end of a block of orphans, after 1020 inode numbers (`struct f2fs_orphan_block`).
     pub struct OrphansEnd: 16 {
         0 => /** zero */ reserved: u32,
         4 => /** which block of these */ blk_addr: u16,
@@ -57,29 +57,29 @@ crate::on_disk! {
     }
 }
 
-/// What a block of a checkpoint pack is.
+/// The use of a block in a checkpoint pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackPart {
     /// The first block.
     First,
-    /// The bitmaps, where they have no room in the first.
+    /// The bitmaps, where they do not fit into the first block.
     Bitmaps,
-    /// Files without names that are still there.
+    /// Orphans: files without names that are still open.
     Orphans,
-    /// Summaries of the segments that data are written to.
+    /// Summaries of the current data segments.
     DataSummary,
-    /// Summaries of the segments that nodes are written to.
+    /// Summaries of the current node segments.
     NodeSummary,
-    /// The last block: the checkpoint is valid.
+    /// The last block, which makes the checkpoint valid.
     Last,
-    /// Which blocks of the NAT are full or empty.
+    /// Bitmaps of full and empty blocks of the NAT.
     NatBits,
-    /// Not in use.
+    /// An unused block.
     Unused,
 }
 
 impl Checkpoint {
-    /// A first or last block, where its checksum is right and its counts can be true.
+    /// Decodes a first or last block; `None` where its checksum is wrong or its counts are impossible.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Checkpoint> {
         let block: &[u8; BLOCK] = block.try_into().ok()?;
         let cp = Checkpoint::decode(block, LE);
@@ -100,19 +100,19 @@ impl Checkpoint {
         sane.then_some(cp)
     }
 
-    /// Whether summaries of nodes are in the pack.
+    /// Whether the pack has summaries of nodes.
     pub fn has_node_summaries(&self) -> bool {
         self.ckpt_flags & (flag::UMOUNT | flag::FASTBOOT) != 0
     }
 
-    /// Where the summaries of data are in the pack: the first, and the one after them.
+    /// The range of the data summaries in the pack: the first block, and the one after the last.
     pub fn data_summaries(&self) -> (u64, u64) {
         let end = u64::from(self.cp_pack_total_block_count) - 1;
         let nodes = if self.has_node_summaries() { 3 } else { 0 };
         (self.cp_pack_start_sum.into(), end - nodes)
     }
 
-    /// What a block of its pack is.
+    /// The use of a block of the pack.
     pub fn part(&self, g: &Geometry, index: u64) -> PackPart {
         let total = u64::from(self.cp_pack_total_block_count);
         let (first, end) = self.data_summaries();
@@ -128,13 +128,14 @@ impl Checkpoint {
         }
     }
 
-    /// The segments that are written to and their types: 0 to 2 hot, warm and cold data, 3 to 5 nodes.
+    /// The current segments with their types: 0 to 2 for hot, warm and cold data, 3 to 5 for nodes.
     pub fn current(&self) -> impl Iterator<Item = (u64, u8)> {
         let data = self.cur_data_segno.into_iter().take(3);
         data.chain(self.cur_node_segno.into_iter().take(3)).zip(0..).map(|(s, t)| (s.into(), t))
     }
 
-    /// Whether a node with this in its footer was written after this checkpoint, and before the next. `pack` begins with it.
+    /// Whether a node with this version in its footer was written after this checkpoint and before the next. `pack`
+    /// begins with the checkpoint.
     pub fn is_before(&self, pack: &[u8], cp_ver: u64) -> bool {
         let at = self.checksum_offset as usize;
         let sum = pack.get(at..at + 4).map_or(0, |raw| LE.get_u32(raw, 0));
@@ -146,13 +147,14 @@ impl Checkpoint {
         }
     }
 
-    /// Where the next node of a file goes.
+    /// The address that was chosen for the next node of a file.
     pub fn next_node(&self, g: &Geometry) -> u64 {
         let (segment, within) = (self.cur_node_segno[1], self.cur_node_blkoff[1]);
         g.main + u64::from(segment) * SEGMENT + u64::from(within)
     }
 
-    /// Whether a block of the SIT, or else of the NAT, is in its second place. `pack` begins with this.
+    /// Whether block `n` of the NAT (with `nat`) or of the SIT is valid in its second place. `pack` begins with the
+    /// checkpoint.
     pub fn is_second(&self, g: &Geometry, pack: &[u8], nat: bool, n: u64) -> bool {
         let sit_bytes = self.sit_ver_bitmap_bytesize as usize;
         let nat_bytes = self.nat_ver_bitmap_bytesize as usize;
@@ -166,12 +168,12 @@ impl Checkpoint {
         };
         let within = (n / 8) as usize;
         let inside = within < if nat { nat_bytes } else { sit_bytes };
-        // The first bit is the highest of its byte.
+        // The first bit is the highest bit of its byte.
         let byte = pack.get(from + within).filter(|_| inside);
         byte.is_some_and(|byte| byte >> (7 - n % 8) & 1 != 0)
     }
 
-    /// What the summaries of data in a pack say; they follow each other in `blocks`.
+    /// Decodes the data summaries of a pack from their consecutive blocks.
     pub fn summaries(&self, g: &Geometry, blocks: &[u8]) -> Summaries {
         let mut all = Summaries::default();
         let compact = self.ckpt_flags & flag::COMPACT != 0;
@@ -185,7 +187,7 @@ impl Checkpoint {
         all.sit = maps::sit_journal(journal(sit));
         let (mut block, mut at) = (0, 2 * maps::JOURNAL);
         for (i, segment) in self.cur_data_segno.into_iter().take(3).enumerate() {
-            // One that is not written to in order has all its entries there.
+            // A segment that is not written sequentially has all of its entries there.
             let count = match self.alloc_type[i] {
                 0 => SEGMENT.min(self.cur_data_blkoff[i].into()),
                 _ => SEGMENT,
@@ -208,18 +210,18 @@ impl Checkpoint {
     }
 }
 
-/// What the summaries of data in a checkpoint pack say.
+/// The data summaries in a checkpoint pack.
 #[derive(Clone, Debug, Default)]
 pub struct Summaries {
-    /// Nodes of which the NAT is out of date.
+    /// Entries of the NAT that are newer than its blocks (the NAT journal).
     pub nat: Vec<(u32, maps::NatEntry)>,
-    /// Segments of which the SIT is out of date.
+    /// Entries of the SIT that are newer than its blocks (the SIT journal).
     pub sit: Vec<(u32, maps::SitEntry)>,
-    /// Blocks of segments that data are written to, with the pointers to them.
+    /// The blocks of the current data segments, with the node that points to each.
     pub entries: Vec<(u64, maps::Summary)>,
 }
 
-/// Whether a block of orphans has the right checksum.
+/// Whether the checksum of a block of orphans is right.
 pub fn orphans_are_sound(block: &[u8]) -> bool {
     let Some(end) = block.len().checked_sub(OrphansEnd::SIZE) else { return false };
     let sum = OrphansEnd::decode(&block[end..], LE).check_sum;

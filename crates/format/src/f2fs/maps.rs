@@ -1,18 +1,18 @@
-//! What is in use (SIT), where nodes are (NAT), whose blocks are (SSA).
+//! The segment information table (SIT), the node address table (NAT), and the segment summary area (SSA).
 
 use super::LE;
 
-/// Entries in a block of the SIT.
+/// Entries in a block of the SIT (`SIT_ENTRY_PER_BLOCK`).
 pub const SIT_ENTRIES: usize = 55;
-/// Entries in a block of the NAT.
+/// Entries in a block of the NAT (`NAT_ENTRY_PER_BLOCK`).
 pub const NAT_ENTRIES: usize = 455;
-/// Where a summary's entries end and its journal begins.
+/// The byte of a summary at which its entries end and its journal begins.
 pub(super) const ENTRIES_END: usize = 3584;
-/// Bytes of a journal in a summary.
+/// Bytes of the journal in a summary.
 pub(super) const JOURNAL: usize = 507;
 
 crate::on_disk! {
-    /// An entry of the SIT: a segment of the main area.
+    /// An entry of the SIT, for a segment of the main area (`struct f2fs_sit_entry`).
     pub struct SitEntry: 74 {
         0 => /** blocks in use (10 bits), type (6 bits): 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
         2 => /** which blocks are in use, the first in the highest bit */ valid_map: [u8; 64],
@@ -21,7 +21,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of the NAT: a node.
+    /// An entry of the NAT, for a node (`struct f2fs_nat_entry`).
     pub struct NatEntry: 9 {
         0 => /** version */ version: u8,
         1 => /** the inode that it is of; 0: not in use */ ino: u32,
@@ -30,7 +30,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of a summary: who points to a block.
+    /// An entry of a summary, with the node that points to a block (`struct f2fs_summary`).
     pub struct Summary: 7 {
         0 => /** of data the node that points to it, of a node itself; 0: none */ nid: u32,
         4 => /** the node's version */ version: u8,
@@ -39,7 +39,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What ends a summary: 512 entries and a journal of 507 bytes come before.
+    /// The end of a summary block, after 512 entries and a journal of 507 bytes (`struct summary_footer`).
     pub struct SummaryEnd: 5 {
         0 => /** 1 of nodes, 0 of data */ entry_type: u8,
         1 => /** not kept up to date */ check_sum: u32,
@@ -47,12 +47,12 @@ crate::on_disk! {
 }
 
 impl SitEntry {
-    /// Blocks in use.
+    /// The number of blocks in use.
     pub fn used(&self) -> u16 {
         self.vblocks & 0x3ff
     }
 
-    /// Its type, where it has blocks in use.
+    /// The segment's type; `None` where it has no block in use.
     pub fn kind(&self) -> Option<u8> {
         let kind = (self.vblocks >> 10) as u8;
         (self.used() > 0 && kind < 6).then_some(kind)
@@ -75,7 +75,7 @@ pub fn summary_entries(block: &[u8]) -> impl Iterator<Item = Summary> {
     entries.chunks_exact(Summary::SIZE).map(|raw| Summary::decode(raw, LE))
 }
 
-/// Whether a segment's summary is one of nodes.
+/// Whether a summary is of a node segment.
 pub fn is_of_nodes(block: &[u8]) -> bool {
     block.len().checked_sub(SummaryEnd::SIZE).is_some_and(|end| block[end] == 1)
 }
@@ -86,12 +86,12 @@ fn journal<T>(bytes: &[u8], size: usize, decode: impl Fn(&[u8]) -> T) -> Vec<(u3
     all.map(|raw| (LE.get_u32(raw, 0), decode(&raw[4..]))).collect()
 }
 
-/// A journal of the NAT, as far as it has room.
+/// The entries of a NAT journal, as many as fit.
 pub(super) fn nat_journal(bytes: &[u8]) -> Vec<(u32, NatEntry)> {
     journal(bytes, NatEntry::SIZE, |raw| NatEntry::decode(raw, LE))
 }
 
-/// A journal of the SIT, as far as it has room.
+/// The entries of an SIT journal, as many as fit.
 pub(super) fn sit_journal(bytes: &[u8]) -> Vec<(u32, SitEntry)> {
     journal(bytes, SitEntry::SIZE, |raw| SitEntry::decode(raw, LE))
 }

@@ -1,4 +1,4 @@
-//! F2FS: `docs/formats/f2fs.md`. What a classifier reads; nothing here writes one.
+//! F2FS, as far as a classifier reads it, described in `docs/formats/f2fs.md`. No code here writes it.
 
 pub mod checkpoint;
 pub mod maps;
@@ -10,31 +10,31 @@ pub use checkpoint::Checkpoint;
 
 const LE: Endian = Endian::Little;
 
-/// Where the first superblock is, in bytes; the second is a block later.
+/// The first superblock's place in bytes; the second is one block later.
 pub const SUPERBLOCK_AT: u64 = 1024;
-/// What marks a superblock, and what most checksums start from.
+/// The magic number of a superblock (`F2FS_SUPER_MAGIC`), from which most checksums start.
 const MAGIC: u32 = 0xf2f5_2010;
-/// Bytes in a block, as a shift: there is no other size here.
+/// The block size as a shift; no other size is read here.
 pub const BLOCK_SHIFT: u32 = 12;
 /// Bytes in a block.
 pub const BLOCK: usize = 1 << BLOCK_SHIFT;
-/// Blocks in a segment, always.
+/// Blocks in a segment, which is fixed.
 pub const SEGMENT: u64 = 512;
 
-/// Features, in the superblock.
+/// Feature bits of the superblock.
 pub mod feature {
-    /// Inodes have room for more fields.
+    /// Inodes have space for more fields.
     pub const EXTRA_ATTR: u32 = 8;
     /// Inodes have checksums.
     pub const INODE_CHECKSUM: u32 = 32;
-    /// An inode says how much room it keeps for attributes.
+    /// An inode says how much space it reserves for attributes.
     pub const FLEXIBLE_INLINE_XATTR: u32 = 64;
     /// The superblock has a checksum.
     pub const SUPERBLOCK_CHECKSUM: u32 = 2048;
 }
 
 crate::on_disk! {
-    /// The superblock.
+    /// The superblock (`struct f2fs_super_block`).
     pub struct Superblock: 3072 {
         0 => /** 0xf2f52010 */ magic: u32,
         4 => /** version, 1 */ major_ver: u16,
@@ -85,44 +85,44 @@ crate::on_disk! {
     }
 }
 
-/// CRC-32 (IEEE) that goes on from `state`, without inversions.
+/// Continues a CRC-32 (IEEE) from `state`, without inversions.
 pub(crate) fn checksum(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);
     hasher.update(bytes);
     !hasher.finalize()
 }
 
-/// The shape of a file system: everything in it can be calculated with.
+/// The geometry of a file system. Its values were checked, so they can be used in arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// First block of the checkpoints.
+    /// The first block of the checkpoint packs.
     pub checkpoints: u64,
-    /// First block of the SIT.
+    /// The first block of the SIT.
     pub sit: u64,
-    /// First block of the NAT.
+    /// The first block of the NAT.
     pub nat: u64,
-    /// First block of the SSA.
+    /// The first block of the SSA.
     pub ssa: u64,
-    /// First block of the main area.
+    /// The first block of the main area.
     pub main: u64,
-    /// Segments of the main area.
+    /// The number of segments in the main area.
     pub segments: u64,
-    /// Blocks of a checkpoint for version bitmaps.
+    /// Additional blocks of a checkpoint for version bitmaps (`cp_payload`).
     pub payload: u64,
-    /// The root's inode.
+    /// The root directory's inode.
     pub root: u32,
-    /// Inodes of quotas, 0 where there is none.
+    /// The inodes of quota files, 0 where there is none.
     pub quotas: [u32; 3],
-    /// Features.
+    /// The feature bits.
     pub features: u32,
-    /// What checksums of inodes start from.
+    /// The start value of inode checksums.
     pub inode_seed: u32,
 }
 
 impl Superblock {
-    /// The shape that a superblock gives, where all in it can be true.
+    /// The geometry that a superblock gives; `None` where a value is impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         if sb.magic != MAGIC || sb.log_blocksize != BLOCK_SHIFT || sb.log_blocks_per_seg != 9 {
@@ -173,31 +173,31 @@ impl Superblock {
     }
 }
 
-/// What an area is, and which part of it stands at a block.
+/// The area to which a block belongs, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// The first superblock's block.
     Superblock,
-    /// The second one's.
+    /// The second superblock's block.
     SuperblockCopy,
-    /// Before the first segment.
+    /// A block before the first segment.
     Before,
-    /// A block of a checkpoint pack: the pack, and which of its blocks.
+    /// A block of a checkpoint pack: the pack, and the block's index in it.
     Pack(usize, u64),
-    /// A block of the SIT: which, and which of its two places.
+    /// A block of the SIT: its index, and which of its two places this is.
     Sit(u64, usize),
-    /// A block of the NAT: which, and which of its two places.
+    /// A block of the NAT: its index, and which of its two places this is.
     Nat(u64, usize),
     /// The summary of this segment.
     Ssa(u64),
     /// A block of this segment of the main area.
     Main(u64),
-    /// None of these.
+    /// A block in none of these areas.
     Outside,
 }
 
 impl Geometry {
-    /// What stands at a block.
+    /// The area of a block.
     pub fn area(&self, block: u64) -> Area {
         let half_sit = (self.nat - self.sit) / 2;
         match block {
@@ -227,35 +227,35 @@ impl Geometry {
         }
     }
 
-    /// The segment of the main area that a block is in.
+    /// The segment of the main area that contains a block.
     pub fn segment(&self, block: u64) -> Option<u64> {
         let segment = block.checked_sub(self.main)? / SEGMENT;
         (segment < self.segments).then_some(segment)
     }
 
-    /// Blocks of the SIT, of one copy that matter.
+    /// The number of blocks in one copy of the SIT that are in use.
     pub fn sit_blocks(&self) -> u64 {
         let half = (self.nat - self.sit) / 2;
         half.min(self.segments.div_ceil(maps::SIT_ENTRIES as u64))
     }
 
-    /// Where a block of the SIT is, in its first or second place.
+    /// The first or second place of a block of the SIT.
     pub fn sit_block(&self, n: u64, second: bool) -> u64 {
         self.sit + n + if second { (self.nat - self.sit) / 2 } else { 0 }
     }
 
-    /// Blocks of the NAT, of one copy.
+    /// The number of blocks in one copy of the NAT.
     pub fn nat_blocks(&self) -> u64 {
         (self.ssa - self.nat) / 2
     }
 
-    /// Where a block of the NAT is, in its first or second place.
+    /// The first or second place of a block of the NAT.
     pub fn nat_block(&self, n: u64, second: bool) -> u64 {
         let first = self.nat + n / SEGMENT * 2 * SEGMENT + n % SEGMENT;
         first + if second { SEGMENT } else { 0 }
     }
 
-    /// Blocks at the end of a checkpoint pack that say which blocks of the NAT are full or empty.
+    /// The number of blocks at the end of a checkpoint pack with the bitmaps of full and empty NAT blocks.
     pub fn nat_bits_blocks(&self) -> u64 {
         (8 + 2 * self.nat_blocks() / 8).div_ceil(BLOCK as u64)
     }

@@ -1,34 +1,34 @@
-//! Nodes: inodes, and what leads from them to data. Names.
+//! Nodes: inodes, direct and indirect nodes; and the names in directories.
 
 use super::{BLOCK, Geometry, LE, checksum, feature, maps};
 
-/// Addresses in an inode without more fields and attributes.
+/// Addresses in an inode without additional fields and attributes (`DEF_ADDRS_PER_INODE`).
 const INODE_ADDRESSES: usize = 923;
-/// Addresses in a direct node, and nodes in an indirect one.
+/// Addresses in a direct node, and node numbers in an indirect one (`DEF_ADDRS_PER_BLOCK`).
 const NODE_ENTRIES: usize = 1018;
-/// Where the name begins in an inode.
+/// The byte of an inode at which the name begins.
 const NAME_AT: usize = 92;
-/// Where the addresses begin in an inode.
+/// The byte of an inode at which the addresses begin.
 const ADDRESSES_AT: usize = 360;
-/// Which node a node of attributes is.
+/// The number, within its file, of the node of extended attributes (`XATTR_NODE_OFFSET`).
 const ATTRIBUTES_NODE: u32 = u32::MAX >> 3;
-/// Addresses that give way to attributes, where the inode does not say how many.
+/// Addresses that give way to inline attributes, where the inode gives no number (`DEFAULT_INLINE_XATTR_ADDRS`).
 const ATTRIBUTES_DEFAULT: usize = 50;
 
-/// Flags of an inode about what is in it.
+/// Flags of an inode for data stored in it (`i_inline`).
 pub mod inline {
-    /// Attributes.
+    /// Extended attributes.
     pub const ATTRIBUTES: u8 = 1;
     /// The file's contents.
     pub const DATA: u8 = 2;
     /// The directory's entries.
     pub const ENTRIES: u8 = 4;
-    /// More fields.
+    /// Additional fields.
     pub const EXTRA: u8 = 32;
 }
 
 crate::on_disk! {
-    /// An inode, up to its addresses.
+    /// An inode, up to its addresses (`struct f2fs_inode`).
     pub struct Inode: 360 {
         0 => /** type and permissions */ mode: u16,
         2 => /** hints */ advise: u8,
@@ -57,7 +57,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// More fields, in place of the first addresses.
+    /// Additional fields of an inode, in place of the first addresses.
     pub struct InodeExtra: 12 {
         0 => /** bytes of all these */ extra_isize: u16,
         2 => /** addresses that give way to attributes */ inline_xattr_size: u16,
@@ -67,7 +67,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What ends every node.
+    /// The footer of every node (`struct node_footer`).
     pub struct Footer: 24 {
         0 => /** its number */ nid: u32,
         4 => /** the inode that it is of */ ino: u32,
@@ -78,7 +78,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of a directory; names are apart, in slots of eight bytes.
+    /// A directory entry (`struct f2fs_dir_entry`). Names are stored apart, in slots of eight bytes.
     pub struct DirEntry: 11 {
         0 => /** hash of the name */ hash_code: u32,
         4 => /** inode */ ino: u32,
@@ -87,21 +87,21 @@ crate::on_disk! {
     }
 }
 
-/// What a node is to its file.
+/// The role of a node in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The inode.
     Inode,
-    /// Addresses of data: how many direct nodes come before it.
+    /// A direct node, which holds addresses of data; the value is the number of direct nodes before it.
     Direct(u64),
-    /// Numbers of direct nodes (2), or of such indirect nodes (3).
+    /// An indirect node: 2 where it holds numbers of direct nodes, 3 where it holds numbers of indirect ones.
     Indirect(u8),
-    /// Attributes.
+    /// A node of extended attributes.
     Attributes,
 }
 
 impl Footer {
-    /// The footer of a node, where it can be one.
+    /// Decodes the footer of a block; `None` where it cannot be a node's.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Footer> {
         let footer = Footer::decode(block.get(BLOCK - Footer::SIZE..BLOCK)?, LE);
         let most = g.nat_blocks() * maps::NAT_ENTRIES as u64;
@@ -112,17 +112,17 @@ impl Footer {
         sane.then_some(footer)
     }
 
-    /// Whether an fsync has made it durable: a mount after a crash goes on from the checkpoint to it.
+    /// Whether an fsync made the node durable, so that a mount after a crash rolls forward to it.
     pub fn is_fsynced(&self) -> bool {
         self.flag & 2 != 0
     }
 
-    /// Whether its name is durable with it.
+    /// Whether its file's name is durable with it.
     pub fn is_named(&self) -> bool {
         self.flag & 4 != 0
     }
 
-    /// What the node is to its file.
+    /// The node's role in its file.
     pub fn role(&self) -> Role {
         const N: u32 = NODE_ENTRIES as u32;
         const DOUBLE: u32 = 5 + 2 * N;
@@ -146,21 +146,21 @@ impl Footer {
     }
 }
 
-/// What an inode says of its file.
+/// The facts about a file that its inode gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Type and permissions.
+    /// File type and permissions.
     pub mode: u16,
-    /// What is in the inode.
+    /// The inline flags.
     pub inline: u8,
-    /// Where the addresses begin, in bytes.
+    /// The byte at which the addresses begin.
     from: usize,
-    /// Addresses in the inode.
+    /// The number of addresses in the inode.
     pub addresses: usize,
 }
 
 impl File {
-    /// What a node says that is an inode; `None` where its fields take more room than there is.
+    /// Reads an inode; `None` where its fields need more space than there is.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<File> {
         let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
         let more = InodeExtra::decode(block.get(ADDRESSES_AT..)?.get(..InodeExtra::SIZE)?, LE);
@@ -179,21 +179,21 @@ impl File {
         Some(File { mode: inode.mode, inline: inode.inline, from, addresses })
     }
 
-    /// The part of the inode that data or entries may be in.
+    /// The part of the inode that can hold inline data or directory entries.
     fn inside<'a>(&self, block: &'a [u8]) -> &'a [u8] {
         let from = self.from + 4;
         let end = self.from + self.addresses * 4;
         block.get(from..end.max(from)).unwrap_or_default()
     }
 
-    /// A directory that has the file, and its name there.
+    /// The parent directory, and the file's name in it, as the inode has them.
     pub fn own_name<'a>(&self, block: &'a [u8]) -> Option<(u32, &'a [u8])> {
         let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
         let len = usize::try_from(inode.namelen).ok().filter(|len| (1..=255).contains(len))?;
         Some((inode.pino, &block[NAME_AT..NAME_AT + len]))
     }
 
-    /// The names in an inode that has its directory's entries.
+    /// The names in the inode of a directory with inline entries.
     pub fn names<'a>(&self, block: &'a [u8]) -> Vec<(u32, &'a [u8])> {
         match self.inline & inline::ENTRIES {
             0 => Vec::new(),
@@ -203,7 +203,7 @@ impl File {
 
     /// The addresses of data in an inode.
     pub fn data<'a>(&self, block: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
-        // Types with contents alone have addresses, and only where these are not in the inode.
+        // Only types with contents have addresses, and only where the contents are not inline.
         let kind = matches!(self.mode & 0o170_000, 0o040_000 | 0o100_000 | 0o120_000);
         let some = kind && self.inline & (inline::DATA | inline::ENTRIES) == 0;
         let end = if some { self.from + self.addresses * 4 } else { self.from };
@@ -211,7 +211,7 @@ impl File {
         list.chunks_exact(4).map(|raw| LE.get_u32(raw, 0))
     }
 
-    /// The file's first block that the direct node with so many before it leads to.
+    /// The first logical block below the direct node that has `direct` direct nodes before it.
     pub fn first_of(&self, direct: u64) -> u64 {
         direct * NODE_ENTRIES as u64 + self.addresses as u64
     }
@@ -223,7 +223,7 @@ pub fn direct(block: &[u8]) -> impl Iterator<Item = u32> {
     list.chunks_exact(4).map(|raw| LE.get_u32(raw, 0))
 }
 
-/// Whether an inode's checksum is wrong. Not all have one.
+/// Whether an inode's checksum is wrong. An inode without one is not damaged.
 pub fn is_damaged(g: &Geometry, footer: &Footer, block: &[u8]) -> bool {
     const AT: usize = ADDRESSES_AT + 8;
     let inode = Inode::decode(block, LE);
@@ -237,8 +237,8 @@ pub fn is_damaged(g: &Geometry, footer: &Footer, block: &[u8]) -> bool {
     checksum(sum, &block[AT + 4..]) != LE.get_u32(block, AT)
 }
 
-/// The inodes and names among entries: a bitmap, the entries, and the names at the end, in as many slots as there is
-/// room for. The second value says whether all entries in use have names that can be ones.
+/// The inodes and names of directory entries. `bytes` holds a bitmap, the entries, and the names at the end, in as
+/// many slots as fit. The second value says whether all entries in use have valid names.
 pub fn names(bytes: &[u8]) -> (Vec<(u32, &[u8])>, bool) {
     let slots = bytes.len() * 8 / ((DirEntry::SIZE + 8) * 8 + 1);
     let Some(names_at) = bytes.len().checked_sub(slots * 8) else { return (Vec::new(), false) };

@@ -1,7 +1,7 @@
-//! Directories: rows of chunks of 512 bytes, each filled by entries without gaps.
+//! Directories: consecutive chunks of 512 bytes, each filled by entries without gaps.
 //!
-//! An entry: inode number (LFS64: u64, LFS32: u32; 0: free space), entry length (u16), type (u8), name length
-//! (u8), the name, a NUL, padding to 4 bytes. Entry lengths are multiples of 4 on LFS64 too.
+//! An entry consists of inode number (LFS64: u64, LFS32: u32; 0 for free space), entry length (u16), type (u8), name
+//! length (u8), the name, a NUL, and padding to 4 bytes. Entry lengths are multiples of 4 on LFS64 too.
 
 use super::{LE, Width};
 use crate::on_disk;
@@ -19,7 +19,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// The same on LFS32: `struct lfs_dirheader32`.
+    /// The head of an entry on LFS32. NetBSD's `struct lfs_dirheader32`.
     pub struct DirHeader32: 8 {
         0 => /** inode; 0: free space */ ino: u32,
         4 => /** bytes of the entry, a multiple of 4 */ reclen: u16,
@@ -29,7 +29,7 @@ on_disk! {
 }
 
 impl DirHeader {
-    /// Reads one. Panics where there are too few bytes.
+    /// Reads a head. Panics where there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> DirHeader {
         match width {
             Width::Lfs64 => DirHeader::decode(bytes, LE),
@@ -40,7 +40,7 @@ impl DirHeader {
         }
     }
 
-    /// Writes one. Panics where there are too few bytes.
+    /// Writes a head. Panics where there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -57,22 +57,22 @@ pub const fn entry_size(width: Width, namlen: usize) -> usize {
     (width.dir_header() + namlen + 1).next_multiple_of(4)
 }
 
-/// An entry in use, or free space.
+/// A directory entry, or free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LfsDirEntry<'a> {
     /// Its first byte in the directory's bytes.
     pub at: usize,
-    /// Its inode; 0: free space.
+    /// Its inode; 0 for free space.
     pub ino: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub reclen: usize,
-    /// The type that it says.
+    /// Its type, as the entry gives it.
     pub kind: u8,
-    /// Its name; empty of free space.
+    /// Its name; empty for free space.
     pub name: &'a [u8],
 }
 
-/// What is wrong with an entry.
+/// The damage of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirFault {
     /// The directory's contents are not whole chunks.
@@ -97,33 +97,33 @@ pub enum DirFault {
         /// The entry's length.
         reclen: u16,
     },
-    /// A NUL or a slash in the name.
+    /// The name contains a NUL or a slash.
     #[error("byte {index} of the name is {byte:#04x}")]
     NameByte {
-        /// Where in the name.
+        /// The byte's index in the name.
         index: usize,
         /// The byte.
         byte: u8,
     },
-    /// No NUL after the name.
+    /// No NUL follows the name.
     #[error("no NUL ends the name")]
     NotTerminated,
 }
 
-/// A broken entry, and where it is.
+/// A damaged entry, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("directory entry at byte {at}: {fault}")]
 pub struct DirError {
     /// The entry's first byte in the bytes that were given.
     pub at: usize,
-    /// What is wrong.
+    /// The damage.
     pub fault: DirFault,
 }
 
-/// The entry at byte `at` of a directory's contents, of which `bytes` are whole chunks.
+/// Reads the entry at byte `at` of a directory's contents, of which `bytes` are whole chunks.
 ///
 /// # Errors
-/// The entry is broken: nothing after it in its chunk can be believed.
+/// The entry is damaged; nothing after it in its chunk can be believed.
 pub fn entry(width: Width, bytes: &[u8], at: usize) -> Result<LfsDirEntry<'_>, DirError> {
     let err = |fault| DirError { at, fault };
     let chunk_end = (at - at % CHUNK) + CHUNK;
@@ -155,7 +155,7 @@ pub fn entry(width: Width, bytes: &[u8], at: usize) -> Result<LfsDirEntry<'_>, D
     Ok(LfsDirEntry { at, ino, reclen: len, kind, name })
 }
 
-/// All entries of a directory's contents, free space included; the first error ends it.
+/// All entries of a directory's contents, free space included; iteration ends with the first error.
 pub fn entries(
     width: Width,
     bytes: &[u8],
@@ -171,8 +171,8 @@ pub fn entries(
     })
 }
 
-/// Fills a chunk with entries of the given inodes, types and names; the last gets the rest of it. Panics where
-/// they do not fit.
+/// Fills a chunk with entries of the given inodes, types and names; the last entry gets the rest of the chunk. Panics
+/// where they do not fit.
 pub fn fill_chunk(width: Width, chunk: &mut [u8; CHUNK], entries: &[(u64, u8, &[u8])]) {
     chunk.fill(0);
     let mut at = 0;

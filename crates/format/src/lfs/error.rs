@@ -1,4 +1,4 @@
-//! Why a superblock was refused.
+//! The reasons why a superblock is refused.
 
 use std::fmt;
 
@@ -6,38 +6,38 @@ use super::{Width, superblock};
 
 macro_rules! field_errors {
     ($($variant:ident: $field:ident, $want:literal;)+) => {
-        /// Why bytes are not a usable superblock. The variants with a `value` are of one field each; their message
-        /// names the field, its byte in the superblock, and what it must be.
+        /// The reason why bytes are not a usable superblock. Each variant with a `value` is about one field; its
+        /// message names the field, its byte in the superblock, and the condition that it must meet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SuperblockError {
             /// Fewer bytes than a superblock has.
             TooShort {
-                /// How many there are.
+                /// The number of bytes.
                 have: usize,
             },
-            /// Another number where the magic number belongs.
+            /// The magic number is another.
             Magic {
-                /// It, read as little-endian.
+                /// The value found, read as little-endian.
                 found: u32,
             },
-            /// A superblock in the other byte order.
+            /// The superblock has the other byte order.
             ByteOrder {
-                /// Which format.
+                /// The format that its magic number names.
                 width: Width,
             },
-            /// The checksum (byte 508) does not fit the contents.
+            /// The checksum (byte 508) does not match the contents.
             Checksum {
-                /// The one that is stored.
+                /// The stored checksum.
                 stored: u32,
-                /// The one that the contents give.
+                /// The checksum of the contents.
                 computed: u32,
             },
             $(
                 #[doc = concat!("`", stringify!($field), "` ", $want, ".")]
                 $variant {
-                    /// Which format.
+                    /// The format.
                     width: Width,
-                    /// What it is.
+                    /// The field's value.
                     value: i64,
                 },
             )+

@@ -1,11 +1,11 @@
-//! The contents of the IFILE, inode 1: `cleansz` blocks of cleaner info, `segtabsz` blocks of segment usage, the
-//! rest entries of inodes. Entries do not cross blocks; a block's rest is not used.
+//! The contents of the IFILE, inode 1: `cleansz` blocks of cleaner info, `segtabsz` blocks of segment usage, and then
+//! the entries of inodes. Entries do not cross blocks; the rest of a block is not used.
 
 use super::{LE, Superblock, Width};
 use crate::on_disk;
 
 on_disk! {
-    /// What the file system tells the cleaner. NetBSD's `CLEANERINFO64`.
+    /// Information from the file system to the cleaner. NetBSD's `CLEANERINFO64`.
     pub struct CleanerInfo: 48 {
         0 => /** segments that are clean */ clean: u32,
         4 => /** segments that are not */ dirty: u32,
@@ -19,7 +19,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// The same on LFS32: `CLEANERINFO32`.
+    /// The cleaner info of LFS32: `CLEANERINFO32`.
     pub struct CleanerInfo32: 28 {
         0 => /** segments that are clean */ clean: u32,
         4 => /** segments that are not */ dirty: u32,
@@ -32,7 +32,7 @@ on_disk! {
 }
 
 impl CleanerInfo {
-    /// Reads it from the start of the IFILE. Panics where that is too short.
+    /// Reads the cleaner info from the start of the IFILE. Panics where that is too short.
     pub fn read(width: Width, bytes: &[u8]) -> CleanerInfo {
         match width {
             Width::Lfs64 => CleanerInfo::decode(bytes, LE),
@@ -52,7 +52,7 @@ impl CleanerInfo {
         }
     }
 
-    /// Writes it to the start of the IFILE. Panics where that is too short.
+    /// Writes the cleaner info to the start of the IFILE. Panics where that is too short.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -70,24 +70,24 @@ impl CleanerInfo {
     }
 }
 
-/// Flags of a segment.
+/// Flags of a segment (`SEGUSE_*`).
 pub mod seg_flag {
-    /// It is being written.
+    /// The segment is being written.
     pub const ACTIVE: u32 = 0x01;
-    /// It holds data: it must not be written before it was cleaned.
+    /// The segment holds data: it must be cleaned before it is written again.
     pub const DIRTY: u32 = 0x02;
-    /// A superblock is in it.
+    /// The segment contains a superblock.
     pub const SUPERBLOCK: u32 = 0x04;
-    /// The cleaner leaves it alone.
+    /// The cleaner must not touch the segment.
     pub const ERROR: u32 = 0x08;
-    /// It is empty.
+    /// The segment is empty.
     pub const EMPTY: u32 = 0x10;
-    /// It is not usable.
+    /// The segment is not usable.
     pub const INVAL: u32 = 0x20;
 }
 
 on_disk! {
-    /// How a segment is used, on LFS64 and LFS32. NetBSD's `SEGUSE`, its fields without `su_`.
+    /// The usage of a segment, on LFS64 and LFS32. NetBSD's `SEGUSE`, its fields without `su_`.
     pub struct SegUse: 24 {
         0 => /** bytes of live data in it, live inodes included */ nbytes: u32,
         4 => /** when it was last written, of version 1 */ olastmod: u32,
@@ -99,24 +99,24 @@ on_disk! {
 }
 
 impl SegUse {
-    /// Whether it holds data.
+    /// Whether the segment holds data.
     pub fn is_dirty(&self) -> bool {
         self.flags & seg_flag::DIRTY != 0
     }
 
-    /// Whether it begins with a superblock (or, segment 0, has one behind the label).
+    /// Whether the segment begins with a superblock. Segment 0 has one behind the label.
     pub fn has_superblock(&self) -> bool {
         self.flags & seg_flag::SUPERBLOCK != 0
     }
 }
 
-/// `nextfree` of a file without names that is still in use, as NetBSD of 2020 has it.
+/// The `nextfree` of an orphan, a file without names that is still in use, as NetBSD of 2020 writes it.
 pub const ORPHAN: u64 = u64::MAX;
-/// The same as NetBSD of 2016 has it, and as LFS32 does.
+/// The `nextfree` of an orphan as NetBSD of 2016 and LFS32 write it.
 pub const ORPHAN_2016: u64 = u32::MAX as u64;
 
 on_disk! {
-    /// The entry of an inode in the map. NetBSD's `IFILE64`, its fields without `if_`.
+    /// The inode map's entry of an inode. NetBSD's `IFILE64`, its fields without `if_`.
     pub struct IfileEntry: 32 {
         0 => /** grows each time the number is used again */ version: u32,
         4 => /** last read, nanoseconds */ atime_nsec: u32,
@@ -127,7 +127,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// The same on LFS32: `IFILE32`.
+    /// The inode map's entry on LFS32: `IFILE32`.
     pub struct IfileEntry32: 20 {
         0 => /** grows each time the number is used again */ version: u32,
         4 => /** the block that the inode is in; 0: free */ daddr: i32,
@@ -138,7 +138,7 @@ on_disk! {
 }
 
 impl IfileEntry {
-    /// Reads one. Panics where there are fewer bytes than it has.
+    /// Reads an entry. Panics where there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> IfileEntry {
         match width {
             Width::Lfs64 => IfileEntry::decode(bytes, LE),
@@ -155,7 +155,7 @@ impl IfileEntry {
         }
     }
 
-    /// Writes one. Panics where there are fewer bytes than it has.
+    /// Writes an entry. Panics where there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -170,7 +170,7 @@ impl IfileEntry {
         }
     }
 
-    /// Whether it stands for a file that has no names but was in use.
+    /// Whether the entry is of an orphan: a file without names that was in use.
     pub fn is_orphan(&self) -> bool {
         matches!(self.nextfree, ORPHAN | ORPHAN_2016)
     }
@@ -190,7 +190,7 @@ impl Superblock {
         (first + block) * u64::from(self.bsize) + index * self.width.ifile_entry_size() as u64
     }
 
-    /// How many inodes an IFILE of `bytes` has entries for, 0 and 1 included.
+    /// The number of inodes for which an IFILE of `bytes` bytes has entries, 0 and 1 included.
     pub fn inodes_in(&self, bytes: u64) -> u64 {
         let blocks = bytes / u64::from(self.bsize);
         let first = u64::from(self.cleansz) + u64::from(self.segtabsz);

@@ -1,4 +1,4 @@
-//! Inodes. They have no fixed place: the IFILE says which block each is in.
+//! Inodes. An inode has no fixed place: the IFILE gives the block that contains it.
 
 use super::{LE, NDADDR, NIADDR, Width};
 use crate::on_disk;
@@ -70,8 +70,8 @@ pub const fn pointer_area(width: Width) -> std::ops::Range<usize> {
 }
 
 impl LfsInode {
-    /// Reads one. Of LFS32 the pointers of links and devices are not its bytes, but as numbers: the target of
-    /// a short link is to be taken from `bytes` ([`pointer_area`]). Panics where there are too few bytes.
+    /// Reads an inode. On LFS32, pointers are widened to numbers of 64 bits, so a short link's target must be taken
+    /// from `bytes` ([`pointer_area`]). Panics where there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> LfsInode {
         match width {
             Width::Lfs64 => LfsInode::decode(bytes, LE),
@@ -79,7 +79,7 @@ impl LfsInode {
         }
     }
 
-    /// Writes one. Panics where there are too few bytes.
+    /// Writes an inode. Panics where there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -92,7 +92,7 @@ impl LfsInode {
         self.mode & crate::ufs2::inode::IFMT
     }
 
-    /// The inode's pointer in slot 0 to 14: direct blocks, then indirect ones.
+    /// The pointer in slot 0 to 14: direct blocks, then indirect ones.
     pub fn pointer(&self, slot: usize) -> i64 {
         if slot < NDADDR { self.db[slot] } else { self.ib[slot - NDADDR] }
     }
@@ -155,8 +155,8 @@ impl LfsInode32 {
     }
 }
 
-/// Where the inode `ino` lies in a block of inodes, in bytes: the last of that number, since later versions
-/// follow earlier ones.
+/// The byte of the inode `ino` in a block of inodes. Where there are several versions, it is that of the last one,
+/// which is the newest.
 pub fn find(width: Width, block: &[u8], ino: u64) -> Option<usize> {
     let size = width.inode_size();
     let number = |at: usize| match width {

@@ -1,24 +1,25 @@
 //! Logical block numbers of a file.
 //!
-//! A data block's number counts blocks from the start of the file. An indirect block's is negative: of the
-//! block of level *l* (1: its pointers lead to data) whose first data block has the number *f* it is
-//! −(*f* + *l* − 1). So −12 is the first indirect block, −13 − *nindir* the doubly indirect one.
+//! A data block's number counts blocks from the start of the file. An indirect block's number is negative. For the
+//! block of level *l* (1 where its pointers lead to data) whose first data block has the number *f*, it is −(*f* +
+//! *l* − 1). So −12 is the first indirect block, and −13 − *nindir* the doubly indirect one.
 
 use super::{NDADDR, NIADDR};
 
-/// How an inode leads to a block.
+/// The indirect path from an inode to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndirectPath {
-    /// How many indirect blocks are above it, 0 to 3.
+    /// The number of indirect blocks above it, 0 to 3.
     pub depth: usize,
-    /// At `depth` 0 the index in `db` or, of an indirect block that the inode points to, 12 plus the index in
-    /// `ib`; else 12 plus the index in `ib`.
+    /// The slot in the inode. At `depth` 0 it is the index in `db`, or, for an indirect block to which the inode
+    /// points, 12 plus the index in `ib`. At greater depths it is 12 plus the index in `ib`.
     pub slot: usize,
-    /// The indexes in the indirect blocks, the uppermost first; `depth` of them count.
+    /// The indexes in the indirect blocks, the uppermost first; the first `depth` of them are valid.
     pub offsets: [usize; NIADDR],
 }
 
-/// The way to the block `lbn`, where pointers to a block number `nindir`. `None`: no file can have it.
+/// The indirect path to the block `lbn`, where an indirect block holds `nindir` pointers. `None` where no file can
+/// have the block.
 ///
 /// ```
 /// use ordo_format::lfs::lbn;
@@ -34,7 +35,7 @@ pub fn path(lbn: i64, nindir: u64) -> Option<IndirectPath> {
     let (mut first, mut span) = (NDADDR as u64, 1u64);
     for tree in 0..NIADDR {
         span = span.checked_mul(nindir)?;
-        // Which level the block has: 0 for data, else that of an indirect block.
+        // The block's level: 0 for data, otherwise that of an indirect block.
         let found = match lbn >= 0 {
             true => {
                 let lbn = lbn as u64;
@@ -87,7 +88,7 @@ pub fn indirect(level: usize, first: u64) -> i64 {
     -((first + level as u64 - 1) as i64)
 }
 
-/// The first data block of each of the inode's indirect blocks, and the one that no file can have.
+/// The first data block below each of the inode's indirect blocks, and then the first number that no file can have.
 pub fn trees(nindir: u64) -> [u64; NIADDR + 1] {
     let mut out = [NDADDR as u64; NIADDR + 1];
     for tree in 0..NIADDR {
@@ -100,8 +101,8 @@ pub fn trees(nindir: u64) -> [u64; NIADDR + 1] {
 mod tests {
     use super::*;
 
-    /// Every block of a small tree has one number and one way, which lead to each other. Catches a number
-    /// that is taken for another level's.
+    /// Every block of a small tree has one number and one indirect path, and each leads to the other. Catches a
+    /// number that is taken for another level's.
     #[test]
     fn numbers_and_ways_agree() {
         let nindir = 8;

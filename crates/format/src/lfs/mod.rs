@@ -9,7 +9,7 @@
 //! - [`inode`], [`dir`]: inodes and directory entries.
 //! - [`lbn`]: logical block numbers, which for indirect blocks are negative.
 //!
-//! What is read of LFS32 becomes LFS64's structure, so that a reader asks for sizes and need not know more.
+//! Structures of LFS32 are read into those of LFS64, so a reader must ask only for sizes.
 //!
 //! ```
 //! use ordo_format::lfs::{LABEL_BYTES, Superblock, SuperblockError};
@@ -43,30 +43,30 @@ pub const LE: Endian = Endian::Little;
 pub const MAGIC64: u32 = 0xe69d_f8fe;
 /// LFS32's magic number.
 pub const MAGIC32: u32 = 0x0007_0162;
-/// The only version that is read: partial segments have serial numbers.
+/// The only version that is read; since version 2, partial segments have serial numbers.
 pub const VERSION: u32 = 2;
 /// Bytes at the start of the device that belong to its label; the first superblock follows.
 pub const LABEL_BYTES: u64 = 8192;
-/// Bytes that are kept for each superblock.
+/// Bytes reserved for each superblock.
 pub const SUPERBLOCK_PAD: u64 = 8192;
-/// Bytes of a superblock that mean something.
+/// Bytes of a superblock that have a meaning.
 pub const SUPERBLOCK_SIZE: usize = 512;
-/// Superblocks at most.
+/// The greatest number of superblocks.
 pub const MAX_SUPERBLOCKS: usize = 10;
 /// The inode of the IFILE.
 pub const IFILE_INO: u64 = 1;
 /// The inode of the root directory.
 pub const ROOT_INO: u64 = 2;
-/// Direct blocks of an inode.
+/// The number of direct pointers in an inode.
 pub const NDADDR: usize = 12;
-/// Indirect blocks of an inode.
+/// The number of indirect pointers in an inode.
 pub const NIADDR: usize = 3;
-/// The address of what has none: a hole, an inode that is free.
+/// The address of a block that does not exist: a hole, or a free inode.
 pub const NO_ADDRESS: i64 = 0;
-/// The pointer of a block that was never written when its inode was: a hole.
+/// The pointer of a block that had not been written when its inode was (`UNWRITTEN`): a hole.
 pub const UNWRITTEN: i64 = -2;
 
-/// Which of the two formats an image has.
+/// The format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     /// Addresses and inode numbers of 32 bits.
@@ -83,7 +83,7 @@ impl Width {
         }
     }
 
-    /// Its name.
+    /// The format's name.
     pub const fn name(self) -> &'static str {
         match self {
             Width::Lfs32 => "LFS32",
@@ -91,7 +91,7 @@ impl Width {
         }
     }
 
-    /// The magic number of its superblocks.
+    /// The magic number of the format's superblocks.
     pub const fn magic(self) -> u32 {
         match self {
             Width::Lfs32 => MAGIC32,
@@ -109,17 +109,17 @@ impl Width {
         self.pick(4, 8)
     }
 
-    /// Bytes of the head of a segment summary.
+    /// Bytes of the head of a summary.
     pub const fn segsum_size(self) -> usize {
         self.pick(48, 56)
     }
 
-    /// Bytes of a FINFO, its block numbers not counted.
+    /// Bytes of a FINFO without its block numbers.
     pub const fn finfo_size(self) -> usize {
         self.pick(16, 24)
     }
 
-    /// Bytes of the IFILE's entry of an inode.
+    /// Bytes of the IFILE's entry for an inode.
     pub const fn ifile_entry_size(self) -> usize {
         self.pick(20, 32)
     }
@@ -134,7 +134,7 @@ impl Width {
         self.pick(8, 12)
     }
 
-    /// The longest target of a symbolic link that lies in the inode, plus one.
+    /// The length limit of a symbolic link's target in the inode: the longest target, plus one.
     pub const fn max_symlink(self) -> usize {
         self.pick(60, 120)
     }
@@ -156,7 +156,7 @@ impl Width {
     }
 }
 
-/// LFS's checksum: the exclusive or of all words of 16 bits. A last odd byte is not in it.
+/// LFS's checksum: the exclusive or of all words of 16 bits. A last odd byte does not count.
 ///
 /// ```
 /// assert_eq!(ordo_format::lfs::checksum(&[1, 0, 2, 0x80, 9]), 0x8003);

@@ -1,38 +1,38 @@
-//! Partial segments: what the log is made of.
+//! Partial segments, the units of the log.
 //!
-//! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without gaps. The summary
-//! has a head ([`Segsum`]), then for each file a FINFO with the numbers of its blocks, and from its end downwards
-//! the addresses of the blocks of inodes (IINFO). The blocks lie in the order of the FINFOs; a block of inodes lies
-//! where its address says, between two files' blocks. The last block of a FINFO may be a fragment.
+//! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without gaps. The summary has
+//! a head ([`Segsum`]), then for each file a FINFO with the numbers of its blocks, and from its end downwards the
+//! addresses of the inode blocks (IINFO). The blocks lie in the order of the FINFOs. An inode block lies where its
+//! address says, between two files' blocks. The last block of a FINFO may be a fragment.
 //!
-//! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of each block.
-//! Ordo keeps more in the gap between FINFOs and IINFOs, which NetBSD does not look at: a [`Seal`], right after the
-//! last FINFO, whose CRC-32C covers all of the partial segment. A partial segment that says in `pad` that it is
-//! sealed is whole when the CRC is right; any other by the two sums.
+//! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of each block. In the
+//! gap between FINFOs and IINFOs, at which NetBSD does not look, Ordo writes a [`Seal`]. It is right after the last
+//! FINFO, and its CRC-32C covers the whole partial segment. A partial segment whose `pad` says that it is sealed is
+//! whole when this CRC is right; any other is whole when the two sums are.
 
 use super::{LE, Superblock, Width, checksum, lbn};
 use crate::on_disk;
 
-/// What marks a summary.
+/// The magic number of a summary (`SS_MAGIC`).
 pub const SS_MAGIC: u32 = 0x0006_1561;
 
-/// Flags of a partial segment.
+/// Flags of a partial segment (`SS_*`).
 pub mod flag {
-    /// Directory operations begin here.
+    /// Directory operations begin in this partial segment.
     pub const DIROP: u16 = 0x01;
-    /// What was begun goes on in the next partial segment.
+    /// A directory operation continues in the next partial segment.
     pub const CONT: u16 = 0x02;
-    /// Written by the cleaner.
+    /// The cleaner wrote it.
     pub const CLEAN: u16 = 0x04;
-    /// Written while rolling forward.
+    /// Roll-forward wrote it.
     pub const RFW: u16 = 0x08;
-    /// Written by a checkpoint that reclaims segments.
+    /// A checkpoint that reclaims segments wrote it.
     pub const RECLAIM: u16 = 0x10;
 }
 
-/// `pad` of a partial segment with a [`Seal`].
+/// The value of `pad` in a partial segment with a [`Seal`].
 pub const SEALED: u16 = 0x4f53;
-/// What marks a seal.
+/// The magic number of a seal.
 pub const SEAL_MAGIC: u64 = u64::from_le_bytes(*b"OrdoSeal");
 
 on_disk! {
@@ -54,7 +54,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// The same on LFS32: `SEGSUM32`.
+    /// The head on LFS32: `SEGSUM32`.
     pub struct Segsum32: 48 {
         0 => /** checksum of the summary from byte 4 on */ sumsum: u32,
         4 => /** checksum of the first four bytes of each block */ datasum: u32,
@@ -83,7 +83,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// The same on LFS32: `FINFO32`.
+    /// A FINFO on LFS32: `FINFO32`.
     pub struct Finfo32: 16 {
         0 => /** numbers that follow */ nblocks: u32,
         4 => /** the inode's version */ version: u32,
@@ -93,7 +93,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// Ordo's proof that a partial segment is whole, in the summary's gap, at the first multiple of 8.
+    /// Ordo's proof that a partial segment is whole. It lies in the summary's gap, at the first multiple of 8.
     pub struct Seal: 16 {
         0 => /** `OrdoSeal` */ magic: u64,
         8 => /** fragments of the partial segment, the summary's included */ frags: u32,
@@ -102,7 +102,7 @@ on_disk! {
 }
 
 impl Segsum {
-    /// Reads one. Panics where there are too few bytes.
+    /// Reads a head. Panics where there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> Segsum {
         match width {
             Width::Lfs64 => Segsum::decode(bytes, LE),
@@ -126,7 +126,7 @@ impl Segsum {
         }
     }
 
-    /// Writes one. Panics where there are too few bytes.
+    /// Writes a head. Panics where there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -169,35 +169,35 @@ pub struct Summary {
     pub head: Segsum,
     /// Each file's blocks.
     pub files: Vec<FileInfo>,
-    /// Addresses of the blocks of inodes.
+    /// Addresses of the inode blocks.
     pub inode_blocks: Vec<i64>,
 }
 
 /// A block of a partial segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsegBlock {
-    /// A block of inodes.
+    /// An inode block.
     Inodes {
-        /// Where it is, in fragments.
+        /// Its address, in fragments.
         addr: i64,
     },
-    /// A block of a file, or an indirect one.
+    /// A data block or an indirect block of a file.
     File {
-        /// Where it is, in fragments.
+        /// Its address, in fragments.
         addr: i64,
-        /// Its bytes.
+        /// Its length in bytes.
         bytes: u32,
         /// Its file.
         ino: u64,
         /// The version of its inode.
         version: u32,
-        /// Its logical number.
+        /// Its logical block number.
         lbn: i64,
     },
 }
 
 impl PsegBlock {
-    /// Where it is, in fragments.
+    /// The block's address, in fragments.
     pub fn addr(&self) -> i64 {
         match self {
             PsegBlock::Inodes { addr } | PsegBlock::File { addr, .. } => *addr,
@@ -205,110 +205,110 @@ impl PsegBlock {
     }
 }
 
-/// Why bytes are not a summary, or no whole partial segment.
+/// The reason why bytes are not a summary, or a partial segment is not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SummaryError {
     /// Fewer bytes than a summary has.
     #[error("summary cut short: {have} bytes")]
     TooShort {
-        /// How many there are.
+        /// The number of bytes.
         have: usize,
     },
-    /// Another number where the magic number belongs.
+    /// The magic number is another.
     #[error("no summary: byte 8 holds {found:#010x}, not {SS_MAGIC:#010x}")]
     Magic {
-        /// It.
+        /// The value found.
         found: u32,
     },
-    /// `sumsum` does not fit the summary.
+    /// `sumsum` does not match the summary.
     #[error("sumsum is {stored:#06x}, but the summary gives {computed:#06x}")]
     SumSum {
-        /// The one that is stored.
+        /// The stored sum.
         stored: u32,
-        /// The one that the contents give.
+        /// The sum of the contents.
         computed: u32,
     },
-    /// FINFOs and IINFOs do not fit in the summary together.
+    /// FINFOs and IINFOs do not fit into the summary together.
     #[error("{nfinfo} FINFOs and {ninos} inodes do not fit in a summary of {bytes} bytes")]
     TooMany {
-        /// FINFOs that it says it has.
+        /// The number of FINFOs that the head gives.
         nfinfo: u16,
-        /// Inodes that it says it has.
+        /// The number of inodes that the head gives.
         ninos: u16,
-        /// Bytes of the summary.
+        /// The summary's size in bytes.
         bytes: usize,
     },
-    /// A FINFO without blocks, or of no inode.
+    /// A FINFO has no blocks, or the inode 0.
     #[error("FINFO {index} is of inode {ino} and has no blocks, or is of no inode")]
     EmptyFinfo {
-        /// Which.
+        /// The FINFO's index.
         index: usize,
-        /// Its inode.
+        /// Its inode number.
         ino: u64,
     },
     /// The last block's length is impossible.
     #[error("FINFO {index}: a last block {lbn} of {bytes} bytes is impossible")]
     LastLength {
-        /// Which FINFO.
+        /// The FINFO's index.
         index: usize,
         /// The last block.
         lbn: i64,
-        /// Its bytes.
+        /// Its length in bytes.
         bytes: u32,
     },
-    /// A block number that no file can have.
+    /// No file can have a block with this number.
     #[error("FINFO {index}: no file has a block {lbn}")]
     BlockNumber {
-        /// Which FINFO.
+        /// The FINFO's index.
         index: usize,
-        /// The number.
+        /// The block number.
         lbn: i64,
     },
-    /// A block of inodes is not where the blocks before it end.
+    /// An inode block does not begin at the end of the block before it.
     #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
     InodeBlock {
-        /// Where the summary says it is.
+        /// Its address in the summary.
         stored: i64,
-        /// Where it would have to be.
+        /// The end of the block before it.
         expected: i64,
     },
-    /// It goes on beyond its segment.
+    /// The partial segment extends beyond its segment.
     #[error("it ends at {end}, beyond its segment, which ends at {limit}")]
     SegmentEnd {
-        /// Where it ends, in fragments.
+        /// Its end, in fragments.
         end: i64,
-        /// Where the segment ends.
+        /// The segment's end, in fragments.
         limit: i64,
     },
-    /// `datasum` does not fit the blocks.
+    /// `datasum` does not match the blocks.
     #[error("datasum is {stored:#06x}, but the blocks give {computed:#06x}")]
     DataSum {
-        /// The one that is stored.
+        /// The stored sum.
         stored: u32,
-        /// The one that the contents give.
+        /// The sum of the contents.
         computed: u32,
     },
-    /// The seal is not where it belongs, or of another length.
+    /// The seal is not at its place, or has another length.
     #[error("it says that it is sealed, but has no seal of {frags} fragments")]
     NoSeal {
-        /// How long it is.
+        /// The length of the partial segment, in fragments.
         frags: u32,
     },
-    /// The seal does not fit the contents.
+    /// The seal does not match the contents.
     #[error("its seal is {stored:#010x}, but the contents give {computed:#010x}")]
     SealCrc {
-        /// The one that is stored.
+        /// The stored CRC-32C.
         stored: u32,
-        /// The one that the contents give.
+        /// The CRC-32C of the contents.
         computed: u32,
     },
 }
 
 impl Summary {
-    /// Reads the summary in `bytes`, of which the first `sumsize` count, and checks it against itself.
+    /// Reads the summary in `bytes`, of which the first `sumsize` count, and checks that it is consistent.
     ///
     /// # Errors
-    /// It is none, it is damaged, or it describes what cannot be.
+    /// The bytes are no summary, or it is damaged, or it describes impossible blocks.
     pub fn read(sb: &Superblock, bytes: &[u8]) -> Result<Summary, SummaryError> {
         let size = sb.sumsize as usize;
         let bytes = bytes.get(..size).ok_or(SummaryError::TooShort { have: bytes.len() })?;
@@ -326,27 +326,27 @@ impl Summary {
         Ok(Summary { head, files, inode_blocks })
     }
 
-    /// Where the FINFOs end in the summary, in bytes.
+    /// The end of the FINFOs in the summary, in bytes.
     pub fn finfo_end(&self, width: Width) -> usize {
         let one = |f: &FileInfo| width.finfo_size() + f.blocks.len() * width.pointer_size();
         width.segsum_size() + self.files.iter().map(one).sum::<usize>()
     }
 
-    /// Where its [`Seal`] is in the summary, in bytes.
+    /// The place of the [`Seal`] in the summary, in bytes.
     pub fn seal_at(&self, width: Width) -> usize {
         self.finfo_end(width).next_multiple_of(8)
     }
 
-    /// Whether it says that it has a seal.
+    /// Whether the head says that there is a seal.
     pub fn is_sealed(&self) -> bool {
         self.head.pad == SEALED
     }
 
-    /// The blocks of the partial segment whose summary is at `at`, in the order of their addresses, and where it
-    /// ends, in fragments.
+    /// The blocks of the partial segment whose summary is at `at`, in the order of their addresses, and its end, in
+    /// fragments.
     ///
     /// # Errors
-    /// Blocks of inodes are elsewhere, or it goes beyond its segment.
+    /// An inode block is at another place, or the partial segment extends beyond its segment.
     pub fn layout(&self, sb: &Superblock, at: i64) -> Result<(Vec<PsegBlock>, i64), SummaryError> {
         let limit = sb.segment_of(at).map_or(at, |s| sb.segment_start(s + 1));
         let mut addr = at + i64::from(sb.sumsize / sb.fsize);
@@ -380,11 +380,11 @@ impl Summary {
         }
     }
 
-    /// Checks that the partial segment at `at` is whole; `bytes` are all of it, the summary first. By its seal where
-    /// it has one, else by `datasum`, which sees no more than four bytes of each block.
+    /// Checks that the partial segment at `at` is whole; `bytes` are all of it, the summary first. Its seal decides
+    /// where there is one, else `datasum`, which covers only four bytes of each block.
     ///
     /// # Errors
-    /// It is not, or [`layout`](Self::layout)'s.
+    /// The partial segment is not whole, or as for [`layout`](Self::layout).
     pub fn verify(&self, sb: &Superblock, at: i64, bytes: &[u8]) -> Result<(), SummaryError> {
         let (blocks, end) = self.layout(sb, at)?;
         let len = (end - at) as usize * sb.fsize as usize;
@@ -412,11 +412,11 @@ impl Summary {
         if computed == stored { Ok(()) } else { Err(SummaryError::SealCrc { stored, computed }) }
     }
 
-    /// Writes the summary of the partial segment at `at` to the start of `bytes`, which hold its blocks already, with
-    /// its checksums, and with a seal where `sealed` says so.
+    /// Writes the summary of the partial segment at `at`, with its checksums, to the start of `bytes`, which hold its
+    /// blocks already. With `sealed`, it writes a seal too.
     ///
     /// # Errors
-    /// It does not fit, or [`layout`](Self::layout)'s.
+    /// The summary does not fit, or as for [`layout`](Self::layout).
     pub fn write(
         &mut self,
         sb: &Superblock,

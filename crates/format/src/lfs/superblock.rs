@@ -1,7 +1,7 @@
-//! The superblock: what the file system is like, and the last checkpoint.
+//! The superblock: the file system's parameters and the last checkpoint.
 //!
-//! The first is behind the label ([`LABEL_BYTES`]), up to nine more at the starts of segments. A checkpoint writes
-//! the first two in turn; the others say what `mkfs` made.
+//! The first superblock is behind the label ([`LABEL_BYTES`]); up to nine more are at the starts of segments.
+//! Checkpoints write the first two in turn. The others keep what `mkfs` wrote.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,9 +13,9 @@ use crate::{Field, on_disk};
 
 /// The byte of the checksum.
 pub const CKSUM_OFFSET: usize = 508;
-/// `pflags`: it was unmounted.
+/// `pflags`: the file system was unmounted (`LFS_PF_CLEAN`).
 pub const PF_CLEAN: u16 = 1;
-/// Bytes of a segment at most.
+/// The greatest size of a segment, in bytes.
 const MAX_SEGMENT: u32 = 1 << 30;
 
 on_disk! {
@@ -150,7 +150,7 @@ on_disk! {
     }
 }
 
-/// The byte of a field in the superblock of a width; 0 where there is none of the name.
+/// The byte of a field in the superblock of a format; 0 where the format has no such field.
 pub(super) fn field_byte(width: Width, name: &str) -> usize {
     let fields = match width {
         Width::Lfs32 => Dlfs32::FIELDS,
@@ -159,10 +159,10 @@ pub(super) fn field_byte(width: Width, name: &str) -> usize {
     Field::find(fields, name).map_or(0, |f| f.offset)
 }
 
-/// A superblock of either width, in the fields of LFS64.
+/// A superblock of either format, in the fields of LFS64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Superblock {
-    /// Which it is.
+    /// Its format.
     pub width: Width,
     /// Its fields.
     pub fields: Dlfs64,
@@ -189,10 +189,10 @@ macro_rules! fields {
 }
 
 impl Superblock {
-    /// Reads a superblock and checks all that sizes and places depend on.
+    /// Reads a superblock, and checks all fields from which sizes and places are computed.
     ///
     /// # Errors
-    /// It is none, damaged, or cannot be true.
+    /// The bytes are no superblock, or it is damaged, or a value is impossible.
     pub fn read(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         let sb = Superblock::read_unchecked(bytes)?;
         let computed = checksum(&bytes[..CKSUM_OFFSET]);
@@ -203,10 +203,10 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// Reads a superblock whose checksum may be wrong, and does not look at its fields.
+    /// Reads a superblock without checking its checksum or its fields.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are no superblock.
     pub fn read_unchecked(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         let have = bytes.len();
         let bytes = bytes.get(..SUPERBLOCK_SIZE).ok_or(SuperblockError::TooShort { have })?;
@@ -230,7 +230,7 @@ impl Superblock {
         }
     }
 
-    /// Writes it, with its checksum. Panics where there are fewer than 512 bytes.
+    /// Writes the superblock with its checksum. Panics where there are fewer than 512 bytes.
     pub fn write(&self, bytes: &mut [u8]) {
         match self.width {
             Width::Lfs64 => self.fields.encode(bytes, LE),
@@ -374,24 +374,24 @@ impl Superblock {
         i64::from(self.frag)
     }
 
-    /// The byte of a fragment. `addr` must be inside of the file system.
+    /// The byte of a fragment; `addr` must be inside the file system.
     pub fn byte_of(&self, addr: i64) -> u64 {
         addr as u64 * u64::from(self.fsize)
     }
 
-    /// The segment that a fragment is in.
+    /// The segment that contains a fragment.
     pub fn segment_of(&self, addr: i64) -> Option<u64> {
         let rest = u64::try_from(addr.checked_sub(self.s0addr)?).ok()?;
         let segment = rest / u64::from(self.fsbpseg);
         (segment < u64::from(self.nseg)).then_some(segment)
     }
 
-    /// The first fragment of a segment; of the number of segments, the end of the log.
+    /// The first fragment of a segment; for the number of segments, the end of the log.
     pub fn segment_start(&self, segment: u64) -> i64 {
         self.s0addr + (segment * u64::from(self.fsbpseg)) as i64
     }
 
-    /// The first fragment of a segment that the log uses: behind the label and a superblock.
+    /// The first fragment of a segment that belongs to the log, behind the label and a superblock.
     pub fn segment_data(&self, segment: u64) -> i64 {
         let start = self.segment_start(segment);
         let pad = self.frags_of(SUPERBLOCK_PAD);
@@ -401,7 +401,7 @@ impl Superblock {
         places.map(|a| a + pad).max().unwrap_or(start).max(label).max(start)
     }
 
-    /// Whether `frags` fragments at `addr` are in one segment, and not where a superblock or the label is.
+    /// Whether `frags` fragments at `addr` lie in one segment, outside superblocks and the label.
     pub fn is_log(&self, addr: i64, frags: u32) -> bool {
         let Some(segment) = self.segment_of(addr) else { return false };
         addr != NO_ADDRESS
@@ -409,12 +409,12 @@ impl Superblock {
             && addr + i64::from(frags) <= self.segment_start(segment + 1)
     }
 
-    /// What `maxfilesize` must be.
+    /// The value that `maxfilesize` must have.
     pub fn right_maxfilesize(&self) -> u64 {
         lbn::trees(self.nindir.into())[3].saturating_mul(self.bsize.into())
     }
 
-    /// Bytes of the block `lbn` of a file of `size` bytes: a fragment at the end of a small file.
+    /// The bytes of block `lbn` in a file of `size` bytes. At the end of a small file it may be less than a block.
     pub fn block_bytes(&self, lbn: u64, size: u64) -> u64 {
         let bsize = u64::from(self.bsize);
         let end = (lbn + 1).saturating_mul(bsize);
@@ -451,7 +451,7 @@ impl Dlfs32 {
     }
 }
 
-/// Makes a function that copies the fields that have the same type in both.
+/// Makes a function that copies the fields with the same type in both formats.
 macro_rules! same_fields {
     ($name:ident: $from:ty => $to:ty) => {
         fn $name(to: &mut $to, from: &$from) {

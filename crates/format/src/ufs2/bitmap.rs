@@ -1,7 +1,7 @@
 //! The bitmaps of a cylinder group: bits, blocks of fragments, runs, clusters.
 //!
-//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, whatever the byte order. `frag` is always the
-//! superblock's fragments per block: 1, 2, 4 or 8, so that a block's fragments share a byte.
+//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, whatever the byte order. `frag` is always the superblock's
+//! fragments per block: 1, 2, 4 or 8, so that a block's fragments share a byte.
 
 use super::group::GroupLayout;
 use crate::Endian;
@@ -94,7 +94,7 @@ pub fn clear_block(map: &mut [u8], blk: u32, frag: u32) {
     map[bit as usize / 8] &= !(block_mask(frag) << (bit % 8));
 }
 
-/// Calls `each(first, length)` for every longest run of set bits among the low `frag` of `bits`.
+/// Calls `each(first, length)` for every maximal run of set bits among the low `frag` bits of `bits`.
 pub fn for_each_run(bits: u8, frag: u32, mut each: impl FnMut(u32, u32)) {
     let mut at = 0;
     let bits = u32::from(bits & block_mask(frag));
@@ -106,8 +106,8 @@ pub fn for_each_run(bits: u8, frag: u32, mut each: impl FnMut(u32, u32)) {
     }
 }
 
-/// Adds `delta` to `frsum[n]` for every run of `n` free fragments in a block (`bits` as
-/// [`block_bits`] gives them). A wholly free block counts nowhere. Saturates.
+/// Adds `delta` to `frsum[n]` for every run of `n` free fragments in a block, whose bits are those of [`block_bits`].
+/// A wholly free block is not counted. Counts saturate.
 pub fn frag_sum(bits: u8, frag: u32, frsum: &mut [i32; 8], delta: i32) {
     if bits & block_mask(frag) == block_mask(frag) {
         return;
@@ -118,7 +118,7 @@ pub fn frag_sum(bits: u8, frag: u32, frsum: &mut [i32; 8], delta: i32) {
     });
 }
 
-/// The first fragment, within its block, of the first run of at least `n` free ones.
+/// The first fragment, within its block, of the first run of at least `n` free fragments.
 pub fn find_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
     let mut found = None;
     for_each_run(bits, frag, |first, length| {
@@ -129,7 +129,7 @@ pub fn find_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
     found
 }
 
-/// The first fragment, within its block, of the first run of exactly `n` free ones.
+/// The first fragment, within its block, of the first run of exactly `n` free fragments.
 pub fn find_exact_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
     let mut found = None;
     for_each_run(bits, frag, |first, length| {
@@ -140,9 +140,9 @@ pub fn find_exact_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
     found
 }
 
-/// Keeps the cluster bitmap and counts of a group as block `blk` (in blocks) becomes free or used.
-/// `header` is the encoded group header with its bitmaps. Nothing happens where the file system keeps
-/// no clusters, or where the bitmap says so already. Counts saturate.
+/// Updates the cluster bitmap and cluster counts of a group when block `blk` (in blocks) becomes free or used
+/// (`ffs_clusteracct`). `header` is the encoded group header with its bitmaps. Where the file system keeps no
+/// clusters, or the bitmap has the new state already, nothing changes. Counts saturate.
 pub fn cluster_account(
     header: &mut [u8],
     endian: Endian,
@@ -181,8 +181,8 @@ pub fn cluster_account(
     }
 }
 
-/// The cluster counts that a bitmap of `blocks` whole blocks gives, by length up to `most`; entry 0
-/// is not used.
+/// The cluster counts by length that follow from a bitmap of `blocks` whole blocks. Lengths above `most` count as
+/// `most`; entry 0 is not used.
 pub fn cluster_counts(clusters: &[u8], blocks: u32, most: u32) -> [i32; 17] {
     let mut counts = [0; 17];
     let mut at = 0;

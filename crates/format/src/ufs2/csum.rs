@@ -1,9 +1,9 @@
-//! Counts of what is free in a group, as kept in its header and in the summary area.
+//! The counts of free space: one set in each group's header and in the summary area, and their sum.
 
 use crate::on_disk;
 
 on_disk! {
-    /// What one cylinder group holds. The summary area at `csaddr` is one of these per group.
+    /// The counts of one cylinder group. The summary area at `csaddr` holds one set for each group.
     pub struct Csum: 16 {
         0 => /** directories */ ndir: i32,
         4 => /** free blocks */ nbfree: i32,

@@ -1,12 +1,12 @@
-//! Directories: rows of chunks of 512 bytes, each filled by entries without gaps.
+//! Directories: consecutive chunks of 512 bytes, each filled by entries without gaps.
 //!
-//! An entry: inode number (u32, 0: free space), entry length (u16), type (u8), name length (u8), the
-//! name, a NUL, padding to 4 bytes. No entry crosses a chunk. An entry that is longer than it needs
-//! has free space after its name.
+//! An entry consists of inode number (u32, 0 for free space), entry length (u16), type (u8), name length (u8), the
+//! name, a NUL, and padding to 4 bytes. No entry crosses a chunk. An entry that is longer than it needs to be has
+//! free space after its name.
 
 use crate::Endian;
 
-/// The unit in which directories grow and are written at once, in bytes.
+/// The unit in which directories grow and are written at once, in bytes (`DIRBLKSIZ`).
 pub const CHUNK: usize = 512;
 /// The bytes of an entry before its name.
 pub const HEADER: usize = 8;
@@ -21,7 +21,7 @@ pub const TYPE_OFFSET: usize = 6;
 /// The byte of the name length in an entry.
 pub const NAMLEN_OFFSET: usize = 7;
 
-/// Type not recorded.
+/// An unrecorded type.
 pub const DT_UNKNOWN: u8 = 0;
 /// A named pipe.
 pub const DT_FIFO: u8 = 1;
@@ -50,7 +50,7 @@ pub const fn entry_size(namlen: usize) -> usize {
     (HEADER + namlen + 1).next_multiple_of(4)
 }
 
-/// What is wrong with an entry.
+/// The damage of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryFault {
     /// The directory's contents are not whole chunks.
@@ -59,7 +59,7 @@ pub enum EntryFault {
         /// The bytes that are there.
         have: usize,
     },
-    /// The entry length is below the smallest there is.
+    /// The entry length is below the minimum.
     #[error("entry length {reclen} is too small for an entry")]
     TooShort {
         /// The length.
@@ -90,41 +90,41 @@ pub enum EntryFault {
     /// The name is empty.
     #[error("the name is empty")]
     NameEmpty,
-    /// A NUL inside of the name.
+    /// The name contains a NUL.
     #[error("byte {index} of the name is NUL")]
     NameHasNul {
-        /// Where in the name.
+        /// The byte's index in the name.
         index: usize,
     },
-    /// A slash in the name.
+    /// The name contains a slash.
     #[error("byte {index} of the name is a slash")]
     NameHasSlash {
-        /// Where in the name.
+        /// The byte's index in the name.
         index: usize,
     },
-    /// No NUL after the name.
+    /// No NUL follows the name.
     #[error("no NUL ends the name")]
     NotTerminated,
-    /// The type is none that exists.
+    /// The type does not exist.
     #[error("type {kind} does not exist")]
     BadType {
-        /// It.
+        /// The type.
         kind: u8,
     },
 }
 
-/// A broken entry, and where it is.
+/// A damaged entry, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("directory entry at byte {at}: {fault}")]
 pub struct EntryError {
     /// The entry's first byte in the bytes that were given.
     pub at: usize,
-    /// What is wrong.
+    /// The damage.
     pub fault: EntryFault,
 }
 
 impl EntryError {
-    /// Whether only this entry is in doubt: the next one is where this one's length says.
+    /// Whether only this entry is damaged, so that the next one begins where this one's length says.
     pub fn framing_holds(&self) -> bool {
         matches!(
             self.fault,
@@ -138,40 +138,40 @@ impl EntryError {
     }
 }
 
-/// An entry, where it lies.
+/// A directory entry, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its first byte in the bytes that were given.
     pub at: usize,
-    /// The inode number; 0: free space.
+    /// The inode number; 0 for free space.
     pub ino: u32,
     /// Its length in bytes, free space after the name included.
     pub reclen: u16,
     /// The type: a `DT_` constant.
     pub kind: u8,
-    /// The name. Of free space: nothing.
+    /// The name; empty for free space.
     pub name: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Whether this is free space.
+    /// Whether the entry is free space.
     pub fn is_free(&self) -> bool {
         self.ino == 0
     }
 
-    /// The bytes it needs; the rest of `reclen` is free.
+    /// The bytes that the entry needs; the rest of `reclen` is free.
     pub fn needs(&self) -> usize {
         if self.is_free() { 0 } else { entry_size(self.name.len()) }
     }
 
-    /// The bytes that a new entry could take from it.
+    /// The bytes that a new entry could take from this one.
     pub fn spare(&self) -> usize {
         usize::from(self.reclen) - self.needs()
     }
 }
 
-/// The entries of a directory, or of part of it that starts at a chunk. After an error the iterator
-/// goes on with the next entry where the framing holds, else with the next chunk.
+/// The entries of a directory, or of a part of it that starts at a chunk. After a damaged entry the iterator
+/// continues with the next entry where the lengths still hold, else with the next chunk.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -209,8 +209,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// An entry's place, what it needs of its length, and its length; names are not looked at. For chunks
-/// that were validated before; stops where the framing does not hold.
+/// The place, needed bytes and length of each entry; names are not looked at. The chunk must have been validated;
+/// iteration stops where a length is impossible.
 fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -224,8 +224,7 @@ fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, u
     })
 }
 
-/// The first entry of a validated chunk with `bytes` to spare: its place, what it needs of its length,
-/// and its length.
+/// The first entry of a validated chunk with `bytes` to spare: its place, its needed bytes, and its length.
 pub fn first_with_room(
     chunk: &[u8],
     endian: Endian,
@@ -234,18 +233,18 @@ pub fn first_with_room(
     frames(chunk, endian).find(|(_, needs, reclen)| reclen - needs >= bytes)
 }
 
-/// The most that any entry of a validated chunk has to spare, in bytes.
+/// The largest spare space of any entry in a validated chunk, in bytes.
 pub fn most_room(chunk: &[u8], endian: Endian) -> usize {
     frames(chunk, endian).map(|(_, needs, reclen)| reclen - needs).max().unwrap_or(0)
 }
 
-/// The place of the entry before the one at `at`, in a validated chunk; none before the first.
+/// The place of the entry before the one at `at`, in a validated chunk; `None` for the first.
 pub fn place_before(chunk: &[u8], endian: Endian, at: usize) -> Option<usize> {
     frames(chunk, endian).map(|(place, ..)| place).take_while(|place| *place < at).last()
 }
 
-/// The inode number of the entry at the start of `rest` if it has this name. `rest` goes to the end of
-/// the entry's chunk, or further.
+/// The inode number of the entry at the start of `rest`, if it has this name. `rest` extends at least to the end of
+/// the entry's chunk.
 pub fn inode_if_named(rest: &[u8], endian: Endian, name: &[u8]) -> Option<u32> {
     let found = rest.get(HEADER..HEADER + name.len())?;
     let ino = endian.get_u32(rest, INO_OFFSET);
@@ -253,7 +252,7 @@ pub fn inode_if_named(rest: &[u8], endian: Endian, name: &[u8]) -> Option<u32> {
     (same && ino != 0).then_some(ino)
 }
 
-/// The length of the entry at the start of the rest of a chunk.
+/// The length of the entry at the start of `rest`, the rest of its chunk.
 fn framing(rest: &[u8], endian: Endian) -> Result<u16, EntryFault> {
     if rest.len() < entry_size(1) {
         return Err(EntryFault::TooShort { reclen: rest.len() as u16 });
@@ -301,8 +300,8 @@ fn decode(bytes: &[u8], at: usize, reclen: u16, endian: Endian) -> Result<Entry<
     Ok(Entry { at, ino, reclen, kind, name })
 }
 
-/// Writes an entry to the start of `bytes`: header, name, and NULs up to what the name needs; free
-/// space after that stays as it is. Panics for a name that does not fit, or is too long.
+/// Writes an entry to the start of `bytes`: header, name, and NULs up to the bytes that the name needs. Free space
+/// after that stays as it is. Panics where the name does not fit or is too long.
 pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind: u8, name: &[u8]) {
     assert!(name.len() <= MAX_NAME, "names have at most 255 bytes");
     let needs = entry_size(name.len());
@@ -315,28 +314,27 @@ pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind
     bytes[HEADER + name.len()..needs].fill(0);
 }
 
-/// Makes a chunk that is all free space: one entry with inode number 0. Panics unless `chunk` has 512
-/// bytes.
+/// Writes a chunk that is all free space: one entry with inode number 0. Panics unless `chunk` has 512 bytes.
 pub fn write_free_chunk(chunk: &mut [u8], endian: Endian) {
     assert_eq!(chunk.len(), CHUNK);
     chunk.fill(0);
     endian.put_u16(chunk, RECLEN_OFFSET, CHUNK as u16);
 }
 
-/// Makes free space of whole chunks. Panics unless their bytes are a multiple of 512.
+/// Writes chunks that are all free space. Panics unless their length is a multiple of 512.
 pub fn write_free_chunks(chunks: &mut [u8], endian: Endian) {
     assert!(chunks.len().is_multiple_of(CHUNK));
     chunks.chunks_exact_mut(CHUNK).for_each(|chunk| write_free_chunk(chunk, endian));
 }
 
-/// Whether a chunk is one free entry. What else is in its bytes does not matter.
+/// Whether a chunk is one free entry; its other bytes do not matter.
 pub fn is_free_chunk(chunk: &[u8], endian: Endian) -> bool {
     chunk.len() == CHUNK
         && endian.get_u32(chunk, INO_OFFSET) == 0
         && usize::from(endian.get_u16(chunk, RECLEN_OFFSET)) == CHUNK
 }
 
-/// Makes the first chunk of a new directory: `.` and `..`. Panics unless `chunk` has 512 bytes.
+/// Writes the first chunk of a new directory, with `.` and `..`. Panics unless `chunk` has 512 bytes.
 pub fn write_first_chunk(chunk: &mut [u8], endian: Endian, ino: u32, parent: u32) {
     assert_eq!(chunk.len(), CHUNK);
     chunk.fill(0);

@@ -1,4 +1,4 @@
-//! Superblock and groups in words, as dumpfs shows them.
+//! Superblock and groups as text, in the manner of dumpfs.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn n(value: impl Into<i64>) -> String {
     value.into().to_string()
 }
 
-/// The superblock, two dozen lines.
+/// The superblock in two dozen lines.
 pub fn superblock(sb: &Superblock, endian: Endian) -> String {
     let mut out = String::new();
     for row in [identity(sb, endian), sizes(sb), places(sb)].concat() {
@@ -28,7 +28,7 @@ pub fn superblock(sb: &Superblock, endian: Endian) -> String {
     out
 }
 
-/// What file system this is.
+/// The identity of the file system.
 fn identity(sb: &Superblock, endian: Endian) -> Vec<Row> {
     let order = match endian {
         Endian::Little => "little",
@@ -46,7 +46,7 @@ fn identity(sb: &Superblock, endian: Endian) -> Vec<Row> {
     ]
 }
 
-/// Sizes, and what is free.
+/// Sizes and free space.
 fn sizes(sb: &Superblock) -> Vec<Row> {
     let optim = if sb.optim == s::OPT_TIME { "time" } else { "space" };
     let total = &sb.cstotal;
@@ -88,7 +88,7 @@ fn sizes(sb: &Superblock) -> Vec<Row> {
     ]
 }
 
-/// Where things are, and in what state.
+/// The places of structures, and the file system's state.
 fn places(sb: &Superblock) -> Vec<Row> {
     vec![
         vec![
@@ -127,7 +127,7 @@ fn places(sb: &Superblock) -> Vec<Row> {
     ]
 }
 
-/// The summary area: one entry per group.
+/// The summary area, with one entry for each group.
 pub fn summary(entries: &[Csum]) -> String {
     let mut out = String::from("cs[].(nbfree,ndir,nifree,nffree):\n");
     for row in entries.chunks(4) {
@@ -140,7 +140,7 @@ pub fn summary(entries: &[Csum]) -> String {
     out
 }
 
-/// A group's header with its bitmaps. `bytes` are those that `group` was read from.
+/// A group's header with its bitmaps. `bytes` are those from which `group` was read.
 pub fn group(sb: &Superblock, group: &Group, bytes: &[u8], endian: Endian) -> String {
     let layout = group.layout(sb);
     let at = sb.byte_of(sb.cg_header(group.cgx));
@@ -186,7 +186,7 @@ fn ranges(map: &[u8], bits: u32) -> String {
     if out.is_empty() { "none".into() } else { out.join(", ") }
 }
 
-/// The names of those bits of `value` that are set.
+/// The names of the set bits of `value`.
 fn bits(value: u32, names: &[(u32, &str)]) -> String {
     let set: Vec<_> =
         names.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| *name).collect();
@@ -228,13 +228,13 @@ fn text(bytes: &[u8]) -> String {
     bytes[..end].escape_ascii().to_string()
 }
 
-/// Seconds since 1970 as a date in UTC; the number alone where no calendar reaches.
+/// Seconds since 1970 as a date in UTC, or the number alone where it is beyond any calendar.
 fn time(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400);
     if !(-100_000_000..100_000_000).contains(&days) {
         return format!("time {seconds}");
     }
-    // Days from 1 March of a year 0, in cycles of 400 years.
+    // The date counts days from 1 March of a year 0, in cycles of 400 years.
     let days = days + 719_468;
     let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

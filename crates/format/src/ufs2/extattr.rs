@@ -1,7 +1,8 @@
-//! Extended attributes: a row of records in an inode's own blocks.
+//! Extended attributes: consecutive records in an inode's own blocks.
 //!
-//! A record: its length (u32), name space (u8), padding after the content (u8), name length (u8), the
-//! name, padding to 8 bytes, the content, padding to 8 bytes. Records fill the area without gaps.
+//! A record consists of its length (u32), name space (u8), the length of the padding after the content (u8), name
+//! length (u8), the name, padding to 8 bytes, the content, and padding to 8 bytes. Records fill the area without
+//! gaps.
 
 use crate::Endian;
 
@@ -9,26 +10,26 @@ use crate::Endian;
 pub const HEADER: usize = 7;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// The name space of users.
+/// The name space of users (`EXTATTR_NAMESPACE_USER`).
 pub const NAMESPACE_USER: u8 = 1;
-/// The name space of the system.
+/// The name space of the system (`EXTATTR_NAMESPACE_SYSTEM`).
 pub const NAMESPACE_SYSTEM: u8 = 2;
 
-/// What is wrong with a record.
+/// The damage of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttrFault {
-    /// Fewer bytes are left than a record has at least.
+    /// Fewer bytes are left than the smallest record has.
     #[error("{left} bytes are left, too few for a record")]
     CutShort {
         /// The bytes left.
         left: usize,
     },
-    /// The record length is below what its own parts need.
+    /// The record length is less than its parts need.
     #[error("record length {length} is below the {needs} bytes that its parts need")]
     TooShort {
         /// The length.
         length: u32,
-        /// What the parts need.
+        /// The bytes that the parts need.
         needs: usize,
     },
     /// The record length is not a multiple of 8.
@@ -48,13 +49,13 @@ pub enum AttrFault {
     /// The name is empty.
     #[error("the name is empty")]
     NameEmpty,
-    /// A NUL inside of the name.
+    /// The name contains a NUL.
     #[error("byte {index} of the name is NUL")]
     NameHasNul {
-        /// Where in the name.
+        /// The byte's index in the name.
         index: usize,
     },
-    /// The padding after the content is more than alignment needs.
+    /// The padding after the content is longer than alignment needs.
     #[error("padding of {padding} bytes after the content, where 7 is the most")]
     BadPadding {
         /// The padding.
@@ -62,22 +63,22 @@ pub enum AttrFault {
     },
 }
 
-/// A broken record, and where it is. Nothing after it can be found.
+/// A damaged record, and its place. Records after it cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("extended attribute at byte {at}: {fault}")]
 pub struct AttrError {
     /// The record's first byte in the area.
     pub at: usize,
-    /// What is wrong.
+    /// The damage.
     pub fault: AttrFault,
 }
 
-/// An extended attribute, where it lies.
+/// An extended attribute, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr<'a> {
-    /// Its record's first byte in the area.
+    /// The first byte of its record in the area.
     pub at: usize,
-    /// Its record's length in bytes.
+    /// The length of its record in bytes.
     pub length: usize,
     /// The name space.
     pub namespace: u8,
@@ -87,7 +88,7 @@ pub struct Attr<'a> {
     pub content: &'a [u8],
 }
 
-/// The records of an area; ends after the first error.
+/// The records of an area; iteration ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Attrs<'a> {
     area: &'a [u8],
@@ -95,7 +96,7 @@ pub struct Attrs<'a> {
     endian: Endian,
 }
 
-/// The attributes in an area of an inode's `extsize` bytes.
+/// The attributes in an area, the `extsize` bytes of an inode.
 pub fn attrs(area: &[u8], endian: Endian) -> Attrs<'_> {
     Attrs { area, at: 0, endian }
 }
@@ -158,8 +159,7 @@ pub const fn record_size(namlen: usize, content: usize) -> usize {
     (HEADER + namlen).next_multiple_of(8) + content.next_multiple_of(8)
 }
 
-/// Appends a record to an area. Panics for an empty name, one of more than 255 bytes, or contents
-/// of 4 GiB.
+/// Appends a record to an area. Panics where the name is empty or has more than 255 bytes, or the content has 4 GiB.
 pub fn append(area: &mut Vec<u8>, endian: Endian, namespace: u8, name: &[u8], content: &[u8]) {
     assert!((1..=MAX_NAME).contains(&name.len()), "names have 1 to 255 bytes");
     let start = area.len();

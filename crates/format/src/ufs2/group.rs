@@ -7,8 +7,8 @@ use super::superblock::{CK_CYLGRP, Superblock};
 use crate::{Endian, hash_without, on_disk};
 
 on_disk! {
-    /// A cylinder group's header. FreeBSD's `struct cg`, without `cg_`. Bitmaps follow it, up to
-    /// `cgsize` bytes in all, at the offsets that it names. Bitmaps have no byte order.
+    /// A cylinder group's header. FreeBSD's `struct cg`, without `cg_`. Its bitmaps follow at the offsets that it
+    /// names, up to `cgsize` bytes in all. Bitmaps have no byte order.
     pub struct Group: 168 {
         0 => /** unused (once a list link) */ firstfield: i32,
         4 => /** magic number */ magic: i32,
@@ -44,29 +44,29 @@ on_disk! {
 pub const MAGIC: i32 = 0x0009_0255;
 /// The byte of the check-hash.
 pub const CKHASH_OFFSET: usize = 132;
-/// Where the first bitmap starts.
+/// The byte at which the first bitmap starts.
 pub const FIRST_MAP: usize = Group::SIZE;
 
-/// Why bytes are not a usable group header.
+/// The reason why bytes are not a usable group header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// Fewer bytes than `cgsize`.
+    /// There are fewer bytes than `cgsize`.
     #[error("cylinder group {cg}: cut short: {have} bytes")]
     TooShort {
         /// The group.
         cg: u32,
-        /// How many bytes there are.
+        /// The number of bytes.
         have: usize,
     },
-    /// Another magic number.
+    /// The magic number is another.
     #[error("cylinder group {cg}, byte 4: magic is {found:#x}, but must be 0x90255")]
     Magic {
         /// The group.
         cg: u32,
-        /// What is there.
+        /// The value found.
         found: i32,
     },
-    /// A field is not what the superblock makes it, or does not fit with the others.
+    /// A field does not agree with the superblock, or with the other fields.
     #[error("cylinder group {cg}, byte {byte}: {field} is {value}, but {want}")]
     Field {
         /// The group.
@@ -75,12 +75,12 @@ pub enum GroupError {
         field: GroupField,
         /// Its byte in the header.
         byte: usize,
-        /// What it is.
+        /// Its value.
         value: u32,
-        /// What it must be.
+        /// The condition that it must meet.
         want: &'static str,
     },
-    /// The check-hash (byte 132) does not fit the contents.
+    /// The check-hash (byte 132) does not match the contents.
     #[error(
         "cylinder group {cg}, byte 132: check-hash is {stored:#010x}, but the contents give \
          {computed:#010x}"
@@ -88,9 +88,9 @@ pub enum GroupError {
     CheckHash {
         /// The group.
         cg: u32,
-        /// The one that is stored.
+        /// The stored check-hash.
         stored: u32,
-        /// The one that the contents give.
+        /// The check-hash of the contents.
         computed: u32,
     },
 }
@@ -104,7 +104,7 @@ macro_rules! group_fields {
         }
 
         impl GroupField {
-            /// All of them, in the order they are checked.
+            /// All fields, in the order in which they are checked.
             pub const ALL: &'static [GroupField] = &[$(GroupField::$variant,)+];
 
             /// The field's first byte in the header.
@@ -145,24 +145,24 @@ group_fields! {
     InodeRotor irotor 48 "must be below the inodes in the group";
 }
 
-/// Where a group's bitmaps lie in its header's bytes.
+/// The places of a group's bitmaps in its header's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLayout {
     /// The bitmap of used inodes: a set bit is in use.
     pub inodes: Range<usize>,
     /// The bitmap of fragments: a set bit is free.
     pub frags: Range<usize>,
-    /// The counts of free clusters, a u32 per length; the entry at index 0 is not used, and may share
-    /// its bytes with the end of the fragment bitmap. Empty where no clusters are kept.
+    /// The counts of free clusters, a u32 for each length. The entry at index 0 is not used, and may share its bytes
+    /// with the end of the fragment bitmap. Empty where no clusters are kept.
     pub cluster_sum: Range<usize>,
     /// The bitmap of whole blocks: a set bit is free. Empty where no clusters are kept.
     pub clusters: Range<usize>,
-    /// The byte after the last of them.
+    /// The byte after the last bitmap.
     pub end: usize,
 }
 
 impl GroupLayout {
-    /// Where FreeBSD puts the bitmaps.
+    /// The places at which FreeBSD puts the bitmaps.
     pub fn standard(sb: &Superblock) -> GroupLayout {
         let inodes = FIRST_MAP..FIRST_MAP + (sb.ipg as usize).div_ceil(8);
         let frags = inodes.end..inodes.end + (sb.fpg as usize).div_ceil(8);
@@ -181,11 +181,11 @@ impl GroupLayout {
 }
 
 impl Group {
-    /// Decodes and validates the header of group `cg` at the start of `bytes`, check-hash included.
-    /// The counts (`cs`, `frsum`, cluster counts) and bitmaps are not looked at.
+    /// Decodes and validates the header of group `cg` at the start of `bytes`, check-hash included. The counts (`cs`,
+    /// `frsum`, cluster counts) and the bitmaps are not checked.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn read(
         bytes: &[u8],
         endian: Endian,
@@ -197,10 +197,10 @@ impl Group {
         Ok(group)
     }
 
-    /// [`read`](Self::read) without regard to the check-hash.
+    /// Does what [`read`](Self::read) does, but ignores the check-hash.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn parse(
         bytes: &[u8],
         endian: Endian,
@@ -226,7 +226,7 @@ impl Group {
         }
     }
 
-    /// Whether a field is what the superblock makes it and fits with those checked before it.
+    /// Whether a field agrees with the superblock and with the fields checked before it.
     fn holds(&self, field: GroupField, sb: &Superblock, cg: u32) -> bool {
         let clusters = sb.contigsumsize > 0;
         let sums = 4 * (sb.contigsumsize as u32 + 1);
@@ -266,7 +266,7 @@ impl Group {
         }
     }
 
-    /// Checks the check-hash of an encoded header with its bitmaps, where the file system keeps one.
+    /// Verifies the check-hash of an encoded header with its bitmaps, where the file system keeps one.
     ///
     /// # Errors
     /// [`GroupError::CheckHash`]; [`GroupError::TooShort`] for fewer than `cgsize` bytes.
@@ -290,8 +290,8 @@ impl Group {
         }
     }
 
-    /// Puts the right check-hash into an encoded header with its bitmaps, where the file system keeps
-    /// one. `bytes` holds at least `cgsize` bytes.
+    /// Stores the right check-hash in an encoded header with its bitmaps, where the file system keeps one. `bytes`
+    /// holds at least `cgsize` bytes.
     pub fn seal(bytes: &mut [u8], endian: Endian, sb: &Superblock) {
         if sb.keeps_hash(CK_CYLGRP) {
             let hash = hash_without(&bytes[..sb.cgsize as usize], CKHASH_OFFSET);
@@ -299,7 +299,7 @@ impl Group {
         }
     }
 
-    /// Where the bitmaps of a validated header lie.
+    /// The places of a validated header's bitmaps.
     pub fn layout(&self, sb: &Superblock) -> GroupLayout {
         let map = |from: u32, bits: u64| {
             let from = from as usize;
@@ -317,8 +317,8 @@ impl Group {
         GroupLayout { inodes, frags, cluster_sum, clusters, end }
     }
 
-    /// A header for group `cg` of an empty file system: bitmaps at their standard places, all counts
-    /// zero, no inode block initialised.
+    /// The header of group `cg` in an empty file system: bitmaps at their standard places, all counts zero, no inode
+    /// block initialised.
     pub fn empty(sb: &Superblock, cg: u32) -> Group {
         let layout = GroupLayout::standard(sb);
         let frags = sb.cg_frags(cg);

@@ -40,12 +40,12 @@ on_disk! {
 
 /// The byte of the check-hash.
 pub const CKHASH_OFFSET: usize = 244;
-/// The byte where a short link's target starts.
+/// The byte at which a short link's target starts.
 pub const SHORT_LINK_OFFSET: usize = 112;
-/// The longest link target that an inode can hold, in bytes, with the NUL that ends it.
+/// The size limit of a link target in the inode, in bytes, including the NUL at its end.
 pub const SHORT_LINK_SIZE: usize = 120;
 
-/// The bits of `mode` that say the type.
+/// The type bits of `mode`.
 pub const IFMT: u16 = 0o170_000;
 /// A named pipe.
 pub const IFIFO: u16 = 0o010_000;
@@ -67,13 +67,13 @@ pub const IFWHT: u16 = 0o160_000;
 /// `flags`: a snapshot of the file system.
 pub const SF_SNAPSHOT: u32 = 0x0020_0000;
 
-/// An inode's check-hash does not fit its contents.
+/// The error for an inode whose check-hash does not match its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("inode byte 244: check-hash is {stored:#010x}, but the contents give {computed:#010x}")]
 pub struct InodeHashError {
-    /// The one that is stored.
+    /// The stored check-hash.
     pub stored: u32,
-    /// The one that the contents give.
+    /// The check-hash of the contents.
     pub computed: u32,
 }
 
@@ -101,10 +101,10 @@ impl Dinode {
         self.ib = std::array::from_fn(|i| addr(NDADDR + i));
     }
 
-    /// Checks the check-hash of an encoded inode. One with `mode` 0 is not in use and has none.
+    /// Verifies the check-hash of an encoded inode. An inode with `mode` 0 is not in use, and has none.
     ///
     /// # Errors
-    /// The hash is another.
+    /// The check-hash is another.
     pub fn verify_hash(bytes: &[u8], endian: Endian) -> Result<(), InodeHashError> {
         let bytes = &bytes[..Dinode::SIZE];
         if endian.get_u16(bytes, 0) == 0 {
@@ -115,8 +115,8 @@ impl Dinode {
         if computed == stored { Ok(()) } else { Err(InodeHashError { stored, computed }) }
     }
 
-    /// Puts the right check-hash into an encoded inode: 0 where `mode` is 0. For file systems that
-    /// keep hashes of inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
+    /// Stores the right check-hash in an encoded inode: 0 where `mode` is 0. For file systems that keep check-hashes
+    /// of inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
     pub fn seal(bytes: &mut [u8], endian: Endian) {
         let used = endian.get_u16(bytes, 0) != 0;
         let hash = if used { hash_without(&bytes[..Dinode::SIZE], CKHASH_OFFSET) } else { 0 };

@@ -1,12 +1,12 @@
 //! UFS2, the fast file system's second on-disk format, as FreeBSD writes it.
 //!
-//! A file system is a row of *fragments* (the unit of addresses) in *cylinder groups* of equal size;
-//! up to eight fragments make a *block*. Each group holds, in this order: data blocks (or, in the
-//! first group, the boot area and the superblock), a copy of the superblock, the group's header with
-//! its bitmaps, inode blocks, data blocks. The summary area follows the first group's inodes.
+//! A file system is a sequence of *fragments* (the unit of addresses) in *cylinder groups* of equal size. Up to eight
+//! fragments make a *block*. Each group holds, in this order: data blocks (or, in the first group, the boot area and
+//! the superblock), a copy of the superblock, the group's header with its bitmaps, inode blocks, data blocks. The
+//! summary area follows the first group's inodes.
 //!
-//! [`superblock`] says where all that lies; [`group`] and [`bitmap`] what is free; [`inode`] what a
-//! file is; [`dir`](mod@dir) and [`extattr`] what is inside of directories and extended attributes.
+//! [`superblock`] gives the places of all these. [`group`] and [`bitmap`] describe free space, and [`inode`] a file.
+//! [`dir`](mod@dir) and [`extattr`] describe the contents of directories and of extended attributes.
 
 pub mod bitmap;
 pub mod csum;
@@ -34,7 +34,7 @@ pub const MAX_BLOCK: u32 = 65536;
 pub const SECTOR: u32 = 512;
 /// The most fragments in a block.
 pub const MAX_FRAG: u32 = 8;
-/// The most sizes that the cluster summary tells apart.
+/// The number of cluster lengths that the cluster summary distinguishes.
 pub const MAX_CLUSTER_SUM: u32 = 16;
 /// Direct block addresses in an inode.
 pub const NDADDR: usize = 12;

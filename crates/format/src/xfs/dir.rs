@@ -1,10 +1,10 @@
-//! Names in directories of XFS.
+//! Directory entries of XFS.
 
 use super::{BIG, Geometry};
 
 crate::on_disk! {
-    /// What begins a block of a directory in version 5. Three free places of 4 bytes and 4 bytes of padding follow; in
-    /// version 4 there are the magic number and the free places only.
+    /// The head of a directory block in version 5 (`struct xfs_dir3_data_hdr`). Three free ranges of 4 bytes and 4
+    /// bytes of padding are at its end. In version 4 there are only the magic number and the free ranges.
     pub struct DirHead: 48 {
         0 => /** `XDB3` where the index is in the same block, `XDD3` where not; in version 4 `XD2B`, `XD2D` */ magic: u32,
         4 => /** CRC-32C, little-endian */ crc: u32,
@@ -15,12 +15,13 @@ crate::on_disk! {
     }
 }
 
-/// What is at the place of an entry where there is none; its length follows.
+/// The mark of unused space in place of an entry (`XFS_DIR2_DATA_FREE_TAG`); its length follows.
 const UNUSED: u16 = 0xffff;
 
-/// Calls `each` with every name, and its inode, of a directory whose entries are in its inode: a count of names, a count
-/// of those with large numbers (then all are of 8 bytes, not 4), the parent; then of each name its length, two
-/// bytes, the name, where the file system has it a type, the inode.
+/// Calls `each` with every name and its inode in a directory whose entries are in its inode (short form). The fork
+/// holds the number of names, the number of names with large inode numbers (if any, then all inode numbers have 8
+/// bytes instead of 4), and the parent. Each name has its length, two bytes, the name, its file type where the file
+/// system has it, and the inode.
 pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
     let Some((&[count, large], rest)) = fork.split_first_chunk() else { return };
     let wide = if large > 0 { 8 } else { 4 };
@@ -36,7 +37,7 @@ pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
     }
 }
 
-/// The directory that a block of entries says it is of; `None` where it says nothing, or is none.
+/// The directory that a block of entries names as its owner; `None` where the block names none.
 pub fn owner(g: &Geometry, bytes: &[u8]) -> Option<u64> {
     let is_it = g.self_describing && bytes.len() >= DirHead::SIZE && has_entries(bytes);
     is_it.then(|| DirHead::decode(bytes, BIG).owner)
@@ -46,9 +47,9 @@ fn has_entries(bytes: &[u8]) -> bool {
     [b"XDB3", b"XDD3", b"XD2B", b"XD2D"].iter().any(|magic| bytes.starts_with(*magic))
 }
 
-/// Calls `each` with every name, and its inode, in a block of a directory: an inode, a length, the name, where the file
-/// system has it a type; up to a multiple of 8 bytes, of which the last two say where the entry began. `bytes` may be the
-/// beginning of the directory's block.
+/// Calls `each` with every name and its inode in a directory block. An entry has an inode, a length, the name, and
+/// its file type where the file system has it. It is padded to a multiple of 8 bytes, of which the last two hold the
+/// place of the entry. `bytes` may be only the beginning of the directory block.
 pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
     if !has_entries(bytes) {
         return;
@@ -69,7 +70,7 @@ pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
             return;
         };
         let next = at + (9 + len + usize::from(g.has_types) + 2).next_multiple_of(8);
-        // Where the index is in the same block it follows, and says no such thing.
+        // Where the block also holds the index, the index follows the entries, and has no such mark.
         if next > end || usize::from(BIG.get_u16(bytes, next - 2)) != at {
             return;
         }
@@ -82,7 +83,7 @@ pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
 mod tests {
     use super::*;
 
-    /// What is on disk never panics, and ends.
+    /// Data on disk never make the reader panic or loop.
     #[test]
     fn rubbish_in_xfs_directories_ends() {
         let mut sb = [0u8; super::super::Superblock::SIZE];

@@ -1,10 +1,10 @@
-//! The log of XFS: records of 512-byte blocks, each with operations of transactions.
+//! The XFS log: records of 512-byte blocks, each with operations of transactions.
 
 use super::BIG;
 use crate::Endian;
 
 crate::on_disk! {
-    /// What begins a record.
+    /// The head of a log record (`xlog_rec_header_t`).
     pub struct RecordHead: 328 {
         0 => /** `0xfeedbabe` */ magic: u32,
         4 => /** how often the log has begun again, from 1 */ cycle: u32,
@@ -24,7 +24,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// What begins an operation.
+    /// The head of an operation (`xlog_op_header_t`).
     pub struct OpHead: 12 {
         0 => /** the transaction */ id: u32,
         4 => /** bytes that follow */ len: u32,
@@ -35,7 +35,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The first region of an item of an inode. What changed of it follows: the core, then forks.
+    /// The first region of an inode log item (`struct xfs_inode_log_format`). The changed parts follow: the core,
+    /// then forks.
     pub struct InodeItem: 56 {
         0 => /** `0x123b` */ kind: u16,
         2 => /** regions, this one included */ regions: u16,
@@ -52,7 +53,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The first region of an item of a buffer. A bitmap of what changed follows it, then the changes.
+    /// The first region of a buffer log item (`struct xfs_buf_log_format`). A bitmap of changed chunks follows, then
+    /// the chunks.
     pub struct BufferItem: 20 {
         0 => /** `0x123c` */ kind: u16,
         2 => /** regions, this one included */ regions: u16,
@@ -63,41 +65,41 @@ crate::on_disk! {
     }
 }
 
-/// What [`RecordHead::magic`] is.
+/// The value of [`RecordHead::magic`] (`XLOG_HEADER_MAGIC_NUM`).
 pub const MAGIC: u32 = 0xfeed_babe;
-/// Bytes in a block of the log.
+/// Bytes in a block of the log (`BBSIZE`).
 pub const BLOCK: usize = 512;
-/// Bytes of a record that one header has room for.
+/// Bytes of a record that one header covers (`XLOG_HEADER_CYCLE_SIZE`).
 const PER_HEAD: usize = 32 << 10;
 
-/// Flags of operations.
+/// Flags of operations (`XLOG_*_TRANS`).
 pub mod flags {
-    /// A transaction starts.
+    /// The operation starts a transaction.
     pub const START: u8 = 1;
-    /// It is committed.
+    /// The operation commits its transaction.
     pub const COMMIT: u8 = 2;
-    /// The region goes on in the next record.
+    /// The region continues in the next record.
     pub const CONTINUES: u8 = 4;
-    /// The region goes on from the record before.
+    /// The region continues one of the record before.
     pub const CONTINUED: u8 = 8;
-    /// The file system is unmounted.
+    /// The file system was unmounted.
     pub const UNMOUNT: u8 = 32;
 }
 
-/// Kinds of items.
+/// Types of log items (`XFS_LI_*`).
 pub mod item {
     /// An inode.
     pub const INODE: u16 = 0x123b;
     /// A buffer.
     pub const BUFFER: u16 = 0x123c;
-    /// The least that is known.
+    /// The lowest known type.
     pub const FIRST: u16 = 0x1236;
-    /// The greatest that is known.
+    /// The highest known type.
     pub const LAST: u16 = 0x1249;
 }
 
 impl RecordHead {
-    /// Decodes a block that begins a record, where its sizes can be true.
+    /// Decodes the head of a record; `None` where a size is impossible.
     pub fn read(block: &[u8]) -> Option<RecordHead> {
         if block.len() < BLOCK || BIG.get_u32(block, 0) != MAGIC {
             return None;
@@ -109,7 +111,7 @@ impl RecordHead {
         sane.then_some(head)
     }
 
-    /// How many blocks from the first on are, each, a record of nothing with one header.
+    /// The number of leading blocks that are each an empty record with one header.
     pub fn empties(data: &[u8]) -> usize {
         let nothing = |block: &&[u8]| {
             BIG.get_u32(block, 0) == MAGIC
@@ -120,7 +122,7 @@ impl RecordHead {
         data.chunks_exact(BLOCK).take_while(nothing).count()
     }
 
-    /// Blocks of headers.
+    /// The number of header blocks.
     pub fn heads(&self) -> usize {
         match self.version {
             2 => (self.size as usize).div_ceil(PER_HEAD).max(1),
@@ -128,12 +130,13 @@ impl RecordHead {
         }
     }
 
-    /// Blocks in all, headers included.
+    /// The number of blocks, headers included.
     pub fn blocks(&self) -> usize {
         self.heads() + (self.len as usize).div_ceil(BLOCK)
     }
 
-    /// The operations' bytes, with the words that stood where the cycle stands. `record` is the whole record.
+    /// Unpacks the operations: the first word of each block, which the cycle number replaced, is put back from the
+    /// headers. `record` is the whole record.
     pub fn unpack(&self, record: &[u8], data: &mut Vec<u8>) -> Option<()> {
         let heads = self.heads();
         data.clear();
@@ -141,7 +144,7 @@ impl RecordHead {
         for (i, block) in data.chunks_exact_mut(BLOCK).enumerate() {
             let word = match i / 64 {
                 0 => 44 + i * 4,
-                // A further header holds the cycle, then its words.
+                // An additional header holds the cycle, then its words.
                 n => n * BLOCK + 4 + i % 64 * 4,
             };
             block[..4].copy_from_slice(record.get(word..word + 4)?);
@@ -151,7 +154,8 @@ impl RecordHead {
     }
 }
 
-/// The operations of a record, as many as its header says; zeros may follow. False where there are fewer.
+/// Calls `each` with the operations of a record, whose header gives their count; zeros may follow. Returns false
+/// where there are fewer.
 pub fn operations(data: &[u8], count: u32, mut each: impl FnMut(&OpHead, &[u8])) -> bool {
     let mut at = 0;
     for _ in 0..count {
@@ -169,7 +173,7 @@ pub fn operations(data: &[u8], count: u32, mut each: impl FnMut(&OpHead, &[u8]))
     true
 }
 
-/// The kind and the number of regions that the first region of an item gives.
+/// The type and the number of regions in the first region of a log item.
 pub fn item_head(region: &[u8]) -> Option<(u16, u16)> {
     let le = Endian::Little;
     (region.len() >= 4).then(|| (le.get_u16(region, 0), le.get_u16(region, 2)))

@@ -1,6 +1,6 @@
-//! XFS, versions 4 and 5, and its log: `docs/formats/xfs.md`. What a classifier reads; nothing here writes one.
-//! On disk all integers are big-endian; inside log items they are as on the machine that wrote them, and
-//! little-endian ones are read.
+//! XFS, versions 4 and 5, and its log, as far as a classifier reads them, described in `docs/formats/xfs.md`. No code
+//! here writes them. On disk all integers are big-endian. Inside log items they have the byte order of the machine
+//! that wrote them; only little-endian ones are read.
 
 pub mod dir;
 pub mod log;
@@ -11,7 +11,7 @@ use crate::Endian;
 pub const BIG: Endian = Endian::Big;
 
 crate::on_disk! {
-    /// The superblock, in the first sector of each allocation group; the first one counts.
+    /// The superblock, in the first sector of each allocation group; only the first one is used (`struct xfs_dsb`).
     pub struct Superblock: 264 {
         0 => /** `XFSB` */ magic: u32,
         4 => /** bytes in a block */ block_size: u32,
@@ -72,7 +72,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The header of a group's free space, in its second sector.
+    /// The free space header of an allocation group, in its second sector (`struct xfs_agf`).
     pub struct Agf: 96 {
         0 => /** `XAGF` */ magic: u32,
         4 => /** 1 */ version: u32,
@@ -99,7 +99,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The header of a group's inodes, in its third sector.
+    /// The inode header of an allocation group, in its third sector (`struct xfs_agi`).
     pub struct Agi: 336 {
         0 => /** `XAGI` */ magic: u32,
         4 => /** 1 */ version: u32,
@@ -122,7 +122,7 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An inode without its forks; the last 76 bytes are there in version 3 only.
+    /// An inode without its forks (`struct xfs_dinode`). The last 76 bytes exist only in version 3.
     pub struct Dinode: 176 {
         0 => /** `IN` */ magic: u16,
         2 => /** type and permissions */ mode: u16,
@@ -162,7 +162,7 @@ crate::on_disk! {
     }
 }
 
-/// What follows from a superblock: checked, so that it can be used for arithmetic.
+/// The geometry that follows from a superblock. Its values were checked, so they can be used in arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift.
@@ -173,33 +173,33 @@ pub struct Geometry {
     pub inode_shift: u32,
     /// Bits of a block number within its group.
     pub ag_bits: u32,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Blocks in a group.
     pub ag_blocks: u64,
-    /// Groups.
+    /// The number of allocation groups.
     pub ag_count: u32,
-    /// First block of the log, counted from the device's start; `None` where it is elsewhere.
+    /// The log's first block, counted from the device's start; `None` where the log is on another device.
     pub log: Option<u64>,
-    /// Blocks of the log.
+    /// The number of blocks of the log.
     pub log_blocks: u64,
-    /// Version 5: metadata says what it is and where.
+    /// Whether metadata blocks name their kind and place (version 5).
     pub self_describing: bool,
-    /// The identity in metadata.
+    /// The UUID in metadata blocks.
     pub uuid: [u8; 16],
-    /// Inodes of quota.
+    /// The inodes of quota files.
     pub quota_inodes: [u64; 3],
-    /// Inodes of the real-time device's bitmap and summary.
+    /// The inodes of the real-time device's bitmap and summary.
     pub rt_inodes: [u64; 2],
-    /// The root directory.
+    /// The root directory's inode.
     pub root: u64,
-    /// Entries of directories have the type of what they name.
+    /// Whether directory entries carry file types.
     pub has_types: bool,
 }
 
 impl Superblock {
-    /// Decodes, and checks what sizes are taken from. `None` where this is no superblock, or of a version that
-    /// is not known.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or of an
+    /// unknown version.
     pub fn read(bytes: &[u8]) -> Option<(Superblock, Geometry)> {
         const META_UUID: u32 = 4;
         const TYPES: u32 = 1;
@@ -264,8 +264,8 @@ impl Geometry {
         1 << self.block_shift
     }
 
-    /// A block number as the file system has it (group, block in it), counted from the device's start; `None`
-    /// where there is no such block.
+    /// A file system's block number (group, and block in the group) as a block counted from the device's start;
+    /// `None` where there is no such block.
     pub fn linear(&self, block: u64) -> Option<u64> {
         let (group, within) = (block >> self.ag_bits, block & ((1 << self.ag_bits) - 1));
         let linear = group.checked_mul(self.ag_blocks)?.checked_add(within)?;
@@ -283,7 +283,7 @@ impl Geometry {
         self.block_shift - self.inode_shift
     }
 
-    /// The first inode of a block counted from the device's start.
+    /// The first inode of a block, which is counted from the device's start.
     pub fn first_inode(&self, linear: u64) -> u64 {
         let (group, within) = (linear / self.ag_blocks, linear % self.ag_blocks);
         (group << self.ag_bits | within) << self.inodes_shift()
@@ -305,25 +305,25 @@ impl Geometry {
     }
 }
 
-/// A group's trees.
+/// The trees of an allocation group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
-    /// Free space by block.
+    /// Free space by block (bnobt).
     ByBlock,
-    /// Free space by size.
+    /// Free space by size (cntbt).
     BySize,
-    /// Who owns each block.
+    /// The owner of each block (rmapbt).
     Owners,
-    /// Blocks of more than one file.
+    /// Reference counts of shared blocks (refcountbt).
     Shared,
-    /// Inodes.
+    /// Inodes (inobt).
     Inodes,
-    /// Chunks with free inodes.
+    /// Chunks with free inodes (finobt).
     FreeInodes,
 }
 
 impl Tree {
-    /// Every tree with the magic numbers of its blocks, version 4 and 5, and the bytes of a key.
+    /// Every tree with the magic numbers of its blocks in versions 4 and 5, and the size of a key in bytes.
     const ALL: [(Tree, [&[u8; 4]; 2], usize); 6] = [
         (Tree::ByBlock, [b"ABTB", b"AB3B"], 8),
         (Tree::BySize, [b"ABTC", b"AB3C"], 8),
@@ -333,7 +333,7 @@ impl Tree {
         (Tree::FreeInodes, [b"FIBT", b"FIB3"], 4),
     ];
 
-    /// The tree that a block says it is of.
+    /// The tree that a block's magic number names.
     pub fn of(bytes: &[u8]) -> Option<Tree> {
         let magic = bytes.first_chunk::<4>()?;
         Tree::ALL.into_iter().find(|(_, magics, _)| magics.contains(&magic)).map(|(tree, ..)| tree)
@@ -343,7 +343,7 @@ impl Tree {
         Tree::ALL.into_iter().find(|(tree, ..)| *tree == self).map_or(8, |(.., key)| key)
     }
 
-    /// The children in an inner block, as blocks of its group.
+    /// The children of an inner block, as blocks of its group.
     pub fn children(self, g: &Geometry, bytes: &[u8]) -> Vec<u32> {
         let (head, each) = (g.short_head(), self.key() + 4);
         let Some(room) = bytes.len().checked_sub(head) else { return Vec::new() };
@@ -354,18 +354,18 @@ impl Tree {
     }
 }
 
-/// The level of a block of any tree: 0 of a leaf.
+/// The level of a block of any tree; 0 for a leaf.
 pub fn level(bytes: &[u8]) -> u16 {
     bytes.get(4..6).map_or(0, |b| BIG.get_u16(b, 0))
 }
 
-/// Chunks of 64 inodes in a leaf of the tree of inodes: the first inode within the group, and which of 16 runs
-/// of 4 are not there.
+/// The chunks of 64 inodes in a leaf of the inode tree: the first inode within the group, and a bit for each of 16
+/// runs of 4 inodes that are holes.
 pub fn chunks(g: &Geometry, bytes: &[u8]) -> Vec<(u32, u16)> {
     let count = usize::from(BIG.get_u16(bytes, 6));
     let records = bytes.get(g.short_head()..).unwrap_or_default();
     let sparse = |raw: &[u8]| {
-        // Without sparse chunks the high half of the number of free inodes is here: it is zero.
+        // Without sparse chunks, these bytes are the high half of the number of free inodes, which is zero.
         BIG.get_u16(raw, 4)
     };
     records.chunks_exact(16).take(count).map(|r| (BIG.get_u32(r, 0), sparse(r))).collect()
@@ -374,15 +374,15 @@ pub fn chunks(g: &Geometry, bytes: &[u8]) -> Vec<(u32, u16)> {
 /// An extent of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First block of the file.
+    /// The first logical block in the file.
     pub lbn: u64,
-    /// First block, as the file system numbers them.
+    /// The first block, as the file system numbers blocks.
     pub block: u64,
-    /// Blocks.
+    /// The number of blocks.
     pub len: u32,
 }
 
-/// The extent in 16 bytes.
+/// Decodes an extent from its 16 bytes.
 pub fn extent(raw: &[u8]) -> Extent {
     let (high, low) = (BIG.get_u64(raw, 0), BIG.get_u64(raw, 8));
     Extent {
@@ -392,29 +392,29 @@ pub fn extent(raw: &[u8]) -> Extent {
     }
 }
 
-/// What a fork of an inode is.
+/// The contents of a fork of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork<'a> {
-    /// Nothing that has blocks.
+    /// No blocks.
     None,
     /// Extents.
     Extents(&'a [u8]),
-    /// The root of a tree: its level, and the bytes after it.
+    /// The root of a tree: its level, and the bytes after the level.
     Tree(u16, &'a [u8]),
 }
 
 impl Dinode {
-    /// What [`Dinode::magic`] is.
+    /// The value of [`Dinode::magic`] (`XFS_DINODE_MAGIC`).
     pub const MAGIC: u16 = 0x494e;
-    /// [`Dinode::flags`]: contents are on the real-time device.
+    /// [`Dinode::flags`]: the contents are on the real-time device.
     pub const REALTIME: u16 = 1;
 
-    /// Where the data fork begins.
+    /// The byte at which the data fork begins.
     pub fn core_size(&self) -> usize {
         if self.version >= 3 { 176 } else { 100 }
     }
 
-    /// Extents of the data and of the attribute fork.
+    /// The numbers of extents in the data fork and in the attribute fork.
     pub fn counts(&self) -> (u64, u64) {
         match self.version >= 3 && self.flags2 & 16 != 0 {
             true => (self.big_extents, self.extents.into()),
@@ -422,12 +422,12 @@ impl Dinode {
         }
     }
 
-    /// Whether it is a directory whose entries are in it.
+    /// Whether the inode is a directory with its entries inside the inode (short form).
     pub fn is_short_directory(&self) -> bool {
         self.mode & 0o170_000 == 0o040_000 && self.format == 1
     }
 
-    /// The bytes of its forks, data and attributes, from those of the inode as it is on disk.
+    /// The bytes of the data and attribute forks, from the bytes of the inode on disk.
     pub fn raw_forks<'a>(&self, inode: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         let all = inode.get(self.core_size()..).unwrap_or_default();
         let split = match self.fork_offset {
@@ -437,7 +437,7 @@ impl Dinode {
         all.split_at(split)
     }
 
-    /// Its forks, data and attributes, from the bytes of the inode as it is on disk.
+    /// The data and attribute forks, from the bytes of the inode on disk.
     pub fn forks<'a>(&self, inode: &'a [u8]) -> [Fork<'a>; 2] {
         let (data, attributes) = self.raw_forks(inode);
         let (data_count, attr_count) = self.counts();
@@ -453,7 +453,7 @@ impl Dinode {
     }
 }
 
-/// A fork of this format from its bytes.
+/// Decodes a fork of this format.
 pub fn fork(format: u8, bytes: &[u8], extents: u64) -> Fork<'_> {
     match format {
         2 => {
@@ -485,13 +485,13 @@ pub fn long_records<'a>(g: &Geometry, bytes: &'a [u8]) -> (u16, &'a [u8]) {
     }
 }
 
-/// Whether a block is one of a file's tree.
+/// Whether a block belongs to a file's tree.
 pub fn is_long_tree(bytes: &[u8]) -> bool {
     bytes.starts_with(b"BMAP") || bytes.starts_with(b"BMA3")
 }
 
-/// What a block of version 5 says that it is, where it says so of itself at this place (in sectors of 512 bytes)
-/// and of this file system.
+/// The kind that a block of version 5 claims; `None` unless it also claims this place (in sectors of 512 bytes) and
+/// this file system.
 pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Described> {
     let magic = bytes.first_chunk::<4>()?;
     let short = bytes.get(8..10).map_or(0, |b| BIG.get_u16(b, 0));
@@ -505,7 +505,7 @@ pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Descr
         (_, 0x3ebe) => (Described::Either, 16),
         _ => (Described::Group(Tree::of(bytes)?), 16),
     };
-    // Place, log, identity: as large everywhere, but for symbolic links and attributes of their own.
+    // The UUID and the place are at offsets that depend on the kind of block.
     let identity = match what {
         Described::Directory if at == 8 => 24,
         Described::Symlink => 16,
@@ -524,14 +524,14 @@ pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Descr
     right.then_some(what)
 }
 
-/// What a block can say of itself.
+/// The kinds that a block can claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// A group's tree.
+    /// A block of an allocation group's tree.
     Group(Tree),
-    /// A file's tree of extents.
+    /// A block of a file's extent tree.
     FileTree,
-    /// Part of a directory.
+    /// A block of a directory.
     Directory,
     /// Extended attributes.
     Attributes,

@@ -1,16 +1,16 @@
-//! POSIX ACLs: kept as FreeBSD keeps them, shown as Linux shows them.
+//! POSIX ACLs: stored in FreeBSD's form, shown in Linux's form.
 //!
-//! On disk: attributes `posix1e.acl_access` and `posix1e.acl_default` of the system's name space, each a count
-//! (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes of padding, in the byte order
-//! of the machine that wrote them, which is the image's. What the mode says of owner, others and mask is taken from the mode,
-//! so a `chmod` need not know of ACLs. Linux: a version (u32, 2), then entries of tag and permissions (u16
-//! each) and id (u32). Tags are the same.
+//! On disk they are attributes `posix1e.acl_access` and `posix1e.acl_default` of the system name space. Each is a
+//! count (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes of padding, in the byte order of
+//! the machine that wrote them, which is the image's. The permissions of owner, others and mask are taken from the
+//! mode, so a `chmod` need not know of ACLs. Linux's form is a version (u32, 2), then entries of tag and permissions
+//! (u16 each) and id (u32). The tags are the same.
 
 use ordo_vfs::{Attr, Errno, FileSystem, FileType, Ino, SetAttr, XattrMode};
 
 use super::{Handled, Handler};
 
-/// The names on Linux.
+/// The names of the attributes on Linux.
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 const STORED_ACCESS: &[u8] = b"system.posix1e.acl_access";
@@ -97,7 +97,7 @@ impl Acl {
 
     fn to_disk(&self, big_endian: bool) -> Vec<u8> {
         let word = |n: u32| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
-        // The permissions take the first half of their word in either order.
+        // The permissions take the first half of their word in either byte order.
         let half = |n: u16| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
         let mut out = word(self.0.len() as u32).to_vec();
         for e in &self.0 {
@@ -114,12 +114,12 @@ impl Acl {
         self.0.iter().position(|e| e.tag == tag)
     }
 
-    /// The entry that stands for the mode's group bits.
+    /// The entry whose permissions are the mode's group bits.
     fn group_class(&self) -> Option<usize> {
         self.find(MASK).or_else(|| self.find(GROUP_OBJ))
     }
 
-    /// Takes over what the mode says.
+    /// Sets the entries that the mode decides.
     fn set_mode(&mut self, mode: u16) {
         for (place, shift) in
             [(self.find(USER_OBJ), 6), (self.group_class(), 3), (self.find(OTHER), 0)]
@@ -130,7 +130,7 @@ impl Acl {
         }
     }
 
-    /// Keeps only what the mode allows too.
+    /// Removes the permissions that the mode does not have.
     fn mask_mode(&mut self, mode: u16) {
         for (place, shift) in
             [(self.find(USER_OBJ), 6), (self.group_class(), 3), (self.find(OTHER), 0)]
@@ -141,13 +141,13 @@ impl Acl {
         }
     }
 
-    /// The permission bits that it stands for.
+    /// The permission bits of the mode for this ACL.
     fn mode(&self) -> u16 {
         let perm = |place: Option<usize>| place.map_or(0, |i| self.0[i].perm);
         perm(self.find(USER_OBJ)) << 6 | perm(self.group_class()) << 3 | perm(self.find(OTHER))
     }
 
-    /// Whether the mode says it all.
+    /// Whether the mode alone says everything.
     fn is_minimal(&self) -> bool {
         self.0.len() <= 3
     }
@@ -202,8 +202,7 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// The permissions of something new, and the ACL that it gets: by its directory's default ACL, or by the
-    /// umask.
+    /// The permissions and the ACL of a new file, by its directory's default ACL or by the umask.
     pub(super) async fn inherited(
         &self,
         dir: Ino,
@@ -221,7 +220,7 @@ impl<F: FileSystem> Handler<F> {
         })
     }
 
-    /// Gives something new what it inherits besides its permissions.
+    /// Gives a new file what it inherits besides its permissions.
     pub(super) async fn inherit(&self, dir: Ino, made: &Attr, acl: Option<Acl>) -> Handled {
         let Some(acl) = acl else { return Ok(()) };
         if made.file_type == FileType::Symlink {
@@ -252,8 +251,8 @@ mod tests {
         ])
     }
 
-    /// An ACL must come back from either form, the disk's in FreeBSD's fixed size; what is cut short or
-    /// counts too many must be refused, not read.
+    /// An ACL must come back from either form; the disk's has FreeBSD's fixed size. A form that is cut short or has
+    /// too great a count must be refused.
     #[test]
     fn both_forms() {
         assert_eq!(Acl::from_linux(&acl().to_linux()), Some(acl()));
@@ -264,15 +263,14 @@ mod tests {
             assert_eq!(Acl::from_disk(&disk[..40], big), None);
             assert_ne!(Acl::from_disk(&disk, !big), Some(acl()));
         }
-        // As a big-endian FreeBSD writes the first entry: owner, no id, rwx.
+        // The first entry as a big-endian FreeBSD writes it: owner, no id, rwx.
         let disk = acl().to_disk(true);
         assert_eq!(disk[..16], [0, 0, 0, 5, 0, 0, 0, 1, 255, 255, 255, 255, 0, 7, 0, 0]);
         assert_eq!(Acl::from_disk(&[33, 0, 0, 0], false), None);
         assert_eq!(Acl::from_linux(&[1, 0, 0, 0]), None);
     }
 
-    /// The mode's group bits are the mask where there is one: a `chmod` must not change the group's own
-    /// entry.
+    /// The mode's group bits are the mask where there is one: a `chmod` must not change the group's own entry.
     #[test]
     fn the_mode_and_the_mask() {
         let mut a = acl();

@@ -7,32 +7,33 @@ use super::files::without_set_id;
 use super::{Failure, Handled, Handler, VALID_SECONDS};
 use crate::wire::{Out, Request, fattr, get_u32, split_name, timestamp};
 
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
+/// `FS_IOC_GETFLAGS`; the next constant is `FS_IOC_SETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
-/// The same in a structure (`struct fsxattr`), with numbers of its own: the kernel asks so before it sets any.
+/// `FS_IOC_FSGETXATTR` (`struct fsxattr`), with flag numbers of its own. The kernel asks with it before it sets any
+/// flag.
 const GET_XATTR: u32 = 0x801c_581f;
 const SET_XATTR: u32 = 0x401c_5820;
 const XATTR_SIZE: usize = 28;
 
-/// Flags of Linux, their numbers in the structure, and the BSD flags that mean the same: the first is the one
-/// that is set.
+/// Each row: a flag of Linux, its number in `struct fsxattr`, and two BSD flags with the same meaning, of which the
+/// first is the one that is set.
 const FLAGS: [(u32, u32, u32, u32); 3] = [
     (0x10, 0x8, flags::SF_IMMUTABLE, flags::UF_IMMUTABLE),
     (0x20, 0x10, flags::SF_APPEND, flags::UF_APPEND),
     (0x40, 0x80, flags::UF_NODUMP, 0),
 ];
 
-/// What the structure says beside that, and nobody sets: that there are extended attributes.
+/// The flag in the structure for extended attributes, which no caller sets.
 const HAS_ATTRIBUTES: u32 = 0x8000_0000;
 
-/// The flags of Linux that BSD's mean.
+/// The Linux flags with the meaning of BSD's.
 fn to_linux(bsd: u32) -> u32 {
     let set = FLAGS.iter().filter(|(_, _, a, b)| bsd & (a | b) != 0);
     set.fold(0, |all, (linux, ..)| all | linux)
 }
 
-/// BSD's flags after those of Linux were set to `wanted`; none where UFS cannot keep one of them.
+/// BSD's flags after those of Linux were set to `wanted`; `None` where UFS cannot store one of them.
 fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
     let mut new = old;
     for (linux, _, bsd, other) in FLAGS {
@@ -46,12 +47,12 @@ fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
     (wanted & !known == 0).then_some(new)
 }
 
-/// The flags of Linux in a structure; none where it asks for anything else.
+/// The Linux flags in a structure; `None` where it asks for anything else.
 fn from_structure(bytes: &[u8]) -> Option<u32> {
     let number = |at| get_u32(bytes, at);
     let set = FLAGS.iter().filter(|(_, x, ..)| number(0) & x != 0);
     let known = FLAGS.iter().fold(HAS_ATTRIBUTES, |all, (_, x, ..)| all | x);
-    // Hints of sizes, and a project.
+    // The other fields are size hints and a project.
     let nothing_else = number(0) & !known == 0 && [4, 12, 16].iter().all(|at| number(*at) == 0);
     nothing_else.then(|| set.fold(0, |all, (linux, ..)| all | linux))
 }
@@ -105,7 +106,7 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// `chattr` and `lsattr`. Who may set what is the kernel's to say.
+    /// Serves `chattr` and `lsattr`. The kernel decides who may set which flag.
     pub(super) async fn ioctl(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (ino, command) = (self.ino(r.node), r.u32(12));
         let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
@@ -136,7 +137,7 @@ impl<F: FileSystem> Handler<F> {
             }
             None => {
                 out.u32(to_linux(attr.flags));
-                // Who asks for a long gets one.
+                // A caller that asks for a long gets one.
                 out.zeroes((r.u32(28) as usize).saturating_sub(4).min(4));
             }
         }
@@ -197,7 +198,7 @@ impl<F: FileSystem> Handler<F> {
     }
 }
 
-/// A value, or where the caller has no room yet, how long it is.
+/// Replies with a value, or, where the caller gave no space, with its length.
 fn sized(value: &[u8], room: u32, out: &mut Out<'_>) -> Handled {
     if room == 0 {
         out.u32(value.len() as u32);
@@ -210,12 +211,12 @@ fn sized(value: &[u8], room: u32, out: &mut Out<'_>) -> Handled {
     Ok(())
 }
 
-/// Name spaces of Linux that UFS does not have, kept under these names in its own.
+/// Name spaces of Linux that UFS lacks, and the prefixes under which they are stored in its own.
 const KEPT: [(&[u8], &[u8]); 2] =
     [(b"security.", b"system.linux.security."), (b"trusted.", b"system.linux.trusted.")];
 
-/// The name that an attribute is stored by. FreeBSD's `system` name space is `trusted.freebsd.` here, since
-/// Linux has other uses for `system.`.
+/// The name by which an attribute is stored. FreeBSD's `system` name space is `trusted.freebsd.` here, since Linux
+/// has other uses for `system.`.
 fn stored(name: &[u8]) -> Result<Vec<u8>, Failure> {
     if name.starts_with(b"user.") {
         return Ok(name.to_vec());
@@ -229,7 +230,7 @@ fn stored(name: &[u8]) -> Result<Vec<u8>, Failure> {
     kept.ok_or(Errno::NotSupported.into())
 }
 
-/// The name that a stored attribute is shown by.
+/// The name by which a stored attribute is shown.
 fn shown(name: &[u8]) -> Option<Vec<u8>> {
     if name.starts_with(b"user.") {
         return Some(name.to_vec());

@@ -5,7 +5,7 @@ use ordo_vfs::{Cookie, DirEntry, FileSystem, FileType, Ino};
 use super::{Handled, Handler, VALID_SECONDS};
 use crate::wire::{Out, Request};
 
-/// An entry on its way into a list with attributes.
+/// An entry of a list with attributes.
 struct Entry {
     ino: Ino,
     next: Cookie,
@@ -43,7 +43,7 @@ impl<F: FileSystem> Handler<F> {
         let mut list = Out::new(out.space(size));
         for entry in entries {
             let dots = entry.name == b"." || entry.name == b"..";
-            // What is gone meanwhile, or cannot be read, is left for the kernel to look up itself.
+            // An entry that was removed in between, or cannot be read, is left for the kernel to look up.
             let attr = match dots {
                 true => None,
                 false => self.fs.lookup(dir, &entry.name).await.ok().filter(|a| a.ino == entry.ino),

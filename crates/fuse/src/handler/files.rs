@@ -28,14 +28,14 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// What somebody other than root writes to loses its power to act as its owner or group.
+    /// Removes a file's set-id bits after a write by a user other than root.
     async fn drop_set_id(&self, ino: Ino) -> Handled {
         let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
         self.drop_bits(&attr, without_set_id(attr.permissions)).await
     }
 
-    /// The same where the kernel leaves it to us: root alone keeps them, and who is of the file's group what only
-    /// marks it. Of which groups somebody is besides, nobody says.
+    /// Removes the set-id bits where the kernel leaves this to the server. Root keeps them. A member of the file's
+    /// group keeps a set-group-id bit that only marks the file. Supplementary groups are not known here.
     async fn drop_set_id_for(&self, r: &Request<'_>, ino: Ino) -> Handled {
         if r.uid == 0 {
             return Ok(());
@@ -60,7 +60,7 @@ impl<F: FileSystem> Handler<F> {
         self.fs.fsync(self.ino(r.node)).await.map_err(|e| self.fail(e))
     }
 
-    /// `fallocate`. What would lie behind the end of a file cannot be kept on UFS.
+    /// Serves `fallocate`. UFS cannot keep blocks behind the end of a file.
     pub(super) async fn fallocate(&self, r: &Request<'_>) -> Handled {
         use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
         const PUNCH: i32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -100,11 +100,11 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// Copies from one file to another without the caller's having the bytes.
+    /// Copies from one file to another without passing the bytes through the caller.
     pub(super) async fn copy(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (from, mut at) = (self.ino(r.node), r.u64(8));
         let (to, mut to_at) = (self.ino(r.u64(16)), r.u64(32));
-        // A request that takes long cannot be interrupted: the rest is asked for again.
+        // A long request cannot be interrupted, so the caller must ask again for the rest.
         let total = r.u64(40).min(16 * MAX_DATA as u64);
         self.drop_set_id_for(r, to).await?;
         let mut buf = vec![0; MAX_DATA.min(total as usize)];
@@ -134,7 +134,7 @@ impl<F: FileSystem> Handler<F> {
     }
 }
 
-/// Permissions without set-id bits; set-group-id without group execution only marks a file.
+/// Permissions without set-id bits. Set-group-id without group execution is kept, since it only marks a file.
 pub(super) fn without_set_id(permissions: u16) -> u16 {
     let group = if permissions & 0o010 != 0 { 0o2000 } else { 0 };
     permissions & !(0o4000 | group)

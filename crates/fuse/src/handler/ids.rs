@@ -1,6 +1,6 @@
-//! Owners and groups on disk, and as they are shown here.
+//! The mapping of owners and groups between disk and mount.
 
-/// Owners and groups.
+/// The mapping of owners and groups.
 #[derive(Clone, Debug, Default)]
 pub struct IdMap {
     /// Owners.
@@ -9,25 +9,25 @@ pub struct IdMap {
     pub groups: Ids,
 }
 
-/// One kind of numbers.
+/// The mapping of one kind of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ids {
-    /// The same here and there.
+    /// Numbers are the same on disk and in the mount.
     #[default]
     Same,
-    /// Everything belongs to this one here. What is made belongs to `disk` there.
+    /// Every file belongs to `here` in the mount. New files belong to `disk` on disk.
     All {
-        /// Here.
+        /// The number in the mount.
         here: u32,
-        /// On disk.
+        /// The number on disk.
         disk: u32,
     },
-    /// These change places: (here, on disk).
+    /// Pairs of numbers that change places: (in the mount, on disk).
     Pairs(Vec<(u32, u32)>),
 }
 
 impl Ids {
-    /// What a number on disk is here.
+    /// The number in the mount for one on disk.
     pub fn here(&self, disk: u32) -> u32 {
         match self {
             Ids::Same => disk,
@@ -36,7 +36,7 @@ impl Ids {
         }
     }
 
-    /// What a number here is on disk.
+    /// The number on disk for one in the mount.
     pub fn disk(&self, here: u32) -> u32 {
         match self {
             Ids::Same => here,
@@ -45,11 +45,11 @@ impl Ids {
         }
     }
 
-    /// Reads `N` (everything belongs to N here), `N:M` (and what is made belongs to M on disk), or
-    /// `N=M+...` (N here is M on disk and the other way round).
+    /// Parses `N` (every file belongs to N in the mount), `N:M` (and new files belong to M on disk), or `N=M+...` (N
+    /// in the mount is M on disk, and the reverse).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of what is wrong with the text.
     pub fn parse(text: &str) -> Result<Ids, String> {
         let number = |n: &str| n.parse::<u32>().map_err(|_| format!("'{n}' is not a number"));
         if text.contains('=') {
@@ -64,7 +64,7 @@ impl Ids {
     }
 }
 
-/// The partner of `n`, in either direction, so that no two numbers become one.
+/// The partner of `n` in either direction, so that no two numbers become one.
 fn swap(mut pairs: impl Iterator<Item = (u32, u32)> + Clone, n: u32) -> u32 {
     let partner = pairs.clone().find(|(from, _)| *from == n).map(|(_, to)| to);
     partner.or_else(|| pairs.find(|(_, to)| *to == n).map(|(from, _)| from)).unwrap_or(n)
@@ -74,8 +74,8 @@ fn swap(mut pairs: impl Iterator<Item = (u32, u32)> + Clone, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// What is written as somebody must be read as the same one, for every kind of map; two owners must
-    /// not become one where numbers change places.
+    /// A file that is written with an owner must read back with the same owner, for every kind of mapping. Two owners
+    /// must not become one where numbers change places.
     #[test]
     fn numbers_come_back() {
         for text in ["1000=0", "1000=0+1001=5"] {

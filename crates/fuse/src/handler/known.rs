@@ -1,4 +1,4 @@
-//! What the kernel knows: how often it was told of each inode, and has not forgotten it.
+//! The inodes that the kernel knows, each with its number of references that the kernel has not forgotten.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// One more. Whether it is the first.
+    /// Adds a reference. Returns whether it is the first.
     pub(crate) fn add(&self, ino: Ino) -> bool {
         let mut counts = self.counts.borrow_mut();
         let count = counts.entry(ino).or_insert(0);
@@ -19,14 +19,14 @@ impl Known {
         *count == 1
     }
 
-    /// All that are known, in order; they are forgotten.
+    /// Takes all known inodes, in order.
     pub(crate) fn take(&self) -> Vec<Ino> {
         let mut all: Vec<Ino> = self.counts.take().into_keys().collect();
         all.sort_unstable();
         all
     }
 
-    /// So many less. Whether none is left.
+    /// Removes `by` references. Returns whether none is left.
     pub(crate) fn remove(&self, ino: Ino, by: u64) -> bool {
         let mut counts = self.counts.borrow_mut();
         let Some(count) = counts.get_mut(&ino) else { return false };

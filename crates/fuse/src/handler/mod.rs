@@ -1,9 +1,8 @@
-//! One request in, one reply out.
+//! The handler: one request in, one reply out.
 //!
-//! `names`, `files`, `attributes` and `directories` carry requests out; `known` counts what the kernel
-//! knows. Permission bits, sticky directories and who may change what are the kernel's business
-//! (`default_permissions`); what follows from a change (set-id bits that go, groups that are inherited) is
-//! done here.
+//! `names`, `files`, `attributes` and `directories` carry requests out; `known` counts the kernel's references. The
+//! kernel enforces permission bits, sticky directories, and who may change what (`default_permissions`). The
+//! consequences of a change (removed set-id bits, inherited groups) are handled here.
 
 mod acl;
 mod attributes;
@@ -24,42 +23,43 @@ use crate::wire::{BadRequest, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, V
 use ids::IdMap;
 use known::Known;
 
-/// How long the kernel may keep names and attributes, in seconds: nobody else changes them.
+/// The time for which the kernel may cache names and attributes, in seconds. It is long, since only the kernel
+/// changes them.
 const VALID_SECONDS: u64 = 1 << 24;
 
-/// How the file system is served.
+/// Options of serving a file system.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The kernel keeps what is written and sends it later.
+    /// Whether the kernel caches writes and sends them later.
     pub write_back: bool,
-    /// Directories are read without attributes: the kernel asks for those it wants.
+    /// Whether directories are read without attributes, so that the kernel asks for those it wants.
     pub names_only: bool,
-    /// POSIX ACLs.
+    /// Whether POSIX ACLs are served.
     pub acl: bool,
-    /// Every change is durable before it is answered.
+    /// Whether every change is durable before it is answered.
     pub synchronous: bool,
-    /// A new file's group is always its directory's, as on BSD.
+    /// Whether a new file's group is always its directory's, as on BSD.
     pub bsd_groups: bool,
-    /// Numbers in stored ACLs are big-endian.
+    /// Whether numbers in stored ACLs are big-endian.
     pub big_endian: bool,
-    /// Owners and groups on disk, and here.
+    /// The mapping of owners and groups.
     pub ids: IdMap,
-    /// Requests over io_uring, where the kernel can.
+    /// Whether requests go over io_uring, where the kernel can.
     pub io_uring: bool,
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A reply of so many bytes.
     Reply(usize),
-    /// An error, by its number.
+    /// An error, by its errno.
     Error(i32),
-    /// Nothing is sent.
+    /// No reply.
     Silence,
 }
 
-/// Why a request fails: an error's number.
+/// The errno with which a request fails.
 pub(crate) struct Failure(i32);
 
 impl From<Errno> for Failure {
@@ -70,10 +70,10 @@ impl From<Errno> for Failure {
 
 pub(crate) type Handled = Result<(), Failure>;
 
-/// What is told of errors that a person should know of.
+/// A function that reports errors for a person.
 pub type Tell = Rc<dyn Fn(&str)>;
 
-/// Carries requests out on a file system.
+/// The handler, which carries requests out on a file system.
 pub struct Handler<F> {
     fs: F,
     options: Options,
@@ -81,15 +81,15 @@ pub struct Handler<F> {
     tell: Tell,
     flags: Cell<InitFlags>,
     told: Cell<u32>,
-    /// Nodes whose attributes were changed without the kernel's knowing.
+    /// Nodes whose attributes were changed without the kernel's knowledge.
     stale: RefCell<Vec<u64>>,
 }
 
-/// How many errors are told of at most: a broken disk has no end of them.
+/// The number of errors that are reported at most, since a broken disk gives endless ones.
 const TOLD_MAX: u32 = 100;
 
 impl<F: FileSystem> Handler<F> {
-    /// A handler for a mounted file system. `tell` is told of damage and failed devices.
+    /// A handler for a mounted file system. `tell` reports damage and device failures.
     pub fn new(fs: F, options: Options, tell: Tell) -> Handler<F> {
         Handler {
             fs,
@@ -107,12 +107,13 @@ impl<F: FileSystem> Handler<F> {
         &self.fs
     }
 
-    /// What was agreed on with the kernel.
+    /// The features agreed on with the kernel.
     pub fn agreed(&self) -> InitFlags {
         self.flags.get()
     }
 
-    /// Nodes whose attributes the kernel must forget, before it has the reply to the request that changed them.
+    /// Takes the nodes whose attributes the kernel must forget before it has the reply to the request that changed
+    /// them.
     pub fn take_stale(&self) -> Vec<u64> {
         self.stale.take()
     }
@@ -127,14 +128,14 @@ impl<F: FileSystem> Handler<F> {
         if ino == self.fs.root() { ROOT } else { ino.0 }
     }
 
-    /// Attributes as they are shown here.
+    /// Attributes as the mount shows them.
     pub(crate) fn shown(&self, mut attr: Attr) -> Attr {
         attr.uid = self.options.ids.users.here(attr.uid);
         attr.gid = self.options.ids.groups.here(attr.gid);
         attr
     }
 
-    /// An error for the kernel; what a person should know of is told.
+    /// The error for the kernel. An error that a person should know of is reported.
     pub(crate) fn fail(&self, error: FsError) -> Failure {
         let serious = matches!(error.errno, Errno::Io | Errno::Corrupt) || error.detail.is_some();
         if serious && self.told.get() < TOLD_MAX {
@@ -144,7 +145,7 @@ impl<F: FileSystem> Handler<F> {
         Failure(error.errno.raw())
     }
 
-    /// Replies with a name's inode, which the kernel knows from now on.
+    /// Replies with a name's inode, to which the kernel has one more reference.
     pub(crate) async fn entry(&self, attr: Attr, out: &mut Out<'_>) -> Handled {
         self.know(attr.ino).await?;
         out.entry_out(self.node(attr.ino), &self.shown(attr), VALID_SECONDS);
@@ -157,7 +158,7 @@ impl<F: FileSystem> Handler<F> {
         assert!(first, "what was just made was not known");
     }
 
-    /// Counts one more reference of the kernel's to an inode.
+    /// Counts one more reference of the kernel to an inode.
     pub(crate) async fn know(&self, ino: Ino) -> Handled {
         if ino != self.fs.root() && self.known.add(ino) {
             self.fs.open(ino).await.map_err(|e| {
@@ -168,7 +169,7 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// Takes references away. What the kernel knows no more may go.
+    /// Removes references. An inode without any is closed, and may then be freed.
     pub(crate) async fn forget(&self, node: u64, count: u64) {
         let ino = self.ino(node);
         if node != ROOT
@@ -179,8 +180,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// The mount is over: the kernel knows nothing any more, whether or not it has said so. What had no name
-    /// goes.
+    /// Removes all references at the end of the mount, whether or not the kernel has sent FORGETs. Files without
+    /// names are freed.
     pub async fn let_go(&self) {
         for ino in self.known.take() {
             if let Err(error) = self.fs.close(ino).await {
@@ -189,7 +190,7 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Makes a change durable where that was asked for.
+    /// Makes a change durable where the mount is synchronous.
     pub(crate) async fn changed(&self) -> Handled {
         match self.options.synchronous {
             true => self.fs.sync().await.map_err(|e| self.fail(e)),
@@ -197,8 +198,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Carries a message out: what a transport calls. The reply's bytes are put into `reply`. Returns which
-    /// request it was, and what becomes of it; `None` for what is no request.
+    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and
+    /// its result; `None` where the message is not a request.
     pub async fn message(&self, message: &[u8], reply: &mut [u8]) -> Option<(u64, Answer)> {
         match Request::parse(message) {
             Ok(request) => Some((request.unique, self.request(&request, reply).await)),
@@ -261,7 +262,7 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Readdirplus => self.readdirplus(r, out).await,
             Opcode::Init => self.init(r, out),
             Opcode::Destroy => Ok(()),
-            // An inode that the kernel knows needs no opening; it does not ask again.
+            // An inode that the kernel knows needs no opening; after this answer the kernel does not ask again.
             Opcode::Open | Opcode::Opendir | Opcode::Flush | Opcode::Create => {
                 Err(Failure(libc::ENOSYS))
             }
@@ -276,7 +277,7 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// What the file system wants of the kernel.
+    /// The features that the file system wants of the kernel.
     fn wanted(&self) -> InitFlags {
         use InitFlags as I;
         let mut wanted = I::ASYNC_READ
@@ -316,14 +317,14 @@ impl<F: FileSystem> Handler<F> {
         self.flags.set(flags);
         out.u32(VERSION.0);
         out.u32(VERSION.1);
-        // Read-ahead: as much as the kernel likes.
+        // Read-ahead, which is left to the kernel.
         out.u32(MAX_DATA as u32);
         out.u32(flags.bits() as u32);
-        // Requests in the background, and where the kernel starts to hold back.
+        // The number of background requests, and the number at which the kernel begins to hold back.
         out.u16(64);
         out.u16(48);
         out.u32(MAX_DATA as u32);
-        // Times in nanoseconds.
+        // The granularity of times, in nanoseconds.
         out.u32(1);
         out.u16((MAX_DATA / 4096) as u16);
         out.u16(0);

@@ -20,7 +20,7 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// What something new is like in the directory of the request, and the ACL that it gets.
+    /// The mode, owner and ACL of a new file in the directory of the request.
     async fn dressed<'n>(
         &self,
         r: &Request<'_>,
@@ -46,7 +46,7 @@ impl<F: FileSystem> Handler<F> {
         Ok((new, acl))
     }
 
-    /// Makes something whose mode and owner are the caller's to choose.
+    /// Creates a file whose mode and owner are the caller's to choose.
     async fn make(
         &self,
         r: &Request<'_>,
@@ -62,7 +62,7 @@ impl<F: FileSystem> Handler<F> {
         self.entry(made, out).await
     }
 
-    /// `O_TMPFILE`: a file without a name, which is known to the kernel from the start.
+    /// Serves `O_TMPFILE`: creates a file without a name, to which the kernel has a reference at once.
     pub(super) async fn tmpfile(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let dir = self.ino(r.node);
         let new = NewNode::file(r.u32(4) as u16 & 0o7777);
@@ -71,7 +71,7 @@ impl<F: FileSystem> Handler<F> {
         self.know_opened(made.ino);
         self.inherit(dir, &made, acl).await?;
         out.entry_out(self.node(made.ino), &self.shown(made), VALID_SECONDS);
-        // What an open says: nothing that would have to be known later.
+        // The reply to an open, with no handle that would have to be known later.
         out.zeroes(16);
         Ok(())
     }

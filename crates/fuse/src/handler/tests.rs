@@ -1,4 +1,4 @@
-//! Requests as bytes, on the reference model: what the kernel would be told, without a kernel.
+//! Requests as bytes, on the reference model: the replies that a kernel would get, without a kernel.
 
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ impl Bench {
         Bench { executor: Executor::simulated(1), handler }
     }
 
-    /// The reply to a message, or its error's number.
+    /// The reply to a message, or its errno.
     fn ask(&self, message: &[u8]) -> Result<Vec<u8>, i32> {
         let mut reply = vec![0; 8192];
         let answer = self.executor.block_on(self.handler.message(message, &mut reply)).unwrap();
@@ -52,7 +52,7 @@ impl Bench {
         self.executor.block_on(fs.make(fs.root(), name, &new)).unwrap().unwrap().ino
     }
 
-    /// The node that a name stands for, as the kernel is told.
+    /// The node of a name, as the kernel is told.
     fn node(&self, name: &[u8]) -> u64 {
         let reply = self.ask(&message(Opcode::Lookup, ROOT, &[name, b"\0"])).unwrap();
         assert_eq!(reply.len(), 128);
@@ -64,8 +64,8 @@ impl Bench {
     }
 }
 
-/// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked
-/// up, and not longer: would catch a program that loses its open file, and space that never comes back.
+/// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked up, and
+/// no longer. Catches a program that loses its open file, and space that is never freed.
 #[test]
 fn what_the_kernel_knows_lives() {
     let bench = Bench::new();
@@ -80,15 +80,15 @@ fn what_the_kernel_knows_lives() {
     assert!(!bench.exists(ino));
 }
 
-/// A name that is not there is an answer that the kernel may keep, not an error.
+/// A missing name is an answer that the kernel may cache, and not an error.
 #[test]
 fn a_name_that_is_not_there() {
     let bench = Bench::new();
     assert_eq!(bench.node(b"nothing"), 0);
 }
 
-/// A list with attributes counts as a look-up for each entry but `.` and `..`: who forgets what it lists must
-/// leave nothing behind.
+/// A list with attributes counts as a look-up for each entry except `.` and `..`: forgetting what it lists must leave
+/// no reference behind.
 #[test]
 fn listing_with_attributes_is_looking_up() {
     let bench = Bench::new();
@@ -105,7 +105,8 @@ fn listing_with_attributes_is_looking_up() {
     assert!(!bench.exists(ino));
 }
 
-/// Giving a file away takes its set-id bits; a write takes them when the kernel says so, a copy when it was not root's. Where the kernel did not ask for it by itself it must be told, else it shows the old mode.
+/// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy when the caller
+/// was not root. Where the kernel did not ask for it, it must be told, or else it shows the old mode.
 #[test]
 fn set_id_bits_go() {
     for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
@@ -137,8 +138,9 @@ fn set_id_bits_go() {
     }
 }
 
-/// Flags of files, as `chattr` sets them and as the kernel asks for them before it lets anybody do so: what was set one
-/// way is there the other way, and what UFS cannot keep is refused. On the wire a structure of 28 bytes.
+/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags set in
+/// one way are there in the other way, and flags that UFS cannot store are refused. On the wire the structure has 28
+/// bytes.
 #[test]
 fn flags_of_files() {
     const GET: (u32, u32) = (0x8008_6601, 0x801c_581f);
@@ -155,7 +157,7 @@ fn flags_of_files() {
     let structure = |flags: u32, hint: u32| {
         [flags, hint, 0, 0, 0, 0, 0].iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>()
     };
-    // nodump and immutable.
+    // The flags are nodump and immutable.
     ioctl(SET.0, &0x50u32.to_ne_bytes(), 0).unwrap();
     let reply = ioctl(GET.1, &[], 28).unwrap();
     assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 28, 0x88));
@@ -163,14 +165,14 @@ fn flags_of_files() {
     assert_eq!(ioctl(SET.1, &structure(0, 1), 0), Err(libc::EOPNOTSUPP));
     assert_eq!(ioctl(SET.0, &4u32.to_ne_bytes(), 0), Err(libc::EOPNOTSUPP));
     assert_eq!(ioctl(SET.1, &[0; 27], 0), Err(libc::EINVAL));
-    // Append-only, in the place of both.
+    // The flag is append-only, in place of both.
     ioctl(SET.1, &structure(0x8000_0010, 0), 0).unwrap();
     let reply = ioctl(GET.0, &[], 8).unwrap();
     assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 8, 0x20));
 }
 
-/// A request that is not known is refused by its number, so that the kernel does not wait; half a message is
-/// none. A kernel that is too old is refused.
+/// An unknown request is refused by its number, so that the kernel does not wait. An incomplete message is not a
+/// request. A kernel that is too old is refused.
 #[test]
 fn what_is_not_understood() {
     let bench = Bench::new();

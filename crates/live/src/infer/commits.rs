@@ -1,4 +1,4 @@
-//! When, and how, transactions are committed and written back.
+//! Experiments about commits and checkpoints: their triggers and their form.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
 use super::{Effort, Finding, greatest, least, round};
 use crate::kernel::{LiveError, System};
 
-/// Blocks or records are logged; flushes protect the commit.
+/// Finds out whether blocks or records are logged, and whether flushes protect the commit.
 pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let file = lab.file("file")?;
@@ -50,7 +50,7 @@ pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
     Ok(vec![logged, protected])
 }
 
-/// The journal's extent on the device, as far as it was written.
+/// The size of the journal in bytes, as far as it was written.
 fn journal_bytes(events: &[Event]) -> f64 {
     let blocks = || events.iter().flat_map(|e| &e.blocks).filter(|b| b.kind.is_journal());
     let first = blocks().map(|b| b.offset).min().unwrap_or(0);
@@ -62,12 +62,12 @@ fn completes(b: &Block) -> bool {
     b.completes.is_some()
 }
 
-/// The commit threshold and the trigger of checkpoints, as shares of the journal: work that never calls fsync, until
-/// the journal has gone round more than once; then many small transactions.
+/// Finds the commit threshold and the trigger of checkpoints, as shares of the journal. The work never calls fsync
+/// until the journal has wrapped around more than once; then come many small transactions.
 pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let begun = Instant::now();
-    // Names in directories are metadata for all; data are in the journal for some.
+    // Names in directories are metadata for every file system; data are in the journal only for some.
     for dir in 0..10 * effort.trials {
         let dir = lab.path(&format!("dir{dir}"));
         done(&dir, std::fs::create_dir(&dir))?;
@@ -93,7 +93,7 @@ pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding
     let commit = if t.committed == 0 {
         Finding::words("commit threshold", "no commit was seen")
     } else {
-        // What is committed is at most this; a timer may have come first.
+        // A commit is at most this large; a timer may have come first.
         let mut found = Finding::number("commit threshold", &[largest], "of the journal");
         let by_size = before.iter().any(|e| e.writes(is_journal)) && took < Duration::from_secs(4);
         if !by_size {
@@ -114,14 +114,14 @@ pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding
     Ok(vec![commit, checkpoints(&out.events, size)])
 }
 
-/// How much was written to the journal between one burst of checkpoints and the next.
+/// The journal traffic between one burst of checkpoint writes and the next.
 fn checkpoints(events: &[Event], size: f64) -> Finding {
     let question = "checkpoint trigger";
     let (mut since, mut shares, mut seen) = (0u64, Vec::new(), 0u64);
     for event in events.iter().filter(|e| e.op == Op::Write) {
         if event.writes(completes) {
             seen += 1;
-            // Writes of one burst follow each other: nothing was logged between them.
+            // Writes of one burst follow each other, with nothing logged between them.
             if since as f64 > size / 64.0 {
                 shares.push(since as f64 / size);
             }
@@ -139,7 +139,8 @@ fn checkpoints(events: &[Event], size: f64) -> Finding {
     ))
 }
 
-/// How long after a change it comes to the journal, and file data to their place, when nobody asks.
+/// Finds the time from a change until it is in the journal, and until file data are at their place, when no program
+/// asks for it.
 pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let file = lab.file("file")?;
@@ -178,7 +179,8 @@ pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, L
                 none.unit = Some("seconds");
                 none
             }
-            // A timer that runs on its own is met at any moment: it is at least the longest wait.
+            // A timer that runs by itself fires at any moment after a change, so its period is at least the longest
+            // wait.
             false => Finding::number(question, &[greatest(&times), greatest(&times)], "seconds")
                 .because(format!(
                     "first write after {} to {} s",

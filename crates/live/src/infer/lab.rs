@@ -1,4 +1,4 @@
-//! One experiment: a file system of its own, work in it, and what came of that, with the work's clock.
+//! One experiment: a file system of its own, work in it, and the resulting requests on the clock of the work.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,13 +17,13 @@ use crate::kernel::{LiveError, Mounted, System};
 use crate::rules::Rule;
 use crate::watching::{Seen, Wanted};
 
-/// A file system that is being experimented upon.
+/// A file system under experiment.
 pub(super) struct Lab {
     mounted: Mounted,
     lax: Arc<AtomicBool>,
 }
 
-/// A request, with seconds since some moment that is the same for all of a run.
+/// A request, with its time in seconds since a moment that is the same for a whole run.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) op: Op,
@@ -42,7 +42,7 @@ impl Event {
     }
 }
 
-/// What came of an experiment.
+/// The results of an experiment.
 pub(super) struct Outcome {
     pub(super) events: Vec<Event>,
     pub(super) seen: Seen,
@@ -66,7 +66,7 @@ impl Lab {
         Ok(Lab { mounted: Mounted::new(system, wanted, setup)?, lax })
     }
 
-    /// Whether rules do not hold for now.
+    /// Suspends the rules, or applies them again.
     pub(super) fn set_lax(&self, lax: bool) {
         self.lax.store(lax, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Lab {
         self.mounted.dir().join(name)
     }
 
-    /// A file that is there, empty and durable.
+    /// Creates an empty, durable file.
     pub(super) fn file(&self, name: &str) -> Result<File, LiveError> {
         let path = self.path(name);
         let mut how = OpenOptions::new();
@@ -85,26 +85,26 @@ impl Lab {
         Ok(file)
     }
 
-    /// Everything that is in memory is written where it belongs, as far as the file system does that.
+    /// Writes everything in memory to its fixed location, as far as the file system does that.
     pub(super) fn settle(&self) {
-        // This file system's only: others have work of their own.
+        // Only this file system is synced, since others have work of their own.
         if let Ok(dir) = File::open(self.mounted.dir()) {
             let _ = rustix::fs::syncfs(&dir);
         }
         std::thread::sleep(Duration::from_millis(100));
     }
 
-    /// What a crash would leave now.
+    /// Writes an image of the contents that a crash at this moment would leave.
     pub(super) fn crash_image(&self, to: &Path) -> Result<(), LiveError> {
         self.mounted.crash_image(to)
     }
 
-    /// Ends the experiment; files of it that are still open are closed first.
+    /// Ends the experiment; its open files are closed first.
     pub(super) fn finish<T>(self, open: T) -> Result<Outcome, LiveError> {
         drop(open);
         let (recording, seen) = self.mounted.finish()?;
         let (here, there) = recording.clock;
-        // The clocks run alike: only their beginnings differ.
+        // Both clocks have the same rate and differ only in their origin.
         let at = |time: ordo_runtime::Time| {
             let before = there.since(time);
             here.checked_sub(before).unwrap_or(here)
@@ -129,7 +129,7 @@ impl Lab {
     }
 }
 
-/// What a call on a file came to.
+/// Turns the result of a call on a file into an error that names the file.
 pub(super) fn done<T>(path: &Path, result: io::Result<T>) -> Result<T, LiveError> {
     result.map_err(|error| LiveError::Io { what: path.display().to_string(), error })
 }

@@ -1,8 +1,8 @@
-//! Experiments that tell a file system's policies from what it writes, after "Analysis and Evolution of Journaling
-//! File Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
+//! Experiments that tell a file system's policies from its writes, after "Analysis and Evolution of Journaling File
+//! Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
 //!
-//! Each is a file system of its own on a device in memory, controlled work in it, and a look at kinds of blocks and
-//! times. None knows which file system it is, nor any of its constants.
+//! Each experiment makes a file system on a device in memory, does controlled work in it, and looks at kinds of
+//! blocks and times. No experiment knows which file system it is, or any of its constants.
 
 mod commits;
 mod lab;
@@ -10,20 +10,20 @@ mod orders;
 
 use crate::kernel::{LiveError, System};
 
-/// What was found.
+/// A finding of an experiment.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Finding {
-    /// What was asked.
+    /// The question.
     pub question: &'static str,
     /// The answer in words.
     pub answer: String,
-    /// Where the answer is a number: between which the truth lies, as far as was seen.
+    /// The interval in which the true value lies, as far as was seen, where the answer is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
     /// The number's unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<&'static str>,
-    /// What was done and seen.
+    /// The observations behind the answer.
     pub evidence: Vec<String>,
 }
 
@@ -58,18 +58,18 @@ fn round(n: f64) -> String {
     if n >= 100.0 { format!("{n:.0}") } else { format!("{n:.2}") }
 }
 
-/// How thorough.
+/// The effort of the experiments.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How often each trial is made.
+    /// The number of times that each trial is made.
     pub trials: u32,
-    /// How long a timer is waited for.
+    /// The time for which a timer is waited for.
     pub wait: std::time::Duration,
 }
 
 type Experiment = fn(&System, &Effort) -> Result<Vec<Finding>, LiveError>;
 
-/// Every experiment, with what it is about.
+/// Every experiment, with its subject.
 pub const EXPERIMENTS: [(&str, Experiment); 6] = [
     ("mode", orders::mode),
     ("logging", commits::logging),
@@ -79,7 +79,7 @@ pub const EXPERIMENTS: [(&str, Experiment); 6] = [
     ("timers", commits::timers),
 ];
 
-/// Makes all experiments, or those that are named; `each` is told before one begins.
+/// Runs all experiments, or the named ones; `each` is called before one begins.
 ///
 /// # Errors
 /// The file system cannot be made, mounted or watched.

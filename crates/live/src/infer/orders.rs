@@ -1,4 +1,4 @@
-//! What waits for what.
+//! Experiments about order: which writes wait for which.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
 use super::{Effort, Finding, greatest, least, round};
 use crate::kernel::{LiveError, System, look_into};
 
-/// How long file data are held up: far above what a commit takes on a device in memory.
+/// The time for which file data are held up, in milliseconds: far above that of a commit on a device in memory.
 const HELD_MS: u64 = 400;
-/// And where there must be time for a copy of the device.
+/// The time, in milliseconds, where it must also suffice for a copy of the device.
 const HELD_LONG_MS: u64 = 6000;
-/// What is written.
+/// The byte of all data that is written.
 const PATTERN: u8 = 0x5a;
-/// What free space holds.
+/// The byte in all free space.
 const OLD: u8 = 0xa5;
 
 fn is_data(b: &Block) -> bool {
@@ -29,8 +29,8 @@ fn is_copy_of_data(b: &Block) -> bool {
     b.home.is_some_and(|(_, class)| class == Class::FileData)
 }
 
-/// The journaling mode: are data in the journal; and if not, does a commit wait for data that are on their way?
-/// Data of one file are held up by the device while another file's inode is made durable.
+/// Finds the journaling mode: whether data are in the journal, and if not, whether a commit waits for data under way.
+/// The device holds up one file's data while another file's inode is made durable.
 pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     let question = "journaling mode";
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_MS}ms")])?;
@@ -79,16 +79,16 @@ pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, Liv
     Ok(vec![Finding::words(question, answer).because(share).because(waited)])
 }
 
-/// Where a commit does not wait for data: whether it may show blocks that the data have not reached. The device is copied
-/// while data are held up, as a power cut would leave it, and looked into.
+/// Finds, where a commit does not wait for data, whether it can expose blocks that the data have not reached. The
+/// device is copied while data are held up, as a power cut would leave it, and examined.
 fn exposed(system: &System) -> Result<Finding, LiveError> {
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_LONG_MS}ms")])?;
     let (other, file) = (lab.file("other")?, lab.file("data")?);
-    // What blocks hold that are given to a file must not look like nothing.
+    // The old contents of blocks that a file gets must differ from zeros.
     lab.set_lax(true);
     let old = lab.file("old")?;
     let piece = vec![OLD; 1 << 20];
-    // Until there is no room.
+    // The loop writes until the device is full.
     while (&old).write_all(&piece).is_ok() {}
     lab.settle();
     drop(old);
@@ -130,13 +130,14 @@ fn exposed(system: &System) -> Result<Finding, LiveError> {
     )))
 }
 
-/// Bytes that were written between two moments.
+/// The number of bytes written between two moments.
 fn between(events: &[Event], from: Instant, to: Instant, of: impl Fn(&Block) -> bool) -> u64 {
     let inside = |e: &&Event| e.op == Op::Write && e.issued >= from && e.issued <= to;
     events.iter().filter(inside).map(|e| e.bytes(&of)).sum()
 }
 
-/// Compound transactions (tangled synchrony, Figure 6): does making one file durable write what others did?
+/// Finds compound transactions (tangled synchrony, Figure 6): whether making one file durable writes other programs'
+/// changes.
 pub(super) fn tangled(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     const MADE: usize = 400;
     let lab = Lab::new(system, &[])?;
@@ -187,7 +188,7 @@ pub(super) fn tangled(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
     ])
 }
 
-/// Whether journal writes are sent while data are on their way (falsely limited parallelism, section 3.2.2).
+/// Finds whether journal writes are sent while data are under way (falsely limited parallelism, section 3.2.2).
 pub(super) fn overlap(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
     const WRITERS: usize = 5;
     const EACH: usize = 16 << 10;
@@ -206,7 +207,7 @@ pub(super) fn overlap(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
             scope.spawn(move || {
                 for round in 0..rounds {
                     let place = (round * 7 + i * 3) % 64 * EACH;
-                    // What fails here is seen as too few writes.
+                    // A failure here shows as too few writes.
                     let _ = fill(file, place as u64, EACH);
                     let _ = change_inode(file, round as u32);
                     let _ = file.sync_all();

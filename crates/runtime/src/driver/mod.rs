@@ -1,9 +1,9 @@
 //! Real I/O: requests that own their file and buffer until they complete.
 //!
-//! Three ways to carry one out: an io_uring; a pool of threads where the ring is refused; or inline,
-//! in the call that submits it, which is what virtual time uses (I/O on the host then takes no time).
+//! Three backends carry requests out: an io_uring; a pool of threads where the ring is refused; or inline calls,
+//! which virtual time uses, so that I/O on the host takes no time.
 //!
-//! A request whose future is dropped stays here until the kernel is done with its buffer.
+//! A request whose future is dropped stays here until the kernel no longer uses its buffer.
 
 mod pool;
 mod ring;
@@ -23,7 +23,7 @@ use crate::sync;
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// How I/O is carried out.
+/// The backend that carries out I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring, or threads where it is refused.
@@ -31,12 +31,12 @@ pub enum Backend {
     Auto,
     /// A pool of threads that make blocking calls.
     Threads,
-    /// At once, in the call that submits it.
+    /// Inline: at once, in the call that submits the request.
     Inline,
 }
 
 impl Backend {
-    /// The way called `uring`, `threads` or `inline`.
+    /// The backend called `uring`, `threads` or `inline`.
     pub fn by_name(name: &str) -> Option<Backend> {
         Some(match name {
             "uring" | "auto" => Backend::Auto,
@@ -50,42 +50,42 @@ impl Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
-    /// With or without `RWF_DSYNC`.
+    /// A write, with or without `RWF_DSYNC`.
     Write {
         durable: bool,
     },
     Sync,
     Punch,
-    /// Until a read would not wait.
+    /// A wait until a read would not block.
     Poll,
-    /// A command of the file's driver: see [`Runtime::command`].
+    /// A command for the file's driver: see [`Runtime::command`].
     Command(Command),
 }
 
-/// A command for the driver behind a file (`IORING_OP_URING_CMD`): what it means is between the two.
+/// A command for the driver behind a file (`IORING_OP_URING_CMD`). Its meaning is between the caller and the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Which command.
+    /// The command's number, which the driver defines.
     pub op: u32,
-    /// An address that it may need, and a length.
+    /// An address and a length of memory that the command may need.
     pub memory: (u64, u32),
-    /// The first of its arguments; the rest are zero.
+    /// The command's first arguments; the rest are zero.
     pub args: [u64; 3],
 }
 
-/// A request, and how far it has come.
+/// A request and its progress.
 struct Op {
     file: Arc<File>,
     kind: Kind,
     offset: u64,
-    /// Bytes asked for; of a read or write, the buffer's.
+    /// The bytes asked for: the length of the buffer of a read or write.
     len: u64,
     buf: Option<IoBuf>,
-    /// Bytes done; of a command, its result.
+    /// The bytes done; for a command, its result.
     done: usize,
 }
 
-/// What the kernel said about one step of a request.
+/// The kernel's answer to one step of a request.
 enum Step {
     /// Some of it is done: go on with the rest.
     Again,
@@ -104,7 +104,7 @@ impl Op {
         }
         if result < 0 {
             return match -result {
-                // A command that is asked to come again is its caller's to repeat.
+                // A command that returns EINTR or EAGAIN is its caller's to repeat.
                 libc::EINTR | libc::EAGAIN if !matches!(self.kind, Kind::Command(_)) => Step::Again,
                 errno => Step::Finished(Err(io::Error::from_raw_os_error(errno))),
             };
@@ -116,7 +116,7 @@ impl Op {
         } else if result > 0 {
             Step::Again
         } else if self.kind == Kind::Read {
-            // The end of the file: what lies beyond reads as zero.
+            // Bytes beyond the end of the file read as zeros.
             buf[self.done..].fill(0);
             Step::Finished(Ok(()))
         } else {
@@ -124,7 +124,7 @@ impl Op {
         }
     }
 
-    /// Carries the request out with blocking calls.
+    /// Carries out the request with blocking calls.
     fn perform(&mut self) -> io::Result<()> {
         loop {
             let result = self.call();
@@ -162,20 +162,20 @@ impl Op {
 
 /// A request that was submitted.
 struct Entry {
-    /// Not here while a thread has it.
+    /// `None` while a thread works on the request.
     op: Option<Op>,
     result: Option<io::Result<()>>,
     waker: Option<Waker>,
     abandoned: bool,
 }
 
-/// The requests that are under way or whose result nobody has taken yet.
+/// The requests that are under way, or whose result has not been taken.
 #[derive(Default)]
 struct Table {
     entries: Vec<Option<Entry>>,
     free: Vec<usize>,
     under_way: usize,
-    /// Commands among them, which may never complete.
+    /// The number of commands under way, which may never complete.
     commands: usize,
 }
 
@@ -205,7 +205,7 @@ impl Table {
         self.entries[key].take().expect("removed once")
     }
 
-    /// Records a result. Returns whom to wake, or what nobody wants any more, to be dropped.
+    /// Records a result. Returns the task to wake, or an abandoned request to be dropped.
     fn complete(&mut self, key: usize, op: Option<Op>, result: io::Result<()>) -> Completion {
         self.under_way -= 1;
         let is_command = self.entry(key).op.as_ref().is_some_and(Op::is_command);
@@ -242,7 +242,7 @@ enum Carrier {
     Pool(pool::Pool),
 }
 
-/// Where I/O is carried out.
+/// The driver: the backend and its requests.
 pub(crate) struct Driver {
     carrier: Carrier,
     table: RefCell<Table>,
@@ -261,7 +261,7 @@ impl Driver {
         Driver { carrier, table: RefCell::default() }
     }
 
-    /// What interrupts [`wait`](Self::wait) from another thread.
+    /// A function that interrupts [`wait`](Self::wait) from another thread.
     pub(crate) fn unparker(&self) -> Option<Unparker> {
         match &self.carrier {
             Carrier::Inline => {
@@ -278,7 +278,7 @@ impl Driver {
         self.table.borrow().under_way > 0
     }
 
-    /// Submits what is queued and takes in completions, without waiting.
+    /// Submits queued requests and takes in completions, without waiting.
     pub(crate) fn poll(&self) {
         match &self.carrier {
             Carrier::Inline => {}
@@ -291,13 +291,13 @@ impl Driver {
         }
     }
 
-    /// Takes in completions that are there, without a system call; whether there was any.
+    /// Takes in available completions without a system call. Returns whether there was any.
     pub(crate) fn reap(&self) -> bool {
         matches!(&self.carrier, Carrier::Ring(ring) if ring.reap(&self.table))
     }
 
-    /// Waits for a completion or a wake-up from another thread, at most `timeout`; [`reap`](Self::reap)
-    /// follows.
+    /// Waits for a completion or for a wake-up from another thread, for `timeout` at most. [`reap`](Self::reap) must
+    /// follow.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         match &self.carrier {
             Carrier::Inline => match timeout {
@@ -328,8 +328,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The kernel may still write into buffers that the table owns: they must outlive it. If the
-        // ring itself fails, leaking them is what is left.
+        // The kernel may still write into buffers that the table owns, so they must outlive its use. If the ring
+        // itself fails, the buffers are leaked.
         if let Carrier::Ring(ring) = &self.carrier
             && !ring.drain(&self.table)
         {
@@ -343,7 +343,7 @@ enum Submitted {
     Key(usize),
 }
 
-/// A request under way: a future of its result, and of what it was.
+/// A request under way, as a future of its result and of the request itself.
 struct Request<'a> {
     runtime: &'a Runtime,
     key: Cell<Option<usize>>,
@@ -378,7 +378,7 @@ impl Drop for Request<'_> {
         } else {
             entry.abandoned = true;
             entry.waker = None;
-            // Nothing may ever come to be read, and then the executor could not end.
+            // The file may never become readable, and the wait must not keep the executor from ending.
             let endless = entry.op.as_ref().is_some_and(|op| op.kind == Kind::Poll);
             drop(table);
             if let (true, Carrier::Ring(ring)) = (endless, &self.runtime.0.driver.carrier) {
@@ -407,20 +407,20 @@ impl Runtime {
         }
     }
 
-    /// Whether [`command`](Self::command) can be carried out.
+    /// Whether [`command`](Self::command) works with this backend.
     pub fn takes_commands(&self) -> bool {
         matches!(self.0.driver.carrier, Carrier::Ring(_))
     }
 
-    /// Gives a command to the driver behind a file; what it says is returned. It may take for ever: dropped,
-    /// it stays with the driver.
+    /// Sends a command to the driver behind a file, and returns the driver's answer. It may take for ever. Where the
+    /// future is dropped, the command stays with the driver.
     ///
     /// # Errors
-    /// The driver's; `EOPNOTSUPP` where there is no ring.
+    /// The driver's error; `EOPNOTSUPP` where there is no ring.
     ///
     /// # Safety
-    /// What the driver takes from the command for memory of this process must be that, for as long as the
-    /// driver may use it, and nobody else may use it meanwhile.
+    /// Every address in the command that the driver takes for memory of this process must be valid for as long as the
+    /// driver may use it, and no other code may use that memory meanwhile.
     #[allow(unsafe_code)]
     pub async unsafe fn command(&self, file: &Arc<File>, command: Command) -> io::Result<usize> {
         let kind = Kind::Command(command);
@@ -434,26 +434,26 @@ impl Runtime {
         }
     }
 
-    /// Submits what is queued and takes in completions, without waiting; whether a task can go on.
+    /// Submits queued requests and takes in completions, without waiting. Returns whether a task can continue.
     pub fn look(&self) -> bool {
         self.0.driver.poll();
         self.0.has_ready()
     }
 
-    /// Reads `len` bytes at `offset`; beyond the end of the file they are zero.
+    /// Reads `len` bytes at `offset`. Bytes beyond the end of the file are zero.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub async fn read_at(&self, file: &Arc<File>, offset: u64, len: usize) -> io::Result<IoBuf> {
         let buf = IoBuf::scratch(len);
         let (result, buf) = self.carry_out(file, Kind::Read, offset, len as u64, Some(buf)).await;
         result.map(|()| buf.expect("a read has a buffer"))
     }
 
-    /// Writes all of `buf` at `offset`; when `durable`, it is on stable storage on return.
+    /// Writes all of `buf` at `offset`. With `durable`, the data is on stable storage on return.
     ///
     /// # Errors
-    /// The system's; some of the data may then be written.
+    /// The operating system's error; part of the data may then be written.
     pub async fn write_at(
         &self,
         file: &Arc<File>,
@@ -468,29 +468,29 @@ impl Runtime {
     /// Makes every completed write to the file durable (`fdatasync`).
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub async fn sync_file(&self, file: &Arc<File>) -> io::Result<()> {
         self.carry_out(file, Kind::Sync, 0, 0, None).await.0
     }
 
-    /// Gives the storage of a range back; it reads as zero afterwards.
+    /// Frees the storage of a range, which then reads as zeros.
     ///
     /// # Errors
-    /// The system's; `EOPNOTSUPP` where the file cannot have holes.
+    /// The operating system's error; `EOPNOTSUPP` where the file cannot have holes.
     pub async fn punch_hole(&self, file: &Arc<File>, offset: u64, len: u64) -> io::Result<()> {
         self.carry_out(file, Kind::Punch, offset, len, None).await.0
     }
 
-    /// Waits until a read of the file need not wait: of a device or a pipe. May return early: try, and
-    /// come back.
+    /// Waits until a read of a device or pipe would not block. It may return early, so the caller must try the read
+    /// and wait again.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub async fn readable(&self, file: &Arc<File>) -> io::Result<()> {
         self.carry_out(file, Kind::Poll, 0, 0, None).await.0
     }
 
-    /// How real I/O is carried out: `io_uring`, `threads` or `inline`.
+    /// The backend that carries out I/O: `io_uring`, `threads` or `inline`.
     pub fn io_backend(&self) -> &'static str {
         match &self.0.driver.carrier {
             Carrier::Inline => "inline",

@@ -1,4 +1,4 @@
-//! Threads that make blocking calls, for where io_uring is refused.
+//! A pool of threads that make blocking calls, for systems that refuse io_uring.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::{Op, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// How many requests run at once.
+/// The number of threads, and so of requests that run at once.
 const THREADS: usize = 8;
 
 #[derive(Default)]
@@ -140,7 +140,7 @@ pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits until the file can be read, or for a while: a thread that waits for ever could not be ended.
+/// Waits until the file can be read, for a limited time, since a thread in an endless wait could not be ended.
 #[allow(unsafe_code)]
 pub(super) fn poll_readable(file: &File) -> io::Result<()> {
     const WHILE_MS: libc::c_int = 250;

@@ -1,7 +1,7 @@
 //! Requests on an io_uring.
 //!
-//! A request's [`Op`] lies in the table, buffer and file with it, from before its entry is pushed until
-//! its completion is taken in: that is what makes the pointers given to the kernel valid.
+//! A request's [`Op`] lies in the table, with its buffer and file, from before its entry is pushed until its
+//! completion is taken in. So the pointers given to the kernel stay valid.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,29 +17,29 @@ use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// Entries of the submission queue; more requests than that are submitted in turns.
+/// Entries of the submission queue; when it is full, more requests wait in the backlog.
 const ENTRIES: u32 = 256;
 
-/// The completion that says that another thread wants the executor.
+/// The identity of the completion with which another thread wakes the executor.
 const UNPARK: u64 = u64::MAX;
 
-/// The completion of a cancellation: what was cancelled has one of its own.
+/// The identity of a cancellation's completion. The cancelled request has a completion of its own.
 const CANCEL: u64 = u64::MAX - 1;
 
 pub(super) const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
-/// Entries of 128 bytes, which commands of drivers need.
+/// A ring with submission entries of 128 bytes, which driver commands need.
 type Uring = IoUring<Entry128, cqueue::Entry>;
 
 pub(super) struct Ring {
     ring: RefCell<Uring>,
-    /// Written by whoever wants to interrupt a wait.
+    /// A counter that other threads write to interrupt a wait.
     event: Arc<File>,
-    /// Whether the ring watches `event`.
+    /// Whether a read of `event` is under way in the ring.
     armed: Cell<bool>,
-    /// What did not fit into the submission queue.
+    /// Entries that did not fit into the submission queue.
     backlog: RefCell<VecDeque<Entry128>>,
-    /// Whether the kernel says in shared memory that it has something to do for us.
+    /// Whether the kernel sets a flag in shared memory when it needs a system call to deliver completions.
     flagged: bool,
 }
 
@@ -75,19 +75,19 @@ impl Ring {
 
     pub(super) fn unparker(&self) -> Unparker {
         let event = self.event.clone();
-        // It can only fail when the counter is full, and then the ring is woken anyway.
+        // The write can only fail when the counter is full, and then the ring wakes anyway.
         Arc::new(move || {
             let _ = (&*event).write(&1u64.to_ne_bytes());
         })
     }
 
-    /// Queues a request that is in the table.
+    /// Queues a request of the table.
     pub(super) fn submit(&self, table: &RefCell<Table>, key: usize) {
         let entry = entry_of(table.borrow_mut().entry(key).op.as_mut().expect("just inserted"));
         self.push(entry.user_data(key as u64));
     }
 
-    /// Asks for a request to be given up; it completes then, one way or the other.
+    /// Asks the kernel to cancel a request, which then completes with or without having been carried out.
     pub(super) fn cancel(&self, key: usize) {
         let cancel = opcode::AsyncCancel::new(key as u64).build();
         self.push(cancel.user_data(CANCEL).into());
@@ -98,12 +98,12 @@ impl Ring {
         self.flush();
     }
 
-    /// Moves the backlog to the submission queue as far as there is room, or can be made.
+    /// Moves the backlog to the submission queue, as far as there is space or space can be made.
     fn flush(&self) {
         let (mut ring, mut backlog) = (self.ring.borrow_mut(), self.backlog.borrow_mut());
         while let Some(entry) = backlog.front() {
-            // SAFETY: what the entry points to is owned by the table, or is the event's descriptor,
-            // which lives as long as the ring; see the module's head.
+            // SAFETY: the memory to which the entry points is owned by the table, or is the event's descriptor, which
+            // lives as long as the ring; see the module's head.
             #[allow(unsafe_code)]
             let pushed = unsafe { ring.submission().push(entry).is_ok() };
             if pushed {
@@ -117,20 +117,20 @@ impl Ring {
     pub(super) fn poll(&self, table: &RefCell<Table>) {
         self.flush();
         if self.has_work() {
-            // An error leaves the entries where they are, for the next time.
+            // After an error the entries stay in the queue for the next time.
             let _ = self.ring.borrow_mut().submit();
         }
         self.reap(table);
     }
 
-    /// Whether there is something to submit, or something for the kernel to do before completions are seen.
+    /// Whether there are entries to submit, or the kernel needs a system call to deliver completions.
     fn has_work(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
         let queue = ring.submission();
         !self.flagged || !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Waits until a completion is there to be taken in, or another thread wants the executor.
+    /// Waits until a completion is available, or another thread wakes the executor.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         if !self.armed.replace(true) {
             let watch =
@@ -140,8 +140,7 @@ impl Ring {
         self.flush();
         {
             let ring = self.ring.borrow_mut();
-            // An error is a signal, the timeout, or a full completion queue: what to do next is the
-            // same.
+            // An error is a signal, the timeout, or a full completion queue; the next step is the same after each.
             let _ = match timeout {
                 Some(t) => {
                     let spec = types::Timespec::from(t);
@@ -153,7 +152,7 @@ impl Ring {
         }
     }
 
-    /// Takes in completions; whether there was any.
+    /// Takes in completions. Returns whether there was any.
     pub(super) fn reap(&self, table: &RefCell<Table>) -> bool {
         let mut any = false;
         loop {
@@ -188,8 +187,8 @@ impl Ring {
         }
     }
 
-    /// Waits until nothing is under way but commands, whose memory is not the table's. False where the ring
-    /// fails.
+    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false where the
+    /// ring fails.
     pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
         while table.borrow().under_way > table.borrow().commands {
             self.flush();
@@ -204,7 +203,7 @@ impl Ring {
     }
 }
 
-/// The queue entry for what is left of a request.
+/// The submission entry for the rest of a request.
 fn entry_of(op: &mut Op) -> Entry128 {
     let fd = types::Fd(op.file.as_raw_fd());
     let at = op.offset + op.done as u64;
@@ -231,9 +230,9 @@ fn entry_of(op: &mut Op) -> Entry128 {
     entry.into()
 }
 
-/// The queue entry of a driver's command.
+/// The submission entry of a driver command.
 fn command_entry(fd: types::Fd, command: &Command) -> Entry128 {
-    /// Where an entry has its length; the library sets it for no command.
+    /// The byte of an entry that holds its length, which the library does not set for commands.
     const LEN: usize = 24;
     let mut args = [0; 80];
     for (bytes, arg) in args.chunks_exact_mut(8).zip(command.args) {

@@ -1,14 +1,14 @@
-//! Many futures under way at once in one task.
+//! Concurrency in one task: many futures under way at once (`join_all`, `buffer_unordered`).
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs the futures, `width` of them at a time, and hands each one's output to `each` with its number, in
-/// the order in which they end. Stops at the first error, and drops what is under way then.
+/// Runs the futures, `width` of them at a time. It calls `each` with each one's number and output, in the order in
+/// which they end. At the first error it stops, and drops the futures under way.
 ///
 /// # Errors
-/// The first that `each` returns.
+/// The first error that `each` returns.
 pub async fn abreast<F: Future, E>(
     width: usize,
     futures: impl IntoIterator<Item = F>,
@@ -47,8 +47,8 @@ mod tests {
     use super::abreast;
     use crate::Executor;
 
-    /// Twelve sleeps, four at a time: three sleeps' time, never more than four under way, every output
-    /// with its number. Would catch a future that is lost, run alone, or polled after its end.
+    /// Twelve sleeps, four at a time: they take the time of three, with never more than four under way, and give
+    /// every output with its number. Catches a future that is lost, run alone, or polled after its end.
     #[test]
     fn so_many_at_a_time() {
         let executor = Executor::simulated(1);
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!((most.get(), rt.now().as_nanos()), (4, 15_000_000));
     }
 
-    /// An error ends it at once.
+    /// An error ends the run at once.
     #[test]
     fn the_first_error_ends_it() {
         let executor = Executor::simulated(1);

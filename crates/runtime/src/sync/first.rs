@@ -1,10 +1,10 @@
-//! Waiting for whichever of two comes first.
+//! Waiting for the first of two futures (`select`).
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Waits until one of the two is done, the first one asked first, and drops the other.
+/// Waits until one of two futures is done, and drops the other. `a` is polled first.
 pub async fn first(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let mut a = pin!(a);
     let mut b = pin!(b);

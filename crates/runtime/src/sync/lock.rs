@@ -7,7 +7,7 @@ use std::cell::{Ref, RefCell, RefMut};
 
 use super::semaphore::{Permit, Semaphore};
 
-/// The permits a writer takes: more readers than this cannot hold the lock at once.
+/// The permits that a writer takes, which is also the greatest number of concurrent readers.
 const ALL: u64 = 1 << 32;
 
 /// A lock that one task holds at a time.
@@ -16,14 +16,14 @@ pub struct Mutex<T> {
     value: RefCell<T>,
 }
 
-/// A held [`Mutex`].
+/// The guard of a held [`Mutex`].
 pub struct MutexGuard<'a, T> {
     _permit: Permit<'a>,
     value: &'a RefCell<T>,
 }
 
 impl<T> Mutex<T> {
-    /// A mutex that a deadlock report calls `what` number `id`.
+    /// A mutex that a deadlock report calls `what` with the number `id`.
     pub const fn new(value: T, what: &'static str, id: u64) -> Mutex<T> {
         Mutex { semaphore: Semaphore::new(1, what, id), value: RefCell::new(value) }
     }
@@ -40,55 +40,55 @@ impl<T> Mutex<T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// The value, to read. Do not hold across an await.
+    /// The value, for reading. The borrow must not live across an await.
     pub fn get(&self) -> Ref<'_, T> {
         self.value.borrow()
     }
 
-    /// The value, to change. Do not hold across an await.
+    /// The value, for changing. The borrow must not live across an await.
     pub fn get_mut(&self) -> RefMut<'_, T> {
         self.value.borrow_mut()
     }
 }
 
-/// A lock that one writer or any number of readers hold; first come, first served.
+/// A lock for one writer or any number of readers; first come, first served.
 pub struct RwLock {
     semaphore: Semaphore,
 }
 
-/// A [`RwLock`] held to read.
+/// The guard of an [`RwLock`] held to read.
 pub struct ReadGuard<'a>(#[expect(dead_code, reason = "held for its destructor")] Permit<'a>);
 
-/// A [`RwLock`] held to write.
+/// The guard of an [`RwLock`] held to write.
 pub struct WriteGuard<'a>(#[expect(dead_code, reason = "held for its destructor")] Permit<'a>);
 
 impl RwLock {
-    /// A lock that a deadlock report calls `what` number `id`.
+    /// A lock that a deadlock report calls `what` with the number `id`.
     pub const fn new(what: &'static str, id: u64) -> RwLock {
         RwLock { semaphore: Semaphore::new(ALL, what, id) }
     }
 
-    /// Waits until no writer holds it.
+    /// Waits until no writer holds the lock, and takes it to read.
     pub async fn read(&self) -> ReadGuard<'_> {
         ReadGuard(self.semaphore.acquire(1).await)
     }
 
-    /// Waits until nobody else holds it.
+    /// Waits until no other task holds the lock, and takes it to write.
     pub async fn write(&self) -> WriteGuard<'_> {
         WriteGuard(self.semaphore.acquire(ALL).await)
     }
 
-    /// Takes it to read, if no writer holds it or waits.
+    /// Takes the lock to read, if no writer holds it or waits.
     pub fn try_read(&self) -> Option<ReadGuard<'_>> {
         self.semaphore.try_acquire(1).map(ReadGuard)
     }
 
-    /// Takes it to write, if nobody holds it or waits.
+    /// Takes the lock to write, if no task holds it or waits.
     pub fn try_write(&self) -> Option<WriteGuard<'_>> {
         self.semaphore.try_acquire(ALL).map(WriteGuard)
     }
 
-    /// Whether anybody holds it.
+    /// Whether any task holds the lock.
     pub fn is_held(&self) -> bool {
         self.semaphore.available() != ALL
     }

@@ -1,7 +1,7 @@
 //! Locks and signals between tasks of one executor.
 //!
-//! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first
-//! come, first served. None of them may be held across executors.
+//! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first come, first
+//! served. No primitive may be shared between executors.
 
 mod abreast;
 mod first;
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 use crate::executor::WaitingFor;
 
 thread_local! {
-    /// What the task being polled on this thread waits for; read by the executor after each poll.
+    /// The object for which the task being polled on this thread waits; the executor reads it after each poll.
     static WAIT: Cell<Option<WaitingFor>> = const { Cell::new(None) };
 }
 
@@ -36,36 +36,37 @@ pub(crate) fn note_wait(wait: WaitingFor) {
     WAIT.set(Some(wait));
 }
 
-/// How far a waiter has come.
+/// The state of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Queued,
-    /// It has what it asked for, but was not polled since: dropped now, it must give it back.
+    /// The waiter was granted its request, but has not been polled since. If it is dropped now, it must give the
+    /// grant back.
     Granted,
-    /// It was woken together with all others: nothing to give back.
+    /// The waiter was woken together with all others, so it has no grant to give back.
     Released,
-    /// It knows.
+    /// The waiter has seen its grant.
     Taken,
 }
 
 /// One waiter's place in a queue.
 struct Slot {
     state: Cell<State>,
-    /// How much it asks for; meaning depends on the primitive.
+    /// The amount that the waiter asks for; its meaning depends on the primitive.
     amount: u64,
     waker: RefCell<Option<Waker>>,
 }
 
-/// How a waiter's future ended before it was done.
+/// The state in which a waiter's future was dropped before it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abandoned {
-    /// It had been granted what it asked for.
+    /// The waiter had been granted its request.
     Granted,
-    /// It was still in the queue, where it may have been in the way of those behind it.
+    /// The waiter was still in the queue, and may have blocked those behind it.
     Queued,
 }
 
-/// A first-come queue of waiters, each of which is granted by whoever frees what it asked for.
+/// A first-come queue of waiters. The task that frees a resource grants it to a waiter.
 pub(crate) struct WaitQueue {
     name: WaitingFor,
     slots: RefCell<VecDeque<Rc<Slot>>>,
@@ -80,12 +81,12 @@ impl WaitQueue {
         self.slots.borrow().is_empty()
     }
 
-    /// What the first waiter asks for.
+    /// The amount that the first waiter asks for.
     pub(crate) fn first_amount(&self) -> Option<u64> {
         self.slots.borrow().front().map(|s| s.amount)
     }
 
-    /// Grants the first waiter what it asked for and wakes it.
+    /// Grants the first waiter its request, and wakes it.
     pub(crate) fn grant_first(&self) -> bool {
         self.wake_first(State::Granted)
     }
@@ -105,8 +106,8 @@ impl WaitQueue {
         true
     }
 
-    /// Queues up for `amount` and waits to be granted. `on_abandon` is called when the waiter is
-    /// dropped before it learned that it was granted.
+    /// Queues up for `amount` and waits for the grant. `on_abandon` is called when the waiter is dropped before it
+    /// has seen its grant.
     pub(crate) async fn wait(&self, amount: u64, on_abandon: impl Fn(Abandoned)) {
         let state = Cell::new(State::Queued);
         let slot = Rc::new(Slot { state, amount, waker: RefCell::new(None) });

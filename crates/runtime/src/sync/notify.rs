@@ -2,14 +2,14 @@
 
 use super::{Abandoned, WaitQueue};
 
-/// Wakes tasks that wait for something to change. A notification without a waiter is lost: check the
-/// condition, then wait, with no await between the two.
+/// A signal that wakes tasks waiting for a change. A notification without a waiter is lost. So a task must check its
+/// condition and then wait, with no await between the two.
 pub struct Notify {
     queue: WaitQueue,
 }
 
 impl Notify {
-    /// A signal that a deadlock report calls `what` number `id`.
+    /// A signal that a deadlock report calls `what` with the number `id`.
     pub const fn new(what: &'static str, id: u64) -> Notify {
         Notify { queue: WaitQueue::new(what, id) }
     }
@@ -24,12 +24,12 @@ impl Notify {
         self.queue.wait(0, pass_on).await;
     }
 
-    /// Wakes the task that has waited longest. If it is dropped before it runs, the next is woken.
+    /// Wakes the task that has waited longest. If that task is dropped before it runs, the next one is woken.
     pub fn notify_one(&self) {
         self.queue.grant_first();
     }
 
-    /// Wakes every task that waits now; one that begins to wait later is not woken by this.
+    /// Wakes every task that waits now, but none that begins to wait later.
     pub fn notify_all(&self) {
         self.queue.release_all();
     }

@@ -1,4 +1,4 @@
-//! One value from one task to another.
+//! A channel for one value from one task to another.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,7 +17,7 @@ struct Shared<T> {
 /// The sending half.
 pub struct Sender<T>(Rc<RefCell<Shared<T>>>);
 
-/// The receiving half: a future of the value, or of `None` when the sender was dropped.
+/// The receiving half: a future of the value, or of `None` where the sender was dropped.
 pub struct Receiver<T> {
     shared: Rc<RefCell<Shared<T>>>,
     what: &'static str,

@@ -1,35 +1,35 @@
-//! A counted resource.
+//! A semaphore: a counted resource.
 
 use std::cell::Cell;
 
 use super::{Abandoned, WaitQueue};
 
-/// A number of permits; tasks wait, first come, first served, until what they ask for is there.
+/// A number of permits. Tasks wait, first come, first served, until the permits that they ask for are free.
 pub struct Semaphore {
     free: Cell<u64>,
     queue: WaitQueue,
 }
 
-/// Permits held; given back when dropped.
+/// Held permits, which are given back when dropped.
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
     amount: u64,
 }
 
 impl Semaphore {
-    /// `permits` permits of what a deadlock report calls `what` number `id`.
+    /// A semaphore with `permits` permits, which a deadlock report calls `what` with the number `id`.
     pub const fn new(permits: u64, what: &'static str, id: u64) -> Semaphore {
         Semaphore { free: Cell::new(permits), queue: WaitQueue::new(what, id) }
     }
 
-    /// Takes `amount` permits, waiting for them behind earlier waiters.
+    /// Takes `amount` permits, and waits for them behind earlier waiters.
     pub async fn acquire(&self, amount: u64) -> Permit<'_> {
         if self.queue.is_empty() && self.free.get() >= amount {
             self.free.set(self.free.get() - amount);
         } else {
             let give_back = |abandoned| match abandoned {
                 Abandoned::Granted => self.release(amount),
-                // Those behind may ask for less than this one did.
+                // Waiters behind this one may ask for less, so they are tried.
                 Abandoned::Queued => self.release(0),
             };
             self.queue.wait(amount, give_back).await;
@@ -57,14 +57,14 @@ impl Semaphore {
         }
     }
 
-    /// Permits free now.
+    /// The number of free permits.
     pub fn available(&self) -> u64 {
         self.free.get()
     }
 }
 
 impl Permit<'_> {
-    /// Keeps the permits taken for good.
+    /// Keeps the permits for good: they are never given back.
     pub fn forget(mut self) {
         self.amount = 0;
     }

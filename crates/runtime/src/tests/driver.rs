@@ -13,8 +13,7 @@ fn executors() -> Vec<(Executor, Arc<File>)> {
     ]
 }
 
-/// Every way to do I/O must give the same bytes: writes at offsets, durable or not, reads that go
-/// beyond the end, holes.
+/// Every backend must give the same bytes: writes at offsets, durable or not, reads beyond the end, and holes.
 #[test]
 fn every_backend_reads_what_was_written() {
     for (executor, file) in executors() {
@@ -76,9 +75,9 @@ fn a_failed_request_says_why() {
     }
 }
 
-/// A task dropped in the middle of a request, and an executor dropped with requests under way: the
-/// buffers must stay until the kernel is done with them (a wrong free shows up under a sanitizer, and
-/// a wait for a request that was never submitted would hang here).
+/// A task is dropped in the middle of a request, and an executor with requests under way. The buffers must stay until
+/// the kernel no longer uses them (a wrong free shows under a sanitizer). A wait for a request that was never
+/// submitted would hang here.
 #[test]
 fn requests_may_be_abandoned() {
     for (executor, file) in executors() {
@@ -109,8 +108,8 @@ fn requests_may_be_abandoned() {
     }
 }
 
-/// Whoever waits for a pipe to be readable must be woken by what is written to it, not before, on each
-/// way to do I/O that can wait. Catches a wait that nobody ends, and one that spins.
+/// A task that waits for a pipe to be readable must be woken by a write to it, and not before, on each backend that
+/// can wait. Catches a wait that never ends, and one that spins.
 #[test]
 fn a_pipe_becomes_readable() {
     use std::io::{Read, Write};
@@ -132,7 +131,7 @@ fn a_pipe_becomes_readable() {
     }
 }
 
-/// A task that waits for a pipe into which nothing is ever written must not keep the executor from ending.
+/// A task that waits for a pipe without a writer must not keep the executor from ending.
 #[test]
 fn an_endless_wait_ends_with_the_executor() {
     for backend in [Backend::Auto, Backend::Threads] {
@@ -149,7 +148,7 @@ fn an_endless_wait_ends_with_the_executor() {
     }
 }
 
-/// A command that no driver knows must come back with the system's refusal from every way to do I/O.
+/// A command that no driver knows must be refused by the system on every backend.
 #[test]
 #[allow(unsafe_code)]
 fn commands_are_answered() {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use crate::sync::{Mutex, Notify, RwLock, Semaphore, oneshot};
 use crate::{Executor, Schedule};
 
-/// Polls a future once and leaves it where it is: queued, if it had to wait.
+/// Polls a future once and leaves it in its state: queued, if it had to wait.
 async fn poll_once<F: Future + Unpin>(f: &mut F) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(pin!(&mut *f).poll(cx).is_ready())).await
 }
@@ -39,8 +39,8 @@ fn a_mutex_is_fair_and_exclusive() {
     }
 }
 
-/// A waiter that is dropped while queued, and one dropped after it was granted the lock but before it
-/// ran, must both leave the lock to the next.
+/// A waiter that is dropped while queued, and one that is dropped after its grant but before it ran, must both leave
+/// the lock to the next waiter.
 #[test]
 fn a_dropped_waiter_does_not_keep_the_mutex() {
     let executor = Executor::simulated(1);
@@ -64,7 +64,7 @@ fn a_dropped_waiter_does_not_keep_the_mutex() {
         .unwrap();
 }
 
-/// A writer that gives up must not keep back the readers that queued behind it.
+/// A writer that is dropped must not keep back the readers that queued behind it.
 #[test]
 fn readers_behind_a_writer_that_gives_up_go_on() {
     let executor = Executor::simulated(1);
@@ -128,7 +128,7 @@ fn a_semaphore_serves_in_order() {
         .unwrap();
 }
 
-/// One notification wakes one waiter, the first; if that one goes away before it runs, the next.
+/// One notification wakes one waiter, the first; if that one is dropped before it runs, the next is woken.
 #[test]
 fn a_notification_is_not_lost_with_its_waiter() {
     let executor = Executor::simulated(1);
@@ -148,7 +148,7 @@ fn a_notification_is_not_lost_with_its_waiter() {
         .unwrap();
 }
 
-/// `notify_all` wakes those that wait now; a woken one that goes away must not wake a later one.
+/// `notify_all` wakes the present waiters; a woken one that is dropped must not wake a later one.
 #[test]
 fn notify_all_wakes_only_those_that_wait() {
     let executor = Executor::simulated(1);
@@ -169,7 +169,7 @@ fn notify_all_wakes_only_those_that_wait() {
         .unwrap();
 }
 
-/// The receiver learns of the value, and of a sender that went away without one.
+/// The receiver learns of the value, and of a sender that was dropped without one.
 #[test]
 fn a_oneshot_ends_either_way() {
     let executor = Executor::simulated(1);

@@ -1,4 +1,4 @@
-//! The chunks that are known, and which address is where on this device.
+//! The known chunks: the mapping from logical addresses to this device.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ordo_format::btrfs::Chunk;
 use ordo_format::btrfs::chunk::Layout;
 
-/// A stripe of a chunk on this device.
+/// A chunk's stripe on this device.
 #[derive(Clone, Debug)]
 struct Piece {
     end: u64,
@@ -14,33 +14,33 @@ struct Piece {
     stripe: usize,
 }
 
-/// What is at a place of the device.
+/// The mapping of a place on the device.
 pub(super) enum There {
-    /// An address, and for how many bytes that goes on.
+    /// A logical address, and the number of bytes for which the mapping continues.
     Address { chunk: Rc<Chunk>, address: u64, left: u64 },
-    /// A chunk that is not read, and for how many bytes.
+    /// A chunk striped with parity, which is not read, and the number of bytes for which it continues.
     Parity { left: u64 },
-    /// No chunk, up to this place.
+    /// No chunk up to the place `to`.
     Nothing { to: u64 },
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     devid: u64,
-    /// Bytes of the device.
+    /// The device's size in bytes.
     bytes: u64,
-    /// Every chunk: how many say so, and when the first did.
+    /// Every chunk item, with the number of leaves that hold it and the order in which the first one came.
     said: BTreeMap<Chunk, (u32, u64)>,
     now: u64,
-    /// What is said, without what overlaps something that is said later: in one transaction a chunk may go and another
-    /// get its addresses.
+    /// The chunks by address. Where two overlap, the later one counts: in one transaction a chunk may be removed and
+    /// another get its addresses.
     by_address: BTreeMap<u64, Rc<Chunk>>,
     by_place: BTreeMap<u64, Piece>,
     changed: bool,
 }
 
 impl Chunks {
-    /// Those on one device, which has so many bytes.
+    /// The chunks of the device `devid`, which has `bytes` bytes.
     pub(super) fn new(devid: u64, bytes: u64) -> Chunks {
         Chunks { devid, bytes, ..Chunks::default() }
     }
@@ -65,7 +65,7 @@ impl Chunks {
         }
     }
 
-    /// Makes the maps anew where something changed, and returns chunks that were not known before.
+    /// Builds the maps again where something changed, and returns the chunks that are new.
     pub(super) fn renewed(&mut self) -> Vec<Rc<Chunk>> {
         if !std::mem::take(&mut self.changed) {
             return Vec::new();
@@ -106,12 +106,13 @@ impl Chunks {
                 There::Address { chunk: piece.chunk.clone(), address, left: left.min(goes_on) }
             }
             None if piece.chunk.layout == Layout::Parity => There::Parity { left },
-            // The rest of a stripe that is longer than its share.
+            // The rest of a stripe that is longer than its share of the chunk.
             None => There::Nothing { to: piece.end },
         }
     }
 
-    /// Calls `each` with an address, its place on this device, and for how many bytes that goes on.
+    /// Calls `each` with an address, its place on this device, and the number of bytes for which the mapping
+    /// continues.
     pub(super) fn places(&self, address: u64, len: u64, each: impl FnMut(u64, u64, u64)) {
         if let Some((_, chunk)) = self.by_address.range(..=address).next_back()
             && address < chunk.end()

@@ -1,8 +1,8 @@
-//! Which blocks of trees are known, and how many others point to each.
+//! The known tree blocks, and the number of pointers to each.
 //!
-//! A block is one of the forest as long as the current roots lead to it, and from when it passes to the superblock
-//! that makes its transaction current. Snapshots share blocks, so what points is counted. A pointer names the
-//! transaction that wrote the block: what was written later at that address is another block.
+//! A block is in the forest as long as the current roots lead to it, and from the time that it is written to the
+//! superblock that makes its transaction current. Snapshots share blocks, so pointers are counted. A pointer names
+//! the transaction that wrote the block: a later block at the same address is another block.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use super::leaves::Body;
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Those that point to it, and one more until its transaction is current.
+    /// The number of pointers to the block, and one more until its transaction is current.
     by: u32,
-    /// `None` until it is seen.
+    /// `None` until the block is seen.
     body: Option<Body>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Forest {
     nodes: FxHashMap<Pointer, Node>,
-    /// The block that was seen last at an address.
+    /// The block that was last seen at each address.
     at: FxHashMap<u64, Pointer>,
-    /// Those whose transaction is not current.
+    /// Blocks whose transaction is not current.
     new: BTreeSet<Pointer>,
 }
 
 impl Forest {
-    /// What was seen at an address.
+    /// The block that was seen at an address.
     pub(super) fn at(&self, address: u64) -> Option<(Pointer, &Body)> {
         let pointer = *self.at.get(&address)?;
         Some((pointer, self.body(&pointer)?))
@@ -43,7 +43,7 @@ impl Forest {
         self.nodes.get_mut(at)?.body.as_mut()
     }
 
-    /// Those that are pointed to and were not seen, in order.
+    /// Blocks that are pointed to but have not been seen, in order.
     pub(super) fn unseen(&self) -> Vec<Pointer> {
         let unseen = self.nodes.iter().filter(|(_, node)| node.body.is_none());
         let mut all: Vec<Pointer> = unseen.map(|(at, _)| *at).collect();
@@ -51,7 +51,7 @@ impl Forest {
         all
     }
 
-    /// A block is seen. What is known no more goes to `gone`.
+    /// Takes in a block. Blocks that leave the forest are added to `gone`.
     pub(super) fn put(&mut self, at: Pointer, body: Body, new: bool, gone: &mut Vec<Body>) {
         if let Some(was) = self.at.insert(at.address, at)
             && was != at
@@ -79,14 +79,14 @@ impl Forest {
         self.reached(at, gone);
     }
 
-    /// One more points to a block.
+    /// Adds a pointer to a block.
     pub(super) fn hold(&mut self, at: Pointer) {
         self.nodes.entry(at).or_default().by += 1;
     }
 
-    /// One less points to a block: with none it is free, and points to nothing.
+    /// Removes a pointer to a block. A block without pointers is free, and its own pointers are removed too.
     pub(super) fn let_go(&mut self, at: Pointer, gone: &mut Vec<Body>) {
-        // Not a recursion: damage may make a chain of any length.
+        // A loop instead of a recursion: damage may make a chain of any length.
         let mut rest = vec![at];
         while let Some(at) = rest.pop() {
             let Some(node) = self.nodes.get_mut(&at) else { continue };
@@ -103,14 +103,14 @@ impl Forest {
         }
     }
 
-    /// A root leads to this block already: it need not wait for its transaction.
+    /// Takes in that a root leads to this block already, so that it need not wait for its transaction.
     pub(super) fn reached(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         if self.new.remove(&at) {
             self.let_go(at, gone);
         }
     }
 
-    /// Everything up to this transaction is current: what no root leads to is free.
+    /// Makes all transactions up to this one current: blocks to which no root leads are free.
     pub(super) fn current(&mut self, generation: u64, gone: &mut Vec<Body>) {
         let (now, later) =
             std::mem::take(&mut self.new).into_iter().partition(|at| at.generation <= generation);
@@ -132,8 +132,8 @@ mod tests {
         Body { below: below.into(), ..Body::default() }
     }
 
-    /// Two roots share a leaf; one goes, then the other: the leaf must stay for as long as one is there. What is written
-    /// for a transaction stays until that is current, and no longer where no root leads to it.
+    /// Two roots share a leaf. When one root goes, the leaf must stay; when both go, it must go. A block of a new
+    /// transaction stays until the transaction is current, and no longer where no root leads to it.
     #[test]
     fn what_is_shared_stays() {
         let mut forest = Forest::default();
@@ -154,8 +154,8 @@ mod tests {
         assert!(forest.nodes.is_empty() && forest.at.is_empty() && gone.len() == 4);
     }
 
-    /// A block that leads to itself, a long chain, an address that is used again while something points to what was
-    /// there: this ends, and what is overwritten is forgotten.
+    /// A block that leads to itself, a long chain, and an address that is used again while a pointer to the old block
+    /// remains: the walk ends, and the overwritten block is forgotten.
     #[test]
     fn tree_blocks_that_point_in_a_circle_end() {
         let mut forest = Forest::default();

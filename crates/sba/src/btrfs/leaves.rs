@@ -1,4 +1,4 @@
-//! What is learned from a block of a tree.
+//! The contents of tree blocks: what is learned from each item.
 
 use ordo_format::btrfs::{
     Chunk, DirItem, FileExtent, Geometry, InodeItem, Node, Pointer, ROOT_DIR, RootItem, items,
@@ -9,35 +9,35 @@ use super::owners::{Extent, file};
 use crate::decoder::Books;
 use crate::kind::{Class, What};
 
-/// The kernel makes extents of a quarter of this at most: what is larger is damage.
+/// A bound on an extent's length, four times what the kernel makes: a longer one is damage.
 const EXTENT_MAX: u64 = 1 << 30;
 
-/// What a log's block waits for: whose it is.
+/// The facts that decide to which subvolume a log tree's block belongs.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// The subvolume, once that is known.
+    /// The subvolume, once it is known.
     pub(super) of: Option<u64>,
-    /// A leaf as it was written, until then.
+    /// The leaf as it was written, until the subvolume is known.
     pub(super) leaf: Box<[u8]>,
-    /// Of the tree of log roots: each root, and the subvolume that it is of.
+    /// For the tree of log roots: each root, and its subvolume.
     pub(super) roots: Box<[(Pointer, u64)]>,
 }
 
-/// What is kept of a block of a tree.
+/// The contents of a tree block that are kept.
 #[derive(Debug, Default)]
 pub(super) struct Body {
-    /// The tree for which it was made.
+    /// The tree for which the block was made.
     pub(super) owner: u64,
-    /// Its checksum's begin: the same block again has the same.
+    /// The first bytes of its checksum: the same block written again has the same.
     pub(super) sum: u64,
-    /// The blocks that it points to.
+    /// The blocks to which it points.
     pub(super) below: Box<[Pointer]>,
     pub(super) extents: Box<[Extent]>,
     pub(super) chunks: Box<[Chunk]>,
     pub(super) log: Option<Box<Log>>,
 }
 
-/// Reads a block as one of the tree `of`, which is its own but for the log's.
+/// Reads a block as one of the tree `of`. That is the block's own tree, except for log trees.
 pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) -> Body {
     let owner = node.header.owner;
     let mut below: Vec<Pointer> = node.children().collect();
@@ -47,7 +47,7 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) ->
     for (key, bytes) in node.items() {
         match key.kind {
             kind::ROOT if owner == tree::ROOT => {
-                // Of what is being removed a part is free, which nobody says.
+                // A subvolume that is being removed is free in part, and nothing records which part.
                 let item = RootItem::read(bytes).filter(|item| !item.is_partly_gone());
                 below.extend(item.and_then(|item| item.root()));
             }
@@ -77,7 +77,8 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) ->
                 }
             }
             kind::DIR_INDEX => {
-                // Of inodes it says no more than they do themselves.
+                // Entries of files repeat what the inodes' own references say, so only entries of subvolumes are
+                // read.
                 if let Some((entry, name)) = DirItem::read(bytes)
                     && entry.location.kind == kind::ROOT
                     && let Some(dir) = file(of, key.objectid)
@@ -110,7 +111,7 @@ fn used(g: &Geometry, tree: u64, ino: u64, at: u64, e: &FileExtent) -> Option<Ex
     sane.then_some(Extent { start, tree, ino, at, offset, len, disk_len, packed })
 }
 
-/// The kind and the name of a tree's block.
+/// The kind and meaning of a tree block.
 pub(super) fn named(owner: u64, p: &Pointer) -> (Class, What) {
     let (class, words) = match owner {
         tree::LOG => {

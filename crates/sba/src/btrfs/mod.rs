@@ -1,13 +1,13 @@
-//! btrfs.
+//! The decoder of btrfs.
 //!
-//! Everything but data is in trees, and no block of a tree is changed where it is: what a transaction changes it writes
-//! elsewhere, up to the root, and then the superblock, which makes the new roots current and the old ones free.
-//! A tree's block says what it is, at which address, and carries a checksum: where these agree it is known without
-//! anything that points to it. Data are known when a leaf passes that has them ([`owners`]). Addresses are of the file
-//! system; chunks say where on the device they are ([`chunks`]). Which blocks are in use is counted ([`forest`]).
+//! Everything but data is in trees, and no tree block is changed in place. A transaction writes changed blocks
+//! elsewhere, up to the root, and then the superblock, which makes the new roots current and the old ones free. A
+//! tree block carries its tree, its address and a checksum: where these agree, it is known without a pointer to it.
+//! Data are known when a leaf with their extent is written ([`owners`]). Addresses are logical; chunks map them to
+//! the device ([`chunks`]). Pointers to blocks are counted ([`forest`]).
 //!
-//! An fsync writes a tree of its own, the log, and a superblock that leads to it. Its blocks are journal traffic. To
-//! whose subvolume they belong is said by the tree of log roots, so it is known when that superblock passes.
+//! An fsync writes a tree of its own, the log tree, and a superblock that leads to it. Log tree blocks are journal
+//! traffic. The tree of log roots names the subvolume of each, so it is known when that superblock is written.
 
 mod chunks;
 mod forest;
@@ -29,47 +29,47 @@ use owners::{Owners, file};
 
 pub(crate) use prime::probe;
 
-/// Nothing of the file system's is below, but the superblock.
+/// The start of the device, where btrfs keeps nothing but the superblock, in bytes.
 const RESERVED: u64 = 1 << 20;
-/// Blocks of trees that are kept where no chunk is known yet.
+/// Tree blocks kept at most at places where no chunk is known yet.
 const EARLY_MAX: usize = 1024;
 
 pub(crate) struct Btrfs {
     g: Geometry,
-    /// Bytes of the device that the file system has.
+    /// The size of the file system on the device, in bytes.
     bytes: u64,
-    /// Bytes that it could grow to.
+    /// The size to which it could grow, in bytes.
     device: u64,
     chunks: Chunks,
     forest: Forest,
     owners: Owners,
-    /// By place: what looks like a tree's block, and is where no chunk is known yet.
+    /// By place, possible tree blocks where no chunk is known yet.
     early: BTreeMap<u64, Box<[u8]>>,
-    /// What the superblock says.
+    /// The roots in the superblock.
     roots: Vec<Pointer>,
     system: Vec<Chunk>,
     generation: u64,
     log_root: u64,
 }
 
-/// What stands at a place.
+/// The use of a place.
 enum Place {
-    /// The superblock, or a copy of it, by number.
+    /// The superblock or a copy of it, by number.
     Superblock(usize),
     Boot,
     Parity,
-    /// An address, with data or trees in its chunk.
+    /// A logical address, with data or trees in its chunk.
     Address {
         address: u64,
         data: bool,
         trees: bool,
     },
-    /// In no chunk that is known.
+    /// A place in no known chunk.
     Nothing,
 }
 
 impl Btrfs {
-    /// What stands at a place, and where that ends.
+    /// The use of a place, and the end of the range with that use.
     fn place(&self, at: u64) -> (Place, u64) {
         let size = Superblock::SIZE as u64;
         let (mut inside, mut next) = (None, u64::MAX);
@@ -94,7 +94,7 @@ impl Btrfs {
         (place, end.min(next))
     }
 
-    /// Where the block of data ends that a place is in.
+    /// The end of the data block that contains a place.
     fn sector_end(&self, at: u64) -> u64 {
         ((at >> self.g.sector_shift) + 1) << self.g.sector_shift
     }
@@ -111,7 +111,7 @@ impl Btrfs {
         });
     }
 
-    /// Who says what is changed: what an owner says first settles what was a guess.
+    /// Replaces claims: new ones come first, so that they settle guesses before the old ones go.
     fn change(&mut self, new: Option<&Body>, gone: Vec<Body>, books: &mut Books) {
         if let Some(body) = new {
             for extent in &body.extents {
@@ -127,7 +127,7 @@ impl Btrfs {
         }
     }
 
-    /// A block of a tree is seen, at its address; `new` where it is written.
+    /// Takes in a tree block at its address; `new` where it is written.
     fn learn(&mut self, node: &Node<'_>, bytes: &[u8], new: bool, books: &mut Books) {
         let (at, owner) = (node.pointer(), node.header.owner);
         let mut body = leaves::read(&self.g, node, owner, books);
@@ -145,14 +145,15 @@ impl Btrfs {
             let leaf = if at.level == 0 { &bytes[..self.g.node_size] } else { &[] };
             log.leaf = leaf.into();
         }
-        // What is said twice is counted twice: the new before the old.
+        // An item in both the old and the new block is counted twice for a moment, so the new block is added before
+        // the old one is removed.
         self.change(Some(&body), Vec::new(), books);
         let mut gone = Vec::new();
         self.forest.put(at, body, new, &mut gone);
         self.change(None, gone, books);
     }
 
-    /// Chunks that are known now: what was written to them before is settled.
+    /// Settles earlier writes to chunks that are known now.
     fn map_again(&mut self, books: &mut Books) {
         loop {
             let new = self.chunks.renewed();
@@ -186,7 +187,7 @@ impl Btrfs {
         }
     }
 
-    /// A superblock makes its roots current.
+    /// Takes in a superblock, which makes its roots current.
     fn adopt(&mut self, sb: &Superblock, books: &mut Books) {
         self.bytes = sb.dev_item.total_bytes.min(self.device);
         let (roots, system) = (sb.roots(), sb.system_chunks());
@@ -207,7 +208,7 @@ impl Btrfs {
 
     fn superblock_written(&mut self, bytes: &[u8], books: &mut Books) {
         let sb = Superblock::read(bytes, PLACES[0]);
-        // One of another shape would be another file system.
+        // A superblock of another geometry would be another file system's.
         let Some(sb) = sb.filter(|sb| sb.geometry() == self.g) else { return };
         if sb.generation != self.generation {
             books.journal.commit(sb.generation, 0);
@@ -218,7 +219,7 @@ impl Btrfs {
         self.map_again(books);
     }
 
-    /// Finds whose the logs are that the superblock leads to.
+    /// Finds the subvolume of each log tree to which the superblock leads.
     fn find_logs(&mut self, books: &mut Books) {
         let mut rest: Vec<_> = match self.log_root {
             0 => Vec::new(),
@@ -240,7 +241,7 @@ impl Btrfs {
             let Some(log) = body.log.as_mut().filter(|log| log.of != Some(of)) else { continue };
             log.of = Some(of);
             let leaf = std::mem::take(&mut log.leaf);
-            // Levels fall: this ends.
+            // Levels fall at each step, so the walk ends.
             found.extend(body.below.iter().filter(|b| b.level < at.level).map(|b| (*b, of)));
             reached.push(at);
             let Some(node) = Node::read(&self.g, &leaf) else { continue };
@@ -250,14 +251,14 @@ impl Btrfs {
             gone.push(Body { extents: old, ..Body::default() });
             self.change(Some(&new), Vec::new(), books);
         }
-        // A log goes with the superblock that leads to the next one.
+        // A log tree is freed by the superblock that leads to the next one.
         for at in reached {
             self.forest.reached(at, &mut gone);
         }
         self.change(None, gone, books);
     }
 
-    /// A write where no chunk is known: what looks like a tree's block is kept until one is.
+    /// Names a write where no chunk is known. A possible tree block is kept until one is.
     fn early_written(&mut self, at: u64, bytes: &[u8]) -> Part {
         let end = at + bytes.len() as u64;
         let size = self.g.node_size as u64;
@@ -277,7 +278,7 @@ impl Btrfs {
         Part { class, offset: at, len: to - at, what: What::Unclaimed }
     }
 
-    /// The name of data at an address, and for how many bytes at most.
+    /// The meaning of data at an address, with the number of bytes for which it holds at most.
     fn data(&self, address: u64, at: u64, to: u64) -> Option<Part> {
         let owned = self.owners.at(address)?;
         let len = owned.left.min(to - at);
@@ -325,13 +326,13 @@ impl Btrfs {
         }
     }
 
-    /// Up to the next extent nobody can say more.
+    /// The part for a guess, which reaches up to the next known extent.
     fn guess(&self, class: Class, address: u64, at: u64, to: u64) -> Part {
         let free = self.owners.next(address).map_or(u64::MAX, |next| next - address);
         Part { class, offset: at, len: free.min(to - at).max(1), what: What::Unclaimed }
     }
 
-    /// What is known of an address, whatever is read there.
+    /// The meaning of an address by what is known, whatever is read there.
     fn stands(&self, place: &Place, at: u64, to: u64, bytes: Option<&[u8]>) -> Part {
         let Place::Address { address, data, trees } = *place else {
             return Part {
@@ -358,7 +359,7 @@ impl Btrfs {
             let len = (p.address + size - address).min(to - at);
             return Part { class, offset: at, len, what };
         }
-        // It may be left from a time when it was in use.
+        // The contents may be left from an earlier use of the place.
         let node = bytes.and_then(|bytes| Node::read(&self.g, bytes));
         match node.filter(|node| node.header.bytenr == address) {
             Some(node) => {
@@ -372,7 +373,7 @@ impl Btrfs {
         }
     }
 
-    /// The name of what stands at a place by itself.
+    /// The meaning of a place that follows from the place alone.
     fn fixed(&self, place: &Place) -> Option<(Class, What)> {
         Some(match place {
             Place::Boot => (Class::BootArea, What::BootArea),

@@ -1,4 +1,4 @@
-//! Whose the extents of data are. One extent may be of many files, and of many leaves that say the same.
+//! The files that own extents of data. One extent may belong to many files, and many leaves may say so.
 
 use std::collections::BTreeMap;
 
@@ -6,63 +6,63 @@ use ordo_format::btrfs::tree;
 
 use crate::kind::Class;
 
-/// Users of one extent that are looked at: by all others it is owned as well.
+/// Users of one extent that are looked at: the others own it too, but are not asked.
 const USERS_MAX: usize = 64;
-/// Bits of an inode's number; the subvolume's is above.
+/// The bits of a file's number that hold the inode's number; the subvolume's is above.
 const INODE_BITS: u32 = 40;
 
-/// The number by which a file is known outside: its inode's in the first subvolume, elsewhere the subvolume's above that.
-/// `None` where it does not fit, or nobody can tell the subvolume.
+/// The number by which a file is known outside the decoder: the inode's in the first subvolume, and elsewhere with
+/// the subvolume's above it. `None` where it does not fit, or the subvolume is not known.
 pub(super) fn file(of: u64, ino: u64) -> Option<u64> {
     let fits = tree::is_subvolume(of) && ino >> INODE_BITS == 0 && of >> (64 - INODE_BITS) == 0;
     let above = if of == tree::FS { 0 } else { of };
     fits.then_some(above << INODE_BITS | ino)
 }
 
-/// Part of an extent as part of a file. In the order of addresses; of those that share an extent the first has it.
+/// A part of an extent as a part of a file. Ordered by address; of parts that share an extent, the first owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extent {
-    /// Where the extent begins.
+    /// The address of the extent.
     pub(super) start: u64,
-    /// The tree and the inode.
+    /// The tree and the inode of the file.
     pub(super) tree: u64,
     pub(super) ino: u64,
-    /// Where this part is in the file.
+    /// The offset of this part in the file, in bytes.
     pub(super) at: u64,
-    /// Where it begins in the extent; of a packed one, unpacked.
+    /// The offset of this part in the extent, in bytes; for a compressed extent, after decompression.
     pub(super) offset: u64,
-    /// Its bytes, unpacked.
+    /// The length in bytes, after decompression.
     pub(super) len: u64,
-    /// Bytes of the whole extent.
+    /// The length of the whole extent on the device, in bytes.
     pub(super) disk_len: u64,
     pub(super) packed: bool,
 }
 
 impl Extent {
     pub(super) fn class(&self) -> Class {
-        // Files of the root tree hold what is free.
+        // Files of the root tree are the free space cache.
         if self.tree == tree::ROOT { Class::BlockBitmap } else { Class::FileData }
     }
 
-    /// Whether it shows the byte `within` of its extent.
+    /// Whether the file uses the byte `within` of its extent.
     fn shows(&self, within: u64) -> bool {
         self.packed || within.checked_sub(self.offset).is_some_and(|n| n < self.len)
     }
 
-    /// The least one that begins there.
+    /// The least part, in this order, of an extent at `start`.
     fn least(start: u64) -> Extent {
         let (tree, ino, at, offset, len, disk_len, packed) = (0, 0, 0, 0, 0, 0, false);
         Extent { start, tree, ino, at, offset, len, disk_len, packed }
     }
 }
 
-/// What is at an address.
+/// The ownership of an address.
 pub(super) struct Owned {
-    /// Who has it; `None` where no file shows that part of the extent.
+    /// The file part that uses it; `None` where no file uses that part of the extent.
     pub(super) by: Option<Extent>,
-    /// Some owner of the extent.
+    /// The kind of the extent, from any of its owners.
     pub(super) class: Class,
-    /// For how many bytes that goes on.
+    /// The number of bytes for which this holds.
     pub(super) left: u64,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Whether nobody had said so.
+    /// Adds a part. Returns whether it is new.
     pub(super) fn add(&mut self, extent: &Extent) -> bool {
         let count = self.all.entry(*extent).or_default();
         *count += 1;
@@ -112,12 +112,12 @@ impl Owners {
         Some(Owned { by, class: by.as_ref().unwrap_or(last).class(), left })
     }
 
-    /// Where the next extent begins, from an address on.
+    /// The address of the next extent at or after an address.
     pub(super) fn next(&self, address: u64) -> Option<u64> {
         Some(self.all.range(Extent::least(address)..).next()?.0.start)
     }
 
-    /// All that begin between two addresses.
+    /// All parts whose extents begin between two addresses.
     pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
         self.all.range(Extent::least(from)..Extent::least(to.max(from))).map(|(e, _)| e)
     }

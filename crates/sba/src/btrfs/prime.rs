@@ -1,4 +1,4 @@
-//! Learns what is on a device before requests pass.
+//! Priming: learns the state of a device before requests pass.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::owners::file;
 use super::{Btrfs, Forest, Owners};
 use crate::decoder::{Books, Decoder, Image};
 
-/// A decoder, where the device holds btrfs.
+/// The decoder of an image, where it holds btrfs.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(PLACES[0], &mut bytes).ok()?;
@@ -40,8 +40,8 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
 }
 
 impl Btrfs {
-    /// Reads all that the roots lead to, level by level. What is in a chunk that is not known yet is tried again when
-    /// more of these are known.
+    /// Reads everything to which the roots lead, level by level. A block in an unknown chunk is tried again when more
+    /// chunks are known.
     fn read_trees(&mut self, image: &dyn Image, books: &mut Books) {
         let mut tried = FxHashSet::default();
         let mut block = vec![0; self.g.node_size];
@@ -66,7 +66,7 @@ impl Btrfs {
         }
     }
 
-    /// Reads a block of a tree from the first of its places where it is whole.
+    /// Reads a tree block from the first of its mirrors where it is valid.
     fn fetch(&self, image: &dyn Image, at: Pointer, block: &mut [u8]) -> bool {
         let mut found = false;
         self.chunks.places(at.address, self.g.node_size as u64, |_, place, len| {

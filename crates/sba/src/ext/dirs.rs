@@ -8,10 +8,10 @@ use crate::kind::Class;
 use crate::names::Names;
 use crate::runs::Runs;
 
-/// Blocks kept that look like a directory's and have no owner yet.
+/// Unclaimed blocks kept that look like a directory's.
 const EARLY_MAX: usize = 1024;
 
-/// Blocks of directories that passed before the inode that points to them.
+/// Directory blocks that were written before the inode that points to them.
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
     early: FxHashMap<u64, Box<[u8]>>,
@@ -32,7 +32,7 @@ impl Dirs {
         self.early.insert(block, bytes.into());
     }
 
-    /// Learns from those that have an owner now.
+    /// Learns the names in kept blocks that have an owner now.
     pub(super) fn claimed(&mut self, runs: &Runs, books: &mut Books) {
         if self.early.is_empty() || books.claims.is_empty() {
             return;

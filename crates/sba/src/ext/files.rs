@@ -1,4 +1,4 @@
-//! Whose each block is, from inodes and the nodes of their maps.
+//! The owner of each block, by inodes and the nodes of their block maps.
 
 use ordo_format::Endian;
 use ordo_format::ext4::inode::mode;
@@ -10,9 +10,10 @@ use crate::graph::{Entry, Graph};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// The inode that holds the blocks kept for more group descriptors.
+/// The resize inode, which holds the blocks reserved for more group descriptors (`EXT4_RESIZE_INO`).
 const RESIZE_INODE: u32 = 7;
-/// Inodes below have no type of their own.
+/// The first inode of an ordinary file (`EXT4_GOOD_OLD_FIRST_INO`); lower ones are reserved and have no type of their
+/// own.
 const FIRST_INODE: u32 = 11;
 
 /// Inodes, their maps, and the blocks that these give them.
@@ -40,12 +41,12 @@ fn class_of(g: &Geometry, ino: u32, inode: &Inode) -> Class {
 fn is_used(g: &Geometry, ino: u32, inode: &Inode) -> bool {
     match inode.mode {
         0 => ino < FIRST_INODE && inode.links_count > 0,
-        // An orphan's time of deletion is the next orphan's number.
+        // In an orphan, `i_dtime` holds the number of the next orphan.
         _ => inode.links_count > 0 || inode.dtime < g.groups.saturating_mul(g.inodes_per_group),
     }
 }
 
-/// An inode passes, at its place or in the journal.
+/// Takes in an inode, written in its table or as a copy in the journal.
 pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut Books) {
     if ino == 0 || raw.len() < Inode::SIZE {
         return;
@@ -69,7 +70,7 @@ pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut
     files.set_root(ino.into(), entries, books);
 }
 
-/// A fast commit says that a file has an extent more.
+/// Takes in a fast commit's record that a file has one more extent.
 pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], books: &mut Books) {
     let extent = Extent::decode(raw, Endian::Little);
     let (start, len, ino) = (extent.start(), u32::from(extent.blocks()), u64::from(ino));
@@ -78,7 +79,7 @@ pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], books: &mut B
     if len == 0 || start <= g.first_block || end.is_none_or(|end| end > g.blocks) {
         return;
     }
-    // The inode itself follows; until then this is all that is known of it.
+    // The inode itself follows in a later record; until then the extent is all that is known of it.
     let mut entries = files.root(ino).to_vec();
     let class = entries.iter().find(|e| e.height == 0).map_or(Class::FileData, |e| e.class);
     let role = Role::Data { lbn: extent.block.into() };

@@ -1,14 +1,14 @@
-//! What lies at a fixed place: superblocks, group descriptors, bitmaps, inodes.
+//! Fixed places: superblocks, group descriptors, bitmaps, inode tables.
 
 use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::GroupPlaces;
 
 use crate::kind::{Class, What};
 
-/// Groups beyond these are not looked at: more than any disk has, and a bound for what a superblock says.
+/// Groups that are looked at: more than any disk has, and a bound against a damaged superblock.
 const GROUPS_MAX: u32 = 1 << 22;
 
-/// What lies in an area.
+/// The use of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fixed {
     Boot,
@@ -21,7 +21,7 @@ pub(super) enum Fixed {
         index: u64,
         copy: bool,
     },
-    /// Kept for more descriptors.
+    /// Blocks reserved for more descriptors.
     Reserved {
         group: u32,
     },
@@ -74,7 +74,7 @@ impl Fixed {
     }
 }
 
-/// Blocks of one kind.
+/// Consecutive blocks of one use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) start: u64,
@@ -85,14 +85,14 @@ pub(super) struct Area {
 /// All areas.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
-    /// In order, without overlap.
+    /// Areas in the order of the device, without overlap.
     areas: Vec<Area>,
-    /// By group, as far as its descriptor was seen.
+    /// Places by group, as far as the group's descriptor was seen.
     groups: Vec<Option<GroupPlaces>>,
 }
 
 impl Layout {
-    /// What the superblock alone tells; descriptors come later.
+    /// The layout that follows from the superblock alone; descriptors add the rest.
     pub(super) fn new(g: &Geometry) -> Layout {
         let groups = vec![None; g.groups.min(GROUPS_MAX) as usize];
         let mut layout = Layout { areas: Vec::new(), groups };
@@ -100,12 +100,12 @@ impl Layout {
         layout
     }
 
-    /// A group's places.
+    /// The places of a group's bitmaps and inode table.
     pub(super) fn group(&self, group: u32) -> Option<GroupPlaces> {
         self.groups.get(group as usize).copied().flatten()
     }
 
-    /// Learns a block of descriptors, number `index` among them.
+    /// Learns a block of descriptors; `index` is its number among those.
     pub(super) fn descriptors_written(&mut self, g: &Geometry, index: u64, bytes: &[u8]) {
         let first = index * g.descs_per_block();
         let mut moved = false;
@@ -114,7 +114,7 @@ impl Layout {
             let new = g.places(desc);
             let fixed = |p: GroupPlaces| (p.block_bitmap, p.inode_bitmap, p.inode_table);
             moved |= new.map(fixed) != group.map(fixed);
-            // What makes no sense does not undo what did.
+            // A descriptor that makes no sense does not replace a good one.
             *group = new.or(*group);
         }
         if moved {
@@ -151,7 +151,7 @@ impl Layout {
             }
         }
         areas.sort_by_key(|a| a.start);
-        // Damaged descriptors may overlap: the first of two keeps the blocks.
+        // Damaged descriptors may overlap: the first of two areas keeps the blocks.
         let mut end = 0;
         areas.retain_mut(|a| {
             let to = a.start + a.len;

@@ -1,4 +1,4 @@
-//! The stream of a JBD2 journal, block by block as it is written.
+//! The stream of a JBD2 journal, read block by block as it is written.
 
 use ordo_format::jbd2::{JournalSuper, Shape, Tag, block_type};
 
@@ -7,25 +7,25 @@ use crate::decoder::Books;
 use crate::kind::Class;
 use crate::ring::Ring;
 
-/// A copy whose place is known.
+/// A copy whose fixed location is known.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) sequence: u32,
     pub(super) tag: Tag,
-    /// Whether its checksum is right.
+    /// Whether the copy's checksum is right.
     pub(super) right: bool,
-    /// Its bytes, where it came before its descriptor.
+    /// The copy's bytes, where it was written before its descriptor.
     pub(super) late: Box<[u8]>,
 }
 
-/// What a block of the journal is.
+/// The meaning of a journal block.
 pub(super) enum Said {
     Super,
     Descriptor(u32),
     Revoke(u32),
     Commit(u32),
     Copy(Copy),
-    /// A copy that no descriptor has told of.
+    /// A copy that no descriptor has announced.
     Stray,
     Fast,
     NotUnderstood,
@@ -34,12 +34,12 @@ pub(super) enum Said {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     shape: Option<Shape>,
-    /// The transaction and the tag that a descriptor gave.
+    /// Announced copies: the transaction and the tag from the descriptor.
     ring: Ring<(u32, Tag)>,
     whole: Whole,
 }
 
-/// Has the copies of blocks forgotten that a revoke block names, and counts those.
+/// Takes in a revoke block: the journal forgets the copies of the blocks that it names. Returns their number.
 fn revoke(shape: &Shape, bytes: &[u8], books: &mut Books) -> u64 {
     let mut count = 0;
     shape.revoked(bytes, |block| {
@@ -50,7 +50,7 @@ fn revoke(shape: &Shape, bytes: &[u8], books: &mut Books) -> u64 {
 }
 
 impl Log {
-    /// Learns the journal's superblock.
+    /// Takes in the journal's superblock. Returns false where it makes no sense.
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
         let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };
         if self.shape != Some(shape) {
@@ -61,7 +61,7 @@ impl Log {
         true
     }
 
-    /// What a block is by its own words: for reads.
+    /// The kind of a journal block by its own header: for reads.
     pub(super) fn name(&self, bytes: &[u8]) -> (Class, Option<u64>) {
         let Some(header) = Shape::header(bytes) else { return (Class::JournalData, None) };
         let class = match header.block_type {
@@ -73,7 +73,7 @@ impl Log {
         (class, Some(header.sequence.into()))
     }
 
-    /// A block of the journal is written. `late` gets copies that came before their descriptor.
+    /// Takes in a written block of the journal. `late` gets copies that were written before their descriptor.
     pub(super) fn block(
         &mut self,
         at: u32,

@@ -1,4 +1,4 @@
-//! Where a file's blocks are, as an inode, an indirect block or a node of extents says.
+//! Block maps: the places of a file's blocks, from an inode, an indirect block or an extent node.
 
 use ordo_format::Endian;
 use ordo_format::ext4::{Extent, ExtentHeader, ExtentIndex, Geometry, Inode};
@@ -7,29 +7,29 @@ use crate::graph::{Entries, Entry, Reader};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// How a node is to be read, and whose it is.
+/// The owner of a node, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) ino: u32,
-    /// Of the file's contents.
+    /// The kind of the file's contents.
     pub(super) class: Class,
-    /// Levels, itself included.
+    /// The number of levels, the node itself included.
     pub(super) level: u8,
     pub(super) extents: bool,
-    /// The file's block of its first pointer.
+    /// The logical block of the node's first pointer.
     pub(super) lbn: u32,
 }
 
-/// Reads maps of one file system.
+/// The reader of block maps in one file system.
 #[derive(Debug)]
 pub(super) struct Maps {
     pub(super) g: Geometry,
 }
 
-/// Collects what one inode or node points to; what lies outside the file system is left out.
+/// Collects the entries of one inode or node; addresses outside the file system are left out.
 struct Collector<'a> {
     g: &'a Geometry,
-    /// What is read: of an inode, a level above its highest nodes.
+    /// The tag of the present node; for an inode, one level above its highest nodes.
     whose: Tag,
     entries: Entries<Tag>,
 }
@@ -39,7 +39,7 @@ impl Collector<'_> {
         let end = start.checked_add(len.into());
         let outside =
             start < self.g.first_block.max(1) || end.is_none_or(|end| end > self.g.blocks);
-        // Blocks of a file beyond 32 bits are no file's.
+        // Logical blocks beyond 32 bits are in no file.
         let Ok(at) = u32::try_from(lbn) else { return };
         if outside || len == 0 {
             return;
@@ -93,7 +93,7 @@ impl Collector<'_> {
 }
 
 impl Maps {
-    /// What an inode points to. `whose` says whose it is; its level does not matter.
+    /// The entries of an inode. `whose` gives the owner; its level does not matter.
     pub(super) fn of_inode(&self, inode: &Inode, whose: Tag) -> Vec<Entry<Tag>> {
         let mut all = Collector { g: &self.g, whose, entries: Entries::new() };
         if whose.extents {
@@ -120,7 +120,8 @@ impl Reader for Maps {
     fn node(&self, tag: Tag, bytes: &[u8]) -> Vec<Entry<Tag>> {
         let mut all = Collector { g: &self.g, whose: tag, entries: Entries::new() };
         match tag.class {
-            // What the double indirect block of inode 7 leads to are blocks kept for descriptors.
+            // Nodes of the resize inode (7), of class `GroupDescriptors`, are not read: its double indirect block
+            // leads to blocks that are reserved for descriptors.
             _ if bytes.len() != self.g.block_size() => {}
             Class::GroupDescriptors => {}
             _ if tag.extents => all.extents(bytes, Some(tag.level)),

@@ -1,9 +1,9 @@
-//! ext2, ext3 and ext4, with the journal inside or without one.
+//! The decoder of ext2, ext3 and ext4, with an internal journal, an external one, or none.
 //!
-//! What lies at a fixed place follows from the superblock and the group descriptors ([`layout`]). What a block
-//! of the data area is follows from who points to it: [`files`] keeps it from every inode, indirect block and
-//! node of extents that passes, at its place or as a copy in the journal ([`log`]), which passes first. The
-//! journal itself is a file: the blocks of its inode; or a device of its own ([`outside`]).
+//! Fixed places follow from the superblock and the group descriptors ([`layout`]). The meaning of a block in the data
+//! area follows from the pointers to it: [`files`] keeps these from every inode, indirect block and extent node that
+//! is written, first as a copy in the journal ([`log`]), then at its fixed location. The journal itself is a file,
+//! the blocks of its inode, or a device of its own ([`outside`]).
 
 mod dirs;
 mod files;
@@ -37,16 +37,16 @@ pub(crate) struct Ext {
     files: Files,
     log: Log,
     system: &'static str,
-    /// A superblock of another geometry has passed: nothing that was learned holds.
+    /// Set when a superblock of another geometry has been written: nothing that was learned holds any more.
     lost: bool,
-    /// Reused: copies whose descriptor came after them.
+    /// Copies whose descriptor came after them; the allocation is reused.
     late: Vec<Copy>,
     dirs: Dirs,
-    /// Blocks of inodes as they passed last.
+    /// Inode table blocks as they were last written.
     tables: FxHashMap<u64, Box<[u8]>>,
 }
 
-/// What stands at a block, and how many blocks on it is the same.
+/// The use of a block, and the number of following blocks with the same use.
 enum Place {
     Fixed(Area),
     Owned(Run),
@@ -83,7 +83,7 @@ impl Ext {
         self.files.runs.at(block).map_or(Place::Free, |run| Place::Owned(*run))
     }
 
-    /// Learns from a block at its place, or from its copy in the journal. The kind that it is.
+    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
     fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
         match self.place(block) {
             Place::Fixed(area) => {
@@ -124,7 +124,7 @@ impl Ext {
                 let skip = (block - area.start) * (self.geometry.block_size() / size) as u64;
                 let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
                 let old = self.tables.insert(block, bytes.into());
-                // What is as it was says nothing new.
+                // Inodes that did not change teach nothing new.
                 let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(size).enumerate() {
                     if old.get(i * size..(i + 1) * size) != Some(raw) {
@@ -145,7 +145,7 @@ impl Ext {
         }
     }
 
-    /// The most likely kind of a block that nothing points to.
+    /// The most likely kind of an unclaimed block.
     fn looks(&self, block: u64, bytes: &[u8]) -> Class {
         if bytes.len() != self.geometry.block_size() {
             return Class::FileData;
@@ -162,7 +162,7 @@ impl Ext {
         }
     }
 
-    /// A copy in the journal, now that it is known whose: learns from it, and writes it down.
+    /// Takes in a copy in the journal whose descriptor is known: learns from it, and adds it to its transaction.
     fn copied(&mut self, copy: &Copy, bytes: &[u8], books: &mut Books) -> Class {
         let home = copy.tag.block;
         let class = if copy.tag.escaped {
@@ -182,7 +182,7 @@ impl Ext {
         class
     }
 
-    /// A block of the journal file.
+    /// Names a block of the journal file, and learns from it.
     fn journal_block(&mut self, at: u64, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
         let len = bytes.len() as u64;
         let Ok(at) = u32::try_from(at) else { return unknown(offset, len, Reason::NotUnderstood) };
@@ -218,13 +218,13 @@ impl Ext {
         part
     }
 
-    /// A block of the area of fast commits: changes of inodes since the last full one.
+    /// Names a block of the fast-commit area, and learns from it: changes of inodes since the last full commit.
     fn fast_commit(&mut self, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
         let len = bytes.len() as u64;
         let word =
             |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
         let mut id = None;
-        // It changes inodes without their blocks.
+        // Fast commits change inodes without writing their blocks, so the kept tables are out of date.
         self.tables.clear();
         let files = &mut self.files;
         let known = fast::records(bytes, |tag, value| match tag {
@@ -256,7 +256,7 @@ impl Ext {
         match Superblock::read(bytes) {
             Ok((_, new)) if new == self.geometry => self.lost = false,
             Ok((_, new)) => {
-                // Features that are switched on by a mount move nothing.
+                // Features that a mount switches on move no block, so they do not count as another geometry.
                 let moved = Geometry {
                     compat: new.compat,
                     incompat: new.incompat,
@@ -276,7 +276,7 @@ impl Ext {
     }
 }
 
-/// What of a request is one block's, or several alike: where, how long.
+/// A range of a request with one use: one block, or several alike.
 #[derive(Clone, Copy)]
 struct Piece {
     block: u64,
@@ -307,7 +307,7 @@ impl Piece {
 }
 
 impl Ext {
-    /// Cuts a request where what stands there changes, and into blocks where each is looked at.
+    /// Cuts a request into ranges: at each change of use, and block by block where blocks are named one by one.
     fn pieces(
         &mut self,
         offset: u64,
@@ -333,7 +333,7 @@ impl Ext {
         });
     }
 
-    /// Whether blocks of a run are named one by one.
+    /// Whether the blocks of a run are named one by one.
     fn looks_inside(&self, run: &Run) -> bool {
         run.ino == u64::from(self.geometry.journal_inode) || !matches!(run.role, Role::Data { .. })
     }

@@ -1,5 +1,5 @@
-//! A journal on a device of its own: a superblock like a file system's, then the journal. Where copies belong is on
-//! another device, which nobody watches here: what is there is not known.
+//! An external journal: a device with a superblock like a file system's, then the journal. The fixed locations of its
+//! copies are on another device that nobody watches here, so their kinds are not known.
 
 use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;
@@ -11,12 +11,12 @@ use crate::outside::{LogOnly, Outside};
 
 struct Journal {
     g: Geometry,
-    /// The block of the journal's superblock. Its blocks are counted from the device's start.
+    /// The block of the journal's superblock; blocks are counted from the device's start.
     start: u64,
     log: Log,
 }
 
-/// The decoder of a device that holds nothing but a journal.
+/// The decoder of an external journal device.
 pub(super) fn over(image: &dyn Image, g: Geometry) -> Box<dyn Decoder> {
     let start = (SUPERBLOCK_AT >> g.block_shift) + 1;
     let mut log = Log::default();

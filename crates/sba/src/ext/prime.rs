@@ -1,4 +1,4 @@
-//! Learns what is on a device before requests pass.
+//! Priming: learns the state of a device before requests pass.
 
 use ordo_format::ext4::superblock::{SUPERBLOCK_AT, feature};
 use ordo_format::ext4::{Geometry, Superblock};
@@ -8,14 +8,14 @@ use crate::decoder::{Books, Decoder, Image};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// The inode of the root.
+/// The root directory's inode (`EXT4_ROOT_INO`).
 const ROOT_INODE: u64 = 2;
-/// Inodes are read in pieces of this many bytes at most.
+/// Bytes of an inode table that are read at once at most.
 const STEP: u64 = 1 << 20;
-/// Rounds in which nodes of maps are read: the deepest tree has six levels.
+/// Rounds in which nodes of block maps are read: the deepest tree has six levels.
 const ROUNDS: usize = 8;
 
-/// A decoder, where the device holds ext2, ext3 or ext4.
+/// The decoder of an image, where it holds ext2, ext3 or ext4.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
@@ -35,7 +35,7 @@ fn block(image: &dyn Image, g: &Geometry, block: u64) -> Option<Vec<u8>> {
 }
 
 impl Ext {
-    /// What cannot be read is left out: it is learned when it passes.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
     fn prime(&mut self, image: &dyn Image, books: &mut Books) {
         let g = self.geometry.clone();
         for index in 0..g.desc_blocks() {

@@ -1,11 +1,12 @@
-//! Checksums of whole transactions, JBD2's version 1: a CRC-32, highest bit first, of all descriptors and copies in the
-//! order of the journal. They are written in any order, so each block's own is kept, and these are put together.
+//! Checksums of whole transactions (JBD2's version 1): a CRC-32, highest bit first, of all descriptors and copies in
+//! the order of the journal. Blocks are written in any order, so the CRC of each block is kept, and these are
+//! combined at the commit.
 
 use ordo_format::Endian;
 use ordo_format::jbd2::{Commit, Shape};
 use rustc_hash::FxHashMap;
 
-/// The kind of checksum that a commit block says.
+/// The `h_chksum_type` of CRC-32 in a commit block (`JBD2_CRC32_CHKSUM`).
 const CRC32: u8 = 1;
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 
@@ -29,26 +30,26 @@ fn crc(start: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(start, |crc, byte| crc << 8 ^ TABLE[(crc >> 24) as usize ^ *byte as usize])
 }
 
-/// What goes into the checksum of the transaction that is being written.
+/// The checksum of the transaction that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Whole {
-    /// What each bit of a checksum becomes behind a block of zeros.
+    /// For each bit of a checksum, the value that it becomes after one block of zeros.
     behind: Vec<u32>,
     size: usize,
-    /// By place in the journal: the checksum of that block alone.
+    /// By block of the journal, the checksum of that block alone.
     blocks: FxHashMap<u32, u32>,
     transaction: u32,
-    /// Places of descriptors and copies, in order.
+    /// The blocks of the transaction's descriptors and copies, in order.
     places: Vec<u32>,
 }
 
 impl Whole {
-    /// A block is written, whatever it is.
+    /// Takes in a written block of any kind.
     pub(super) fn block(&mut self, at: u32, bytes: &[u8]) {
         self.blocks.insert(at, crc(0, bytes));
     }
 
-    /// A descriptor, or a copy that one announces, belongs to a transaction.
+    /// Adds a descriptor, or a copy that one announces, to its transaction.
     pub(super) fn place(&mut self, transaction: u32, at: u32) {
         if self.transaction != transaction {
             self.transaction = transaction;
@@ -57,7 +58,8 @@ impl Whole {
         self.places.push(at);
     }
 
-    /// Whether the checksum in a commit block is right; `None` where it has none, or not all that it is of was seen.
+    /// Whether the checksum in a commit block is right; `None` where the block has none, or not all of the
+    /// transaction was seen.
     pub(super) fn is_right(
         &mut self,
         shape: &Shape,
@@ -66,7 +68,7 @@ impl Whole {
     ) -> Option<bool> {
         let head = Commit::decode(commit.get(..Commit::SIZE)?, Endian::Big);
         let places = std::mem::take(&mut self.places);
-        // What is used again must be seen again.
+        // Each checksum is used once: a block that is reused must be written again.
         let mut blocks = places.iter().map(|at| self.blocks.remove(at)).collect::<Vec<_>>();
         if self.transaction != transaction || head.checksum_type != CRC32 || head.checksum_size != 4
         {
@@ -102,7 +104,7 @@ mod tests {
         }
         let (_, shape) = ordo_format::jbd2::JournalSuper::shape(&superblock).unwrap();
         assert_eq!(shape.checksums, 1);
-        // The last one comes first.
+        // The last block is taken in first.
         for at in [2, 0, 1] {
             whole.block(at, &blocks[at as usize]);
         }

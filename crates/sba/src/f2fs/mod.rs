@@ -1,11 +1,12 @@
-//! F2FS.
+//! The decoder of F2FS.
 //!
-//! Areas of fixed places come first: superblocks, two checkpoint packs ([`packs`]), what is in use (SIT), where nodes are
-//! (NAT), whose blocks are (SSA). The main area is several logs, in segments of nodes or of data. A node says itself which
-//! one of which file it is, and leads to data; so data have an owner when their node passes ([`nodes`]).
+//! Areas at fixed places come first: superblocks, two checkpoint packs ([`packs`]), the segment information table
+//! (SIT: which blocks are in use), the node address table (NAT: where nodes are), and the segment summary area (SSA:
+//! which node owns each block). The main area consists of several logs, in segments of nodes or of data. A node names
+//! itself and its file, and leads to data; so data have an owner when their node is written ([`nodes`]).
 //!
-//! A checkpoint is a transaction whose commit is the last block of its pack. None of it is a journal: what is in the main
-//! area stays where it is written.
+//! A checkpoint is a transaction whose commit is the last block of its pack. No block counts as journal: blocks in
+//! the main area stay where they are written.
 
 mod nodes;
 mod packs;
@@ -27,29 +28,29 @@ use nodes::{Known, NoNodes, Waiting};
 use packs::Pack;
 pub(crate) use prime::probe;
 
-/// Blocks without an owner that are kept at most.
+/// Unclaimed blocks kept at most.
 const EARLY_MAX: usize = 4096;
-/// The first type of segments of nodes.
+/// The first type of node segments (`CURSEG_HOT_NODE`).
 const NODES: u8 = 3;
 
 struct F2fs {
     g: Geometry,
-    /// A node is a root by its number: it moves each time that it is written.
+    /// The graph, in which each node is a root by its number, since a node moves each time that it is written.
     graph: Graph<NoNodes>,
-    /// By node: the inode that it is of.
+    /// By node, the inode that owns it.
     nodes: FxHashMap<u32, u32>,
     files: FxHashMap<u32, Known>,
-    /// By inode that was not seen yet: its nodes, which cannot be read without it.
+    /// By inode that was not seen yet, its nodes: they cannot be read without it.
     waiting: FxHashMap<u32, Vec<Waiting>>,
     waits: usize,
-    /// By segment of the main area: its type, where blocks of it are in use.
+    /// By segment of the main area, its type, where any of its blocks is in use.
     types: Vec<Option<u8>>,
-    /// Blocks that nothing points to, which could be nodes or have names in them.
+    /// Unclaimed blocks that could be nodes or could hold names.
     early: BTreeMap<u64, Box<[u8]>>,
     packs: [Pack; 2],
-    /// The newest valid checkpoint.
+    /// The version of the newest valid checkpoint.
     version: u64,
-    /// Nodes that are nowhere by what was written of the NAT, until a checkpoint says so too.
+    /// Nodes without an address in the NAT as written so far; a checkpoint must confirm this.
     freed: FxHashSet<u32>,
 }
 
@@ -70,7 +71,7 @@ impl F2fs {
         }
     }
 
-    /// Learns from a block that passes.
+    /// Learns from a written block.
     fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
         match self.g.area(block) {
             Area::Pack(pack, index) => self.pack_written(pack, index, bytes, books),
@@ -93,7 +94,7 @@ impl F2fs {
         }
     }
 
-    /// Types of segments, from a block of the SIT.
+    /// Learns the types of segments from a block of the SIT.
     fn usage(&mut self, n: u64, bytes: &[u8]) {
         let first = n as usize * maps::SIT_ENTRIES;
         for (i, entry) in maps::sit_entries(bytes).enumerate() {
@@ -103,7 +104,7 @@ impl F2fs {
         }
     }
 
-    /// Summaries settle what was written and is gone before a node pointed to it.
+    /// Settles, from segment summaries, guesses about blocks that were freed before a node pointed to them.
     fn summaries(&self, entries: impl Iterator<Item = (u64, maps::Summary)>, books: &mut Books) {
         for (block, entry) in entries.filter(|(_, entry)| entry.nid != 0) {
             let file = self.nodes.get(&entry.nid).and_then(|ino| self.files.get(ino));
@@ -139,7 +140,7 @@ impl F2fs {
         self.early.insert(block, bytes.into());
     }
 
-    /// Names in blocks that came before their owner, which some claim now has shown.
+    /// Learns the names in kept blocks that have an owner now.
     fn claimed(&mut self, books: &mut Books) {
         if self.early.is_empty() {
             return;
@@ -165,7 +166,8 @@ impl F2fs {
         }
     }
 
-    /// The name of what stands at a block and how many from it on have it, where it follows from what was seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
+    /// was seen.
     fn named(&self, block: u64) -> (Class, What, u64) {
         let copy = |names: [&'static str; 2], place: usize, n| What::Piece(names[place & 1], n);
         let (class, what) = match self.g.area(block) {
@@ -195,7 +197,7 @@ impl F2fs {
         (class, what, 1)
     }
 
-    /// What a block of the main area looks like that nothing points to.
+    /// The kind that an unclaimed block of the main area looks like.
     fn looks(&self, segment: u64, bytes: &[u8]) -> (Class, What) {
         let footer = node::Footer::read(&self.g, bytes);
         match (self.types[segment as usize], footer) {
@@ -223,7 +225,7 @@ impl F2fs {
     }
 }
 
-/// What stands at a block that has an owner.
+/// The meaning of a block with an owner.
 fn owned(run: &Run, block: u64) -> (Class, What, u64) {
     let ino = run.ino;
     match run.role {
@@ -245,7 +247,7 @@ fn names_in(dir: u64, bytes: &[u8], books: &mut Books) {
     }
 }
 
-/// Whether a block can be one of a directory.
+/// Whether a block can be a directory's.
 fn holds_names(bytes: &[u8]) -> bool {
     let (names, sound) = node::names(bytes);
     sound && !names.is_empty()
@@ -266,14 +268,14 @@ impl Decoder for F2fs {
         {
             self.superblock(bytes);
         }
-        // Whole blocks of it.
+        // Only whole blocks of the request are read.
         let skip = (offset.next_multiple_of(BLOCK as u64) - offset).min(data.len() as u64);
         let (first, whole) = ((offset + skip) >> BLOCK_SHIFT, &data[skip as usize..]);
         let blocks = || (first..).zip(whole.chunks_exact(BLOCK));
         if first >= self.g.checkpoints {
             books.journal.in_place(self.version.wrapping_add(1), data.len() as u64);
         }
-        // What begins a pack says what the rest of it is.
+        // The first block of a pack says what the others are, so it is read before them.
         for head in [true, false] {
             for (block, bytes) in blocks() {
                 if matches!(self.g.area(block), Area::Pack(_, 0)) == head {

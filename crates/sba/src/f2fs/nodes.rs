@@ -1,4 +1,4 @@
-//! Nodes: whose they are, and which data they lead to.
+//! Nodes: the inodes that own them, and the data to which they lead.
 
 use std::hash::Hasher;
 
@@ -14,10 +14,10 @@ use crate::runs::Role;
 
 /// Inodes that are remembered at most.
 const INODES_MAX: usize = 1 << 20;
-/// Nodes kept whose inode was not seen.
+/// Nodes kept at most whose inode was not seen.
 const WAITING_MAX: usize = 4096;
 
-/// No block is found by another's address but data: nodes go by numbers.
+/// A graph reader without nodes: F2FS finds its nodes by number and not by address, so the graph holds only data.
 #[derive(Debug)]
 pub(super) struct NoNodes;
 
@@ -31,10 +31,10 @@ impl Reader for NoNodes {
     }
 }
 
-/// Where a node is, and its contents.
+/// A node's address and contents.
 pub(super) type Waiting = (u64, Box<[u8]>);
 
-/// An inode as it was seen last.
+/// The facts about an inode as it was last seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     file: File,
@@ -50,7 +50,7 @@ pub(super) fn class_of(of: Of) -> Class {
     }
 }
 
-/// Addresses as entries, `first` the file's block of the first one.
+/// Entries from addresses; `first` is the logical block of the first one.
 fn lead(
     g: &Geometry,
     ino: u32,
@@ -60,7 +60,8 @@ fn lead(
     entries: &mut Entries<()>,
 ) {
     for (lbn, start) in (first..).zip(addresses.map(u64::from)) {
-        // None, one that is still to be chosen, or the mark of compressed blocks.
+        // Other addresses are zero, not allocated yet (`NEW_ADDR`), or the mark of compressed blocks
+        // (`COMPRESS_ADDR`).
         if g.segment(start).is_some() {
             let (height, node, role) = (0, None, Role::Data { lbn });
             entries.add(Entry { start, len: 1, height, class, ino: ino.into(), role, node });
@@ -69,7 +70,7 @@ fn lead(
 }
 
 impl F2fs {
-    /// A node passes in a segment of nodes.
+    /// Takes in a node that is written in a node segment.
     pub(super) fn node_written(
         &mut self,
         block: u64,
@@ -81,7 +82,7 @@ impl F2fs {
         self.follow(block, footer.next_blkaddr.into(), books);
     }
 
-    /// A node is here: where it was before is given up.
+    /// Takes in a node at an address; its previous address is given up.
     pub(super) fn node_seen(
         &mut self,
         block: u64,
@@ -93,7 +94,8 @@ impl F2fs {
         let next = self.version.wrapping_add(1);
         let damaged = of == Of::Inode && node::is_damaged(&self.g, footer, bytes);
         if let Some(transaction) = books.journal.write(next, 0) {
-            // Made durable alone, before the checkpoint: as a record of a log is.
+            // A node with the fsync mark was made durable by itself, before the checkpoint, so it counts as a log
+            // record.
             transaction.records += u64::from(footer.is_fsynced());
             transaction.bad_checksums += u64::from(damaged);
         }
@@ -138,7 +140,7 @@ impl F2fs {
         }
     }
 
-    /// An inode passes: what its blocks are.
+    /// Takes in an inode, and claims its data. Returns the kind of the file's contents.
     fn inode(&mut self, ino: u32, file: File, bytes: &[u8], books: &mut Books) -> Class {
         let class = match file.mode & 0o170_000 {
             _ if self.g.quotas.contains(&ino) => Class::Quota,
@@ -178,7 +180,7 @@ impl F2fs {
         all
     }
 
-    /// Nodes that passed before their inode, as far as they are still where they were.
+    /// Takes in nodes that were written before their inode, where they are still at the same address.
     fn waited(&mut self, ino: u32, books: &mut Books) {
         for (block, bytes) in self.take_waiting(ino) {
             let there = self.graph.runs.at(block).is_some_and(|run| run.ino == u64::from(ino));
@@ -195,7 +197,8 @@ impl F2fs {
         }
     }
 
-    /// A node says where the next one goes: a segment of which nothing was in use is one of nodes from now on.
+    /// Follows a node's link to the address of the next node. A segment that had no block in use is a node segment
+    /// from now on.
     fn follow(&mut self, block: u64, next: u64, books: &mut Books) {
         let (Some(from), Some(to)) = (self.g.segment(block), self.g.segment(next)) else { return };
         if self.types[to as usize].is_none() {
@@ -204,7 +207,7 @@ impl F2fs {
         }
     }
 
-    /// The type of a segment is known: nodes in it that passed before are nodes.
+    /// Sets the type of a segment. Nodes in it that were written before are taken in.
     pub(super) fn typed(&mut self, segment: u64, books: &mut Books) {
         let first = self.g.main + segment * ordo_format::f2fs::SEGMENT;
         if self.types[segment as usize].is_none_or(|kind| kind < NODES) {
@@ -220,7 +223,7 @@ impl F2fs {
         }
     }
 
-    /// A node is nowhere any more.
+    /// Takes in that a node has no address any more.
     pub(super) fn node_freed(&mut self, nid: u32, books: &mut Books) {
         self.nodes.remove(&nid);
         self.files.remove(&nid);

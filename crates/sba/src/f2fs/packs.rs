@@ -1,5 +1,5 @@
-//! Checkpoint packs: two places that take turns. The first block says what the others are, and only with the last one,
-//! of the same version, does it all count.
+//! Checkpoint packs: two places that take turns. The first block of a pack says what the others are. The pack counts
+//! only with its last block, which has the same version.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use crate::kind::{Class, What};
 #[derive(Debug, Default)]
 pub(super) struct Pack {
     head: Option<Checkpoint>,
-    /// It is whole: what is written next is of another checkpoint.
+    /// Whether the pack is complete, so that the next write belongs to another checkpoint.
     done: bool,
-    /// The first block is none.
+    /// Whether the first block is damaged.
     damaged: bool,
-    /// Blocks that were written since, and before there is a first one all of them.
+    /// Blocks written since the first block; before there is one, all blocks.
     blocks: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Pack {
-    /// A whole pack.
+    /// A complete pack.
     pub(super) fn whole(head: Checkpoint) -> Pack {
         Pack { head: Some(head), done: true, ..Pack::default() }
     }
@@ -37,7 +37,7 @@ impl Pack {
         self.head.as_ref().map_or(PackPart::Unused, |head| head.part(g, index))
     }
 
-    /// What a block of the pack is.
+    /// The meaning of a block of the pack.
     pub(super) fn named(&self, g: &Geometry, index: u64) -> (Class, What) {
         if self.blocks.contains_key(&index) && self.is_early() {
             return (Class::Checkpoint, What::Unclaimed);
@@ -62,7 +62,7 @@ impl Pack {
         (class, What::Piece(name, version))
     }
 
-    /// Whether what is written now comes before the first block of its checkpoint.
+    /// Whether the present writes come before the first block of their checkpoint.
     fn is_early(&self) -> bool {
         self.done || self.head.is_none()
     }
@@ -99,7 +99,7 @@ impl F2fs {
     fn pack_begun(&mut self, n: usize, bytes: &[u8], books: &mut Books) {
         let pack = &mut self.packs[n];
         if !pack.is_early() {
-            // One that a crash cut off.
+            // A crash cut the previous checkpoint off.
             pack.blocks.clear();
         }
         let head = Checkpoint::read(&self.g, bytes);
@@ -117,7 +117,7 @@ impl F2fs {
         }
     }
 
-    /// The last block of a pack passes: with its first one it makes the checkpoint valid.
+    /// Takes in the last block of a pack, which with the first one makes the checkpoint valid.
     fn pack_ended(&mut self, n: usize, bytes: &[u8], books: &mut Books) {
         let Some(head) = self.packs[n].head.clone() else { return };
         let last = Checkpoint::read(&self.g, bytes);
@@ -141,7 +141,7 @@ impl F2fs {
         self.checkpointed(&head, &all, books);
     }
 
-    /// What a checkpoint says: which segments are written to, and what its summaries of data have.
+    /// Learns from a checkpoint: the current segments, and the owners in its data summaries.
     pub(super) fn checkpointed(&mut self, head: &Checkpoint, data: &[u8], books: &mut Books) {
         let said = head.summaries(&self.g, data);
         self.summaries(said.entries.into_iter(), books);
@@ -171,11 +171,11 @@ impl F2fs {
         }
     }
 
-    /// A superblock passes: the file system may have another size now.
+    /// Takes in a superblock: the file system may have been resized.
     pub(super) fn superblock(&mut self, bytes: &[u8]) {
         let Some(new) = bytes.try_into().ok().and_then(Superblock::read) else { return };
         let same = |g: &Geometry| Geometry { blocks: 0, segments: 0, quotas: [0; 3], ..*g };
-        // One of another shape would be another file system.
+        // A superblock of another geometry would be another file system's.
         if same(&new) == same(&self.g) {
             self.g = new;
             self.types.resize(new.segments as usize, None);

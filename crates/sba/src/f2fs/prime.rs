@@ -1,4 +1,4 @@
-//! Learns what is on a device before requests pass: from the newest valid checkpoint, the nodes that it knows of.
+//! Priming: learns the state of a device before requests pass, from the newest valid checkpoint and its nodes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{F2fs, names_in};
 use crate::decoder::{Books, Decoder, Image};
 use crate::kind::Class;
 
-/// A decoder, where the device holds F2FS.
+/// The decoder of an image, where it holds F2FS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let superblock = |at| {
         let mut bytes = [0; Superblock::SIZE];
@@ -22,7 +22,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     };
     let second = || superblock(SUPERBLOCK_AT + BLOCK as u64);
     let g = superblock(SUPERBLOCK_AT).or_else(second)?;
-    // A segment that is not there would have its type kept for nothing.
+    // A main area beyond the device's end would waste memory for the types of its segments.
     if g.main << BLOCK_SHIFT > image.bytes() {
         return None;
     }
@@ -48,7 +48,7 @@ fn pack(image: &dyn Image, g: &Geometry, n: u64) -> Option<(Checkpoint, Vec<u8>)
 }
 
 impl F2fs {
-    /// What cannot be read is left out: it is learned when it passes.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
     fn prime(&mut self, image: &dyn Image, books: &mut Books) {
         books.names.set_root(self.g.root.into());
         let found = [0, 1].map(|n| pack(image, &self.g, n));
@@ -96,7 +96,7 @@ impl F2fs {
             places.extend(used.map(|(entry, nid)| (nid, entry)));
         }
         places.extend(head.summaries(&g, data).nat);
-        // Inodes first: the others cannot be read without them.
+        // Inodes come first: the other nodes cannot be read without them.
         for inodes in [true, false] {
             for (nid, entry) in places.iter().filter(|(nid, e)| (**nid == e.ino) == inodes) {
                 let at = u64::from(entry.block_addr);
@@ -111,8 +111,9 @@ impl F2fs {
         }
     }
 
-    /// Nodes that fsyncs made durable after the checkpoint: from where the next node of a file was to go each says where the
-    /// one after it is. A mount goes on to them, as far as there is a mark for their file.
+    /// Learns the nodes that fsyncs made durable after the checkpoint. The chain starts at the address that the
+    /// checkpoint chose for the next node of a file, and each node names the address of the next. A mount rolls them
+    /// forward where their file has the fsync mark.
     fn prime_fsynced(
         &mut self,
         image: &dyn Image,
@@ -123,7 +124,7 @@ impl F2fs {
         let g = self.g;
         let (mut at, mut chain) = (head.next_node(&g), Vec::new());
         let (mut marked, mut seen) = (FxHashMap::default(), FxHashSet::default());
-        // Damaged ones may lead back.
+        // Damaged nodes may link back.
         while g.segment(at).is_some() && seen.insert(at) {
             let footer = blocks(image, at, 1).and_then(|bytes| node::Footer::read(&g, &bytes));
             let Some(footer) = footer.filter(|f| head.is_before(pack, f.cp_ver)) else { break };

@@ -1,21 +1,21 @@
-//! The stream of the log. A page is written again and again as records are appended to it; a record ends with
-//! what it is, so records are read backwards, from the new end to where the last reading ended.
+//! The stream of the log. A page is written again and again as records are appended to it. A record's descriptor is
+//! at its end, so records are read backwards, from the new end to the end of the last reading.
 
 use std::collections::BTreeMap;
 
 use ordo_format::Endian;
 use ordo_format::jfs::{LogPage, LogRecord, PAGE};
 
-/// Bytes of records in a page.
+/// Bytes for records in a page.
 const ROOM: u64 = (PAGE - 16) as u64;
-/// Pages kept, to read records from that end in a later one.
+/// Pages kept, for records that end in a later page.
 const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// By number: what of each page is records.
+    /// By page number, the bytes of the page that are records.
     pages: BTreeMap<u64, Box<[u8]>>,
-    /// Where the records end that have been read, counted in bytes of records from page 0 on.
+    /// The end of the records that have been read, in bytes of records from page 0 on.
     read: Option<u64>,
 }
 
@@ -26,27 +26,27 @@ pub(super) struct Record {
     pub(super) data: Vec<u8>,
 }
 
-/// What a page of the log is.
+/// The meaning of a log page.
 pub(super) enum Page {
-    /// Records, those that are new.
+    /// New records.
     Records(Vec<Record>),
     /// Not a page of the log.
     NotUnderstood,
 }
 
 impl Log {
-    /// Begins anew: what comes next is not what goes on from before.
+    /// Starts anew: the next page does not continue the ones before.
     pub(super) fn reset(&mut self) {
         self.pages.clear();
         self.read = None;
     }
 
-    /// A page is written.
+    /// Takes in a written page.
     pub(super) fn page(&mut self, bytes: &[u8]) -> Page {
         let head = LogPage::decode(bytes, Endian::Little);
         let tail = LogPage::decode(&bytes[PAGE - 8..], Endian::Little);
         let end = u64::from(head.end);
-        // A page that is torn, or of which only zeros are left, says nothing.
+        // A torn page, or one with only zeros left, teaches nothing.
         if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + ROOM).contains(&end) {
             return Page::NotUnderstood;
         }
@@ -60,7 +60,7 @@ impl Log {
             self.pages.pop_first();
         }
         let to = number * ROOM + end - 8;
-        // The first page that is seen begins with what nobody knows: its records are read as far as they go.
+        // The first page begins in the middle of unknown records: records are read as far back as they are whole.
         let from = self.read.filter(|from| *from <= to && to - from <= KEPT * ROOM);
         let records = self.records(from.unwrap_or(number * ROOM), to);
         self.read = Some(to);
@@ -106,8 +106,8 @@ impl Log {
     }
 }
 
-/// The changes in the data of a record: where each begins in its page, and its bytes. The data is: bytes, then
-/// where they go and how many, both in units of the record; again and again.
+/// Calls `each` with the changes in a record's data: the offset of each in its page, and its bytes. The data is a
+/// sequence of bytes followed by their offset and length, both in units of the record.
 pub(super) fn changes(record: &Record, mut each: impl FnMut(usize, &[u8])) {
     let mut data = &record.data[..];
     let unit = u32::from(record.head.unit_log.min(12));

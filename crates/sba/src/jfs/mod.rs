@@ -1,8 +1,8 @@
-//! JFS.
+//! The decoder of JFS.
 //!
 //! The superblocks, the aggregate's inodes and their map lie at fixed places. The aggregate's inodes lead to the
-//! map of free blocks and to the map of inodes, this to the inodes, and these to the blocks of files and directories
-//! ([`trees`]). The log holds records of changes ([`log`]).
+//! block allocation map and to the inode map. The inode map leads to the inodes, and these to the blocks of files and
+//! directories ([`trees`]). The log holds records of changes ([`log`]).
 
 mod log;
 pub(crate) mod outside;
@@ -21,27 +21,28 @@ use log::{Log, Page, Record};
 use trees::Trees;
 
 const SHIFT: u32 = 12;
-/// Inodes of the aggregate have numbers above those of files.
+/// The offset of the aggregate's inode numbers, so that they lie above those of files.
 const AGGREGATE: u64 = 1 << 40;
-/// The aggregate's inodes that matter: the map of free blocks, the file set with its map of inodes.
+/// The aggregate's inodes that are read: the block allocation map's (`BMAP_I`), and the file set's (`FILESYSTEM_I`),
+/// which holds the inode map.
 const BLOCK_MAP: u64 = 2;
 const FILESET: u64 = 16;
-/// The number of the file set.
+/// The number of the file set, which each of its inodes carries.
 const FILES: u32 = 16;
-/// The inode of the root directory.
+/// The inode of the root directory (`ROOT_I`).
 const ROOT: u64 = 2;
-/// Rounds in which nodes are read: the deepest tree, of inodes and then of a file.
+/// Rounds in which nodes are read: enough for the deepest tree of inodes and then of a file.
 const ROUNDS: usize = 24;
 
 pub(crate) struct Jfs {
     g: Geometry,
     graph: Graph<Trees>,
     log: Log,
-    /// Inodes' blocks as the log has changed them.
+    /// Blocks of inodes, with the changes in the log applied.
     inodes: FxHashMap<u64, Box<[u8]>>,
 }
 
-/// A decoder, where the device holds JFS.
+/// The decoder of an image, where it holds JFS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
@@ -68,7 +69,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     Some(Box::new(jfs))
 }
 
-/// What stands at a block.
+/// The use of a block.
 enum Place {
     Fixed(Class, What),
     Log(u64),
@@ -76,7 +77,7 @@ enum Place {
     Free,
 }
 
-/// From where the changes of a record are counted, in a block of inodes; `None` where it is of none.
+/// The byte of an inode block from which a record's offsets count; `None` where the record is not of one.
 fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
     const INODE: u16 = 1;
     const ROOT: u16 = 0x10;
@@ -91,7 +92,7 @@ fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
     }
 }
 
-/// The file set, number and stamp of an inode, without the rest of it.
+/// The file set, number and stamp of an inode, from its first bytes.
 fn whose(raw: &[u8]) -> (u32, u32, u32) {
     let word = |at| Endian::Little.get_u32(raw, at);
     (word(4), word(8), word(0))
@@ -101,7 +102,8 @@ fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
     block.checked_sub(start).filter(|at| *at < len)
 }
 
-/// Notes a record of a transaction. Its number, and the page that it changes, if it does; `None` of one that is of none.
+/// Adds a record to its transaction. Returns the transaction's number and the page that the record changes, if any;
+/// `None` for a record without a transaction.
 fn noted(record: &Record, books: &mut Books) -> Option<(u64, Option<u64>)> {
     const COMMIT: u16 = 0x8000;
     const PAGE_CHANGED: u16 = 0x800;
@@ -119,13 +121,13 @@ fn noted(record: &Record, books: &mut Books) -> Option<(u64, Option<u64>)> {
     Some((id, (head.kind == PAGE_CHANGED).then(|| head.place.start())))
 }
 
-/// A page of the log is written: the records in it that are new, and what it is.
+/// Takes in a written page of the log. Returns its new records, its kind and its meaning.
 fn log_page(log: &mut Log, page: u64, bytes: &[u8]) -> (Vec<Record>, Class, What) {
     let fixed = |what| (Vec::new(), Class::JournalSuperblock, What::Only(what));
     match page {
         0 => fixed("first page of the log, unused"),
         1 => {
-            // A log that is formatted or redone begins anew.
+            // A log that is formatted, or was replayed, starts anew.
             log.reset();
             fixed("log superblock")
         }
@@ -163,7 +165,7 @@ impl Jfs {
         }
     }
 
-    /// The device's bytes that are this file system's, its log and fsck's space included.
+    /// The size of the file system in bytes, its log and fsck's workspace included.
     fn bytes(&self) -> u64 {
         let ends = [self.g.log, self.g.fsck].map(|(start, len)| start + len);
         ends.into_iter().fold(self.g.blocks, u64::max) << SHIFT
@@ -198,7 +200,7 @@ impl Jfs {
         }
     }
 
-    /// Learns from a whole block at its place.
+    /// Learns from a whole block at its fixed location.
     fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
         if (jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK).contains(&block) {
             let first = (block - jfs::AGGREGATE_INODES) * 8;
@@ -210,7 +212,7 @@ impl Jfs {
                 let Role::Data { lbn } = run.role else { return };
                 let first = (lbn + (block - run.start)) * 8;
                 let old = self.inodes.insert(block, bytes.into());
-                // What is as it was says nothing new.
+                // Inodes that did not change teach nothing new.
                 let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
                     if old.get(i * Dinode::SIZE..(i + 1) * Dinode::SIZE) != Some(raw) {
@@ -228,7 +230,7 @@ impl Jfs {
         }
     }
 
-    /// Learns the names in a page of a directory.
+    /// Learns the names in a directory page.
     fn names_seen(&self, run: &Run, bytes: &[u8], books: &mut Books) {
         if run.class == Class::Directory {
             let seen = |name: &str, of: u32| books.names.seen(run.ino, name.as_bytes(), of.into());
@@ -259,7 +261,7 @@ impl Jfs {
         }
     }
 
-    /// The number of a block's first inode, where all its inodes say that they are of this file set.
+    /// The number of a block's first inode, where all its inodes claim to be of this file set.
     fn first_inode(&self, bytes: &[u8]) -> Option<u64> {
         let mut all = bytes.chunks_exact(Dinode::SIZE).map(whose);
         let (fileset, first, stamp) = all.next()?;
@@ -308,7 +310,7 @@ impl Jfs {
         entries
     }
 
-    /// What a record says, of transactions and of inodes.
+    /// Learns from a log record: about transactions and inodes.
     fn heed(&mut self, record: &Record, books: &mut Books) {
         let Some((id, Some(home))) = noted(record, books) else { return };
         let head = &record.head;
@@ -324,7 +326,7 @@ impl Jfs {
         }
     }
 
-    /// Changes in a block of inodes: those that are not as they were are looked at again.
+    /// Applies a record's changes to a block of inodes, and takes in those inodes that differ.
     fn inodes_logged(&mut self, home: u64, base: usize, record: &Record, books: &mut Books) {
         let Some(first) = self.graph.runs.at(home).and_then(|run| match run.role {
             Role::Data { lbn } => Some((lbn + (home - run.start)) * 8),
@@ -380,7 +382,7 @@ impl Jfs {
         }
     }
 
-    /// Where what stands at a block ends.
+    /// The end of the range with the same use as a block.
     fn until(&self, place: &Place, block: u64, end: u64) -> u64 {
         let blocks = match place {
             Place::Owned(run)
@@ -428,7 +430,7 @@ impl Decoder for Jfs {
                 }
                 Place::Free if whole => {
                     self.learn(block, bytes, books);
-                    // Inodes say whose they are before the map of inodes says where they are.
+                    // Inodes claim their file set before the inode map points to them.
                     match self.first_inode(bytes) {
                         Some(first) => {
                             self.inodes_written(FILES, first, bytes, books);

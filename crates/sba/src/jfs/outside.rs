@@ -1,4 +1,4 @@
-//! A log on a device of its own: its pages, from the device's first on.
+//! An external log: a device that holds the pages of a log from its first page on.
 
 use ordo_format::Endian;
 use ordo_format::jfs::{LOG_MAGIC, LogSuper, PAGE};
@@ -14,7 +14,7 @@ struct LogDevice {
     log: Log,
 }
 
-/// A decoder, where the device's second page is a log's superblock.
+/// The decoder of an image, where the device's second page is a log's superblock.
 pub(crate) fn probe(image: &dyn Image, _books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; LogSuper::SIZE];
     image.read_at(PAGE as u64, &mut bytes).ok()?;
@@ -25,7 +25,7 @@ pub(crate) fn probe(image: &dyn Image, _books: &mut Books) -> Option<Box<dyn Dec
         .then(|| Box::new(Outside(LogDevice { pages, log: Log::default() })) as Box<dyn Decoder>)
 }
 
-/// What a record says of its transaction.
+/// Learns from a record about its transaction.
 fn heed(record: &Record, books: &mut Books) {
     if let Some((id, Some(home))) = super::noted(record, books) {
         books.journal.record(id, home, Class::Unknown);

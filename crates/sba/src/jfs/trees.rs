@@ -1,4 +1,4 @@
-//! How the trees of JFS are read: extents, names, the map of inodes.
+//! The readers of JFS's trees: extents (xtree), names (dtree), the inode map.
 
 use ordo_format::jfs::{self, Geometry, Pxd};
 
@@ -6,17 +6,17 @@ use crate::graph::{Entries, Entry, Reader};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// Levels of a tree at most.
+/// The greatest height of a tree.
 const HEIGHT: u8 = 12;
 
-/// What a node is of.
+/// The tree of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// Extents of a file.
+    /// A file's tree of extents.
     Extents { ino: u64, class: Class, height: u8 },
-    /// Names of a directory.
+    /// A directory's tree of names.
     Names { ino: u64, height: u8 },
-    /// A block of the map of inodes.
+    /// A block of the inode map.
     Map,
 }
 
@@ -31,7 +31,7 @@ impl Trees {
         place.blocks() > 0 && place.start() > jfs::SECOND_SUPERBLOCK && end <= self.g.blocks
     }
 
-    /// Entries of a node or root of extents.
+    /// The entries of an extent node or root.
     pub(super) fn extents(
         &self,
         node: &[u8],
@@ -44,7 +44,7 @@ impl Trees {
         for extent in entries.filter(|e| self.inside(&e.place)) {
             let (start, len, lbn) = (extent.place.start(), extent.place.blocks(), extent.offset());
             if leaf && class == Class::InodeMap {
-                // The first block of the map is its head; each other one leads to inodes.
+                // The first block of the inode map is its control page; each other one leads to inodes.
                 for i in 0..u64::from(len) {
                     let node = (lbn + i > 0).then_some(Tag::Map);
                     let role = match node {
@@ -66,12 +66,12 @@ impl Trees {
         all.into_vec()
     }
 
-    /// The root of a file's extents.
+    /// The entries of the root of a file's extents.
     pub(super) fn root(&self, node: &[u8], ino: u64, class: Class) -> Vec<Entry<Tag>> {
         self.extents(node, ino, class, HEIGHT)
     }
 
-    /// Children of a page or root of names.
+    /// The children of a page or root of names.
     pub(super) fn names(&self, page: &[u8], root: bool, ino: u64, height: u8) -> Vec<Entry<Tag>> {
         let children = jfs::name_children(page, root).filter(|p| self.inside(p) && height > 0);
         let entry = |place: Pxd| {
@@ -83,7 +83,7 @@ impl Trees {
         children.map(entry).collect()
     }
 
-    /// The root of a directory's names.
+    /// The entries of the root of a directory's names.
     pub(super) fn name_root(&self, page: &[u8], ino: u64) -> Vec<Entry<Tag>> {
         self.names(page, true, ino, HEIGHT)
     }
@@ -102,7 +102,7 @@ impl Reader for Trees {
             Tag::Map => {
                 let mut all = Entries::new();
                 for (first, place) in jfs::map_extents(bytes).filter(|(_, p)| self.inside(p)) {
-                    // Eight inodes a block.
+                    // A block holds eight inodes.
                     let role = Role::Data { lbn: first / 8 };
                     let (start, len, class) = (place.start(), place.blocks(), Class::InodeBlock);
                     all.add(Entry { start, len, height: 0, class, ino: 0, role, node: None });
@@ -113,7 +113,7 @@ impl Reader for Trees {
     }
 
     fn could_be_node(&self, bytes: &[u8]) -> bool {
-        // A page of extents or of names says where it is itself: it must be a block of this aggregate.
+        // A page of extents or names holds its own address, which must be a block of this aggregate.
         let own = ordo_format::Endian::Little.get_u32(bytes, 28);
         let flags = bytes[16];
         [2, 4].contains(&flags) && own != 0 && u64::from(own) < self.g.blocks

@@ -1,11 +1,11 @@
-//! The log: partial segments, each with what its blocks were written as. What a block is does not change until its
+//! The log: partial segments, and the meaning of each of their blocks. A block's meaning does not change until its
 //! segment is used again.
 
 use std::collections::BTreeMap;
 
 use ordo_format::nilfs2::{Extent, Geometry, Holds, SegmentSummary, checksum, summary_flag};
 
-/// What a block of the log is.
+/// The meaning of a block of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Summary { cno: u64 },
@@ -22,16 +22,16 @@ pub(super) struct Partial {
     pub(super) extents: Box<[Extent]>,
     /// A bit for each block that was written since the summary was known.
     passed: Box<[u64]>,
-    /// The block that the checksum has come to, and the checksum, while blocks pass in order.
+    /// While blocks come in order: the next block of the checksum, and the checksum so far.
     sum: Option<(u64, u32)>,
 }
 
-/// What the pass of a block showed.
+/// The state of a partial segment's checksum after a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sum {
     Right,
     Wrong,
-    /// There is more to come, or blocks came in another order.
+    /// More blocks are to come, or blocks came in another order.
     Open,
 }
 
@@ -55,7 +55,7 @@ impl Partial {
         self.head.flags & summary_flag::CLEANER != 0
     }
 
-    /// What a block is, and how many from it on are alike and follow each other in their file.
+    /// The meaning of a block, and the number of blocks from it on that are alike and consecutive in their file.
     fn piece(&self, block: u64) -> Option<(Piece, u64)> {
         let at = (block - self.start) as u32;
         let cno = self.head.cno;
@@ -89,13 +89,13 @@ impl Log {
         (block < partial.end()).then_some(partial)
     }
 
-    /// What a block is, as [`Partial::piece`] says it.
+    /// The meaning of a block, as [`Partial::piece`] gives it.
     pub(super) fn at(&self, block: u64) -> Option<(Piece, u64)> {
         self.partial(block)?.piece(block)
     }
 
-    /// Whether a partial segment can begin here: at the start of a segment, right after the one before, or where one
-    /// began that a crash cut off.
+    /// Whether a partial segment can begin here: at the start of a segment, right after the previous partial segment,
+    /// or where a crash cut one off.
     pub(super) fn may_begin(&self, g: &Geometry, block: u64, head: &SegmentSummary) -> bool {
         let Some(segment) = g.segment(block) else { return false };
         let start = g.segment_start(segment);
@@ -106,7 +106,7 @@ impl Log {
         block == start || before.is_some_and(|(_, p)| p.end() == block && p.head.seq == head.seq)
     }
 
-    /// Gives up what was here and, in this segment, after it: that use of the segment is over.
+    /// Gives up the partial segments at and after a block in its segment: that use of the segment is over.
     pub(super) fn give_up(&mut self, g: &Geometry, block: u64) -> Vec<Partial> {
         let Some(segment) = g.segment(block) else { return Vec::new() };
         let from = self.partial(block).map_or(block, |partial| partial.start);
@@ -120,7 +120,7 @@ impl Log {
         self.partials.insert(partial.start, partial);
     }
 
-    /// Whether a block was written already since its segment is used so.
+    /// Whether a block was written since the present use of its segment began.
     pub(super) fn has_passed(&self, block: u64) -> bool {
         self.partial(block).is_some_and(|partial| {
             let at = (block - partial.start) as usize;
@@ -128,8 +128,8 @@ impl Log {
         })
     }
 
-    /// A block passes. The checkpoint that it is of, and what the checksum over all of the partial segment says if
-    /// this is its last block.
+    /// Takes in a written block. Returns its checkpoint, and the state of the checksum over the whole partial
+    /// segment.
     pub(super) fn pass(&mut self, block: u64, bytes: &[u8]) -> Option<(u64, Sum)> {
         let (_, partial) = self.partials.range_mut(..=block).next_back()?;
         if block >= partial.end() {
@@ -140,7 +140,7 @@ impl Log {
         let mut said = Sum::Open;
         partial.sum = match partial.sum {
             Some((next, state)) if next == block => {
-                // The checksum itself comes first.
+                // The checksum covers everything after its own four bytes.
                 let state = checksum(state, &bytes[if at == 0 { 4 } else { 0 }..]);
                 if block + 1 == partial.end() {
                     said = if state == partial.head.datasum { Sum::Right } else { Sum::Wrong };
@@ -152,7 +152,7 @@ impl Log {
         Some((partial.head.cno, said))
     }
 
-    /// Everything here was there before anybody watched.
+    /// Marks all blocks as written before the watch began.
     pub(super) fn all_passed(&mut self) {
         for partial in self.partials.values_mut() {
             partial.passed.fill(u64::MAX);
@@ -160,7 +160,7 @@ impl Log {
         }
     }
 
-    /// The level of the node at a block is known.
+    /// Sets the level of the node at a block.
     pub(super) fn node_is(&mut self, block: u64, level: u8) {
         let Some((_, partial)) = self.partials.range_mut(..=block).next_back() else { return };
         let at = block - partial.start;
@@ -172,7 +172,7 @@ impl Log {
         }
     }
 
-    /// Nodes of which only the node itself says how high it is.
+    /// Nodes whose level only the node itself holds.
     pub(super) fn nodes(&self) -> Vec<u64> {
         let of = |p: &Partial| {
             let nodes = p.extents.iter().filter(|e| e.holds == Holds::Node(0));

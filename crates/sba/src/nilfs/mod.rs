@@ -1,11 +1,12 @@
-//! NILFS2.
+//! The decoder of NILFS2.
 //!
-//! But for two superblocks the device is one log ([`log`]), in segments. A partial segment begins with a summary that
-//! says of each of its blocks which file's it is, and the files that the file system is made of are files too. The last
-//! block of a checkpoint is a super root. So the summary names everything, and whether a block is still the newest of its
-//! file is the DAT's to say ([`places`]).
+//! Except for two superblocks, the device is one log ([`log`]) in segments. A partial segment begins with a summary,
+//! which names the file of each of its blocks. The file system's own metadata are files too. The last block of a
+//! checkpoint is a super root. So the summary names every block; whether a block is still the newest of its file is
+//! recorded in the disk address translation file, the DAT ([`places`]).
 //!
-//! A checkpoint is a transaction whose commit is its super root. None of it is a journal: all stays where it is written.
+//! A checkpoint is a transaction whose commit is its super root. No block counts as journal: blocks stay where they
+//! are written.
 
 mod log;
 mod places;
@@ -33,34 +34,34 @@ const INODES_MAX: usize = 1 << 20;
 const WAITING_MAX: usize = 1 << 20;
 /// Bytes of such blocks that are kept at most, as a shift.
 const EARLY_SHIFT: u32 = 24;
-/// Summaries kept that cannot be read yet, or whose place cannot be judged yet.
+/// Possible summaries kept that cannot be read or placed yet.
 const HEADS_MAX: usize = 64;
 
 struct Nilfs {
     g: Geometry,
     log: Log,
     places: Places,
-    /// By inode: a hash of it, as it was seen last, and what its file's blocks are.
+    /// By inode: a hash of it as it was last seen, and the kind of the file's blocks.
     inodes: FxHashMap<u64, (u64, Class)>,
-    /// Contents of blocks that came before what says what they are.
+    /// Contents of blocks that were written before their summary.
     early: FxHashMap<u64, Box<[u8]>>,
-    /// Of these, what begins like a summary.
+    /// The blocks among these that begin like a summary.
     heads: Vec<u64>,
-    /// Blocks of files whose inode was not seen yet, and how many these are.
+    /// By inode that was not seen yet, the blocks of its file; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<u64>>,
     waiting: usize,
 }
 
-/// What stands at a block.
+/// The use of a block.
 enum Place {
     Boot,
     Superblock,
     Copy,
-    /// A block of the log and how many from it on are alike.
+    /// A block of the log, and the number of blocks from it on that are alike.
     Log(Piece, u64),
-    /// Of the log, and nothing was seen to be written there.
+    /// A block of the log to which no write was seen.
     Free,
-    /// Behind the last segment.
+    /// A block behind the last segment.
     Outside,
 }
 
@@ -91,7 +92,7 @@ impl Nilfs {
         }
     }
 
-    /// What the blocks of a file are, where that is known.
+    /// The kind of a file's blocks, where it is known.
     fn class_of(&self, file: u64, holds: Holds) -> Option<Class> {
         Some(match (file, holds) {
             (_, Holds::Node(_)) => Class::Indirect,
@@ -108,13 +109,14 @@ impl Nilfs {
         })
     }
 
-    /// Learns the partial segments that begin in a write, or that it makes whole. Blocks at which a damaged one begins.
+    /// Learns the partial segments that begin in a write, or that it completes. Returns the blocks at which a damaged
+    /// one begins.
     fn announced(&mut self, first: u64, data: &[u8], books: &mut Books) -> Vec<u64> {
         let (size, mut damaged) = (self.g.block_size(), Vec::new());
         for (i, bytes) in data.chunks_exact(size).enumerate() {
             let block = first + i as u64;
             if self.log.has_passed(block) {
-                // What was here is over: the segment is used again.
+                // Earlier contents are over: the segment is used again.
                 self.give_up(block);
             }
             if SegmentSummary::head(&self.g, bytes).is_none() {
@@ -130,7 +132,7 @@ impl Nilfs {
                 Begun::NotYet => {}
             }
         }
-        // One that is found gives its place to the next.
+        // Each summary that is taken in may let another be placed, so the search starts again.
         while !self.heads.is_empty() {
             let heads = std::mem::take(&mut self.heads);
             let before = heads.len();
@@ -158,7 +160,7 @@ impl Nilfs {
         }
     }
 
-    /// A block from what passes now, or has passed early.
+    /// A block's contents, from the present write or from one that came early.
     fn bytes<'a>(&'a self, block: u64, now: Option<(u64, &'a [u8])>) -> Option<&'a [u8]> {
         let size = self.g.block_size();
         let here = now.and_then(|(first, data)| {
@@ -168,12 +170,12 @@ impl Nilfs {
         here.or_else(|| self.early.get(&block).map(|bytes| &bytes[..]))
     }
 
-    /// Begins a partial segment at a block, where all of its summary is there and its place can be true.
+    /// Begins a partial segment at a block, where its whole summary is there and its place is plausible.
     fn begin(&mut self, block: u64, now: Option<(u64, &[u8])>, books: &mut Books) -> Begun {
         let Some(first) = self.bytes(block, now) else { return Begun::Damaged };
         let Some(head) = SegmentSummary::head(&self.g, first) else { return Begun::Damaged };
         if self.log.at(block).is_some_and(|(piece, _)| !matches!(piece, Piece::Summary { .. })) {
-            // A file's own block, whatever it looks like.
+            // A block of a file, whatever it looks like.
             return Begun::Yes;
         }
         if !self.log.may_begin(&self.g, block, &head) {
@@ -198,7 +200,7 @@ impl Nilfs {
             transaction.descriptors += u64::from(partial.head.blocks(&self.g));
         }
         for extent in &partial.extents {
-            // The cleaner moves what is old as well: the DAT says what is not.
+            // The cleaner moves outdated blocks as well; only the DAT says which are live.
             if let (Holds::Data(lbn), true) =
                 (extent.holds, extent.ino == ino::DAT || !partial.by_cleaner())
             {
@@ -223,8 +225,8 @@ impl Nilfs {
         }
     }
 
-    /// A block passes whose summary is known: in the first round it is learned what metadata says, and in the second
-    /// what only has a meaning once that is known.
+    /// Takes in a written block whose summary is known. The first round learns what metadata say; the second learns
+    /// contents whose meaning depends on that.
     fn passed(&mut self, block: u64, bytes: &[u8], first: bool, books: &mut Books) {
         let Some((piece, _)) = self.log.at(block) else { return };
         if first {
@@ -258,7 +260,7 @@ impl Nilfs {
         }
     }
 
-    /// Entries of the DAT: what they say is live is the newest of its file.
+    /// Takes in entries of the DAT: a live block is the newest of its file.
     fn addresses(&mut self, lbn: u64, bytes: &[u8]) {
         for (block, live) in live_in(&self.g, lbn, bytes) {
             let Some((Piece::File { ino, holds: Holds::Data(lbn) }, _)) = self.log.at(block) else {
@@ -274,7 +276,7 @@ impl Nilfs {
         }
     }
 
-    /// Inodes: their types, and which are not as they were.
+    /// Takes in inodes: their types, and which of them changed.
     fn inodes(&mut self, lbn: u64, bytes: &[u8], books: &mut Books) {
         let Grouped::Entries(first) = self.g.grouped(lbn, self.g.inode_size) else { return };
         for (i, raw) in bytes.chunks_exact(self.g.inode_size).enumerate() {
@@ -283,7 +285,7 @@ impl Nilfs {
                 0o040_000 => Class::Directory,
                 0o100_000 => Class::FileData,
                 0o120_000 => Class::Symlink,
-                // Never used, or of a kind without blocks.
+                // The inode was never used, or its type has no blocks.
                 _ => continue,
             };
             let mut hash = FxHasher::default();
@@ -330,17 +332,18 @@ impl Nilfs {
         self.early.insert(block, bytes.into());
     }
 
-    /// A superblock passes: the file system may have another size now.
+    /// Takes in a superblock: the file system may have been resized.
     fn superblock(&mut self, bytes: &[u8]) {
         let Some(new) = bytes.try_into().ok().and_then(Superblock::read) else { return };
         let same = |g: &Geometry| Geometry { bytes: 0, second: 0, segments: 0, ..*g };
-        // One of another shape would be another file system.
+        // A superblock of another geometry would be another file system's.
         if same(&new) == same(&self.g) {
             self.g = new;
         }
     }
 
-    /// The name of what stands at a block and how many from it on have it, where it follows from what was seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
+    /// was seen.
     fn named(&self, place: &Place) -> (Class, What, u64) {
         let (piece, alike) = match *place {
             Place::Boot => return (Class::BootArea, What::BootArea, 1),
@@ -403,7 +406,7 @@ impl Nilfs {
         Part { class, offset: at, len: to - at, what }
     }
 
-    /// What a block of the log looks like that no summary speaks of yet.
+    /// The kind that a block without a summary looks like.
     fn looks(&self, bytes: &[u8]) -> Class {
         match SegmentSummary::head(&self.g, bytes) {
             Some(_) => Class::SegmentSummary,
@@ -413,14 +416,14 @@ impl Nilfs {
     }
 }
 
-/// What became of a block that may begin a partial segment.
+/// The outcome for a block that may begin a partial segment.
 enum Begun {
     Yes,
     NotYet,
     Damaged,
 }
 
-/// Entries of a block of the DAT: blocks, and whether they are live.
+/// The entries of a DAT block: addresses of blocks, and whether each is live.
 fn live_in<'a>(
     g: &Geometry,
     lbn: u64,
@@ -455,7 +458,7 @@ impl Decoder for Nilfs {
         {
             self.superblock(bytes);
         }
-        // Whole blocks of it.
+        // Only whole blocks of the request are read.
         let skip = (offset.next_multiple_of(size as u64) - offset).min(data.len() as u64);
         let (first, whole) = ((offset + skip) >> shift, &data[skip as usize..]);
         let damaged = self.announced(first, whole, books);

@@ -1,26 +1,26 @@
-//! Where the blocks of files are now: the newest place that each was written to.
+//! The present places of files' blocks: the newest place to which each was written.
 
 use std::collections::BTreeMap;
 
-/// By file and its first block: how many blocks follow each other, and where the first is.
+/// By file and first logical block: the length of the run, and the place of its first block.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     runs: BTreeMap<(u64, u64), (u64, u64)>,
 }
 
 impl Places {
-    /// The run that has block `lbn` of a file.
+    /// The run that contains block `lbn` of a file.
     fn run(&self, ino: u64, lbn: u64) -> Option<(u64, u64, u64)> {
         let ((_, first), (len, block)) = self.runs.range((ino, 0)..=(ino, lbn)).next_back()?;
         (lbn - first < *len).then_some((*first, *len, *block))
     }
 
-    /// Where block `lbn` of a file is.
+    /// The place of block `lbn` of a file.
     pub(super) fn at(&self, ino: u64, lbn: u64) -> Option<u64> {
         self.run(ino, lbn).map(|(first, _, block)| block + (lbn - first))
     }
 
-    /// Blocks of a file from `lbn` on are here now: where they were before is given up.
+    /// Sets the place of a file's blocks from `lbn` on; their previous places are given up.
     pub(super) fn set(&mut self, ino: u64, lbn: u64, len: u64, block: u64) {
         let Some(end) = lbn.checked_add(len).filter(|_| len > 0) else { return };
         self.clear(ino, lbn, end);
@@ -39,7 +39,7 @@ impl Places {
         self.runs.insert((ino, first), (all, start));
     }
 
-    /// The file's block is not here any more, if it was.
+    /// Removes a file's block from this place, if it is there.
     pub(super) fn gone(&mut self, ino: u64, lbn: u64, block: u64) {
         if self.at(ino, lbn) == Some(block) && lbn < u64::MAX {
             self.clear(ino, lbn, lbn + 1);
@@ -61,13 +61,13 @@ impl Places {
         }
     }
 
-    /// The runs of a file: its first block there, how many, where. In the order of the file.
+    /// The runs of a file in its order: first logical block, length, place.
     pub(super) fn of(&self, ino: u64) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let all = self.runs.range((ino, 0)..=(ino, u64::MAX));
         all.map(|((_, first), (len, block))| (*first, *len, *block))
     }
 
-    /// Keeps, of all files but one, only what is at these blocks.
+    /// Keeps, of all files but one, only blocks at live places.
     pub(super) fn keep(&mut self, but: u64, mut live: impl FnMut(u64) -> bool) {
         let all: Vec<_> = self.runs.iter().map(|(key, run)| (*key, *run)).collect();
         for ((ino, first), (len, block)) in all {
@@ -82,7 +82,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Writes over, inside and beside each other, and blocks that go, against what a map by block must say.
+    /// Writes over, inside and beside each other, and removals, are compared with a map by block.
     #[test]
     fn each_block_is_where_it_was_written_last() {
         let (mut places, mut map) = (Places::default(), BTreeMap::new());

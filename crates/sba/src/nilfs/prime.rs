@@ -1,5 +1,5 @@
-//! Learns what is on a device before requests pass: all summaries, in the order in which they were written, then
-//! what the DAT calls live.
+//! Priming: learns the state of a device before requests pass. It reads all summaries in the order in which they were
+//! written, and then the blocks that the DAT calls live.
 
 use ordo_format::nilfs2::{
     Geometry, SUPERBLOCK_AT, SegmentSummary, Superblock, ino, node_level, second_superblock_at,
@@ -11,7 +11,7 @@ use super::{Nilfs, live_in, names_in};
 use crate::decoder::{Books, Decoder, Image};
 use crate::kind::Class;
 
-/// A decoder, where the device holds NILFS2.
+/// The decoder of an image, where it holds NILFS2.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let superblock = |at| {
         let mut bytes = [0; Superblock::SIZE];
@@ -32,7 +32,7 @@ fn blocks(image: &dyn Image, g: &Geometry, first: u64, count: u64) -> Option<Vec
 }
 
 impl Nilfs {
-    /// What cannot be read is left out: it is learned when it passes.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
     fn prime(&mut self, image: &dyn Image, books: &mut Books) {
         let g = self.g;
         books.names.set_root(ino::ROOT);
@@ -81,7 +81,7 @@ impl Nilfs {
         }
     }
 
-    /// Keeps of all places those that the DAT calls live. Of its own blocks the newest are, always.
+    /// Keeps the places that the DAT calls live. The DAT's own newest blocks are always live.
     fn prime_live(&mut self, image: &dyn Image) {
         let (g, mut live) = (self.g, FxHashSet::default());
         let dat: Vec<_> = self.file(image, ino::DAT).collect();

@@ -1,5 +1,6 @@
-//! The stream of `$LogFile`. A page is written again and again while it fills, first as a copy near the log's start. A
-//! record's number says where it belongs, so each is read once, wherever it is seen first.
+//! The stream of `$LogFile`. A page is written again and again while it fills, at first as a copy near the log's
+//! start. A record's log sequence number (LSN) gives its place, so each record is read once, wherever it is seen
+//! first.
 
 use ordo_format::Endian;
 use ordo_format::ntfs::{self, Action, LogRecord, LogShape, RecordPage, action, unprotected};
@@ -10,46 +11,46 @@ const LE: Endian = Endian::Little;
 const OPEN_MAX: usize = 4096;
 /// Bytes of a record's data at most.
 const DATA_MAX: usize = 1 << 20;
-/// What a page has where no restart page has been seen.
+/// The page size where no restart page has been seen, in bytes.
 pub(super) const PAGE: usize = 4096;
 
-/// What a page says.
+/// An event that a log page tells.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
-    /// A record of a transaction, which is named by its first record: so many bytes.
+    /// A record of a transaction, with its bytes; the transaction is named by its first record's LSN.
     Bytes { id: u64, len: u64 },
-    /// What is there changes: the clusters' byte on the volume is found by the decoder.
+    /// A change of these clusters; the decoder works out the byte on the volume.
     Change { id: u64, action: Action, clusters: Vec<u64> },
-    /// The transaction has ended, and is there.
+    /// The end of a transaction that was not rolled back.
     Commit { id: u64 },
 }
 
-/// What a page is.
+/// The meaning of a log page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Restart,
-    /// Records; the transaction of the last one that is new.
+    /// Records, with the transaction of the newest one.
     Records(Option<u64>),
-    /// A copy of the last page, before that is full.
+    /// A tail copy: the last page, before it is full.
     Copy(Option<u64>),
-    /// Never used.
+    /// A page that was never used.
     Empty,
     NotUnderstood,
 }
 
-/// A record that goes on in the next page.
+/// A record that continues in the next page.
 #[derive(Debug)]
 struct Part {
     head: LogRecord,
     data: Vec<u8>,
-    /// The page that has the rest, in bytes.
+    /// The page with the rest, in bytes from the log's start.
     next: u64,
 }
 
 #[derive(Debug)]
 struct Open {
     first: u64,
-    /// The newest record undoes the first one: nothing of it is left.
+    /// Whether the newest record rolls back the first one, so that nothing of the transaction is left.
     undone: bool,
     committed: bool,
 }
@@ -57,14 +58,14 @@ struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) shape: Option<LogShape>,
-    /// The newest record that was read.
+    /// The LSN of the newest record that was read.
     last: u64,
     part: Option<Part>,
     open: FxHashMap<u32, Open>,
 }
 
 impl Log {
-    /// Records up to this one are from before.
+    /// Marks records up to this LSN as written before the watch began.
     pub(super) fn begin_after(&mut self, lsn: u64) {
         self.last = self.last.max(lsn);
     }
@@ -73,7 +74,7 @@ impl Log {
         self.shape.map_or(PAGE, |shape| shape.page_size)
     }
 
-    /// A page is written at this byte of the log.
+    /// Takes in a page that is written at this byte of the log.
     pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<Said>) -> Page {
         if raw.iter().all(|b| *b == 0xff) {
             return Page::Empty;
@@ -83,7 +84,7 @@ impl Log {
             b"RSTR" | b"CHKD" => match LogShape::read(&page) {
                 Some(shape) => {
                     if self.shape.is_some_and(|old| old.place_bits != shape.place_bits) {
-                        // Another log: its records count anew.
+                        // Another log: its LSNs start anew.
                         (self.last, self.part) = (0, None);
                         self.open.clear();
                     }
@@ -113,10 +114,10 @@ impl Log {
             _ => Some(at),
         };
         let (mut from, mut newest) = (shape.records_at, None);
-        // A copy has no place of its own: its first record says it.
+        // A tail copy has a place that is not its own; its first record's LSN names its own.
         let first = next_record(page, &mut { from }, home.filter(|home| *home != at), shape);
         home = first.map(|(_, home)| home).or(home);
-        // A page that knows of no record as new as this does not go on with it.
+        // A page whose newest record is older than the last one read does not continue it.
         let last = self.last;
         let goes_on = |p: &mut Part| {
             p.head.lsn > last && home == Some(p.next) && (place || head.last >= p.head.lsn)
@@ -151,7 +152,8 @@ impl Log {
         }
     }
 
-    /// More of a record that the page before began: where it ends. Or it goes on in the next one.
+    /// Continues a record that the previous page began. Returns where the record ends, or keeps it where it continues
+    /// in the next page.
     fn rest(
         &mut self,
         mut part: Part,
@@ -215,7 +217,7 @@ impl Log {
     }
 }
 
-/// The page after this one: from the last one on to the first of the ring.
+/// The page after this one; after the last one comes the first page of the ring.
 fn next_page(page: u64, shape: &LogShape) -> u64 {
     let size = shape.page_size as u64;
     match page + size {
@@ -224,7 +226,8 @@ fn next_page(page: u64, shape: &LogShape) -> u64 {
     }
 }
 
-/// The next record that begins in a page, from a byte on, and the page where it belongs. What is none is stepped over.
+/// The next record that begins in a page at or after a byte, and the page to which it belongs. Bytes that are no
+/// record are skipped.
 fn next_record(
     page: &[u8],
     from: &mut usize,
@@ -253,14 +256,14 @@ fn next_record(
     None
 }
 
-/// The newest record that a page knows of, by its head alone.
+/// The LSN of the newest record of a page, by its header alone.
 pub(super) fn newest(page: &[u8], shape: &LogShape) -> Option<u64> {
     let head = RecordPage::decode(page.get(..RecordPage::SIZE)?, LE);
     let known = head.head.magic == *b"RCRD" && shape.place(head.last_whole) < shape.size;
     known.then_some(head.last_whole)
 }
 
-/// The byte of the volume where an action's record begins.
+/// The byte of the volume where the structure begins that an action changes.
 pub(super) fn home(action: &Action, clusters: &[u64], cluster_shift: u32) -> Option<u64> {
     let within = u64::from(action.sector) * ntfs::STRIDE as u64;
     let cluster = *clusters.get((within >> cluster_shift) as usize)?;

@@ -1,8 +1,8 @@
-//! NTFS.
+//! The decoder of NTFS.
 //!
 //! Everything on the volume is a file, and every file has a record in `$MFT`, which is a file too: its record comes
-//! first. Lists of runs in the records say where contents are ([`Ntfs::record_written`]). `$LogFile` holds changes of
-//! records, index blocks and bitmaps, not copies ([`log`]).
+//! first. Run lists in the records give the places of contents ([`Ntfs::record_written`]). `$LogFile` holds changes
+//! of records, index blocks and bitmaps, not copies ([`log`]).
 
 mod log;
 mod prime;
@@ -40,7 +40,7 @@ pub(crate) struct Ntfs {
     said: Vec<Said>,
 }
 
-/// Records point to contents: there are no nodes in between.
+/// A graph reader without nodes: records point to contents directly.
 #[derive(Debug)]
 struct Flat;
 
@@ -54,7 +54,7 @@ impl Reader for Flat {
     }
 }
 
-/// What stands at a place.
+/// The use of a place.
 enum Place {
     Boot,
     BootCopy,
@@ -97,7 +97,7 @@ impl Ntfs {
         }
     }
 
-    /// Where in its file's contents a byte of the volume is.
+    /// The offset in its file's contents of a byte of the volume.
     fn byte_of(&self, run: &Run, at: u64) -> u64 {
         let Role::Data { lbn } = run.role else { return 0 };
         (lbn << self.g.cluster_shift) + (at - (run.start << self.g.cluster_shift))
@@ -120,11 +120,11 @@ impl Ntfs {
         }
     }
 
-    /// A file record, its sectors put right: what it points to, and the names in it.
+    /// Takes in a file record whose sectors are fixed up: its runs, and the names in it.
     fn record_written(&mut self, number: u64, record: &[u8], books: &mut Books) {
         let head = FileRecord::decode(record, LE);
         let used = head.flags & 1 != 0;
-        // What continues another record is that one's.
+        // An extension record counts as part of its base record.
         let ino = match head.base & ((1 << 48) - 1) {
             0 if head.base == 0 => number,
             base => base,
@@ -142,7 +142,7 @@ impl Ntfs {
         self.graph.set_root(number, entries.into_vec(), books);
     }
 
-    /// Records in a piece of `$MFT` that begins at this byte of it. False where one is not what it should be.
+    /// Takes in the records of a range of `$MFT` that begins at this byte. Returns false where one is damaged.
     fn records_written(&mut self, byte: u64, bytes: &[u8], books: &mut Books) -> bool {
         let (size, mut sound) = (1usize << self.g.record_shift, true);
         let skip = (byte.next_multiple_of(size as u64) - byte) as usize;
@@ -152,7 +152,7 @@ impl Ntfs {
                 Some(record) if record.starts_with(b"FILE") => {
                     self.record_written(first + i as u64, &record, books);
                 }
-                // Never used, or left as it was.
+                // A record that was never used, or did not change.
                 _ if raw.iter().all(|b| *b == 0) => {}
                 _ => sound = false,
             }
@@ -171,7 +171,7 @@ impl Ntfs {
         }
     }
 
-    /// Learns from what a page of the log said.
+    /// Learns from the events that a page of the log told.
     fn heed(&mut self, books: &mut Books) {
         for said in std::mem::take(&mut self.said) {
             match said {
@@ -209,7 +209,7 @@ impl Ntfs {
         }
     }
 
-    /// The name of what has an owner, from `at` to `to`.
+    /// The meaning of a range with an owner, from `at` to `to`.
     fn owned(&self, run: &Run, at: u64, to: u64) -> What {
         let Role::Data { lbn } = run.role else { return What::Unclaimed };
         let byte = self.byte_of(run, at);
@@ -233,7 +233,7 @@ impl Ntfs {
         }
     }
 
-    /// Where what stands at `at` ends.
+    /// The end of the range with the same use as `at`.
     fn until(&self, place: &Place, at: u64, end: u64) -> u64 {
         let shift = self.g.cluster_shift;
         let to = match place {

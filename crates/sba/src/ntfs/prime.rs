@@ -1,4 +1,4 @@
-//! Learns what is on a device before requests pass.
+//! Priming: learns the state of a device before requests pass.
 
 use ordo_format::ntfs::{Boot, LogShape, RecordPage, unprotected};
 
@@ -9,12 +9,12 @@ use crate::graph::Graph;
 use crate::kind::Class;
 use crate::runs::{Role, Run};
 
-/// File records are read in pieces of so many bytes.
+/// Bytes of file records that are read at once.
 const PIECE: u64 = 1 << 18;
-/// A `$MFT` in more pieces than one of its records can say goes on in later ones: it is read again so often.
+/// Rounds in which `$MFT` is read: with many runs its own records continue in later ones, which must be found first.
 const ROUNDS: usize = 16;
 
-/// A decoder, where the device holds NTFS.
+/// The decoder of an image, where it holds NTFS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Boot::SIZE];
     image.read_at(0, &mut bytes).ok()?;
@@ -39,7 +39,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
 }
 
 impl Ntfs {
-    /// Where a file's contents of a kind are, in their order.
+    /// The runs of a file's contents of one kind, in the order of the file.
     fn pieces(&self, ino: u64, class: Class) -> Vec<Run> {
         let all = self.graph.runs.iter().filter(|run| run.ino == ino && run.class == class);
         let mut all: Vec<Run> = all.copied().collect();
@@ -65,7 +65,7 @@ impl Ntfs {
         }
     }
 
-    /// The shape of the log, and its newest record: what comes later is new.
+    /// Reads the log's shape and the LSN of its newest record: later records are new.
     fn read_log(&mut self, image: &dyn Image) {
         let runs = self.pieces(LOG, Class::JournalRecords);
         let shift = self.g.cluster_shift;

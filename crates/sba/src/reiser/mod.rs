@@ -1,9 +1,8 @@
-//! ReiserFS 3.5 and 3.6.
+//! The decoder of ReiserFS 3.5 and 3.6.
 //!
-//! The superblock, the bitmaps and the journal lie at fixed places. All else is one tree ([`tree`]), whose
-//! leaves hold inodes, names, the ends of files, and the places of files' other blocks. The journal holds
-//! copies of blocks: a descriptor says where they belong, and where there are more than it has room for, the
-//! commit block says the rest.
+//! The superblock, the bitmaps and the journal lie at fixed places. All else is one tree ([`tree`]), whose leaves
+//! hold inodes, names, tails of files, and the addresses of files' other blocks. The journal holds copies of blocks.
+//! A descriptor names their fixed locations; where there are more than it can hold, the commit block names the rest.
 
 mod tree;
 
@@ -20,21 +19,21 @@ use crate::runs::{Role, Run};
 
 use tree::{Tree, node_entry};
 
-/// The number of the tree's root among roots.
+/// The number of the tree's root among the graph's roots.
 const ROOT: u64 = 0;
-/// The object that is the root directory.
+/// The object of the root directory (`REISERFS_ROOT_OBJECTID`).
 const ROOT_OBJECT: u64 = 2;
 /// Inodes that are remembered at most.
 const INODES_MAX: usize = 1 << 20;
 
-/// What a descriptor announces.
+/// The announcement of a journal block by a descriptor.
 #[derive(Clone, Copy, Debug)]
 enum Announced {
     Copy {
         id: u32,
         home: u64,
     },
-    /// A copy whose place the commit block says: its number among those.
+    /// A copy whose fixed location the commit block names, by its index there.
     Late {
         id: u32,
         index: usize,
@@ -49,13 +48,13 @@ pub(crate) struct Reiser {
     g: Geometry,
     tree: Graph<Tree>,
     ring: Ring<Announced>,
-    /// Copies of the present transaction whose place the commit block will say.
+    /// Copies of the present transaction whose fixed location the commit block will name.
     late: Vec<(usize, Box<[u8]>)>,
-    /// By object: a hash of its inode, as it was seen last.
+    /// By object, a hash of its inode as it was last seen.
     inodes: FxHashMap<u32, u64>,
 }
 
-/// A decoder, where the device holds ReiserFS.
+/// The decoder of an image, where it holds ReiserFS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
@@ -78,7 +77,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     Some(Box::new(reiser))
 }
 
-/// What stands at a block.
+/// The use of a block.
 enum Place {
     Boot,
     Superblock,
@@ -112,14 +111,14 @@ impl Reiser {
         }
     }
 
-    /// Learns from a block, at its place or copied in the journal. The kind that it is.
+    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
     fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
         match self.place(block) {
             Place::Superblock => {
                 let skip = (SUPERBLOCK_AT - (block << self.g.block_shift)) as usize;
                 let new = bytes.get(skip..).and_then(Superblock::read);
                 let same = |g: &Geometry| Geometry { root: 0, height: 0, ..*g };
-                // One of another shape would be another file system.
+                // A superblock of another geometry would be another file system's.
                 if let Some(new) = new.filter(|new| same(new) == same(&self.g)) {
                     self.g = new;
                     self.set_root(&new, books);
@@ -148,7 +147,7 @@ impl Reiser {
         }
     }
 
-    /// Notes which inodes in a leaf are not as they were, and the names in it.
+    /// Notes the inodes of a leaf that changed, and learns the names in it.
     fn leaf_seen(&mut self, bytes: &[u8], books: &mut Books) {
         if reiserfs::node(bytes).is_none_or(|head| head.level != 1) {
             return;
@@ -187,7 +186,7 @@ impl Reiser {
         What::Journal { transaction: Some(id.into()), home: Some((byte, class)) }
     }
 
-    /// A block of the journal's ring.
+    /// Names a block of the journal's ring, and learns from it.
     fn journal_block(&mut self, at: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
         let len = bytes.len() as u64;
         let of = |id: u32| What::Journal { transaction: Some(id.into()), home: None };
@@ -226,7 +225,7 @@ impl Reiser {
         bytes: &[u8],
         books: &mut Books,
     ) {
-        // More copies than the ring has blocks make no sense.
+        // A transaction cannot have more copies than the ring has blocks.
         let (id, len) = (head.id, u64::from(head.len));
         if len + 2 > self.g.journal_size {
             return;
@@ -267,7 +266,7 @@ impl Reiser {
         self.ring.ended();
     }
 
-    /// The name of what stands at a block, where it follows from the place alone.
+    /// The kind and meaning of a block that follow from its place alone.
     fn fixed(&self, place: &Place, block: u64) -> (Class, What) {
         match place {
             Place::Boot => (Class::BootArea, What::BootArea),
@@ -293,7 +292,7 @@ impl Reiser {
         }
     }
 
-    /// The part from `at` on: one block of it, or all of a run's file data and of the boot area.
+    /// The part from `at` on: one block, or the whole rest of a run of file data or of the boot area.
     fn part(&self, at: u64, end: u64, class: Class, what: What, place: &Place) -> Part {
         let shift = self.g.block_shift;
         let block = at >> shift;

@@ -24,7 +24,7 @@ pub(super) fn node_entry(g: &Geometry, block: u64, level: u16) -> Option<Entry<u
 }
 
 impl Reader for Tree {
-    /// The level: 1 of a leaf.
+    /// The level of a node; 1 for a leaf.
     type Tag = u16;
 
     fn node(&self, level: u16, bytes: &[u8]) -> Vec<Entry<u16>> {

@@ -1,4 +1,4 @@
-//! What the geometry alone says about a place on the device.
+//! The use of each place on the device, as far as the geometry alone decides it.
 
 use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::superblock::SBLOCK_SIZE;
@@ -8,7 +8,7 @@ use ordo_format::ufs2::superblock::SBLOCK_SIZE;
 pub(super) enum Area {
     Boot,
     Superblock,
-    /// The copy in a cylinder group.
+    /// The copy of the superblock in a cylinder group.
     Copy(u32),
     Summary,
     /// A cylinder group's header and bitmaps.
@@ -56,8 +56,8 @@ pub(super) fn locate(sb: &Superblock, at: u64) -> (Area, u64) {
     (area, end)
 }
 
-/// The inodes that lie wholly in `len` bytes from byte `at` of a group's inode area: the first one's
-/// number, its first byte in the range, and how many.
+/// The inodes that lie wholly in `len` bytes from byte `at` of a group's inode area: the number of the first one, its
+/// first byte in the range, and the number of inodes.
 pub(super) fn inodes_in(sb: &Superblock, cg: u32, at: u64, len: u64) -> (u64, usize, u64) {
     const SIZE: u64 = ordo_format::ufs2::Dinode::SIZE as u64;
     let from = at - sb.byte_of(sb.cg_inodes(cg));

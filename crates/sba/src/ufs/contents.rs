@@ -1,4 +1,4 @@
-//! What bytes look like, where nothing points to them yet.
+//! Guesses from contents: the kind that unclaimed bytes look like.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::Superblock;
@@ -6,11 +6,11 @@ use ordo_format::ufs2::dir::{self, CHUNK};
 
 use crate::kind::{Class, EntryChange};
 
-/// The addresses in an indirect block, with their places; zeros left out.
+/// The addresses in an indirect block, with their indexes; zeros are left out.
 pub(super) type Addresses = Box<[(u32, u64)]>;
 
-/// Whether these bytes, from a chunk's start on, could be part of a directory: chunks that parse, with
-/// nothing but zeros after the last.
+/// Whether these bytes, from a chunk's start on, could be part of a directory: chunks that parse, and nothing but
+/// zeros after the last.
 pub(super) fn is_directory(bytes: &[u8], endian: Endian) -> bool {
     let mut chunks = bytes.chunks(CHUNK);
     let mut any = false;
@@ -32,7 +32,7 @@ pub(super) fn is_address(sb: &Superblock, addr: u64, frags: u64) -> bool {
     sb.has_frags(addr, frags) && !sb.is_own(addr, frags)
 }
 
-/// The addresses in a whole block; none where a word can be no address of a whole block.
+/// The addresses in a whole block; none where a word cannot be the address of a whole block.
 pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option<Addresses> {
     let frag = sb.frag as u64;
     let mut found = Vec::new();
@@ -49,12 +49,12 @@ pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option
     Some(found.into())
 }
 
-/// What bytes look like.
+/// The kind that bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looks {
     Directory,
     Indirect,
-    /// All zeros: can be anything.
+    /// All zeros: can be of any kind.
     Zero,
     /// Neither a directory nor an indirect block.
     Other,
@@ -70,8 +70,8 @@ impl Looks {
         }
     }
 
-    /// Whether a block of this kind could look so. A file could hold what looks like a directory; that
-    /// the block was one before is much likelier.
+    /// Whether a block of this kind could look so. A file could hold bytes that look like a directory; but a block
+    /// that was a directory's before much more likely is one.
     pub(super) fn can_be(self, class: Class) -> bool {
         match self {
             Looks::Zero => true,
@@ -82,7 +82,7 @@ impl Looks {
     }
 }
 
-/// What bytes look like, of which only a whole block can be an indirect one.
+/// The look of bytes. Only a whole block can be an indirect block.
 pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks {
     if is_zero(bytes) {
         Looks::Zero
@@ -97,7 +97,7 @@ pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks
     }
 }
 
-/// What changed between two states of the same chunks of a directory.
+/// The entries that changed between two states of the same chunks of a directory.
 pub(super) fn entry_changes(old: &[u8], new: &[u8], endian: Endian) -> Vec<EntryChange> {
     let read = |bytes| -> Vec<(Box<[u8]>, u32)> {
         let used = dir::entries(bytes, endian).flatten().filter(|e| !e.is_free());

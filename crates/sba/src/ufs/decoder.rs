@@ -1,4 +1,4 @@
-//! UFS2 among the other decoders: the same classifier, asked by a watcher of any file system.
+//! The decoder of UFS2: the classifier behind the trait that watchers of any file system use.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ struct Ufs {
     block_shift: u32,
 }
 
-/// A decoder, where the device holds UFS2.
+/// The decoder of an image, where it holds UFS2.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let classifier = Classifier::new();
     let bytes = image.bytes();
@@ -46,7 +46,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     Some(Box::new(Ufs { classifier, block_shift: shift as u32 }))
 }
 
-/// What a future gives that never waits.
+/// The result of a future that never waits.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -54,9 +54,9 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Names in the directories that are there.
+/// Learns the names in the directories of the image.
 fn names(view: &View, image: &dyn Image, books: &mut Books) {
-    // In the order of the device: the last name that is seen of a file is its path.
+    // Directories are read in the order of the device: the last name that is seen of a file is its path.
     let all: BTreeMap<u64, u64> = view.files.directories().into_iter().collect();
     for (start, frags) in all {
         let Some(extent) = view.files.owners.at(start) else { continue };

@@ -1,4 +1,4 @@
-//! What inodes and indirect blocks say about who owns which block.
+//! The files of a UFS2 file system: which file owns which block, by inodes and indirect blocks.
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -14,13 +14,13 @@ use super::owners::{Extent, Owners, Role};
 use crate::kind::{Class, InodeChange};
 use crate::stats::Stats;
 
-/// Addresses kept at most of blocks that look like indirect blocks and that nothing points to.
+/// Addresses kept at most of unclaimed blocks that look like indirect blocks.
 const CANDIDATE_ADDRESSES: usize = 1 << 20;
 
-/// Extents given back at most for one write.
+/// Extents given back to their earlier owners at most for one write.
 const GIVEN_BACK_MAX: usize = 1 << 16;
 
-/// Where an inode's pointer is: direct ones first, then indirect, then extended attributes.
+/// The index of a pointer in an inode: direct pointers first, then indirect ones, then extended attributes.
 type PointerSlot = u8;
 
 const FIRST_INDIRECT: PointerSlot = NDADDR as PointerSlot;
@@ -34,9 +34,9 @@ struct Inode {
     generation: u32,
     extsize: u32,
     size: u64,
-    /// Of its 256 bytes.
+    /// A hash of the inode's 256 bytes.
     hash: u64,
-    /// Those that are set.
+    /// The pointers that are not zero.
     pointers: Box<[(PointerSlot, u64)]>,
 }
 
@@ -52,16 +52,16 @@ struct Node {
     ino: u32,
     level: u8,
     first_lbn: u64,
-    /// None: its contents have not been seen.
+    /// The addresses in the block; `None` until its contents have been seen.
     children: Option<Addresses>,
 }
 
-/// Blocks that look like indirect blocks, for when a pointer to one is written.
+/// Unclaimed blocks that look like indirect blocks, kept until a pointer to one is written.
 #[derive(Debug, Default)]
 struct Candidates {
     blocks: FxHashMap<u64, Addresses>,
     order: VecDeque<u64>,
-    /// Addresses and blocks held.
+    /// The number of addresses and blocks held.
     held: usize,
 }
 
@@ -75,7 +75,7 @@ impl Candidates {
             let Some(oldest) = self.order.pop_front() else { break };
             self.take(oldest);
         }
-        // Those that were taken are still in the order.
+        // The queue still lists blocks that were taken: it is cleaned when they are the majority.
         if self.order.len() > 2 * self.blocks.len() + 64 {
             self.order.retain(|a| self.blocks.contains_key(a));
         }
@@ -88,7 +88,7 @@ impl Candidates {
     }
 }
 
-/// Everything learned about files.
+/// Everything learned about files: inodes, indirect blocks, owners of fragments.
 pub(super) struct Files {
     sb: Superblock,
     endian: Endian,
@@ -136,7 +136,7 @@ impl Files {
         }
     }
 
-    /// What an inode's pointers are, as far as they can be right.
+    /// Reads an inode's pointers, as far as they can be valid.
     fn read_inode(&self, bytes: &[u8]) -> Option<Inode> {
         let raw = Dinode::decode(bytes, self.endian);
         if raw.mode == 0 {
@@ -164,7 +164,7 @@ impl Files {
         Some(inode)
     }
 
-    /// The fragments that a pointer of an inode refers to.
+    /// The number of fragments to which an inode's pointer refers.
     fn frags(&self, inode: &Inode, slot: PointerSlot) -> u64 {
         let bytes = if slot < FIRST_INDIRECT {
             self.sb.file_block_size(inode.size, u64::from(slot)) as u64
@@ -177,7 +177,7 @@ impl Files {
         self.sb.frags_for(bytes).max(1)
     }
 
-    /// The first logical block below an indirect pointer, and how many levels it has.
+    /// The first logical block below an indirect pointer, and its number of levels.
     fn indirect_reach(&self, slot: PointerSlot) -> (u64, u8) {
         let per = self.sb.addresses_per_block();
         match slot - FIRST_INDIRECT {
@@ -187,7 +187,7 @@ impl Files {
         }
     }
 
-    /// What writing these inodes (256 bytes each, `first` the first) would change.
+    /// The changes that a write of these inodes (256 bytes each, `first` the first) would make.
     pub(super) fn inode_changes(&self, first: u64, bytes: &[u8]) -> Vec<(u64, InodeChange)> {
         let mut changes = Vec::new();
         for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
@@ -228,7 +228,7 @@ impl Files {
                 _ => changed.push((ino, self.read_inode(raw))),
             }
         }
-        // A block may pass from one inode to another of the same block: first take, then give.
+        // A block may pass from one inode to another of the same write, so all releases come before all claims.
         for (ino, new) in &changed {
             let Some(old) = self.inodes.get(ino).cloned() else { continue };
             let same_file = new.as_ref().filter(|n| n.same_file(&old));
@@ -252,8 +252,9 @@ impl Files {
         self.give_back(stats);
     }
 
-    /// Gives back what others have claimed for a while. What is given back may be an indirect block, and so may take
-    /// from others in turn: on an image made to be hostile that need not end by itself.
+    /// Gives fragments back to their earlier owners when the later claim is gone. An extent that is given back may be
+    /// an indirect block, and may take fragments from others in turn. A hostile image could make that endless, hence
+    /// the bound.
     fn give_back(&mut self, stats: &mut Stats) {
         for _ in 0..GIVEN_BACK_MAX {
             let Some(Extent { start, frags, ino, role }) = self.owners.next_to_give_back() else {
@@ -263,7 +264,7 @@ impl Files {
         }
     }
 
-    /// An inode was written again as it was: its blocks are what they were counted as.
+    /// Takes in an inode that was written again without a change: its pointers confirm the guesses about its blocks.
     fn confirm(&mut self, ino: u32, stats: &mut Stats) {
         if self.ledger.is_empty() {
             return;
@@ -288,7 +289,7 @@ impl Files {
         }
     }
 
-    /// What an inode's pointer points to.
+    /// The role of the block to which an inode's pointer leads.
     fn role_of(&self, slot: PointerSlot) -> Role {
         if slot < FIRST_INDIRECT {
             Role::Data { lbn: slot.into() }
@@ -300,7 +301,7 @@ impl Files {
         }
     }
 
-    /// What an indirect block's pointer points to.
+    /// The role of the block to which an indirect block's pointer leads.
     fn role_below(&self, level: u8, first_lbn: u64, index: u32) -> Role {
         let below = self.sb.addresses_per_block().pow(u32::from(level) - 1);
         let lbn = first_lbn + u64::from(index) * below;
@@ -355,7 +356,7 @@ impl Files {
         }
     }
 
-    /// Takes a block from a file, and with an indirect block all that it points to.
+    /// Takes a block from a file. An indirect block goes with all blocks to which it points.
     fn release(&mut self, addr: u64, ino: u32, role: Role) {
         self.owners.release(addr, ino, role);
         let is_it = |n: &Node| {
@@ -366,24 +367,24 @@ impl Files {
         }
     }
 
-    /// Forgets that a block is an indirect one, but not what is in it: another may point to it.
+    /// Forgets that a block is indirect, but keeps its addresses, since another pointer may lead to it.
     fn drop_node(&mut self, addr: u64) {
         let Some(node) = self.nodes.remove(&addr) else { return };
         let Some(children) = node.children else { return };
         for (index, child) in children.iter().copied() {
-            // Levels fall: this ends.
+            // Levels fall at each step, so the recursion ends.
             let role = self.role_below(node.level, node.first_lbn, index);
             self.release(child, node.ino, role);
         }
         self.candidates.insert(addr, children);
     }
 
-    /// What is known of an indirect block: its level, and its addresses where they have been seen.
+    /// An indirect block's level, and its addresses where they have been seen.
     pub(super) fn indirect(&self, addr: u64) -> Option<(u8, Option<&Addresses>)> {
         self.nodes.get(&addr).map(|n| (n.level, n.children.as_ref()))
     }
 
-    /// Indirect blocks whose contents have not been seen, in order of place.
+    /// Indirect blocks whose contents have not been seen, in the order of the device.
     pub(super) fn unseen_indirects(&self) -> Vec<u64> {
         let unseen = self.nodes.iter().filter(|(_, n)| n.children.is_none());
         let mut all: Vec<u64> = unseen.map(|(addr, _)| *addr).collect();
@@ -391,7 +392,7 @@ impl Files {
         all
     }
 
-    /// The extents of directories: first fragment and length, in order of place.
+    /// The extents of directories: first fragment and length, in the order of the device.
     pub(super) fn directories(&self) -> Vec<(u64, u64)> {
         let all = self.owners.iter().filter(|e| self.class_of(e) == Class::Directory);
         let mut all: Vec<_> = all.map(|e| (e.start, u64::from(e.frags))).collect();
@@ -399,23 +400,22 @@ impl Files {
         all
     }
 
-    /// What was counted stays so.
+    /// Drops all notes: guesses stay as they were counted.
     pub(super) fn forget_notes(&mut self) {
         self.ledger = Ledger::new(self.sb.fragshift as u32);
     }
 
-    /// Whether a block that nothing points to was an indirect block when it was last written, or as
-    /// long as something pointed to it.
+    /// Whether an unclaimed block was an indirect block when it was last written or last pointed to.
     pub(super) fn was_indirect(&self, addr: u64) -> bool {
         self.candidates.blocks.contains_key(&addr)
     }
 
-    /// Keeps a block that looks like an indirect one, in case that it is.
+    /// Keeps an unclaimed block that looks like an indirect block.
     pub(super) fn keep_candidate(&mut self, addr: u64, addresses: Addresses) {
         self.candidates.insert(addr, addresses);
     }
 
-    /// A block holds something else now.
+    /// Forgets a candidate whose block holds something else now.
     pub(super) fn forget_candidate(&mut self, addr: u64) {
         self.candidates.take(addr);
     }

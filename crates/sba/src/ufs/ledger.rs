@@ -1,9 +1,8 @@
-//! Writes that were counted by a guess, and can still be counted otherwise.
+//! Notes of writes that were counted by a guess and can still be counted otherwise.
 //!
-//! A block may be written before anything on the device points to it, or after the file it belonged to
-//! gave it up in memory only, which shows where the contents cannot be that file's. Each such write is
-//! noted here under the kind it was counted as; a pointer to the block settles what was noted, as far
-//! as the contents can be what the pointer says.
+//! A block may be written before anything on the device points to it. It may also be written after its file gave it
+//! up in memory only; then its contents cannot be that file's. Each such write is noted here under the kind by which
+//! it was counted. A pointer to the block settles the note, as far as the contents can be what the pointer says.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +10,7 @@ use super::contents::Looks;
 use crate::kind::Class;
 use crate::stats::{Counts, Stats};
 
-/// Notes kept at most; beyond, all guesses are left as they were counted.
+/// Notes kept at most; beyond this, all guesses stay as they were counted.
 const MOST: usize = 1 << 20;
 
 /// A write of fragments of one block.
@@ -19,17 +18,17 @@ const MOST: usize = 1 << 20;
 pub(super) struct Note {
     pub(super) start: u64,
     pub(super) frags: u64,
-    /// What it was counted as.
+    /// The kind by which the write was counted.
     pub(super) class: Class,
     pub(super) looks: Looks,
     pub(super) counts: Counts,
-    /// What of that the newest write is.
+    /// The share of the newest write.
     pub(super) newest: Counts,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// By block.
+    /// Notes by block number.
     notes: FxHashMap<u64, Vec<Note>>,
     len: usize,
     shift: u32,
@@ -44,7 +43,7 @@ impl Ledger {
         self.len == 0
     }
 
-    /// Writes whose kind is a guess, those of one block that look alike taken together.
+    /// The number of notes. Writes of one block that look alike share a note.
     pub(super) fn unclaimed(&self) -> u64 {
         self.len as u64
     }
@@ -70,7 +69,7 @@ impl Ledger {
         }
     }
 
-    /// Fragments of one block are now known to be of `class`: counts what was noted of them so.
+    /// Settles the notes about fragments of one block that are now known to be of `class`.
     pub(super) fn settle(&mut self, start: u64, frags: u64, class: Class, stats: &mut Stats) {
         if self.len == 0 {
             return;
@@ -81,11 +80,11 @@ impl Ledger {
         notes.retain(|note| {
             let apart = note.start + note.frags <= start || start + frags <= note.start;
             if !apart {
-                // One that reaches beyond the extent was an earlier owner's.
+                // A write that reaches beyond the extent was an earlier owner's.
                 let within = note.start >= start && note.start + note.frags <= start + frags;
                 if note.class != class && within && note.looks.can_be(class) {
-                    // Of writes that all look like nothing in particular, the older ones may have been
-                    // of other files, that were gone before anything pointed to them.
+                    // Where contents look like no kind of metadata, older writes may have been of other files that
+                    // were removed before any pointer was written. So only the newest write is counted again.
                     let whose = match note.looks {
                         Looks::Other => &note.newest,
                         _ => &note.counts,

@@ -1,10 +1,10 @@
-//! UFS2, as any of its file systems writes it.
+//! The classifier of UFS2, written by any implementation.
 //!
-//! Where the superblock, its copies, the summary, the cylinder groups' headers and the inodes are
-//! follows from the geometry. What a block of the data area is follows from who points to it: `files`
-//! keeps, from every inode and indirect block that passes, which fragment belongs to which file
-//! (`owners`). A block that is written before its pointer is named by its `contents`, and counted again
-//! (`ledger`) once the pointer passes. `view` puts these together; `decoder` is what watchers of any file system ask.
+//! The places of the superblock, its copies, the summary, the cylinder groups' headers and the inodes follow from the
+//! geometry. The meaning of a block in the data area follows from the pointers to it: `files` keeps, from every inode
+//! and indirect block that is written or read, the file of each fragment (`owners`). A block that is written before
+//! its pointer is named by its `contents`, and counted again (`ledger`) once the pointer is written. `view` puts
+//! these together; `decoder` makes them a [`Decoder`](crate::decoder::Decoder).
 
 mod area;
 mod contents;
@@ -34,14 +34,14 @@ use view::{Ask, View};
 
 pub(crate) use decoder::probe;
 
-/// What is told each request, with its meaning.
+/// A function that is called with each request and its meaning.
 type Listener = Box<dyn FnMut(&Named)>;
 
 #[derive(Default)]
 struct State {
     view: Option<View>,
     stats: Stats,
-    /// Where the last read and the last write ended, in bytes.
+    /// The end of the last read and of the last write, in bytes.
     read_end: Option<u64>,
     write_end: Option<u64>,
 }
@@ -59,15 +59,15 @@ impl Classifier {
         Rc::default()
     }
 
-    /// Calls `listener` with every read and write from now on: a write when it is issued, a read when
-    /// it has completed.
+    /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
+    /// completed.
     pub fn listen(&self, listener: impl FnMut(&Named) + 'static) {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
-    /// Learns the file system that is on a device now, without counting: superblock, inodes, indirect
-    /// blocks, directories. `device` is best the one beneath the tap and the disk model. False where
-    /// no superblock was found; one that passes later is learned then.
+    /// Learns the file system that is on a device now, without counting: superblock, inodes, indirect blocks,
+    /// directories. `device` is best the one beneath the tap and the disk model. Returns false where no superblock
+    /// was found; one that is written later is learned then.
     ///
     /// # Errors
     /// The device failed.
@@ -77,7 +77,7 @@ impl Classifier {
         self.learn(geometry.bytes, geometry.max_request as u64, &read).await
     }
 
-    /// The same of whatever can be read: `bytes` bytes, `most` at a time.
+    /// Does the work of [`Classifier::prime`] on any source of `bytes` bytes that reads `most` bytes at a time.
     async fn learn<E>(
         &self,
         bytes: u64,
@@ -99,7 +99,7 @@ impl Classifier {
             let end = first + (u64::from(inited) * 256).next_multiple_of(sb.bsize as u64);
             self.learn_range(first..end, step, read).await?;
         }
-        // Each round sees one level more; there are three.
+        // Each round reads one more level of indirect blocks; there are three.
         for _ in 0..3 {
             let unseen = self.with_view(|view| view.files.unseen_indirects());
             for addr in unseen.into_iter().flatten() {
@@ -144,15 +144,14 @@ impl Classifier {
         Ok(())
     }
 
-    /// What a request means, as things are now: for a write, before it is shown to the tap.
+    /// The meaning of a request in the present state. A write must be named before it is shown to the tap.
     pub fn name(&self, request: &Issued<'_>) -> Named {
         let (op, data) = (request.op, request.data);
         let parts = self.state.borrow().name(Ask::of(op, true), request.offset, request.len, data);
         named(request.id, op, request.offset, request.len, request.flags, request.at, parts)
     }
 
-    /// What a request means, in a sentence: "directory block 0 of inode 5, 1 entry changed: +name
-    /// (inode 7)".
+    /// The meaning of a request in a sentence: "directory block 0 of inode 5, 1 entry changed: +name (inode 7)".
     pub fn describe(&self, request: &Issued<'_>) -> String {
         match request.op {
             Operation::Flush => "flush".to_string(),
@@ -166,8 +165,8 @@ impl Classifier {
         self.finish()
     }
 
-    /// The traffic, at the end: what nothing pointed to is counted by what it looked like, and how
-    /// many blocks that were is said.
+    /// The traffic at the end of a trace. Blocks that nothing pointed to are counted by what they look like, and
+    /// [`Stats::unclaimed`] says how many.
     pub fn finish(&self) -> Stats {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
@@ -175,7 +174,7 @@ impl Classifier {
         stats
     }
 
-    /// Forgets the traffic, but nothing of what was learned: counting starts again.
+    /// Starts counting again, and keeps everything that was learned.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();
         state.stats = Stats::default();
@@ -185,7 +184,7 @@ impl Classifier {
     }
 
     fn tell(&self, named: &Named) {
-        // Not borrowed while it is called: it may set another one.
+        // The listener is taken out during the call, since it may set another one.
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
             listener(named);
@@ -206,14 +205,14 @@ fn named(
     Named { id, op, offset, len, flags, at, parts }
 }
 
-/// Reads a range as far as it is inside the device.
+/// Reads a range, cut at the device's end.
 async fn read_inside(device: &Device, at: u64, len: u64) -> Result<ordo_block::IoBuf, BlockError> {
     let geometry = device.geometry();
     let len = len.min(geometry.bytes.saturating_sub(at)) / u64::from(geometry.sector);
     device.read(at, (len * u64::from(geometry.sector)) as usize).await
 }
 
-/// Whether a request is of a log: it begins with a sound sector of one, or with its superblock.
+/// Whether a request belongs to one of Ordo's logs: it begins with a valid sector or with the superblock of one.
 fn is_log(data: &[u8]) -> bool {
     let sector = |bytes: &[u8]| {
         let sizes = std::iter::successors(Some(SECTOR_MIN), |size| Some(size * 2));
@@ -256,7 +255,7 @@ impl State {
         }
     }
 
-    /// Learns the geometry where a superblock passes.
+    /// Learns the geometry from a superblock in a write.
     fn see_superblock(&mut self, offset: u64, data: &[u8]) {
         for place in SEARCH {
             let Some(from) = place.checked_sub(offset).and_then(|n| usize::try_from(n).ok()) else {
@@ -271,7 +270,7 @@ impl State {
             }
             match &self.view {
                 Some(view) if view.same_geometry(&sb, endian) => {}
-                // One that is not where the superblock in use is, is no reason to forget it.
+                // A valid superblock at another standard place is a copy or a remnant; the present geometry stays.
                 Some(view) if view.sb.sblockloc != sb.sblockloc => {}
                 _ => {
                     let guesses = self.view.take().map_or(0, |v| v.files.ledger.unclaimed());
@@ -282,7 +281,7 @@ impl State {
         }
     }
 
-    /// Counts a named request. Returns what each part counts for.
+    /// Counts a named request. Returns the counts of each part.
     fn count(&mut self, request: &Named) -> Vec<Counts> {
         let write = request.op == Operation::Write;
         let end = if write { &mut self.write_end } else { &mut self.read_end };
@@ -348,7 +347,7 @@ impl TapSink for Classifier {
             }
             _ => return,
         };
-        // What changes is looked at only for somebody who listens.
+        // Changes are worked out only for a listener, since that takes time.
         let ask = Ask::of(request.op, self.listener.borrow().is_some());
         let r = request;
         let parts = self.state.borrow().name(ask, r.offset, r.len, r.data);

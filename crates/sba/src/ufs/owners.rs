@@ -1,13 +1,14 @@
-//! Which file each fragment belongs to.
+//! The file to which each fragment belongs.
 
 use rustc_hash::FxHashMap;
 
-/// What a block is to its file.
+/// The role of a block in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A block of its contents.
     Data { lbn: u64 },
-    /// Addresses of blocks, `level` steps away from the contents, from block `first_lbn` of the file on.
+    /// An indirect block: addresses of blocks, `level` steps away from the contents, from logical block `first_lbn`
+    /// on.
     Indirect { level: u8, first_lbn: u64 },
     /// Extended attributes.
     Attributes,
@@ -16,7 +17,7 @@ pub(super) enum Role {
 /// Fragments of one block that belong to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The first of them.
+    /// The address of the first fragment.
     pub(super) start: u64,
     pub(super) frags: u8,
     pub(super) ino: u32,
@@ -28,13 +29,13 @@ impl Extent {
         self.start + u64::from(self.frags)
     }
 
-    /// Whether one pointer gave both: a file that grows has more of a block by it.
+    /// Whether one pointer gave both extents: a file that grows gets more of a block by the same pointer.
     fn same_pointer(&self, other: &Extent) -> bool {
         (self.start, self.ino, self.role) == (other.start, other.ino, other.role)
     }
 }
 
-/// The extents of one block. Nearly always there is one.
+/// The extents of one block, of which there is nearly always one.
 #[derive(Debug)]
 enum Slot {
     One(Extent),
@@ -50,18 +51,17 @@ impl Slot {
     }
 }
 
-/// The owners of all fragments that are known to have one. Extents do not overlap, and none crosses a
-/// block.
+/// The owners of all fragments with a known owner. Extents do not overlap, and none crosses a block.
 ///
-/// Without an ordering the disk may say for a while that two files own one block, as an indirect block of old
-/// does that has not been written over yet. The last that said so has it; who had it before is remembered as long as
-/// a pointer of his is there, and gets it back when the other gives it up.
+/// Without an ordering, the disk may say for a while that two files own one block: an old indirect block that has not
+/// been overwritten yet still holds its addresses. The latest claim wins. The earlier owner is remembered as long as
+/// its pointer is there, and gets the fragments back when the later claim is given up.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     blocks: FxHashMap<u64, Slot>,
-    /// By block, the latest last: extents whose fragments another has claimed since.
+    /// By block, the latest last: extents whose fragments a later claim has taken.
     contested: FxHashMap<u64, Vec<Extent>>,
-    /// Blocks in which a claim was given up that somebody else contests.
+    /// Blocks in which a claim was given up and contested extents remain.
     given_up: Vec<u64>,
     /// Fragments in a block, as a shift.
     shift: u32,
@@ -83,7 +83,7 @@ impl Owners {
         self.blocks.values().flat_map(Slot::all)
     }
 
-    /// Where the next extent after `frag` in the same block starts, or where the block ends.
+    /// The start of the next extent after `frag` in the same block, or the block's end.
     pub(super) fn next_after(&self, frag: u64) -> u64 {
         let block = frag >> self.shift;
         let end = (block + 1) << self.shift;
@@ -91,8 +91,8 @@ impl Owners {
         extents.iter().map(|e| e.start).filter(|s| *s > frag).min().unwrap_or(end)
     }
 
-    /// Gives fragments to a file; who had any of them has them no more. Those beyond the first one's
-    /// block are cut off.
+    /// Gives fragments to a file; a previous owner loses them. Fragments beyond the block of the first one are cut
+    /// off.
     pub(super) fn claim(&mut self, extent: Extent) {
         let block = extent.start >> self.shift;
         let room = ((block + 1) << self.shift) - extent.start;
@@ -118,7 +118,7 @@ impl Owners {
         };
     }
 
-    /// Takes the extent that starts at `start` from `ino`, if it is what that file's pointer of `role` gave it.
+    /// Takes the extent that starts at `start` from `ino`, if that file's pointer of `role` gave it.
     pub(super) fn release(&mut self, start: u64, ino: u32, role: Role) {
         let block = start >> self.shift;
         let mine = |e: &Extent| e.same_pointer(&Extent { start, frags: 0, ino, role });
@@ -140,7 +140,7 @@ impl Owners {
         }
     }
 
-    /// Forgets that an extent is contested: its file has it, or has no pointer to it any more.
+    /// Removes a contested extent: its file has it again, or no longer points to it.
     fn withdraw(&mut self, block: u64, whose: impl Fn(&Extent) -> bool) {
         if let Some(extents) = self.contested.get_mut(&block) {
             extents.retain(|e| !whose(e));
@@ -150,7 +150,7 @@ impl Owners {
         }
     }
 
-    /// An extent whose fragments nobody else claims any more.
+    /// A contested extent whose fragments nobody else claims any more.
     pub(super) fn next_to_give_back(&mut self) -> Option<Extent> {
         while let Some(block) = self.given_up.last() {
             let owned = self.blocks.get(block).map_or(&[][..], Slot::all);
@@ -174,7 +174,7 @@ fn apart(a: &Extent, b: &Extent) -> bool {
 mod tests {
     use super::*;
 
-    /// Claims and releases of fragments in a block, against what each fragment's owner must be.
+    /// Claims and releases of fragments in a block are compared with a model that has one owner for each fragment.
     #[test]
     fn fragments_have_one_owner() {
         let mut owners = Owners::new(3);
@@ -196,8 +196,8 @@ mod tests {
         assert!(owners.blocks.is_empty());
     }
 
-    /// Who lost fragments to another gets them back once that one gives them up, the latest first, unless its pointer is
-    /// gone by then or others still have some of them.
+    /// A file that lost fragments to another gets them back once the other gives them up, the latest claim first; not
+    /// if its own pointer is gone by then, or others still have some of them.
     #[test]
     fn what_was_contested_goes_back() {
         let mut owners = Owners::new(3);

@@ -1,4 +1,4 @@
-//! A file system as learned so far: naming a request, and learning from it.
+//! The state of a file system as learned so far: it names requests and learns from them.
 
 use ordo_block::Operation;
 use ordo_format::Endian;
@@ -14,10 +14,10 @@ use super::owners::{Extent, Role};
 use crate::kind::{Class, Part, Reason, What};
 use crate::stats::{Counts, Stats};
 
-/// Bytes of directories kept at most, to tell what a write changes in one.
+/// Bytes of directories kept at most, to tell which entries a write changes.
 const DIRECTORY_BYTES: usize = 64 << 20;
 
-/// The old contents of directories, by the address of the block.
+/// The previous contents of directory blocks, by address.
 #[derive(Debug, Default)]
 struct OldDirectories {
     blocks: FxHashMap<u64, Box<[u8]>>,
@@ -29,7 +29,7 @@ impl OldDirectories {
         self.blocks.get(&start)?.get(from..from + len)
     }
 
-    /// Keeps what is written at byte `from` of the block at `start`.
+    /// Keeps the bytes that are written from byte `from` of the block at `start`.
     fn keep(&mut self, start: u64, from: usize, data: &[u8]) {
         if self.bytes > DIRECTORY_BYTES {
             *self = OldDirectories::default();
@@ -54,24 +54,24 @@ impl OldDirectories {
     }
 }
 
-/// What is known of the file system on the device.
+/// Everything known of the file system on the device.
 pub(super) struct View {
     pub(super) sb: Superblock,
     pub(super) endian: Endian,
     pub(super) files: Files,
     directories: OldDirectories,
-    /// Everything there was has been learned: reads teach nothing.
+    /// Whether everything on the device has been learned, so that reads teach nothing.
     pub(super) primed: bool,
 }
 
-/// What is to be named, and how closely.
+/// The kind of request to name, and in how much detail.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ask {
     /// A read.
     Read,
-    /// A write: its kinds only.
+    /// A write, by its kinds only.
     Write,
-    /// A write, and what it changes.
+    /// A write, with its changes.
     Changes,
 }
 
@@ -85,7 +85,7 @@ impl Ask {
     }
 }
 
-/// The bytes of a request that are of one block, and what is in them.
+/// The bytes of a request within one block, and their contents.
 struct Piece<'a> {
     offset: u64,
     len: u64,
@@ -98,7 +98,7 @@ impl View {
         View { sb: sb.clone(), endian, files, directories, primed: false }
     }
 
-    /// Whether the places of everything are as this view has them.
+    /// Whether a superblock has the same geometry as this view's.
     pub(super) fn same_geometry(&self, sb: &Superblock, endian: Endian) -> bool {
         let key = |s: &Superblock| {
             let places = (s.sblockloc, s.sblkno, s.cblkno, s.iblkno, s.dblkno, s.csaddr);
@@ -107,7 +107,7 @@ impl View {
         self.endian == endian && key(&self.sb) == key(sb)
     }
 
-    /// Names every byte of a request. A write is named as what it makes of the device.
+    /// Names every byte of a request. A write is named by the state that it leaves on the device.
     pub(super) fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
         let mut parts = Vec::new();
         let end = offset.saturating_add(len);
@@ -176,8 +176,8 @@ impl View {
         }
     }
 
-    /// Whether what is written to an extent cannot be what its owner keeps there: then the block has a
-    /// new owner, whose pointer is not on the device yet.
+    /// Whether the contents written to an extent cannot be its owner's. Then the block has a new owner, whose pointer
+    /// is not on the device yet.
     fn contradicts(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> bool {
         let Some(data) = block.data.filter(|_| !matches!(ask, Ask::Read)) else { return false };
         let whole_start = block.offset == self.sb.byte_of(extent.start);
@@ -235,8 +235,7 @@ impl View {
         Part { class, offset: block.offset, len: block.len, what }
     }
 
-    /// Names what nothing points to by what it looks like, fragment by fragment; those next to each
-    /// other that look alike are one.
+    /// Names unclaimed fragments by what they look like. Adjacent ones that look alike become one part.
     fn name_unclaimed(&self, block: &Piece<'_>, parts: &mut Vec<Part>) {
         let what = What::Unclaimed;
         let looks = |data| contents::looks_like(data, self.endian, &self.sb).class();
@@ -246,7 +245,7 @@ impl View {
             return;
         };
         let mut class = looks(data);
-        // A file that is cut off leaves its indirect blocks empty.
+        // A truncated file leaves zeros in its indirect blocks.
         if data.len() == self.sb.block_size()
             && self.files.was_indirect(block.offset >> self.sb.fshift)
             && contents::addresses(data, self.endian, &self.sb).is_some()
@@ -272,7 +271,7 @@ impl View {
         }
     }
 
-    /// Learns from a write that was named so, and notes what may have to be counted otherwise.
+    /// Learns from a write that was named so, and notes the guesses in it.
     pub(super) fn absorb_write(
         &mut self,
         part: &Part,
@@ -343,7 +342,7 @@ impl View {
         }
     }
 
-    /// Learns from what was read, as far as nothing was known of it.
+    /// Learns from a read, as far as nothing was known of its blocks.
     pub(super) fn absorb_read(&mut self, part: &Part, data: &[u8], stats: &mut Stats) {
         let start = part.offset >> self.sb.fshift;
         match &part.what {

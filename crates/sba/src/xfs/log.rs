@@ -1,4 +1,4 @@
-//! The stream of the log: records, operations, items.
+//! The stream of the log: log records, operations, log items.
 
 use ordo_format::Endian;
 use ordo_format::xfs::log::{
@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 
 use crate::decoder::Image;
 
-/// Transactions that are open at once at most, and bytes of a region that goes on.
+/// Transactions that are open at once at most; `REGION_MAX` bounds the bytes of a continued region.
 const OPEN_MAX: usize = 1024;
 const REGION_MAX: usize = 1 << 20;
 
-/// What a record says.
+/// An event that a log record tells.
 #[derive(Debug)]
 pub(super) enum Said {
-    /// An operation of a transaction: so many bytes.
+    /// An operation of a transaction, with its bytes.
     Bytes {
         id: u32,
         len: u64,
@@ -23,87 +23,87 @@ pub(super) enum Said {
     Commit {
         id: u32,
     },
-    /// A buffer changed: its first sector.
+    /// A changed buffer, by its first sector.
     Buffer {
         id: u32,
         sector: u64,
     },
-    /// An inode changed.
+    /// A changed inode.
     Inode {
         id: u32,
         item: Box<LoggedInode>,
     },
     Unmount,
-    /// An item of a kind that is not known.
+    /// A log item of an unknown kind.
     NotUnderstood,
 }
 
-/// An inode as the log has it.
+/// An inode as the log holds it.
 #[derive(Debug)]
 pub(super) struct LoggedInode {
     pub(super) item: InodeItem,
-    /// The core, little-endian.
+    /// The inode core, little-endian.
     pub(super) core: Vec<u8>,
     pub(super) data: Option<Vec<u8>>,
     pub(super) attributes: Option<Vec<u8>>,
 }
 
-/// Blocks in a record at most, its headers included.
+/// Blocks in a log record at most, its headers included.
 const RECORD_MAX: u64 = (256 << 10) / BLOCK as u64 + 8;
 
-/// Records that are on their way at once: the kernel has eight buffers for them.
+/// Log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
 const EARLY_MAX: usize = 8;
 
 /// A transaction that is being read.
 #[derive(Debug, Default)]
 struct Open {
-    /// A region that goes on in the next record.
+    /// A region that continues in the next log record.
     part: Vec<u8>,
-    /// The item whose regions come now.
+    /// The item whose regions are being read.
     regions: Vec<Vec<u8>>,
     wanted: usize,
 }
 
-/// A record of which more is to come.
+/// A log record of which more is to come.
 #[derive(Debug)]
 struct Pending {
     head: RecordHead,
     bytes: Vec<u8>,
-    /// The block of the log that goes on with it.
+    /// The block of the log that continues the record.
     next: u64,
 }
 
-/// The log as it passes. Records are written at the same time, so they may come in another order than theirs: each says
-/// where the one before it is, and one that comes early is read when that has been.
+/// The log as it is written. Log records are written concurrently, so they may arrive out of order. Each one names
+/// its predecessor; one that arrives early is read when its predecessor has been.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pending: Vec<Pending>,
-    /// The number of the last record that was read.
+    /// The log sequence number (LSN) of the last record that was read.
     last: Option<u64>,
-    /// Records that wait for one before them.
+    /// Log records that wait for a predecessor.
     early: Vec<(RecordHead, Vec<u8>)>,
-    /// What was written at the log's start before the beginning, at the log's end, of the record that it is of.
+    /// Blocks at the log's start that were written before the beginning of their record at the log's end.
     rest: Vec<u8>,
-    /// Reused from record to record.
+    /// A buffer for unpacked records, reused from record to record.
     unpacked: Vec<u8>,
-    /// Reused for records of which more is to come.
+    /// A buffer for partial records, reused.
     spare: Vec<u8>,
     open: FxHashMap<u32, Open>,
 }
 
-/// What a piece of the log is.
+/// The meaning of a range of the log.
 pub(super) enum Piece {
     /// A record, or part of one; the transaction of its last operation.
     Record(Option<u32>),
-    /// A record without operations.
+    /// A log record without operations.
     Empty,
     Unmount,
     Zeros,
     NotUnderstood,
 }
 
-/// The number of the newest record in a log of `blocks` blocks at most that begins at byte `start` of the device: where it
-/// goes on. The blocks up to its end have one cycle, those behind it another.
+/// The LSN of the newest record in a log of at most `blocks` blocks that begins at byte `start` of the device: the
+/// end of what was written. Blocks up to it have one cycle number, blocks behind it another.
 fn newest(image: &dyn Image, start: u64, blocks: u64) -> Option<u64> {
     let read = |at: u64| {
         let mut block = [0; BLOCK];
@@ -129,13 +129,14 @@ fn newest(image: &dyn Image, start: u64, blocks: u64) -> Option<u64> {
 }
 
 impl Log {
-    /// A log that goes on from what is on the device.
+    /// A log that continues the one on the device.
     pub(super) fn over(image: &dyn Image, start: u64, blocks: u64) -> Log {
         Log { last: newest(image, start, blocks), ..Log::default() }
     }
 
-    /// A piece of the log is written, from block `at` on. What it is, and its length. After block `blocks` the log begins
-    /// again; where that is not known, whatever goes on there goes on with block 0.
+    /// Takes in a range of the log that is written from block `at` on. Returns its meaning and length. After block
+    /// `blocks` the log continues at its start; where its length is not known, a record that continues anywhere may
+    /// continue at block 0.
     pub(super) fn piece(
         &mut self,
         at: u64,
@@ -159,7 +160,7 @@ impl Log {
             self.pending.push(pending);
             return (Piece::Record(None), take);
         }
-        // A log is cleared ahead of its end with heads of nothing, one a block.
+        // The kernel clears the log ahead of its head with empty record headers, one a block.
         if let run @ 1.. = RecordHead::empties(data) {
             return (Piece::Empty, run * BLOCK);
         }
@@ -192,12 +193,13 @@ impl Log {
         (Piece::Record(None), data.len())
     }
 
-    /// How many blocks begin with the same cycle.
+    /// The number of leading blocks with the same cycle number.
     fn cycles(data: &[u8]) -> usize {
         data.chunks_exact(BLOCK).take_while(|block| block[..4] == data[..4]).count()
     }
 
-    /// Whether blocks at the log's start can be the rest of a record that begins at its end: they have its cycle, or the next.
+    /// Whether blocks at the log's start can be the rest of a record that begins at its end: they have its cycle
+    /// number, or the next.
     fn goes_around(&self, data: &[u8]) -> bool {
         let cycle = u64::from(Endian::Big.get_u32(data, 0));
         self.last.is_some_and(|last| [last >> 32, (last >> 32) + 1].contains(&cycle))
@@ -209,7 +211,7 @@ impl Log {
             if self.early.len() < EARLY_MAX {
                 return Piece::Record(None);
             }
-            // The one that is waited for is not on its way any more.
+            // The missing predecessor will not arrive any more, so the oldest waiting record is read.
             self.early.sort_by_key(|(head, _)| head.lsn);
             self.last = None;
             self.catch_up(said);
@@ -220,12 +222,13 @@ impl Log {
         piece
     }
 
-    /// Whether a record follows the last that was read; one that is older is late, or of a log that begins anew.
+    /// Whether a record follows the last one that was read. An older one is late, or belongs to a log that starts
+    /// anew.
     fn is_next(&self, head: &RecordHead) -> bool {
         self.last.is_none_or(|last| head.lsn <= last || head.prev_block == last as u32)
     }
 
-    /// Reads those that came early and are next now.
+    /// Reads the waiting records whose turn has come.
     fn catch_up(&mut self, said: &mut Vec<Said>) {
         while let Some(i) = self.early.iter().position(|(head, _)| self.is_next(head)) {
             let (head, record) = self.early.remove(i);
@@ -301,7 +304,7 @@ impl Open {
 
     fn region(&mut self, id: u32, region: Vec<u8>, said: &mut Vec<Said>) {
         if self.wanted == 0 {
-            // Every transaction begins with a header of its own.
+            // Every transaction begins with a header region of its own.
             if region.len() == 16 && region.starts_with(b"NART") {
                 return;
             }

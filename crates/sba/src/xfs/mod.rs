@@ -1,9 +1,9 @@
-//! XFS, versions 4 and 5.
+//! The decoder of XFS, versions 4 and 5.
 //!
-//! The first sectors of each allocation group are its headers; they lead to the group's trees, the tree of inodes
-//! to the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log
-//! ([`log`]). In version 5 every block of metadata says what it is, of which file system and at which place:
-//! what says so is so. The log holds records of changes, not copies of blocks.
+//! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
+//! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
+//! In version 5 every block of metadata names its kind, its file system and its place; a block whose names agree is
+//! believed. The log holds records of changes, not copies of blocks.
 
 mod log;
 pub(crate) mod outside;
@@ -23,21 +23,21 @@ use trees::{Tag, Trees};
 
 pub(crate) use prime::probe;
 
-/// Roots of groups have numbers above those of inodes.
+/// The offset of the roots of groups, so that they lie above inode numbers.
 const GROUPS: u64 = 1 << 62;
 
 pub(crate) struct Xfs {
     g: Geometry,
     graph: Graph<Trees>,
     log: Log,
-    /// By group: the part of the free list in use, and the list.
+    /// By group, the first and count of the free list's active entries, and the list (AGFL).
     lists: Vec<(u32, u32, Vec<u32>)>,
     said: Vec<Said>,
 }
 
-/// What stands at a place.
+/// The use of a place.
 enum Place {
-    /// A header of a group: the sector's number in it.
+    /// A header of a group, by its sector number in the group.
     Header {
         group: u32,
         sector: u64,
@@ -122,18 +122,18 @@ impl Xfs {
         self.graph.set_root(number, entries, books);
     }
 
-    /// Blocks of the free list are kept for the trees of their group.
+    /// Claims the blocks on a group's free list, which are kept for the group's trees.
     fn list_changed(&mut self, group: u32, books: &mut Books) {
         let Some((first, count, list)) = self.lists.get(group as usize) else { return };
         let mut entries = Vec::new();
         let len = list.len() as u32;
         for i in 0..(*count).min(len) {
-            // A count of the ring from its first on.
+            // The list is a ring: indexes wrap around.
             let block = list[(first.wrapping_add(i) % len) as usize];
             let Some(start) = self.g.in_group(group, block).filter(|_| block != 0) else {
                 continue;
             };
-            // A tree's block is the tree's, whatever an older list says.
+            // A block that a tree claims stays the tree's, whatever an older list says.
             if self
                 .graph
                 .runs
@@ -158,7 +158,7 @@ impl Xfs {
         }
     }
 
-    /// What the two forks of an inode point to. A fork that is `None` stays as it was.
+    /// Sets the entries of an inode's two forks. A fork that is `None` stays as it was.
     fn set_forks(
         &mut self,
         ino: u64,
@@ -177,7 +177,7 @@ impl Xfs {
         }
     }
 
-    /// A block of inodes at its place.
+    /// Takes in a block of inodes at its fixed location.
     fn inodes_written(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
         let first = self.g.first_inode(linear);
         for (i, raw) in bytes.chunks_exact(self.g.inode_size()).enumerate() {
@@ -207,7 +207,7 @@ impl Xfs {
         }
     }
 
-    /// An inode as the log has it: the core is little-endian, the forks are as on disk.
+    /// Takes in an inode from the log: the core is little-endian, the forks are as on disk.
     fn inode_logged(&mut self, logged: &LoggedInode, books: &mut Books) {
         let ino = logged.item.ino;
         let mut core = [0; Dinode::SIZE];
@@ -229,7 +229,8 @@ impl Xfs {
         let reader = &self.graph.reader;
         let (data_count, attr_count) = inode.counts();
         let read = |raw: &Option<Vec<u8>>, format, count, class| match (format, raw) {
-            // Neither extents nor a tree: no blocks. Of these what was not logged did not change.
+            // A fork with neither extents nor a tree has no blocks. For these, a fork that was not logged did not
+            // change.
             (2, Some(raw)) => Some(reader.of_fork(xfs::fork(2, raw, count), ino, class)),
             (3, Some(raw)) => Some(reader.of_logged_root(raw, ino, class)),
             (2 | 3, None) if count > 0 => None,
@@ -250,7 +251,7 @@ impl Xfs {
         self.set_forks(ino, data, attributes, books);
     }
 
-    /// The kind of what a sector belongs to.
+    /// The kind of the block that contains a sector.
     fn class_at(&self, sector: u64) -> Class {
         let Some(at) = sector.checked_mul(512) else { return Class::Unknown };
         if at >= self.g.blocks << self.g.block_shift {
@@ -264,7 +265,7 @@ impl Xfs {
         }
     }
 
-    /// Learns from what a piece of the log said.
+    /// Learns from the events that a range of the log told. Returns whether all were understood.
     fn heed(&mut self, books: &mut Books) -> bool {
         let mut understood = true;
         for said in std::mem::take(&mut self.said) {
@@ -296,7 +297,7 @@ impl Xfs {
         Part { class, offset: at, len: len as u64, what }
     }
 
-    /// Whether a block holds inodes that say that they are at this place.
+    /// Whether a block holds inodes that claim to be at this place.
     fn are_inodes(&self, linear: u64, bytes: &[u8]) -> bool {
         let first = self.g.first_inode(linear);
         let inodes = bytes.chunks_exact(self.g.inode_size()).enumerate();
@@ -308,7 +309,7 @@ impl Xfs {
         })
     }
 
-    /// What a whole block of metadata is by its own words.
+    /// The kind of a whole block of metadata by its own header.
     fn described(&self, linear: u64, bytes: &[u8]) -> Option<(Class, What)> {
         if self.are_inodes(linear, bytes) {
             let count = 1 << self.g.inodes_shift();
@@ -332,7 +333,7 @@ impl Xfs {
         })
     }
 
-    /// The name of blocks that have an owner, from `at` on.
+    /// The meaning of blocks with an owner, from `at` on.
     fn owned(&self, run: &Run, at: u64, to: u64) -> (Class, What) {
         let shift = self.g.block_shift;
         let linear = at >> shift;
@@ -358,7 +359,7 @@ impl Xfs {
     }
 }
 
-/// The name of a piece of the log.
+/// The meaning of a range of the log.
 fn named_piece(piece: &Piece, understood: bool) -> (Class, What) {
     let what = match piece {
         Piece::Record(_) if !understood => What::Unknown(Reason::NotUnderstood),
@@ -387,7 +388,7 @@ fn tree_words(tree: Tree, group: u64) -> What {
     What::Piece(name, group)
 }
 
-/// The name of a sector that begins a group.
+/// The meaning of a group's header sector.
 fn header(group: u32, sector: u64) -> (Class, What) {
     let number = u64::from(group);
     match sector {
@@ -439,7 +440,8 @@ impl Decoder for Xfs {
                     if whole {
                         self.learn(linear, first, books);
                     }
-                    // What says what it is, is that. What it is of is known better from its owner.
+                    // A block with a valid header has the kind that it claims. Its owner is known better from the
+                    // pointers to it.
                     let (class, what) = match described {
                         Some(own) if own.0 != run.class || run.role == Role::Attributes => own,
                         _ => self.owned(&run, at, block),
@@ -476,7 +478,7 @@ impl Decoder for Xfs {
                         data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
                     let whole = bytes.filter(|b| b.len() == self.g.block_size());
                     let described = whole.and_then(|b| self.described(at >> shift, b));
-                    // It may be left from a time when it was in use.
+                    // The contents may be left from an earlier use of the block.
                     (described.map_or(Class::FileData, |(class, _)| class), What::Unclaimed)
                 }
             };
@@ -490,7 +492,7 @@ impl Decoder for Xfs {
 }
 
 impl Xfs {
-    /// Where what stands at `at` ends.
+    /// The end of the range with the same use as `at`.
     fn until(&self, place: &Place, at: u64, end: u64) -> u64 {
         let g = &self.g;
         let linear = at >> g.block_shift;
@@ -506,8 +508,8 @@ impl Xfs {
         to.min(end)
     }
 
-    /// Learns the names in a block of a directory. Of a directory whose blocks are larger than the file system's, the names
-    /// in the first of each.
+    /// Learns the names in a directory block. Where directory blocks are larger than the file system's, only the
+    /// names in the first block of each are learned.
     fn names_seen(&self, linear: u64, bytes: &[u8], books: &mut Books) {
         let run = self.graph.runs.at(linear).filter(|run| run.class == Class::Directory);
         let sector = linear << (self.g.block_shift - 9);
@@ -519,7 +521,7 @@ impl Xfs {
         }
     }
 
-    /// Learns from a whole block that is no file's contents.
+    /// Learns from a whole block that is not file data.
     fn learn(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
         if self.are_inodes(linear, bytes) {
             return self.inodes_written(linear, bytes, books);

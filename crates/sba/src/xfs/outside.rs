@@ -1,5 +1,5 @@
-//! A log on a device of its own. Nothing on the device says so but the records themselves, and how much of it is log only the
-//! file system knows: all of it is taken for log.
+//! An external log: a device of its own. Nothing on the device marks it but the log records themselves. Only the file
+//! system knows the log's size, so the whole device is taken for log.
 
 use ordo_format::xfs::log::{BLOCK, RecordHead};
 
@@ -9,7 +9,7 @@ use crate::decoder::{Books, Decoder, Image};
 use crate::kind::{Class, What};
 use crate::outside::{LogOnly, Outside};
 
-/// The head of a record begins within so many bytes: a record is no longer.
+/// The head of a log record begins within so many bytes, since no record is longer.
 const SEARCHED: u64 = 512 << 10;
 
 struct LogDevice {
@@ -18,7 +18,7 @@ struct LogDevice {
     said: Vec<Said>,
 }
 
-/// A decoder, where the device begins with records of a log.
+/// The decoder of an image, where the device begins with log records.
 pub(crate) fn probe(image: &dyn Image, _books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = vec![0; SEARCHED.min(image.bytes()) as usize / BLOCK * BLOCK];
     image.read_at(0, &mut bytes).ok()?;

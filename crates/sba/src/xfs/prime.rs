@@ -1,4 +1,4 @@
-//! Learns what is on a device before requests pass.
+//! Priming: learns the state of a device before requests pass.
 
 use ordo_format::xfs::Superblock;
 
@@ -8,12 +8,12 @@ use super::{Graph, Xfs};
 use crate::decoder::{Books, Decoder, Image};
 use crate::kind::Class;
 
-/// Groups beyond these are not looked at: more than any disk has.
+/// Groups that are looked at: more than any disk has.
 const GROUPS_MAX: u32 = 1 << 20;
-/// The deepest of all trees.
+/// Rounds in which nodes are read: the greatest height of any tree.
 const ROUNDS: usize = 14;
 
-/// A decoder, where the device holds XFS.
+/// The decoder of an image, where it holds XFS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(0, &mut bytes).ok()?;
@@ -54,7 +54,7 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
             xfs.names_seen(linear, &block, books);
         }
     }
-    // Free lists again, now that it is known which of their blocks are in use.
+    // The free lists come again last, now that it is known which of their blocks the trees use.
     (0..groups).for_each(|group| xfs.list_changed(group, books));
     books.claims.clear();
     Some(Box::new(xfs))

@@ -1,4 +1,4 @@
-//! How the trees of XFS are read: those of allocation groups, and those of files.
+//! The readers of XFS's trees: those of allocation groups, and those of files.
 
 use ordo_format::xfs::{self, Fork, Geometry, Tree};
 
@@ -6,10 +6,10 @@ use crate::graph::{Entries, Entry, Reader};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// What a node is of.
+/// The tree of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// A group's tree.
+    /// A tree of an allocation group.
     Group { tree: Tree, group: u32, height: u8 },
     /// A file's tree of extents.
     File { ino: u64, class: Class, height: u8 },
@@ -29,7 +29,7 @@ pub(super) fn class_of(tree: Tree) -> Class {
 }
 
 impl Trees {
-    /// A node of a group's tree, where there can be one.
+    /// The entry of a node of a group's tree, where there can be one.
     pub(super) fn group_node(
         &self,
         tree: Tree,
@@ -69,7 +69,7 @@ impl Trees {
         blocks.filter_map(|block| self.g.linear(block)).map(entry).collect()
     }
 
-    /// What a fork points to.
+    /// The entries of a fork.
     pub(super) fn of_fork(&self, fork: Fork<'_>, ino: u64, class: Class) -> Vec<Entry<Tag>> {
         match fork {
             Fork::None => Vec::new(),
@@ -85,7 +85,7 @@ impl Trees {
         }
     }
 
-    /// What the root of a tree points to as the log has it: with the header of a block.
+    /// The entries of a tree's root as the log holds it: with the header of a block.
     pub(super) fn of_logged_root(&self, raw: &[u8], ino: u64, class: Class) -> Vec<Entry<Tag>> {
         let (level, records) = xfs::long_records(&self.g, raw);
         match (1..=8).contains(&level) {
@@ -114,7 +114,8 @@ impl Trees {
             return Vec::new();
         }
         for (first, holes) in xfs::chunks(g, bytes) {
-            // A chunk is 64 inodes; a hole is 4 of them, so that a block is whole or not there.
+            // A chunk has 64 inodes, and each hole bit stands for 4 of them, so a block is there as a whole or not at
+            // all.
             for run in (0..16u32).filter(|run| holes & (1 << run) == 0) {
                 let inode = first.saturating_add(run * 4);
                 let Some(start) = g.in_group(group, inode >> g.inodes_shift()) else { continue };

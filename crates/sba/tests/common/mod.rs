@@ -1,4 +1,4 @@
-//! What the tests of decoders share: traces with their start images, played to a watcher.
+//! Shared code of the decoder tests: traces with their start images, replayed to a watcher.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
@@ -13,13 +13,13 @@ use ordo_sba::kind::{Part, What};
 use ordo_sba::{Class, Stats, Watch};
 use ordo_trace::{Flags, Op, Request, Trace};
 
-/// A trace and what the device held before it.
+/// A trace, and the device's contents before it.
 pub struct Recorded {
     pub start: Vec<u8>,
     pub trace: Trace,
 }
 
-/// The trace `name` that was recorded over the image `start`; `None`, said aloud, where it is absent.
+/// The trace `name` that was recorded over the image `start`; `None`, with a message, where it is absent.
 pub fn recorded(start: &str, name: &str) -> Option<Recorded> {
     let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
     let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
@@ -39,23 +39,23 @@ impl Recorded {
     }
 }
 
-/// What a watcher said.
+/// Everything that a watcher reported.
 pub struct Said {
-    /// Who said it, as it is after the last request.
+    /// The watcher after the last request.
     pub watch: Rc<Watch>,
     pub system: &'static str,
     pub stats: Stats,
-    /// Every request with its parts, as words.
+    /// Every request's description in words.
     pub lines: Vec<(u64, String)>,
     /// Every part.
     pub parts: Vec<(u64, Part)>,
-    /// Blocks written where they belong, and the transaction.
+    /// Blocks written at their fixed location, with the transaction that each checkpoints.
     pub checkpoints: Vec<(u64, u64, u64)>,
     pub transactions: Vec<Transaction>,
     pub strays: u64,
 }
 
-/// Plays a trace over an image; `None` where no file system was found.
+/// Replays a trace over an image; `None` where no file system was recognised.
 pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
     let watch = Watch::over(&start)?;
     let lines = Rc::new(RefCell::new(Vec::new()));
@@ -89,7 +89,7 @@ pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
     })
 }
 
-/// What stands at a block, by a read of it.
+/// The parts of a block, by a read of it.
 pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<Part> {
     let said = Rc::new(RefCell::new(Vec::new()));
     let into = said.clone();
@@ -113,14 +113,14 @@ pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<Part> {
     said.take()
 }
 
-/// Shows a write.
+/// Shows a write to the watcher.
 pub fn write(watch: &Watch, id: u64, offset: u64, data: &[u8]) {
     let (op, flags, len) = (Operation::Write, WriteFlags::empty(), data.len() as u64);
     let (at, epoch, data) = (Time::ZERO, 0, Some(data));
     watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
 }
 
-/// What was logged: pairs of a transaction and a block.
+/// The logged blocks: pairs of a transaction and a block.
 pub fn logged(said: &Said, shift: u32) -> Vec<(u64, u64)> {
     let copies = said.parts.iter().filter_map(|(_, part)| match part.what {
         What::Journal { transaction: Some(id), home: Some((byte, _)) } => Some((id, byte >> shift)),
@@ -138,8 +138,8 @@ pub fn all_is_known(said: &Said, what: &str) {
     assert_eq!(said.strays, 0, "{what}: copies without a transaction");
 }
 
-/// Runs a program for its output, its standard error included; `None`, said aloud, where it is not
-/// installed. Some judges complain with a status of 1 and go on.
+/// Runs a program, and returns its output with its standard error; `None`, with a message, where it is not installed.
+/// The exit status is ignored, since some checkers complain with a status of 1 and go on.
 pub fn output(program: &str, args: &[&str]) -> Option<String> {
     match Command::new(program).args(args).output() {
         Err(_) => {
@@ -153,7 +153,7 @@ pub fn output(program: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// Changes bytes of an image and of a trace's contents by `seed`, and plays it: nothing may panic, and every
+/// Changes bytes of an image and of a trace's contents by `seed`, and replays it: nothing may panic, and every
 /// request must be covered, which [`watched`] asserts.
 pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -197,7 +197,7 @@ pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
     watched(&start, &trace);
 }
 
-/// A trace of writes: where, and what.
+/// A trace of writes, from offsets and contents.
 pub fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
     let mut trace = Trace::new(512, false);
     for (at, data) in writes {
@@ -216,7 +216,7 @@ pub fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
     trace
 }
 
-/// The same writes, each cut into blocks of `size` bytes that pass last to first.
+/// The same writes, each cut into blocks of `size` bytes that are written last to first.
 pub fn turned(trace: &Trace, size: usize) -> Trace {
     let mut turned = Trace::new(trace.sector(), false);
     for r in trace.requests() {

@@ -1,4 +1,4 @@
-//! Why a superblock was refused.
+//! The reasons why a superblock is refused.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use crate::Endian;
 
 macro_rules! field_errors {
     ($($variant:ident: $field:ident @ $byte:literal, $want:literal;)+) => {
-        /// Why bytes are not a usable superblock. The variants with a `value` are of one field each;
-        /// their message names the field, its byte in the superblock, and what it must be.
+        /// The reason why bytes are not a usable superblock. Each variant with a `value` is about one field; its
+        /// message names the field, its byte in the superblock, and the condition that it must meet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SuperblockError {
             /// Fewer bytes than a superblock has.
             TooShort {
-                /// How many there are.
+                /// The number of bytes.
                 have: usize,
             },
-            /// Another number where UFS2's magic number belongs.
+            /// The magic number is another.
             Magic {
-                /// It, read as little-endian.
+                /// The value found, read as little-endian.
                 found: u32,
             },
-            /// A UFS1 superblock, where UFS2 is wanted.
+            /// The superblock is UFS1's where UFS2's is wanted.
             Ufs1 {
                 /// Its byte order.
                 endian: Endian,
             },
-            /// The program that made this file system did not finish.
+            /// The file system's creation was not finished.
             Incomplete {
                 /// Its byte order.
                 endian: Endian,
             },
-            /// The check-hash (byte 1304) does not fit the contents.
+            /// The check-hash (byte 1304) does not match the contents.
             CheckHash {
-                /// The one that is stored.
+                /// The stored check-hash.
                 stored: u32,
-                /// The one that the contents give.
+                /// The check-hash of the contents.
                 computed: u32,
             },
             $(
                 #[doc = concat!("`", stringify!($field), "` ", $want, ".")]
                 $variant {
-                    /// What it is.
+                    /// The field's value.
                     value: i64,
                 },
             )+

@@ -4,7 +4,7 @@ use crate::on_disk;
 use crate::ufs2::csum::{CsTotal, Csum};
 
 on_disk! {
-    /// The superblock: the size and shape of everything else. FreeBSD's `struct fs`, without `fs_`.
+    /// The superblock: the parameters of the file system. FreeBSD's `struct fs`, without `fs_`.
     ///
     /// Addresses and sizes called "fragments" are in units of `fsize` bytes.
     pub struct Superblock: 1376 {
@@ -105,8 +105,8 @@ on_disk! {
 }
 
 on_disk! {
-    /// What helps to find the superblock's copies when it is lost: the last bytes of the boot area before
-    /// byte 65536. Not every program that makes file systems writes it. FreeBSD's `struct fsrecovery`.
+    /// A recovery structure, with which the superblock's copies can be found when it is lost: the last bytes of the
+    /// boot area before byte 65536. Not every mkfs writes it. FreeBSD's `struct fsrecovery`.
     pub struct Recovery: 20 {
         0 => /** the superblock's magic number, where there is a record */ magic: i32,
         4 => /** log2 of device sectors in a fragment */ fsbtodb: i32,
@@ -116,43 +116,43 @@ on_disk! {
     }
 }
 
-/// The byte where [`Recovery`] is.
+/// The byte at which [`Recovery`] begins.
 pub const RECOVERY_AT: u64 = SEARCH[0] - Recovery::SIZE as u64;
 
-/// Where to look for the superblock, in this order, in bytes.
+/// The places at which to look for the superblock, in this order, in bytes (`SBLOCKSEARCH`).
 pub const SEARCH: [u64; 4] = [65536, 8192, 262_144, 0];
-/// Bytes set aside for a superblock.
+/// Bytes reserved for a superblock.
 pub const SBLOCK_SIZE: usize = 8192;
 /// UFS2's magic number.
 pub const MAGIC: i32 = 0x1954_0119;
 /// UFS1's magic number.
 pub const MAGIC_UFS1: i32 = 0x0001_1954;
-/// The magic number while a file system is being made.
+/// The magic number while a file system is being created (`FS_BAD_MAGIC`).
 pub const MAGIC_INCOMPLETE: i32 = 0x1996_0408;
 /// The byte of the check-hash.
 pub const CKHASH_OFFSET: usize = 1304;
 /// The byte of the magic number.
 pub const MAGIC_OFFSET: usize = 1372;
 
-/// Was not clean when mounted.
+/// The file system was not clean when it was mounted.
 pub const FS_UNCLEAN: i32 = 0x01;
-/// Managed by soft updates.
+/// Soft updates order the metadata.
 pub const FS_DOSOFTDEP: i32 = 0x02;
-/// Must be checked before it is mounted.
+/// The file system must be checked before it is mounted.
 pub const FS_NEEDSFSCK: i32 = 0x04;
-/// Soft updates with a journal.
+/// Soft updates with a journal (SU+J).
 pub const FS_SUJ: i32 = 0x08;
 /// POSIX.1e access control lists.
 pub const FS_ACLS: i32 = 0x10;
-/// A MAC label per object.
+/// A MAC label for each object.
 pub const FS_MULTILABEL: i32 = 0x20;
-/// On a journaling device.
+/// The device journals the file system (gjournal).
 pub const FS_GJOURNAL: i32 = 0x40;
-/// Flags were moved from their UFS1 place.
+/// The flags were moved from their place in UFS1.
 pub const FS_FLAGS_UPDATED: i32 = 0x80;
 /// NFSv4 access control lists.
 pub const FS_NFS4ACLS: i32 = 0x100;
-/// Check-hashes are kept; `metackhash` says of what.
+/// Check-hashes are kept; `metackhash` says for which structures.
 pub const FS_METACKHASH: i32 = 0x200;
 /// Freed blocks are discarded.
 pub const FS_TRIM: i32 = 0x400;
@@ -163,14 +163,14 @@ pub const CK_SUPERBLOCK: u32 = 1;
 pub const CK_CYLGRP: u32 = 2;
 /// Inodes carry check-hashes.
 pub const CK_INODE: u32 = 4;
-/// Indirect blocks would carry check-hashes; no system writes them.
+/// Indirect blocks would carry check-hashes; no system writes this.
 pub const CK_INDIR: u32 = 8;
-/// Directories would carry check-hashes; no system writes them.
+/// Directories would carry check-hashes; no system writes this.
 pub const CK_DIR: u32 = 16;
 /// The check-hashes that exist.
 pub const CK_SUPPORTED: u32 = CK_SUPERBLOCK | CK_CYLGRP | CK_INODE;
 
-/// `optim`: allocate quickly.
+/// `optim`: allocation prefers speed.
 pub const OPT_TIME: i32 = 0;
-/// `optim`: waste little.
+/// `optim`: allocation prefers to waste little space.
 pub const OPT_SPACE: i32 = 1;

@@ -1,7 +1,7 @@
-//! Where things lie, for a superblock that was validated.
+//! The places of structures, for a validated superblock.
 //!
-//! Fragment addresses count from the start of the file system; none of these functions checks that
-//! an address or inode number is inside it ([`Superblock::has_frags`], [`Superblock::has_inode`] do).
+//! Fragment addresses count from the start of the file system. None of these functions checks that an address or
+//! inode number is inside it; [`Superblock::has_frags`] and [`Superblock::has_inode`] do.
 
 use super::{FS_METACKHASH, Superblock};
 use crate::ufs2::{NDADDR, NIADDR};
@@ -57,12 +57,12 @@ impl Superblock {
         (self.size as u64).saturating_sub(self.cg_base(cg)).min(self.fpg as u64) as u32
     }
 
-    /// The group that an inode is in.
+    /// The group that contains an inode.
     pub fn ino_group(&self, ino: u64) -> u32 {
         (ino / u64::from(self.ipg)) as u32
     }
 
-    /// An inode's place: the address of its block, and its first byte therein.
+    /// An inode's place: the address of its block, and its first byte in the block.
     pub fn inode_block(&self, ino: u64) -> (u64, usize) {
         let (cg, within) = (self.ino_group(ino), ino % u64::from(self.ipg));
         let inopb = u64::from(self.inopb);
@@ -75,7 +75,7 @@ impl Superblock {
         u64::from(cg) * u64::from(self.ipg)
     }
 
-    /// All inodes, in use or not.
+    /// The number of inodes, in use or not.
     pub fn inodes(&self) -> u64 {
         u64::from(self.ncg) * u64::from(self.ipg)
     }
@@ -90,8 +90,8 @@ impl Superblock {
         addr.checked_add(count).is_some_and(|end| end <= self.size as u64)
     }
 
-    /// Whether any of `count` fragments from `addr` on, inside one group, hold the file system's own
-    /// structures: boot area, superblocks, group header, inodes, summary.
+    /// Whether any of `count` fragments from `addr` on, inside one group, hold the file system's own structures: boot
+    /// area, superblocks, group header, inodes, summary.
     pub fn is_own(&self, addr: u64, count: u64) -> bool {
         let (cg, within) = (self.frag_group(addr), u64::from(self.frag_in_group(addr)));
         let moved = self.cg_moved(cg);
@@ -106,17 +106,17 @@ impl Superblock {
         self.cssize as u64 >> self.fshift
     }
 
-    /// The group that an address is in.
+    /// The group that contains an address.
     pub fn frag_group(&self, addr: u64) -> u32 {
         (addr / self.fpg as u64) as u32
     }
 
-    /// An address's place in its group.
+    /// An address's index in its group.
     pub fn frag_in_group(&self, addr: u64) -> u32 {
         (addr % self.fpg as u64) as u32
     }
 
-    /// The byte on the device where a fragment starts.
+    /// The byte on the device at which a fragment starts.
     pub fn byte_of(&self, addr: u64) -> u64 {
         addr << self.fshift
     }
@@ -131,14 +131,13 @@ impl Superblock {
         frags >> self.fragshift
     }
 
-    /// Fragments that `bytes` take, rounded up.
+    /// The number of fragments that `bytes` bytes need, rounded up.
     pub fn frags_for(&self, bytes: u64) -> u64 {
         (bytes >> self.fshift) + u64::from(bytes & self.qfmask as u64 != 0)
     }
 
-    /// The bytes that block `lbn` of a file of `size` bytes occupies: whole fragments for the last
-    /// block while the file needs no indirect block, else a whole block; 0 beyond the end of a small
-    /// file.
+    /// The bytes that block `lbn` of a file of `size` bytes occupies. The last block has whole fragments while the
+    /// file needs no indirect block, else it is a whole block. Beyond the end of a small file the result is 0.
     pub fn file_block_size(&self, size: u64, lbn: u64) -> usize {
         let start = lbn.saturating_mul(self.bsize as u64);
         let left = size.saturating_sub(start);
@@ -148,8 +147,8 @@ impl Superblock {
         ((left + self.qfmask as u64) & !(self.qfmask as u64)) as usize
     }
 
-    /// The largest file in bytes: what three levels of indirect blocks reach. The superblock's
-    /// `maxfilesize` says the same, but is not validated, so it is not looked at.
+    /// The largest file in bytes, which three levels of indirect blocks can map. The superblock's `maxfilesize` has
+    /// the same value, but is not validated, so it is not used.
     pub fn max_file_size(&self) -> u64 {
         let mut blocks = NDADDR as u64;
         let mut reach = 1u64;

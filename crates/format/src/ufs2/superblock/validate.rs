@@ -1,4 +1,4 @@
-//! Which superblocks can be trusted in arithmetic.
+//! The validation of superblocks, after which their values can be used in arithmetic.
 
 use super::{
     CK_SUPERBLOCK, CKHASH_OFFSET, MAGIC, MAGIC_INCOMPLETE, MAGIC_OFFSET, MAGIC_UFS1, SBLOCK_SIZE,
@@ -17,12 +17,12 @@ macro_rules! require {
 }
 
 impl Superblock {
-    /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of the
-    /// device: everything the code divides, shifts or indexes by, and the check-hash where the file
-    /// system keeps one. `bytes` should be [`SBLOCK_SIZE`] long; the byte order is found out.
+    /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of the device. Every
+    /// value by which code divides, shifts or indexes is checked, and the check-hash where the file system keeps one.
+    /// `bytes` should be [`SBLOCK_SIZE`] long; the byte order is detected.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn read(bytes: &[u8], at_offset: u64) -> Result<(Superblock, Endian), E> {
         let (sb, endian) = Superblock::parse(bytes)?;
         require!(sb.sblockloc, Place, u64::try_from(sb.sblockloc) == Ok(at_offset));
@@ -30,11 +30,11 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// [`read`](Self::read) for UFS1: what it says is taken over into UFS2's fields. Its hash, where a newer
-    /// system keeps one, is not looked at.
+    /// Does what [`read`](Self::read) does for UFS1, and copies its values into UFS2's fields. The check-hash that
+    /// newer systems keep is not verified.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn read_ufs1(bytes: &[u8], at_offset: u64) -> Result<(Superblock, Endian), E> {
         if bytes.len() < Superblock::SIZE {
             return Err(E::TooShort { have: bytes.len() });
@@ -56,29 +56,30 @@ impl Superblock {
         sb.check_groups()?;
         sb.check_extent()?;
         let last = sb.cg_data(sb.ncg - 1);
-        // The most that any group is moved by, and more where their number is no power of two.
+        // The greatest distance by which any group's structures are moved; more where the number of groups is no
+        // power of two.
         let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
         let fits = sb.old_cgoffset >= 0 && most + sb.dblkno as u64 <= sb.fpg as u64;
         require!(sb.old_cgoffset, GroupOffset, fits && last <= sb.size as u64);
         Ok((sb, endian))
     }
 
-    /// [`read`](Self::read) for a group's copy: it says where the standard one is, not where it is
-    /// itself, so the caller should see that it lies where its own geometry puts copies
+    /// Does what [`read`](Self::read) does for a group's copy. A copy names the place of the standard superblock and
+    /// not its own. So the caller should check that it lies where its own geometry puts copies
     /// ([`is_copy_at`](Self::is_copy_at)).
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn read_copy(bytes: &[u8]) -> Result<(Superblock, Endian), E> {
         let (sb, endian) = Superblock::parse(bytes)?;
         sb.verify_hash(bytes, endian)?;
         Ok((sb, endian))
     }
 
-    /// Decodes and validates without regard to place or check-hash.
+    /// Decodes and validates a superblock, but ignores its place and check-hash.
     ///
     /// # Errors
-    /// The first thing wrong.
+    /// The first fault found.
     pub fn parse(bytes: &[u8]) -> Result<(Superblock, Endian), E> {
         if bytes.len() < Superblock::SIZE {
             return Err(E::TooShort { have: bytes.len() });
@@ -92,8 +93,8 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Checks the check-hash of an encoded superblock, where the file system keeps one. `self` is what
-    /// `bytes` decodes to, and valid.
+    /// Verifies the check-hash of an encoded superblock, where the file system keeps one. `self` is decoded from
+    /// `bytes`, and valid.
     ///
     /// # Errors
     /// [`SuperblockError::CheckHash`](E::CheckHash), or [`TooShort`](E::TooShort) for fewer than
@@ -108,8 +109,8 @@ impl Superblock {
         if computed == stored { Ok(()) } else { Err(E::CheckHash { stored, computed }) }
     }
 
-    /// Puts the right check-hash into an encoded superblock, where the file system keeps one. `self`
-    /// is what was encoded, and valid; `bytes` holds at least `sbsize` bytes.
+    /// Stores the right check-hash in an encoded superblock, where the file system keeps one. `self` is the
+    /// superblock that was encoded, and valid; `bytes` holds at least `sbsize` bytes.
     pub fn seal(&self, bytes: &mut [u8], endian: Endian) {
         if self.keeps_hash(CK_SUPERBLOCK) {
             let hash = hash_without(&bytes[..self.sbsize as usize], CKHASH_OFFSET);
@@ -117,7 +118,7 @@ impl Superblock {
         }
     }
 
-    /// Block and fragment sizes, and what follows from them alone.
+    /// Checks block and fragment sizes, and the fields that follow from them alone.
     fn check_sizes(&self) -> Result<(), E> {
         let power = |value: i32, least: u32, most: u32| {
             u32::try_from(value).is_ok_and(|v| v.is_power_of_two() && v >= least && v <= most)
@@ -145,7 +146,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// What steers allocation.
+    /// Checks the fields that control allocation.
     fn check_policy(&self) -> Result<(), E> {
         let sb = self;
         require!(sb.minfree, MinFree, (0..100).contains(&sb.minfree));
@@ -158,7 +159,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// What lies where in a group.
+    /// Checks the places in a group.
     fn check_groups(&self) -> Result<(), E> {
         let sb = self;
         let blocks = |frags: i32| frags >= 0 && frags % sb.frag == 0;
@@ -179,7 +180,7 @@ impl Superblock {
         let data = i64::from(sb.iblkno) + i64::from(sb.ipg / sb.inopb) * i64::from(sb.frag);
         require!(sb.dblkno, Data, i64::from(sb.dblkno) == data);
         require!(sb.fpg, FragmentsPerGroup, blocks(sb.fpg) && sb.fpg > sb.dblkno);
-        // UFS1's has more in it.
+        // UFS1's header has more fields before its bitmaps.
         let end = if sb.is_ufs1() { 0 } else { GroupLayout::standard(sb).end as u64 };
         let holds = sb.cgsize >= 0 && sb.cgsize as u64 >= end && sb.cgsize <= sb.bsize;
         require!(sb.cgsize, GroupHeaderSize, holds);
@@ -187,7 +188,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// The size of the whole, and the summary area.
+    /// Checks the size of the file system, and the summary area.
     fn check_extent(&self) -> Result<(), E> {
         let sb = self;
         let before_last = (i64::from(sb.ncg) - 1) * i64::from(sb.fpg);
@@ -209,7 +210,7 @@ impl Superblock {
     }
 }
 
-/// The byte order that makes the magic number right.
+/// The byte order in which the magic number is right.
 fn byte_order(bytes: &[u8]) -> Result<Endian, E> {
     for endian in [Endian::Little, Endian::Big] {
         match endian.get_i32(bytes, MAGIC_OFFSET) {

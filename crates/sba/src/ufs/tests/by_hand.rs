@@ -41,8 +41,8 @@ impl Watched {
     }
 }
 
-/// The fixed places, by geometry alone, against what the format says lies where; a request that spans
-/// several is counted once, under the first, and its bytes under each.
+/// The fixed places, by geometry alone, are compared with the format. A request that spans several is counted once,
+/// under the first, and its bytes under each.
 #[test]
 fn fixed_places_are_named() {
     let w = Watched::small(64 << 20);
@@ -87,8 +87,8 @@ fn fixed_places_are_named() {
     assert_eq!(stats.writes[Class::InodeBlock].bytes, 8192);
 }
 
-/// Data, a long link's target and a directory that are written before their inodes: first counted by
-/// what they look like, then, when the inodes come, as what they are.
+/// Data, the target of a long link and a directory are written before their inodes. They are counted by what they
+/// look like first, and as what they are when the inodes are written.
 #[test]
 fn blocks_are_settled_when_their_inode_comes() {
     let w = Watched::small(64 << 20);
@@ -129,8 +129,8 @@ fn blocks_are_settled_when_their_inode_comes() {
     );
 }
 
-/// Indirect blocks written before anything points to them, two levels deep: when the inode comes, all
-/// that hangs below must be known, and when the file is cut, given up again.
+/// Indirect blocks, two levels deep, are written before anything points to them. When the inode is written,
+/// everything below must be known, and when the file is truncated, it must be given up again.
 #[test]
 fn indirect_blocks_are_followed() {
     let w = Watched::small(64 << 20);
@@ -178,9 +178,8 @@ fn indirect_blocks_are_followed() {
     assert_eq!(said(below), "file data, nothing points to it yet");
 }
 
-/// A block passes from a file to a directory while only memory knows: the directory's contents reach
-/// the disk first, the inodes of both afterwards in one write. The first write stays file data; the
-/// second is the directory's.
+/// A block passes from a file to a directory in memory only: the directory's contents reach the disk first, and the
+/// inodes of both follow in one write. The first write stays file data; the second is the directory's.
 #[test]
 fn a_block_that_is_used_again_is_counted_for_each_owner() {
     let w = Watched::small(64 << 20);
@@ -192,7 +191,7 @@ fn a_block_that_is_used_again_is_counted_for_each_owner() {
     w.put(addr, &w.directory(11, &[]));
     assert_eq!((w.bytes(Class::FileData), w.bytes(Class::Directory)), (1024, 1024));
 
-    // The other way round nothing in the contents tells: a directory's block gets a link's target.
+    // The reverse cannot be told by the contents: a directory's block gets a link's target.
     let mut new = inode(IFDIR, 1024, 1);
     new.db[0] = addr as i64;
     w.put_inodes(&[(10, Dinode::zeroed()), (11, new)]);
@@ -208,7 +207,7 @@ fn a_block_that_is_used_again_is_counted_for_each_owner() {
     assert_eq!(stats.unclaimed, 0);
 }
 
-/// Inode writes say which inodes change, and how.
+/// Inode writes report which inodes change, and how.
 #[test]
 fn inode_changes_are_told() {
     let w = Watched::small(64 << 20);
@@ -232,7 +231,7 @@ fn inode_changes_are_told() {
     );
 }
 
-/// Until a superblock passes nothing has a name; from then on everything has.
+/// Nothing has a name until a superblock is written; everything has one from then on.
 #[test]
 fn the_geometry_is_learned_from_a_superblock_that_passes() {
     let w = Watched::small(64 << 20);

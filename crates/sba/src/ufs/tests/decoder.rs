@@ -11,8 +11,8 @@ use super::*;
 use crate::kind::{Class, What};
 use crate::watch::Watch;
 
-/// A watcher of any file system, beside the classifier of this one, must find it by itself, count the same, and know
-/// paths. Catches a guess that is settled by one and not by the other.
+/// A watcher of any file system, beside UFS2's own classifier, must recognise UFS2, count the same, and know paths.
+/// Catches a guess that is settled by one and not by the other.
 #[test]
 fn a_watcher_of_any_file_system_counts_the_same() {
     for (seed, churn, sync) in [(21, false, true), (3, true, false)] {
@@ -52,7 +52,7 @@ fn a_watcher_of_any_file_system_counts_the_same() {
     }
 }
 
-/// What was learned request by request is what a watcher of the end finds.
+/// Asserts that learning request by request gives what a new watcher reads from the final device.
 fn agrees_with_a_fresh_reading(watch: &Watch, watched: &Watched, seed: u64) {
     let after = watched.ram.to_vec();
     let fresh = Watch::over(&&after[..]).expect("a superblock");
@@ -64,8 +64,8 @@ fn agrees_with_a_fresh_reading(watch: &Watch, watched: &Watched, seed: u64) {
     }
 }
 
-/// Without an ordering an indirect block of old may be on the device under a file that is new, and claim blocks that
-/// other files have, until it is written over. They must have these back then: their own inodes do not pass again.
+/// Without an ordering, an old indirect block may be on the device under a new file, and claim other files' blocks
+/// until it is overwritten. These files must then get their blocks back, although their inodes are not written again.
 #[test]
 fn what_was_claimed_for_a_while_goes_back() {
     for seed in [22, 39, 47, 92] {
@@ -78,7 +78,7 @@ fn what_was_claimed_for_a_while_goes_back() {
     }
 }
 
-/// An image that FreeBSD made is known, with the names in it.
+/// An image that FreeBSD made is recognised, with the names in it.
 #[test]
 fn a_freebsd_image_is_known() {
     let Some(image) = ordo_testkit::real_input("images/freebsd-ufs2-little-endian.img") else {
@@ -90,7 +90,7 @@ fn a_freebsd_image_is_known() {
     assert!(files > 0);
 }
 
-/// A write whose contents nobody kept is named by its place, and counted as a write.
+/// A write whose contents were not recorded is named by its place, and counted as a write.
 #[test]
 fn writes_without_contents_are_writes() {
     let watched = Watched::small(64 << 20);

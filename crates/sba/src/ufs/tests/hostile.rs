@@ -5,14 +5,14 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 
-/// Bytes that look like metadata often enough to be believed: inodes and tables whose pointers go
-/// anywhere, to themselves and to each other too, directories, and noise.
+/// Bytes that often enough look like valid metadata: inodes and indirect blocks with pointers to anywhere, to
+/// themselves and to each other; directories; and noise.
 fn nonsense(w: &Watched, rng: &mut Pcg64Mcg, len: usize, inodes: bool) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let addr = |rng: &mut Pcg64Mcg| match rng.random_range(0..8) {
         0 => rng.random::<u64>(),
         1 => rng.random_range(0..w.sb.size as u64 + 8),
-        // A few blocks, so that files share them and tables form circles.
+        // Few blocks, so that files share them and indirect blocks form circles.
         _ => w.data(0, rng.random_range(0..6)),
     };
     if inodes {
@@ -43,7 +43,7 @@ fn nonsense(w: &Watched, rng: &mut Pcg64Mcg, len: usize, inodes: bool) -> Vec<u8
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever is written wherever: no panic, no endless loop, and every byte counted once.
+    /// Hostile writes anywhere: no panic, no endless loop, and every byte counted once.
     #[test]
     fn nonsense_is_counted_like_everything_else(seed: u64) {
         let w = Watched::small(16 << 20);

@@ -14,11 +14,11 @@ use super::*;
 use crate::kind::Class;
 use crate::stats::Stats;
 
-/// What files are filled with.
+/// The byte that fills all files.
 const FILE_MARK: u8 = 0xf1;
 
-/// Files, directories and links of all sorts; with `churn`, most of them removed again and their
-/// blocks used by others. Unmounted at the end.
+/// Creates files, directories and links of all sorts. With `churn`, removes most of them again, so that others use
+/// their blocks. Unmounts at the end.
 pub(super) async fn workload<P: OrderingPolicy>(
     watched: &Watched,
     policy: P,
@@ -87,9 +87,9 @@ fn extents(classifier: &Classifier) -> BTreeMap<u64, (u8, u32, Class)> {
     classifier.with_view(list).unwrap()
 }
 
-/// What was learned online, request by request, must be what is on the disk at the end: a second
-/// classifier that reads the final image knows the same extents. Catches a pointer that was missed, a
-/// release too many, a wrong length of a file's last block.
+/// Everything that was learned online, request by request, must be on the disk at the end: a second classifier that
+/// reads the final image knows the same extents. Catches a missed pointer, a release too many, and a wrong length of
+/// a file's last block.
 #[test]
 fn what_is_learned_online_is_what_is_on_disk() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) {
@@ -108,7 +108,7 @@ fn what_is_learned_online_is_what_is_on_disk() {
     check(NoOrder, 3, true, Endian::Little);
 }
 
-/// What a fragment of the workload is, by marks that the workload itself put into it.
+/// The kind of a fragment, by the marks that the workload put into it.
 fn marked(bytes: &[u8]) -> Option<Class> {
     match bytes[0] {
         _ if bytes[1..4].iter().any(|b| *b != bytes[0]) => None,
@@ -118,9 +118,9 @@ fn marked(bytes: &[u8]) -> Option<Class> {
     }
 }
 
-/// Every fragment of file data and of long links carries a mark, so that each write can be judged by
-/// what was in it. The counts must be exactly that, byte for byte, although most blocks were written
-/// before any pointer to them; with removals, where many were used again, within a five-hundredth.
+/// Every fragment of file data and of long links carries a mark, so each write can be judged by its contents. Without
+/// removals the counts must agree byte for byte, although most blocks were written before any pointer to them. With
+/// removals, where many blocks were used again, they must agree within a five-hundredth.
 #[test]
 fn writes_are_counted_as_what_they_turned_out_to_be() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool) {
@@ -149,8 +149,8 @@ fn writes_are_counted_as_what_they_turned_out_to_be() {
         }
         for class in [Class::FileData, Class::Symlink] {
             let (counted, wanted) = (stats.writes[class].bytes, expected[&class]);
-            // With removals some is for ever in doubt: a block of zeros, or one whose file was gone, and
-            // the block another's, before any inode was written.
+            // With removals, some kinds stay in doubt: a block of zeros, or one whose file was removed, and the block
+            // given to another file, before any inode was written.
             let (less, more) =
                 if churn { (wanted / 500 + 2048, zeros + wanted / 500) } else { (0, 0) };
             let range = wanted - less.min(wanted)..=wanted + more;
@@ -177,8 +177,8 @@ fn counting_is_reproducible() {
     assert_eq!(json(5), json(5));
 }
 
-/// An image that FreeBSD made: read from end to end, every byte of it must have a name, and what is in
-/// use must be found with its owner.
+/// An image that FreeBSD made is read from end to end: every byte must have a name, and the used blocks must be found
+/// with their owners.
 #[test]
 fn a_freebsd_image_has_no_unknown_byte() {
     let Some(image) = ordo_testkit::real_input("images/freebsd-ufs2-little-endian.img") else {
