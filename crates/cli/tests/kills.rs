@@ -67,6 +67,11 @@ impl Victim<'_> {
         if !out.status.success() {
             return Err(format!("mounting it to work on: {}", text(&out)));
         }
+        // A check since then may have cut what was not synced.
+        let (_, wrong) = self.record.compare(&self.disk.dir(), false);
+        if self.disk.ordering != "none" && !wrong.is_empty() {
+            return Err(format!("before anything is done: {}", wrong.join("\n")));
+        }
         let before = self.record.syncs();
         let programs = (0..2 + self.dice.below(2)).map(|number| {
             let seed = self.dice.next();
@@ -120,7 +125,7 @@ impl Victim<'_> {
         if !out.status.success() {
             return Err(format!("mounting it to recover: {}", text(&out)));
         }
-        let (firm, wrong) = self.record.compare(&self.disk.dir());
+        let (firm, wrong) = self.record.compare(&self.disk.dir(), true);
         self.disk.umount();
         // The background check may not have given everything back yet.
         self.fsck(&["-p"], &[0, 1])?;

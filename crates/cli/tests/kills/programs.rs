@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -46,9 +46,10 @@ pub enum State {
 #[derive(Default)]
 pub struct Record {
     files: Mutex<BTreeMap<PathBuf, Vec<State>>>,
-    /// By path, the names that its file had before it was renamed. An fsync makes the new name durable, not the end of
-    /// the old one: a later change of the file may be found under both.
-    former: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
+    /// By path, other names of its file: those that it had before it was renamed, and those that a crash in the midst of
+    /// a rename has left. An fsync makes the new name durable, not the end of the old one: a later change of the file may
+    /// be found under all of them.
+    others: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
     /// What was done since the last comparison, for messages.
     done: Mutex<Vec<String>>,
     syncs: std::sync::atomic::AtomicUsize,
@@ -57,18 +58,18 @@ pub struct Record {
 impl Record {
     /// A file may come to be in these states, whichever of its names is on disk.
     fn change(&self, path: &Path, state: &State) {
-        let former = self.former.lock().unwrap().get(path).cloned().unwrap_or_default();
-        for path in former.iter().map(PathBuf::as_path).chain([path]) {
+        let others = self.others.lock().unwrap().get(path).cloned().unwrap_or_default();
+        for path in others.iter().map(PathBuf::as_path).chain([path]) {
             self.add(path, [state.clone()]);
         }
     }
 
     fn rename(&self, from: &Path, to: &Path) {
         self.add(from, [State::Absent]);
-        let mut former = self.former.lock().unwrap();
-        let mut names = former.remove(from).unwrap_or_default();
+        let mut others = self.others.lock().unwrap();
+        let mut names = others.remove(from).unwrap_or_default();
         names.push(from.to_owned());
-        former.entry(to.to_owned()).or_default().append(&mut names);
+        others.entry(to.to_owned()).or_default().append(&mut names);
     }
 
     fn add(&self, path: &Path, states: impl IntoIterator<Item = State>) {
@@ -101,9 +102,10 @@ impl Record {
         self.syncs.load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// Compares what is below `root` with the record, and takes it for what is there from now on. Returns how many
-    /// paths had to be there whole, and a line for each that is not what it may be.
-    pub fn compare(&self, root: &Path) -> (usize, Vec<String>) {
+    /// Compares what is below `root` with the record, and takes it for what is there from now on; `for_now`, a file that
+    /// was not synced may still be anything, since a check may cut it at a hole. Returns how many paths had to be there
+    /// whole, and a line for each that is not what it may be.
+    pub fn compare(&self, root: &Path, for_now: bool) -> (usize, Vec<String>) {
         let mut files = self.files.lock().unwrap();
         let (mut firm, mut wrong) = (0, Vec::new());
         files.retain(|path, states| {
@@ -115,7 +117,8 @@ impl Record {
                     return false;
                 }
             };
-            firm += usize::from(matches!(states[..], [State::Is(_)]));
+            let is_firm = matches!(states[..], [State::Is(_)]);
+            firm += usize::from(is_firm);
             let is_file = matches!(found, State::Is(_));
             let may_be = states.contains(&found) || is_file && states.contains(&State::Any);
             if !may_be {
@@ -128,12 +131,37 @@ impl Record {
                     .push(format!("{shown} is {is}, may be {may}; done:\n  {}", done.join("\n  ")));
             }
             *states = vec![found];
+            if is_file && for_now && !is_firm {
+                states.push(State::Any);
+            }
             is_file
         });
         self.done.lock().unwrap().clear();
-        self.former.lock().unwrap().clear();
+        *self.others.lock().unwrap() = names_of_one_file(root, files.keys());
         (firm, wrong)
     }
+}
+
+/// The paths that are names of a file with others: its other names for each.
+fn names_of_one_file<'a>(
+    root: &Path,
+    paths: impl Iterator<Item = &'a PathBuf>,
+) -> BTreeMap<PathBuf, Vec<PathBuf>> {
+    let mut by_inode: BTreeMap<u64, Vec<&PathBuf>> = BTreeMap::new();
+    for path in paths {
+        if let Ok(found) = fs::symlink_metadata(root.join(path)) {
+            by_inode.entry(found.ino()).or_default().push(path);
+        }
+    }
+    let several = by_inode.into_values().filter(|names| names.len() > 1);
+    let others = |names: &[&PathBuf], name: &PathBuf| -> Vec<PathBuf> {
+        names.iter().filter(|other| **other != name).map(|other| (*other).clone()).collect()
+    };
+    let of_each = |names: Vec<&'a PathBuf>| {
+        let of = |name: &&PathBuf| ((*name).clone(), others(&names, name));
+        names.iter().map(of).collect::<Vec<_>>()
+    };
+    several.flat_map(of_each).collect()
 }
 
 /// States for a message.

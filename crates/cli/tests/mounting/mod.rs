@@ -202,8 +202,12 @@ impl Disk {
 /// Waits for the end of a process.
 pub fn wait_until_gone(process: u32) {
     let start = Instant::now();
-    // A child that nobody waits for stays as a zombie without a command line.
-    while std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+    // A child that nobody waits for stays as a zombie; before that it may still hold its files.
+    let is_there = |stat: String| {
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        !matches!(state, Some('Z' | 'X') | None)
+    };
+    while std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(is_there) {
         assert!(start.elapsed() < Duration::from_secs(30), "process {process} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
