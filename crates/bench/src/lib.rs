@@ -4,7 +4,6 @@
 //! - [`workload`]: what is done, on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
 //! - [`compare`]: a workload on a system on a simulated disk, everything counted; a power cut in its
 //!   middle, and the check afterwards.
-//! - [`journaled`]: FFS under a journal, wherever its log is.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
 //! - [`published`]: what the papers measured; [`reproduce`]: the same measured here, side by side.
 //! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
@@ -14,9 +13,10 @@
 //! - A workload finds an empty file system, and leaves an empty one unless it says otherwise.
 //!
 //! ```
-//! use ordo_bench::compare::{self, Rows, Setup, System};
+//! use ordo_bench::compare::{self, Rows, Setup};
+//! use ordo_systems::ffs;
 //! let workload = "postmark:files=10,transactions=20".parse().unwrap();
-//! let rows = [System::FfsSync, System::FfsNone]
+//! let rows = [ffs::SYNC, ffs::NONE]
 //!     .map(|system| compare::run(system, &workload, &Setup::papers(), &mut ()).unwrap());
 //! assert!(rows[0].sync_waits > 0 && rows[1].sync_waits == 0);
 //! let json = serde_json::to_string(&Rows { rows: rows.into() }).unwrap();
@@ -25,7 +25,6 @@
 
 pub mod compare;
 pub mod crash;
-pub mod journaled;
 pub mod oracle;
 pub mod published;
 pub mod reproduce;

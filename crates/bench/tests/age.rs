@@ -7,9 +7,10 @@
 //! than may be dirty. Would catch a syncer that writes what is easy, a block made young by a write of part of it, and
 //! a limit on dirty memory that is larger than the disk can take in time.
 
-use ordo_bench::compare::{Recovery, Setup, System, run};
+use ordo_bench::compare::{Recovery, Setup, run};
 use ordo_block::model::Model;
 use ordo_cache::LOST_MAX;
+use ordo_systems::{System, ffs};
 
 fn cut(system: System, load: &str, setup: &Setup) -> Recovery {
     let row = run(system, &load.parse().unwrap(), setup, &mut ()).unwrap();
@@ -24,7 +25,7 @@ fn nothing_older_than_45_seconds_is_lost() {
         "postmark:files=1000,transactions=15000,directories=10",
         "micro:total=16m,sizes=2k,per-directory=100",
     ];
-    let system = System::FfsSoftUpdates;
+    let system = ffs::SOFT_UPDATES;
     let mut oldest = 0.0_f64;
     for (seed, load) in (1..).zip(loads) {
         for (disk, dirty) in [("viking", 544 * 8192), ("cheetah", 64 << 20)] {

@@ -11,21 +11,17 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use ordo_bench::compare::System;
-use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_bench::workload::{Stage, Workload};
+use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_check::{Checker, Options, Repair};
-use ordo_ffs::mkfs::{MkfsOptions, mkfs};
-use ordo_ffs::{FastFs, MountOptions, mount};
-use ordo_ordering::{JournalOrder, NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::cpu::CpuModel;
 use ordo_runtime::{Executor, Runtime};
+use ordo_systems::{LogOptions, MakeOptions, MountOptions, Mounted, System, ffs};
 use ordo_vfs::charged::Charged;
-use ordo_vfs::{FileSystem, FsResult, NewNode};
+use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
@@ -84,23 +80,25 @@ fn digest(rams: &[Rc<RamDisk>]) -> u64 {
     })
 }
 
-fn options() -> MountOptions {
+fn options(log: Option<&'static Model>) -> MountOptions {
     // Little memory: blocks must go to make room for others.
     let cache = CacheConfig { dirty_max: 1 << 20, ..CacheConfig::with_capacity(3 << 20) };
-    MountOptions { cache, ..MountOptions::default() }
+    let log = LogOptions { device: log, tick: None };
+    MountOptions { cache, log, ..MountOptions::default() }
 }
 
-fn made(seed: u64) -> MkfsOptions {
-    MkfsOptions { block_size: 8192, frag_size: 1024, seed, ..MkfsOptions::default() }
+fn made(seed: u64) -> MakeOptions {
+    MakeOptions { block_size: Some(8192), frag_size: Some(1024), seed, ..MakeOptions::default() }
 }
 
-struct OnFfs<P: OrderingPolicy> {
+struct OnSystem {
     rt: Runtime,
-    fs: Charged<FastFs<P>>,
+    fs: Charged<AnyFs>,
+    mounted: Mounted,
 }
 
-impl<P: OrderingPolicy> Stage for OnFfs<P> {
-    type Fs = Charged<FastFs<P>>;
+impl Stage for OnSystem {
+    type Fs = Charged<AnyFs>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -108,21 +106,22 @@ impl<P: OrderingPolicy> Stage for OnFfs<P> {
         &self.rt
     }
     async fn drop_caches(&mut self) -> FsResult<()> {
-        self.fs.inner().drop_caches().await
+        self.mounted.drop_caches().await
     }
 }
 
-async fn postmark<P: OrderingPolicy>(rig: &Rig, fs: FastFs<P>, seed: u64) {
+async fn postmark(rig: &Rig, mounted: Mounted, seed: u64) {
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
     let workload: Workload = "postmark:files=120,transactions=300,directories=3".parse().unwrap();
-    let mut stage =
-        OnFfs { rt: rig.rt.clone(), fs: Charged::calls_only(fs.clone(), rig.rt.clone()) };
+    let fs = Charged::calls_only(mounted.fs().clone(), rig.rt.clone());
+    let mut stage = OnSystem { rt: rig.rt.clone(), fs, mounted };
     workload.run(&mut stage, seed, &mut ()).await.unwrap();
-    fs.unmount().await.unwrap();
+    stage.mounted.unmount().await.unwrap();
 }
 
 /// Three clients on one tree, then a check. What the disks hold after the clients, before all is written.
-async fn clients<P: OrderingPolicy>(rig: &Rig, fs: FastFs<P>, seed: u64) -> Vec<Rc<RamDisk>> {
+async fn clients(rig: &Rig, mounted: Mounted, seed: u64) -> Vec<Rc<RamDisk>> {
+    let fs = mounted.fs().clone();
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
     let mut keepers = Vec::new();
     for i in 0..KEEPERS {
@@ -148,94 +147,66 @@ async fn clients<P: OrderingPolicy>(rig: &Rig, fs: FastFs<P>, seed: u64) -> Vec<
     }
     fs.fsync(keepers[0]).await.unwrap();
     let left = rig.rams.iter().map(|ram| Rc::new(ram.snapshot())).collect();
-    fs.unmount().await.unwrap();
+    mounted.unmount().await.unwrap();
     let report = Checker::new(rig.disks[0].clone(), Options::default()).run().await.unwrap();
     assert!(report.is_consistent(), "{report}");
     left
 }
 
 /// Replays the log, or repairs and mounts; then checks.
-async fn recover(rig: &Rig, journal: Option<Journaled>) {
-    let (disk, options) = (&rig.disks[0], options());
-    match journal {
-        Some(journal) => {
-            let (fs, _) = journal.mount(&rig.rt, &rig.disks, &options).await.unwrap();
-            fs.unmount().await.unwrap();
-        }
+async fn recover(rig: &Rig, system: System, model: &'static Model) {
+    let options = options(Some(model));
+    let mounted = match system.journal() {
+        Some(_) => system.mount(&rig.rt, &rig.disks, &options).await,
         None => {
             let repair = Options { repair: Repair::Yes, ..Options::default() };
-            Checker::new(disk.clone(), repair).run().await.unwrap();
-            let policy = SoftUpdates::default();
-            let fs = mount(&rig.rt, disk.clone(), policy, &options).await.unwrap();
-            fs.unmount().await.unwrap();
+            Checker::new(rig.disks[0].clone(), repair).run().await.unwrap();
+            ffs::SOFT_UPDATES.mount(&rig.rt, &rig.disks, &options).await
         }
-    }
-    let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
+    };
+    mounted.unwrap().unmount().await.unwrap();
+    let report = Checker::new(rig.disks[0].clone(), Options::default()).run().await.unwrap();
     assert!(report.is_consistent(), "{report}");
 }
 
-/// Runs a workload on a mounted system; what is left to recover.
-async fn on<P: OrderingPolicy + 'static>(
+/// Runs a workload on a system that is made and mounted; what is left to recover.
+async fn on(
     rig: &Rig,
-    fs: FastFs<P>,
+    system: System,
     workload: &str,
-    seed: u64,
+    (model, seed): (&'static Model, u64),
 ) -> Vec<Rc<RamDisk>> {
+    system.make(&rig.rt, &Device::of_each(&rig.rams), &made(seed)).await.unwrap();
+    let mounted = system.mount(&rig.rt, &rig.disks, &options(Some(model))).await.unwrap();
     match workload {
         "postmark" => {
-            postmark(rig, fs, seed).await;
+            postmark(rig, mounted, seed).await;
             Vec::new()
         }
-        _ => clients(rig, fs, seed).await,
+        _ => clients(rig, mounted, seed).await,
     }
-}
-
-async fn ordered<P: OrderingPolicy + 'static>(
-    rig: &Rig,
-    policy: P,
-    workload: &str,
-    seed: u64,
-) -> Vec<Rc<RamDisk>> {
-    mkfs(&rig.rams[0].clone().erase(), &made(seed), rig.rt.wall_time().0).await.unwrap();
-    let fs = mount(&rig.rt, rig.disks[0].clone(), policy, &options()).await.unwrap();
-    on(rig, fs, workload, seed).await
-}
-
-async fn journaled(rig: &Rig, journal: Journaled, workload: &str, seed: u64) -> Vec<Rc<RamDisk>> {
-    journal.make(&rig.rt, &Device::of_each(&rig.rams), &made(seed)).await.unwrap();
-    let (fs, policy) = journal.mount(&rig.rt, &rig.disks, &options()).await.unwrap();
-    let _: JournalOrder = policy;
-    on(rig, fs, workload, seed).await
 }
 
 /// Runs a workload on a system; how the line ends, and what is left to recover.
-fn run(system: System, workload: &str, model: &Model, seed: u64) -> (String, Vec<Rc<RamDisk>>) {
+fn run(
+    system: System,
+    workload: &str,
+    model: &'static Model,
+    seed: u64,
+) -> (String, Vec<Rc<RamDisk>>) {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
-    let journal = system.journal().map(|journal| journal.on(model));
-    let mut rams = vec![Rc::new(RamDisk::new(BYTES))];
-    if let Some(journal) = journal.filter(|journal| journal.place == LogPlace::Other) {
-        rams.push(Rc::new(RamDisk::new(journal.sizes(BYTES).1)));
-    }
+    let sizes = system.devices(BYTES);
+    let rams = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     let rig = Rig::new(&rt, model, rams);
-    let left = match (journal, system) {
-        (Some(journal), _) => executor.block_on(journaled(&rig, journal, workload, seed)),
-        (_, System::FfsSync) => {
-            executor.block_on(ordered(&rig, SyncOrder::default(), workload, seed))
-        }
-        (_, System::FfsSoftUpdates) => {
-            executor.block_on(ordered(&rig, SoftUpdates::default(), workload, seed))
-        }
-        _ => executor.block_on(ordered(&rig, NoOrder, workload, seed)),
-    };
+    let left = executor.block_on(on(&rig, system, workload, (model, seed)));
     (rig.outcome(), left.unwrap())
 }
 
-fn recovery(system: System, model: &Model, left: Vec<Rc<RamDisk>>, seed: u64) -> String {
+fn recovery(system: System, model: &'static Model, left: Vec<Rc<RamDisk>>, seed: u64) -> String {
     let executor = Executor::simulated(seed);
     let rig = Rig::new(&executor.runtime(), model, left);
-    let journal = system.journal().map(|journal| journal.on(model));
-    executor.block_on(recover(&rig, journal)).unwrap();
+    executor.block_on(recover(&rig, system, model)).unwrap();
     rig.outcome()
 }
 
@@ -260,7 +231,7 @@ fn lines(system: System) -> String {
 #[test]
 fn systems_do_what_they_did() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/behaviour.txt");
-    let now: String = System::ALL.into_iter().map(lines).collect();
+    let now: String = System::runnable().map(lines).collect();
     let now = format!("{HEAD}{now}");
     if std::env::var_os("ORDO_BLESS").is_some() {
         std::fs::write(path, &now).unwrap();

@@ -9,7 +9,6 @@
 
 use std::rc::Rc;
 
-use ordo_bench::journaled::{Journaled, JournaledError, LogPlace};
 use ordo_block::fault::{Faults, Faulty, Rule};
 use ordo_block::{BlockDevice, Device, Operation, ram::RamDisk};
 use ordo_check::{Checker, Options};
@@ -17,6 +16,7 @@ use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions};
 use ordo_ordering::RecoverError;
 use ordo_runtime::{Duration, Executor};
+use ordo_systems::journaled::{Journaled, JournaledError, LogPlace};
 use ordo_vfs::{Errno, FileSystem, NewNode, SetAttr};
 use ordo_wafs::LogError;
 

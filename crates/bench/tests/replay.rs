@@ -5,7 +5,6 @@
 
 use std::rc::Rc;
 
-use ordo_bench::journaled::{Journaled, JournaledError, LogPlace, replay};
 use ordo_block::overlay::Overlay;
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
@@ -14,6 +13,7 @@ use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions, mount};
 use ordo_ordering::{NoOrder, RecoverError};
 use ordo_runtime::Executor;
+use ordo_systems::journaled::{Journaled, JournaledError, LogPlace, replay};
 use ordo_vfs::{FileSystem, NewNode};
 
 /// An image as a power cut leaves it, with much in the log.

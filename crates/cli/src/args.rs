@@ -5,13 +5,13 @@ mod crash;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ordo_bench::compare::System;
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
+use ordo_systems::{Format, System};
 
-pub use crash::{Crash, CrashCommand, CrashWorkload, Crashed, TaskArgs};
+pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
 /// Run real file systems that protect their metadata in different ways, see what they write, and what
 /// that costs.
@@ -86,10 +86,14 @@ fn cpu(text: &str) -> Result<CpuModel, String> {
 }
 
 fn system(text: &str) -> Result<System, String> {
-    System::by_name(text).ok_or_else(|| {
-        let all: Vec<_> = System::ALL.iter().map(|s| s.name()).collect();
-        format!("no system is called '{text}'; there are {}", all.join(", "))
-    })
+    match System::by_name(text) {
+        Some(system) if system.is_runnable() => Ok(system),
+        Some(system) => Err(system.format().cannot("mounted to be written").to_string()),
+        None => {
+            let all: Vec<_> = System::runnable().map(|s| s.name()).collect();
+            Err(format!("no system is called '{text}'; there are {}", all.join(", ")))
+        }
+    }
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
@@ -211,12 +215,33 @@ pub struct Bench {
 }
 
 /// What `ordo mkfs` makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum MkfsKind {
-    /// UFS2, as FreeBSD has it.
-    Ufs2,
-    /// LFS64, as NetBSD has it.
-    Lfs,
+#[derive(Clone, Copy)]
+pub enum Made {
+    /// A format, by its own name.
+    Format(&'static dyn Format),
+    /// What a system needs, so that a mount takes it by itself.
+    System(System),
+}
+
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Made::Format(format) => format.name(),
+            Made::System(system) => system.name(),
+        })
+    }
+}
+
+fn made(text: &str) -> Result<Made, String> {
+    let formats = ordo_systems::FORMATS;
+    if let Some(format) = formats.iter().find(|format| format.name() == text) {
+        return Ok(Made::Format(*format));
+    }
+    System::by_name(text).map(Made::System).ok_or_else(|| {
+        let formats = formats.iter().map(|format| format.name());
+        let all: Vec<_> = formats.chain(System::all().iter().map(System::name)).collect();
+        format!("nothing is called '{text}'; there are {}", all.join(", "))
+    })
 }
 
 /// `ordo mkfs`.
@@ -230,12 +255,12 @@ Examples:
 pub struct Mkfs {
     /// The image, made if it is not there, or a block device.
     pub image: PathBuf,
-    /// What to make.
-    #[arg(long, value_enum, default_value_t = MkfsKind::Ufs2)]
-    pub fs: MkfsKind,
-    /// Segment size of an LFS.
-    #[arg(long, value_name = "BYTES", default_value = "1m", value_parser = parse_bytes)]
-    pub segment_size: u64,
+    /// What to make: a format, ufs2 or lfs, or what a system needs so that a mount takes it by itself.
+    #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
+    pub fs: Made,
+    /// Segment size of an LFS [default: 1m].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub segment_size: Option<u64>,
     /// No seals on the partial segments of an LFS: nothing that NetBSD would not write.
     #[arg(long)]
     pub no_crc: bool,
@@ -255,8 +280,8 @@ pub struct Mkfs {
     #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
     pub min_free: u8,
     /// The volume's label.
-    #[arg(long, short = 'L', default_value = "")]
-    pub label: String,
+    #[arg(long, short = 'L')]
+    pub label: Option<String>,
     /// Ask for soft updates when FreeBSD mounts it.
     #[arg(long, short = 'U')]
     pub soft_updates: bool,

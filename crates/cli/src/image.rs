@@ -3,23 +3,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use ordo_bench::journaled;
+use anyhow::{Context, Result};
 use ordo_block::file::{Access, FileDisk, OpenError};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
-use ordo_ffs::{FastFs, MountOptions, mount};
-use ordo_lfs::LfsReader;
-use ordo_lfs::superblock::probe;
-use ordo_ordering::NoOrder;
 use ordo_report::number;
 use ordo_runtime::{Duration, Executor, Runtime};
-use ordo_ufs::UfsConfig;
-
-use crate::read_fs::ReadFs;
-
-/// A file system in an image that is written.
-pub type ImageFs = FastFs<NoOrder>;
+use ordo_systems::{Format, MountOptions, Mounted, format_of};
+use ordo_vfs::AnyFs;
 
 /// Runs a command's work in real time.
 ///
@@ -54,53 +45,45 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
 /// Mounts the file system in an image to change it.
 ///
 /// # Errors
-/// The image cannot be opened, or what is in it cannot be mounted, or was not unmounted.
-pub async fn open(runtime: &Runtime, path: &Path) -> Result<ImageFs> {
+/// The image cannot be opened, or what is in it cannot be written or mounted, or was not unmounted.
+pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
     let disk = FileDisk::open(runtime, path, Access::ReadWrite)?.erase();
-    if probe(&disk).await? {
-        bail!(
-            "{}: an LFS, which can be read (ls, cat, cp out of it, export), not written",
-            path.display()
-        );
-    }
-    let options = MountOptions { use_reserve: true, ..MountOptions::default() };
-    mount(runtime, disk, NoOrder, &options).await.with_context(|| path.display().to_string())
+    let name = || path.display().to_string();
+    let format = format_of(&disk).await.with_context(name)?;
+    format.edit(runtime, disk).await.with_context(name)
 }
 
 /// Mounts the file system in an image to read it, even where it was not unmounted: a log is then replayed in
-/// memory, and the image stays as it is. An LFS is rolled forward in memory.
+/// memory, and the image stays as it is.
 ///
 /// # Errors
 /// The image cannot be opened, or what is in it cannot be mounted.
-pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<ReadFs> {
+pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<AnyFs> {
     let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
     let disk = Overlay::new(disk).erase();
-    if probe(&disk).await? {
-        let fs = LfsReader::mount(disk).await.with_context(|| path.display().to_string())?;
-        return Ok(ReadFs::Lfs(Box::new(fs)));
-    }
-    if let Some(said) = replay_log(runtime, std::slice::from_ref(&disk), path, true).await {
+    let name = || path.display().to_string();
+    let format = format_of(&disk).await.with_context(name)?;
+    if let Some(said) = replay_log(runtime, format, std::slice::from_ref(&disk), path, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
-    let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
-    let options = MountOptions { ufs, ..MountOptions::default() };
-    let fs = mount(runtime, disk, NoOrder, &options).await;
-    Ok(ReadFs::Ufs(Box::new(fs.with_context(|| path.display().to_string())?)))
+    let mounted = format.read(runtime, disk, &MountOptions::default()).await;
+    Ok(mounted.with_context(name)?.fs().clone())
 }
 
 /// Replays the log of an image that has one and was not unmounted; what is to be said of it. Where it cannot be
 /// replayed things go on without.
 pub async fn replay_log(
     runtime: &Runtime,
+    format: &dyn Format,
     disks: &[Device],
     path: &Path,
     in_memory: bool,
 ) -> Option<String> {
     let image = path.display();
-    match journaled::replay(runtime, disks).await {
+    match format.replay(runtime, disks).await {
         Ok(None) => None,
-        Ok(Some(done)) => {
-            let records = number::count(done.records);
+        Ok(Some(records)) => {
+            let records = number::count(records);
             let only = if in_memory { " in memory only" } else { "" };
             Some(format!("{image}: its log was replayed{only}, {records} records"))
         }
@@ -112,8 +95,8 @@ pub async fn replay_log(
 ///
 /// # Errors
 /// The image's device failed.
-pub async fn close(path: &Path, fs: ImageFs) -> Result<()> {
-    fs.unmount().await.with_context(|| {
+pub async fn close(path: &Path, mounted: Mounted) -> Result<()> {
+    mounted.unmount().await.with_context(|| {
         format!("{}: unmounting failed; check it (ordo fsck) before it is used", path.display())
     })
 }

@@ -8,7 +8,6 @@ mod args;
 mod commands;
 mod image;
 mod partition;
-mod read_fs;
 mod text;
 
 use std::io::Write;

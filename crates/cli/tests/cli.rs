@@ -9,12 +9,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use assert_cmd::Command;
-use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_block::Device;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_runtime::Executor;
+use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::{FileSystem, NewNode};
 
 fn ordo(args: &[&str]) -> assert_cmd::assert::Assert {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ordo_crash::history::Watched;
-use ordo_crash::{
-    Budget, Config, Geometry, Model, OnFfs, Promise, Scheme, Workload, explore_run, record,
-};
+use ordo_crash::{Budget, Config, Geometry, Model, Promise, Scheme, Workload, explore_run, record};
 use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
 use ordo_runtime::cpu::CpuModel;
+use ordo_systems::OnFfs;
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};

@@ -12,7 +12,7 @@ use crate::expect::{Candidate, DirExpected, Expect, FileExpected, NameExpected};
 use crate::history::{History, Nature, ObjectId, words};
 use crate::judge::Verdict;
 use crate::order::Cuts;
-use crate::tree::{Contents, Listing, Tree, is_own_name};
+use crate::tree::{Contents, Listing, Tree};
 
 /// What a comparison finds, in words, each with whether a promise is broken.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl<'a> Comparer<'a> {
                 let known = expected.is_some_and(|e| e.get(name).is_some());
                 if let Some(object) = self.spare(dir, name, *found) {
                     todo.extend(self.follow(vec![object], Some(*found)));
-                } else if !known && !self.is_vague(dir, name) && !is_own_name(name) {
+                } else if !known && !self.is_vague(dir, name) && !(tree.own_names)(name) {
                     let place = self.title(dir);
                     let what = format!("{}: a name that was never there, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));

@@ -286,13 +286,14 @@ mod tests {
 
     use super::*;
     use crate::model::Sectors;
-    use crate::{Config, Model, OnFfs, Script, record};
+    use crate::test_scheme::OnFfs;
+    use crate::{Config, Model, Script, record};
 
     /// Following gives at every time what the whole history gives: names, contents, permissions, what must have a name,
     /// what must be there. Would catch a thing that is not worked out anew though a call, a sync or an fsync touched it.
     #[test]
     fn following_gives_what_the_whole_history_gives() {
-        let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
+        let none = OnFfs::new(|| NoOrder, Promise::NONE);
         let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
         let promises = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true), alone];
         for (seed, clients, steps) in [(1, 3, 120), (2, 1, 200), (3, 6, 60), (4, 2, 150)] {

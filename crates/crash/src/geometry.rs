@@ -4,7 +4,6 @@
 //! sector that a crash may lose is a fragment of its own; where it is larger, a crash tears fragments too. Where a
 //! fragment is a block, nothing ever grows in place. Where room is short, what is given back is soon another's.
 
-use ordo_ffs::mkfs::MkfsOptions;
 use serde::{Deserialize, Serialize};
 
 /// Blocks of a geometry that nothing else is said of.
@@ -111,49 +110,5 @@ impl Geometry {
     /// The one with this name among [`all`](Self::all).
     pub fn by_name(name: &str) -> Option<Geometry> {
         Geometry::all().into_iter().find(|g| g.name == name)
-    }
-
-    /// What mkfs is asked for.
-    pub fn mkfs(&self) -> MkfsOptions {
-        MkfsOptions {
-            block_size: self.block_size,
-            frag_size: self.frag_size,
-            max_blocks_per_group: self.group_blocks,
-            density: self.density,
-            min_free: self.min_free,
-            ..MkfsOptions::default()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ordo_block::{BlockDevice, ram::RamDisk};
-    use ordo_ffs::mkfs::plan;
-
-    use super::*;
-
-    /// Each can be made, and is what its name says. Would catch a size for which mkfs makes other groups than are meant.
-    #[test]
-    fn each_geometry_can_be_made_and_is_what_it_is_called() {
-        let default = Geometry::default();
-        assert_eq!((default.name.as_str(), default.bytes), ("4k-512", 1 << 20));
-        for geometry in Geometry::all() {
-            let disk = RamDisk::new(geometry.bytes).geometry();
-            let made = plan(&geometry.mkfs(), &disk, 0);
-            let sb = made.unwrap_or_else(|e| panic!("{}: {e}", geometry.name)).superblock;
-            let what = format!("{}: {} groups, {} free", geometry.name, sb.ncg, sb.dsize);
-            assert_eq!(
-                (sb.bsize as u32, sb.fsize as u32),
-                (geometry.block_size, geometry.frag_size)
-            );
-            let free = sb.dsize / i64::from(sb.frag);
-            match geometry.name.rsplit('-').next().unwrap() {
-                "full" => assert!(free <= 40 && sb.minfree == 0, "{what}"),
-                "groups" => assert!(sb.ncg >= 12 && free / i64::from(sb.ncg) <= 26, "{what}"),
-                _ => assert!(sb.ncg >= 3 && free > 80, "{what}"),
-            }
-            assert_eq!(Geometry::by_name(&geometry.name), Some(geometry));
-        }
     }
 }

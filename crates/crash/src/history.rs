@@ -16,7 +16,8 @@ use ordo_vfs::{
 use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
-use crate::tree::{Node, Tree, is_own_name};
+use crate::format::OwnNames;
+use crate::tree::{Node, Tree};
 
 /// The client that stands for all that was there when a run began.
 pub const BEFORE: usize = usize::MAX;
@@ -151,7 +152,7 @@ impl Book {
         while let Some((dir, ino)) = dirs.pop() {
             for (name, ino) in tree.dirs.get(&ino).iter().flat_map(|listing| &listing.entries) {
                 let Some(node) = tree.nodes.get(ino) else { continue };
-                if is_own_name(name) {
+                if (tree.own_names)(name) {
                     continue;
                 }
                 let object = self.object(*ino).unwrap_or_else(|| {
@@ -326,8 +327,8 @@ impl Notebook {
     ///
     /// # Errors
     /// It cannot be read.
-    pub async fn find<F: FileSystem>(&self, fs: &F) -> FsResult<()> {
-        let tree = Tree::read(fs).await?;
+    pub async fn find<F: FileSystem>(&self, fs: &F, own_names: OwnNames) -> FsResult<()> {
+        let tree = Tree::read(fs, own_names).await?;
         self.0.borrow_mut().find(&tree);
         Ok(())
     }
@@ -678,9 +679,12 @@ impl<F: FileSystem> FileSystem for Watched<F> {
 }
 
 /// Notes the unmounting of a file system, which makes everything durable.
-pub(crate) async fn noted_unmount<F: crate::Volume>(watched: &Watched<F>) -> FsResult<()> {
+pub(crate) async fn noted_unmount<F>(
+    watched: &Watched<F>,
+    unmount: impl Future<Output = FsResult<()>>,
+) -> FsResult<()> {
     let call = watched.begin(Purpose::Sync, "unmount".into());
-    let result = watched.fs.unmount().await;
+    let result = unmount.await;
     watched.end(call, &result, |_, ()| ());
     result
 }

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, Device};
-use ordo_check::{Checker, Options, Repair, Report, Severity};
+use ordo_block::Device;
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{FileSystem, FileType, FsResult, Ino, NewNode};
 use rustc_hash::FxHashMap;
@@ -14,13 +13,14 @@ use serde::Serialize;
 use crate::compare::{Compared, compare};
 use crate::disk::Scratch;
 use crate::expect::Expect;
+use crate::finding::{Findings, Severity};
+use crate::format::{DiskFormat, OwnNames};
 use crate::history::History;
-use crate::memory::Memory;
+use crate::memory::{Memory, Places};
 use crate::recall::Recall;
 use crate::record::Run;
-use crate::scheme::look;
-use crate::tree::{Tree, attr_of, is_own_name, names};
-use crate::{Promise, Scheme, Volume};
+use crate::tree::{Tree, attr_of, names};
+use crate::{Promise, Scheme};
 
 /// What was found wrong with a state. What is promised or not is told apart in `broken`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,10 +46,6 @@ pub struct Verdict {
     /// Which promises of the scheme are broken, and how.
     pub broken: Vec<String>,
 }
-
-/// What a repair has to guess about: whose a block is, what the root was.
-const GUESSED: [&str; 4] =
-    ["DuplicateBlock", "RootMissing", "RootNotDirectory", "SuperblockDamaged"];
 
 /// How many things of a sort a verdict lists.
 const LISTED: usize = 8;
@@ -80,6 +76,7 @@ pub struct Question<'a> {
     history: &'a History,
     expect: &'a Expect,
     promise: &'a Promise,
+    own_names: OwnNames,
     depth: Depth,
 }
 
@@ -103,7 +100,7 @@ impl Question<'_> {
         fs: &F,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
-        let tree = Tree::read(fs).await.map_err(|e| e.to_string())?;
+        let tree = Tree::read(fs, self.own_names).await.map_err(|e| e.to_string())?;
         self.compare_tree(&tree, None, verdict);
         Ok(())
     }
@@ -120,7 +117,7 @@ impl Question<'_> {
     pub async fn work_with<F: FileSystem>(&self, fs: &F) -> Result<(), String> {
         let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
         write_something(fs).await.map_err(said("writing afterwards"))?;
-        remove_all(fs).await.map_err(said("removing everything afterwards"))
+        remove_all(fs, self.own_names).await.map_err(said("removing everything afterwards"))
     }
 }
 
@@ -194,7 +191,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
     }
 
     fn judge_parts(&self, expect: &Expect, depth: Depth, verdict: &mut Verdict) {
-        let question = Question { history: self.history, expect, promise: &self.promise, depth };
+        let (history, promise, own_names) = (self.history, &self.promise, self.scheme.own_names());
+        let question = Question { history, expect, promise, own_names, depth };
         if let Some(outside) = self.scheme.judge_outside(&self.disks, &question) {
             *verdict = outside;
             return;
@@ -254,12 +252,12 @@ impl<'r, S: Scheme> Judge<'r, S> {
 
     fn judge_recovered(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let depth = question.depth;
-        let Some(report) = self.check(Repair::No, verdict) else { return };
-        self.structure(&report, depth.structure, verdict);
+        let Some(found) = self.check(false, verdict) else { return };
+        self.structure(&found, depth.structure, verdict);
         if !depth.tree && !depth.usable {
             return;
         }
-        if !self.promise.no_check && (!report.is_consistent() || depth.usable) {
+        if !self.promise.no_check && (!found.is_empty() || depth.usable) {
             self.repair(verdict);
         }
         if depth.tree {
@@ -275,11 +273,12 @@ impl<'r, S: Scheme> Judge<'r, S> {
         let (mut memory, mut compared) = self.memory.take();
         let (into, kept, found) = (&mut *verdict, &mut memory, &mut compared);
         let looked = simulate(|rt| async move {
-            let fs = look(&rt, &self.devices[0]).await?;
+            let fs = self.format().look(&rt, &self.devices).await?;
             if !self.recalls {
                 return question.compare(&fs, into).await;
             }
-            let tree = Tree::read_changes(&fs, &self.disks[0], kept).await;
+            let places = Places { format: self.format(), disk: &self.disks[0] };
+            let tree = Tree::read_changes(&fs, &places, kept).await;
             let tree = tree.map_err(|e| e.to_string())?;
             question.compare_tree(&tree, Some(found), into);
             Ok(())
@@ -290,11 +289,14 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.memory.replace((memory, compared));
     }
 
-    fn check(&self, repair: Repair, verdict: &mut Verdict) -> Option<Report> {
-        let options = Options { repair, ..Options::default() };
-        let checker = Checker::new(self.devices[0].clone(), options);
-        match self.executor.block_on(checker.run()) {
-            Ok(Ok(report)) => Some(report),
+    /// What is on the disks.
+    fn format(&self) -> &dyn DiskFormat {
+        self.scheme.format().expect("what is judged in this process has a format")
+    }
+
+    fn check(&self, repair: bool, verdict: &mut Verdict) -> Option<Findings> {
+        match self.executor.block_on(self.format().check(&self.devices, repair)) {
+            Ok(Ok(found)) => Some(found),
             Ok(Err(error)) => {
                 verdict.unsound = true;
                 verdict.beyond_repair = true;
@@ -306,44 +308,42 @@ impl<'r, S: Scheme> Judge<'r, S> {
         }
     }
 
-    fn structure(&self, report: &Report, promised: bool, verdict: &mut Verdict) {
-        for finding in &report.findings {
-            verdict.unsound |= report.severity(finding) == Severity::Damage;
-            verdict.unresolvable |= GUESSED.contains(&finding.kind());
-            verdict.needs_check |= report.severity(finding) != Severity::CountsOnly;
+    fn structure(&self, found: &Findings, promised: bool, verdict: &mut Verdict) {
+        for (number, finding) in found.iter() {
+            verdict.unsound |= finding.severity >= Severity::Repairable;
+            verdict.unresolvable |= finding.is_guess;
+            verdict.needs_check |= finding.severity > Severity::Counts;
             let listed = verdict.broken.len() < LISTED;
-            if promised && listed && !(self.promise.allows)(report, finding) {
-                verdict.broken.push(report.describe(finding));
+            if promised && listed && !(self.promise.allows)(finding) {
+                verdict.broken.push(found.describe(number));
             }
         }
     }
 
     fn repair(&self, verdict: &mut Verdict) {
-        let Some(report) = self.check(Repair::Yes, verdict) else { return };
-        verdict.beyond_repair |= report.unrepairable > 0;
+        let Some(found) = self.check(true, verdict) else { return };
+        verdict.beyond_repair |= found.unrepairable() > 0;
     }
 
     /// Mounts, writes, removes everything, unmounts, checks.
     fn usable(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let used = simulate(|rt| async move {
             let cache = ordo_cache::CacheConfig::with_capacity(4 << 20);
-            let fs = self.scheme.mount(&rt, &self.devices, &cache).await?;
+            let volume = self.scheme.mount(&rt, &self.devices, &cache).await?;
             let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
-            question.work_with(&fs).await?;
-            fs.unmount().await.map_err(said("unmounting afterwards"))
+            question.work_with(volume.fs()).await?;
+            volume.unmount().await.map_err(said("unmounting afterwards"))
         });
         if let Err(error) = used {
             return verdict.cannot(true, error);
         }
-        let checker = Checker::new(self.devices[0].clone(), Options::default());
-        match self.executor.block_on(checker.run()).expect("a check does not wait for itself") {
-            Ok(report) => {
+        let checked = self.executor.block_on(self.format().check(&self.devices, false));
+        match checked.expect("a check does not wait for itself") {
+            Ok(found) => {
                 // What was leaked stays so; whoever starts from a repaired disk has no excuse.
-                let allowed = |f: &ordo_check::Finding| {
-                    self.promise.no_check && (self.promise.allows)(&report, f)
-                };
-                for finding in report.findings.iter().filter(|f| !allowed(f)) {
-                    verdict.cannot(true, format!("after use: {}", report.describe(finding)));
+                let is_allowed = |f| self.promise.no_check && (self.promise.allows)(f);
+                for (number, _) in found.iter().filter(|(_, f)| !is_allowed(f)) {
+                    verdict.cannot(true, format!("after use: {}", found.describe(number)));
                 }
             }
             Err(error) => verdict.cannot(true, format!("check after use: {error}")),
@@ -387,7 +387,7 @@ async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
 
 /// Removes what is in the directories, depth first. A crash in the midst of a rename may have left a
 /// directory two names: it is emptied by the first that is seen.
-async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
+async fn remove_all<F: FileSystem>(fs: &F, own_names: OwnNames) -> FsResult<()> {
     enum Todo {
         Empty(Ino),
         Remove(Ino, Vec<u8>),
@@ -404,7 +404,7 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
             Todo::Empty(dir) => dir,
         };
         for (name, ino) in names(fs, dir).await? {
-            if is_own_name(&name) {
+            if own_names(&name) {
                 continue;
             }
             if attr_of(fs, dir, &name, ino).await?.file_type == FileType::Directory {
@@ -415,14 +415,4 @@ async fn remove_all<F: FileSystem>(fs: &F) -> FsResult<()> {
         }
     }
     Ok(())
-}
-
-/// What `device` holds, as one line for each thing that a check finds: for a person.
-pub fn describe(device: impl BlockDevice) -> String {
-    let executor = Executor::simulated(0);
-    match executor.block_on(Checker::new(device, Options::default()).run()) {
-        Ok(Ok(report)) => report.to_string(),
-        Ok(Err(error)) => error.to_string(),
-        Err(deadlock) => deadlock.to_string(),
-    }
 }

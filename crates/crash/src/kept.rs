@@ -146,10 +146,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Budget, Config, Model, OnFfs, Promise, Script, explore_run, record};
+    use crate::test_scheme::OnFfs;
+    use crate::{Budget, Config, Model, Promise, Script, explore_run, record};
 
     fn packed() -> (Arc<Run>, String) {
-        let sync = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+        let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
         let run = record(&sync, &Script::random(5, 2, 30), &Config::new(5, Model::Volatile));
         let run = Arc::new(run.unwrap());
         let text = pack(std::slice::from_ref(&run)).unwrap();
@@ -159,7 +160,7 @@ mod tests {
     /// What is explored of a run that was kept is what is explored of the run itself.
     #[test]
     fn a_run_that_was_kept_is_the_same() {
-        let sync = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+        let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 300, ..Budget::default() };
         let (run, text) = packed();
         let again = &unpack(&text).unwrap()[0];
@@ -182,7 +183,7 @@ mod tests {
             }
             let text = STANDARD.encode(zstd::bulk::compress(&bytes, 1).unwrap());
             if let Ok(runs) = unpack(&text) {
-                let sync = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
+                let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
                 let budget = Budget { states: 3, threads: 1, ..Budget::default() };
                 explore_run(&sync, &runs[0], 5, &budget);
             }

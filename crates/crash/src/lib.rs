@@ -8,6 +8,8 @@
 //! Layers:
 //! - [`scheme`], [`geometry`]: what is crashed, in which shape, and what it promises. One value is all it takes to add
 //!   a system.
+//! - [`mod@format`], [`finding`]: what is asked of whoever knows what is on the disks, and what a check finds, in words
+//!   that know no format.
 //! - [`script`], [`database`], [`history`], [`record`]: what is done, what of it may be found, the record.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
 //! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `follow`, `memory`, `recall`: what they need not
@@ -22,13 +24,15 @@
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
 //!   threads.
 //! - The record is all that states are made of: what the file system has in memory cannot leak into one.
-//! - The judges share no code with the orderings; they know a scheme by its [`Promise`] only.
+//! - The judges share no code with the orderings, and know no format; they know a scheme by its [`Promise`], and its
+//!   disks by what its [`DiskFormat`] says of them.
 //!
 //! Typical sequence, as a test of an ordering does it:
 //!
 //! ```
-//! use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Script, explore};
+//! use ordo_crash::{Budget, Config, Model, Promise, Script, explore};
 //! use ordo_ordering::{NoOrder, SyncOrder};
+//! use ordo_systems::OnFfs;
 //!
 //! let script = Script::random(1, 2, 30);
 //! let config = Config::new(1, Model::Volatile);
@@ -49,8 +53,10 @@ pub mod disk;
 mod expect;
 mod explain;
 pub mod explore;
+pub mod finding;
 pub mod fleet;
 mod follow;
+pub mod format;
 pub mod geometry;
 pub mod history;
 pub mod judge;
@@ -74,9 +80,13 @@ pub mod script;
 pub mod shrink;
 pub mod space;
 mod sum;
+#[cfg(test)]
+mod test_scheme;
 mod tree;
 
 pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run};
+pub use finding::{Finding, Findings, Severity};
+pub use format::{DiskFormat, InodePlaces, OwnNames};
 pub use geometry::Geometry;
 pub use judge::{Question, Verdict};
 pub use minimise::minimise;
@@ -84,7 +94,7 @@ pub use model::Model;
 pub use path::judge_path;
 pub use record::{Config, Run, record};
 pub use rules::Rule;
-pub use scheme::{OnFfs, Promise, Scheme, Volume};
+pub use scheme::{Promise, Scheme, Volume};
 pub use script::{Manner, Place, Script, Step, Workload};
 pub use shrink::{Shrunk, shrink, shrink_state};
 

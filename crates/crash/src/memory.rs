@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use ordo_block::BlockDevice;
-use ordo_ffs::mount::{Found, find_superblock};
 use ordo_vfs::{FileSystem, Ino};
 use rustc_hash::FxHashMap;
 
-use crate::disk::{SECTOR, Scratch};
+use crate::disk::Scratch;
+use crate::format::{DiskFormat, InodePlaces};
 use crate::tree::{Listing, Node};
 
 /// What was read.
@@ -29,6 +29,12 @@ enum Part {
     Listing(Ino),
 }
 
+/// A disk, and who knows what is on it.
+pub(crate) struct Places<'a> {
+    pub format: &'a dyn DiskFormat,
+    pub disk: &'a Rc<Scratch>,
+}
+
 /// What was found of one disk.
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -36,7 +42,7 @@ pub(crate) struct Memory {
     listings: FxHashMap<Ino, Rc<Listing>>,
     /// By sector, what depends on it.
     parts: FxHashMap<u64, Vec<Part>>,
-    superblock: Option<Found>,
+    places: Option<Box<dyn InodePlaces>>,
     /// Whether that is what is on the disk.
     is_current: bool,
     /// By group, the last inode of which it is known that the group holds it.
@@ -44,22 +50,10 @@ pub(crate) struct Memory {
     versions: u64,
 }
 
-/// Whether two superblocks say the same of where things are, and of what is believed.
-fn is_alike(a: &Found, b: &Found) -> bool {
-    let of = |f: &Found| {
-        let sb = &f.sb;
-        let sizes = (sb.bsize, sb.fsize, sb.size, sb.ncg, sb.fpg, sb.ipg, sb.inopb, sb.magic);
-        let places = (sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno, sb.csaddr, sb.cssize, sb.cgsize);
-        let believed = (sb.maxsymlinklen, sb.flags, sb.metackhash, sb.clean, sb.maxfilesize);
-        (sizes, places, believed, f.at, f.torn)
-    };
-    of(a) == of(b) && a.endian == b.endian
-}
-
 impl Memory {
     /// Forgets what depends on sectors of the disk that changed since the last time. False where nothing can be kept of
     /// it: it has no superblock.
-    pub async fn catch_up(&mut self, disk: &Rc<Scratch>) -> bool {
+    pub async fn catch_up(&mut self, Places { format, disk }: &Places<'_>) -> bool {
         for sector in disk.take_changed() {
             for part in self.parts.remove(&sector).into_iter().flatten() {
                 match part {
@@ -74,16 +68,17 @@ impl Memory {
             return true;
         }
         disk.log();
-        let found = find_superblock(&disk.clone().erase()).await;
+        let device = (*disk).clone().erase();
+        let found = format.places(&device).await;
         let read = disk.logged();
-        let Ok(found) = found else {
+        let Some(found) = found else {
             *self = Memory { versions: self.versions, ..Memory::default() };
             return false;
         };
-        if self.superblock.as_ref().is_none_or(|before| !is_alike(before, &found)) {
+        if self.places.as_ref().is_none_or(|before| before.key() != found.key()) {
             *self = Memory { versions: self.versions, ..Memory::default() };
         }
-        self.superblock = Some(found);
+        self.places = Some(found);
         self.is_current = true;
         read.into_iter().flatten().for_each(|sector| self.depends(sector, Part::Super));
         true
@@ -129,24 +124,20 @@ impl Memory {
 
     /// Notes what a part of an inode depends on: its own sector, and all that was read but the file system's own.
     fn note(&mut self, ino: Ino, part: Part, read: Vec<Range<u64>>) {
-        let Some(Found { sb, .. }) = &self.superblock else { return };
-        let own = |sector: &u64| {
-            let addr = (sector * SECTOR as u64) >> sb.fshift;
-            sb.has_frags(addr, 1) && sb.is_own(addr, 1)
-        };
-        let mut sectors: Vec<u64> = read.into_iter().flatten().filter(|s| !own(s)).collect();
-        let (block, at) = sb.inode_block(ino.0);
-        sectors.push((sb.byte_of(block) + at as u64) / SECTOR as u64);
+        let Some(places) = &self.places else { return };
+        let read = read.into_iter().flatten();
+        let mut sectors: Vec<u64> = read.filter(|sector| !places.is_own(*sector)).collect();
+        sectors.push(places.sector(ino));
         sectors.into_iter().for_each(|sector| self.depends(sector, part));
     }
 
     /// Sees that the groups hold all these inodes: they say up to which one theirs are in use. False if one does not:
     /// what is known of its inodes is forgotten.
     pub async fn settle<F: FileSystem>(&mut self, fs: &F, reached: &[Ino]) -> bool {
-        let Some(Found { sb, .. }) = &self.superblock else { return true };
+        let Some(places) = &self.places else { return true };
         let mut last: FxHashMap<u32, Ino> = FxHashMap::default();
         for ino in reached {
-            let most = last.entry(sb.ino_group(ino.0)).or_insert(*ino);
+            let most = last.entry(places.group(*ino)).or_insert(*ino);
             *most = (*most).max(*ino);
         }
         let holds = |group: &u32, ino: &Ino| self.holds.get(group).is_some_and(|held| held >= ino);
@@ -159,18 +150,17 @@ impl Memory {
                 return false;
             }
             self.holds.insert(group, ino);
-            let Some(Found { sb, .. }) = &self.superblock else { return true };
-            let first = sb.byte_of(sb.cg_header(group)) / SECTOR as u64;
-            let sectors = first..first + (sb.cgsize as u64).div_ceil(SECTOR as u64);
+            let Some(places) = &self.places else { return true };
+            let sectors = places.group_sectors(group);
             sectors.for_each(|sector| self.depends(sector, Part::Group(group)));
         }
         true
     }
 
     fn forget_group(&mut self, group: u32) {
-        let Some(Found { sb, .. }) = &self.superblock else { return };
+        let Some(places) = &self.places else { return };
         self.holds.remove(&group);
-        self.nodes.retain(|ino, _| sb.ino_group(ino.0) != group);
-        self.listings.retain(|ino, _| sb.ino_group(ino.0) != group);
+        self.nodes.retain(|ino, _| places.group(*ino) != group);
+        self.listings.retain(|ino, _| places.group(*ino) != group);
     }
 }

@@ -5,14 +5,10 @@
 
 use std::sync::Arc;
 
-use bitflags::Flags;
-use ordo_ordering::{OrderingPolicy, SoftRules, SoftUpdates, SyncOrder, SyncRules};
 use serde::Serialize;
 
 use crate::script::Manner;
-use crate::{
-    Budget, Config, CrashError, Geometry, Model, OnFfs, Outcome, Promise, Run, Scheme, Script,
-};
+use crate::{Budget, Config, CrashError, Geometry, Model, Outcome, Run, Scheme, Script};
 
 /// How long is searched.
 #[derive(Clone, Debug)]
@@ -123,31 +119,4 @@ impl Search {
             crate::explore_run(scheme, run, seed, budget)
         })
     }
-}
-
-/// Each rule by name, and all the others.
-pub fn without_each<R: Flags + Copy>() -> Vec<(&'static str, R)> {
-    let all = R::all();
-    all.iter_names().map(|(name, rule)| (name, all.difference(rule))).collect()
-}
-
-/// FFS under an ordering with rules, as a scheme.
-fn on_ffs<P: OrderingPolicy + 'static, R: Copy + Send + Sync + 'static>(
-    name: &str,
-    promise: Promise,
-    with: fn(R) -> P,
-    (rules, geometry): (R, &Geometry),
-) -> OnFfs<impl Fn() -> P + Clone + Send + Sync + 'static> {
-    OnFfs::new(name, move || with(rules), promise).shaped(geometry)
-}
-
-/// Synchronous writes with these rules.
-pub fn sync(rules: SyncRules, geometry: &Geometry) -> impl Scheme {
-    on_ffs("ffs-sync", Promise::SYNC, SyncOrder::with_rules, (rules, geometry))
-}
-
-/// Soft updates with these rules.
-pub fn soft_updates(rules: SoftRules, geometry: &Geometry) -> impl Scheme {
-    let promise = Promise::SOFT_UPDATES;
-    on_ffs("ffs-soft-updates", promise, SoftUpdates::with_rules, (rules, geometry))
 }

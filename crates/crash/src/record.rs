@@ -11,7 +11,6 @@ use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options, Repair};
 use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
 use ordo_sba::{Class, Classifier};
 use ordo_vfs::FileSystem;
@@ -243,16 +242,19 @@ async fn recorded<S: Scheme, W: Workload>(
     };
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
     let (line, disks) = watch(rt, Device::of_each(&rams), config).await?;
-    let fs = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
+    let volume = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
+    let fs = volume.fs().clone();
     let clock = line.clone();
     let book = Book::new(fs.root(), move || clock.borrow().events.len());
     if config.disks.is_some() {
-        let tree = Tree::read(&fs).await.map_err(|e| CrashError::Mount(e.to_string()))?;
+        let tree = Tree::read(&fs, scheme.own_names())
+            .await
+            .map_err(|e| CrashError::Mount(e.to_string()))?;
         book.borrow_mut().find(&tree);
     }
     let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
     let worked = workload.run(rt, &watched).await;
-    let unmounted = noted_unmount(&watched(0)).await.map_err(|e| e.to_string());
+    let unmounted = noted_unmount(&watched(0), volume.unmount()).await.map_err(|e| e.to_string());
     // With writes that fail, so may what is done; what it leaves is judged all the same.
     if config.faults.is_empty() {
         worked.and(unmounted).map_err(CrashError::Work)?;
@@ -321,10 +323,10 @@ pub(crate) fn simulate_recovery<S: Scheme>(
         if scheme.recovers() {
             scheme.recover(&rt, &disks).await?;
         } else if scheme.promise().no_check {
-            let fs = scheme.mount(&rt, &disks, &config.cache).await?;
-            fs.sync().await.map_err(|e| e.to_string())?;
+            let volume = scheme.mount(&rt, &disks, &config.cache).await?;
+            volume.fs().sync().await.map_err(|e| e.to_string())?;
         } else {
-            repair(&disks[0]).await?;
+            repair(scheme, &disks).await?;
         }
         let bases = images.to_vec();
         Ok(line.take().into_run(of.model, bases, of.history.clone()))
@@ -336,16 +338,15 @@ pub(crate) fn simulate_recovery<S: Scheme>(
 async fn found<S: Scheme>(scheme: &S, images: &[Vec<u8>]) -> Result<Vec<Rc<RamDisk>>, CrashError> {
     let rams: Vec<_> = images.iter().map(|image| Rc::new(RamDisk::from_image(image))).collect();
     if !scheme.promise().no_check {
-        repair(&rams[0].clone().erase()).await.map_err(CrashError::Mount)?;
+        repair(scheme, &Device::of_each(&rams)).await.map_err(CrashError::Mount)?;
     }
     Ok(rams)
 }
 
-/// Checks a disk and mends what it finds, as must be done before a mount where nothing better is promised.
-async fn repair(disk: &Device) -> Result<(), String> {
-    let options = Options { repair: Repair::Yes, ..Options::default() };
-    let checked = Checker::new(disk.clone(), options).run().await;
-    checked.map(drop).map_err(|e| e.to_string())
+/// Checks disks and repairs what is found, as must be done before a mount where nothing better is promised.
+async fn repair<S: Scheme>(scheme: &S, disks: &[Device]) -> Result<(), String> {
+    let format = scheme.format().ok_or("nothing here knows what is on the disks")?;
+    format.check(disks, true).await.map(drop)
 }
 
 /// A disk that was in use before.

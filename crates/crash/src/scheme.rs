@@ -5,33 +5,51 @@ use std::sync::Arc;
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
-use ordo_check::{Finding, Report, Severity};
-use ordo_ffs::mkfs::mkfs;
-use ordo_ffs::{FastFs, MountOptions, mount};
-use ordo_ordering::{NoOrder, OrderingPolicy};
 use ordo_runtime::Runtime;
-use ordo_ufs::UfsConfig;
-use ordo_vfs::{FileSystem, FsResult};
+use ordo_vfs::{AnyFs, FileSystem, FsResult, LocalFuture};
 
 use crate::disk::Scratch;
+use crate::finding::{Finding, Severity};
+use crate::format::{DiskFormat, OwnNames};
 use crate::judge::{Question, Verdict};
 use crate::record::{simulate, simulate_recovery};
-use crate::{Config, CrashError, Geometry, Model, Run, Workload};
+use crate::{Config, CrashError, Model, Run, Workload};
 
-/// A mounted file system that can be unmounted.
-#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait Volume: FileSystem + Clone + 'static {
+/// A mounted file system that can be unmounted. Clones are the same one.
+#[derive(Clone)]
+pub struct Volume {
+    fs: AnyFs,
+    unmount: Rc<dyn Fn() -> LocalFuture<'static, FsResult<()>>>,
+}
+
+impl Volume {
+    /// `fs`, which `unmount` makes durable and ends.
+    pub fn new<F, U>(fs: F, unmount: impl Fn(F) -> U + 'static) -> Volume
+    where
+        F: FileSystem + Clone + 'static,
+        U: Future<Output = FsResult<()>> + 'static,
+    {
+        let any = AnyFs::new(fs.clone());
+        Volume { fs: any, unmount: Rc::new(move || Box::pin(unmount(fs.clone()))) }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &AnyFs {
+        &self.fs
+    }
+
     /// Makes everything durable and ends.
     ///
     /// # Errors
     /// What the file system says.
-    async fn unmount(&self) -> FsResult<()>;
+    pub async fn unmount(&self) -> FsResult<()> {
+        (self.unmount)().await
+    }
 }
 
-impl<P: OrderingPolicy + 'static> Volume for FastFs<P> {
-    async fn unmount(&self) -> FsResult<()> {
-        FastFs::unmount(self).await
-    }
+/// Names that a check makes where nothing more is known of a file system.
+fn lost_and_found(name: &[u8]) -> bool {
+    name.starts_with(b"lost+found")
 }
 
 /// A way to keep a file system: one value of this is all there is to adding a system.
@@ -40,14 +58,19 @@ impl<P: OrderingPolicy + 'static> Volume for FastFs<P> {
 /// on a crash state is what the judge reports.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Scheme: Clone + Send + Sync + 'static {
-    /// The mounted file system.
-    type Fs: Volume;
-
     /// The name a user gives it.
     fn name(&self) -> &str;
 
     /// What it promises.
     fn promise(&self) -> Promise;
+
+    /// What its disks hold, for whoever judges them in this process; none where somebody else does.
+    fn format(&self) -> Option<&dyn DiskFormat>;
+
+    /// The names that are the file system's own.
+    fn own_names(&self) -> OwnNames {
+        self.format().map_or(lost_and_found, |format| format.own_names())
+    }
 
     /// The sizes of its devices in bytes. The first holds the file system that is checked.
     fn devices(&self) -> Vec<u64>;
@@ -61,7 +84,7 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         rt: &Runtime,
         disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs, String>;
+    ) -> Result<Volume, String>;
 
     /// Brings what a crash left into the state in which it is judged: replays a log. Must leave on the
     /// disks all that it does. Nothing by default.
@@ -109,8 +132,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
 /// is not promised is still measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// Whether a finding of the checker is within the promise.
-    pub allows: fn(&Report, &Finding) -> bool,
+    /// Whether a finding of a check is within the promise.
+    pub allows: fn(&Finding) -> bool,
     /// It can be mounted and used without a check.
     pub no_check: bool,
     /// What fsync or sync returned for is there: names, sizes, contents.
@@ -131,7 +154,7 @@ pub struct Promise {
 impl Promise {
     /// Nothing.
     pub const NONE: Promise = Promise {
-        allows: |_, _| true,
+        allows: |_| true,
         no_check: false,
         durable_fsync: false,
         durable_names: false,
@@ -143,7 +166,7 @@ impl Promise {
 
     /// Synchronous writes where order matters: after a check nothing is lost that was waited for.
     pub const SYNC: Promise = Promise {
-        allows: sync_allows,
+        allows: |finding| finding.severity <= Severity::Repairable,
         durable_fsync: true,
         durable_names: true,
         names: true,
@@ -159,7 +182,7 @@ impl Promise {
 
     /// Soft updates: leaks and high counts only, usable at once, no stale contents.
     pub const SOFT_UPDATES: Promise = Promise {
-        allows: soft_updates_allow,
+        allows: |finding| finding.severity <= Severity::Leak,
         no_check: true,
         durable_fsync: true,
         durable_names: false,
@@ -173,7 +196,7 @@ impl Promise {
     /// up to some point. `synchronous`: what returned is durable.
     pub const fn journal(synchronous: bool) -> Promise {
         Promise {
-            allows: |_, _| false,
+            allows: |_| false,
             no_check: true,
             durable_fsync: true,
             durable_names: synchronous,
@@ -183,98 +206,4 @@ impl Promise {
             no_stale: false,
         }
     }
-}
-
-/// What the checker calls damage, but FFS has never ordered, and a check mends without loss: bitmaps may
-/// be behind what they describe (which is why a check must come before the next mount), a rename of a
-/// directory passes through a state in which it has both names, a pointer to a new block may be on disk
-/// before the size that includes it, and a growing file's old fragments are free before the inode that
-/// no longer points to them is on disk. A superblock or a group's block that is torn has a wrong hash.
-const NOT_ORDERED_BY_SYNC: [&str; 8] = [
-    "BlocksNotMarked",
-    "InodesNotMarked",
-    "DirectoryLinkedTwice",
-    "PointerBeyondEnd",
-    "DuplicateBlock",
-    "InitialisedTooLow",
-    "GroupHash",
-    "SuperblockHash",
-];
-
-fn sync_allows(report: &Report, finding: &Finding) -> bool {
-    // A directory on its way in or out: what no name leads to cannot hurt.
-    let out_of_reach = || {
-        let gone = |f: &Finding| f.kind() == "UnreferencedDirectory" && f.ino() == finding.ino();
-        report.findings.iter().any(gone)
-    };
-    finding.severity() != Severity::Damage
-        || NOT_ORDERED_BY_SYNC.contains(&finding.kind())
-        || out_of_reach()
-}
-
-fn soft_updates_allow(report: &Report, finding: &Finding) -> bool {
-    let uncounted = matches!(finding, Finding::UnreferencedDirectory { uncounted: true, .. });
-    report.severity(finding) != Severity::Damage && !uncounted
-}
-
-/// FFS on one device under an ordering.
-#[derive(Clone)]
-pub struct OnFfs<M> {
-    name: String,
-    policy: M,
-    promise: Promise,
-    geometry: Geometry,
-}
-
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
-    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under what `policy` gives.
-    pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
-        OnFfs { name: name.into(), policy, promise, geometry: Geometry::default() }
-    }
-
-    /// The same in another shape.
-    #[must_use]
-    pub fn shaped(self, geometry: &Geometry) -> OnFfs<M> {
-        OnFfs { geometry: geometry.clone(), ..self }
-    }
-}
-
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
-    for OnFfs<M>
-{
-    type Fs = FastFs<P>;
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn promise(&self) -> Promise {
-        self.promise
-    }
-
-    fn devices(&self) -> Vec<u64> {
-        vec![self.geometry.bytes]
-    }
-
-    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        let made = mkfs(&disks[0], &self.geometry.mkfs(), rt.wall_time().0).await;
-        made.map(drop).map_err(|e| e.to_string())
-    }
-
-    async fn mount(
-        &self,
-        rt: &Runtime,
-        disks: &[Device],
-        cache: &CacheConfig,
-    ) -> Result<Self::Fs, String> {
-        let options = MountOptions { cache: cache.clone(), ..MountOptions::default() };
-        mount(rt, disks[0].clone(), (self.policy)(), &options).await.map_err(|e| e.to_string())
-    }
-}
-
-/// Mounts the file system on a device read-only, whatever keeps it, to look at what is there.
-pub(crate) async fn look(rt: &Runtime, disk: &Device) -> Result<FastFs<NoOrder>, String> {
-    let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
-    let options = MountOptions { ufs, ..MountOptions::default() };
-    mount(rt, disk.clone(), NoOrder, &options).await.map_err(|e| e.to_string())
 }

@@ -7,17 +7,9 @@ use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FileType, FsResult, Ino, Seek};
 use rustc_hash::FxHashMap;
 
 use crate::disk::{SECTOR, Scratch};
+use crate::format::OwnNames;
 use crate::history::Nature;
-use crate::memory::Memory;
-
-/// Whether a file system or its check makes a name for itself: a second `lost+found.1` where a check was cut off too,
-/// and `#00000012` in the root directory where there is no room for lost+found.
-pub(crate) fn is_own_name(name: &[u8]) -> bool {
-    let found = |rest: &[u8]| rest.len() >= 8 && rest[..8].iter().all(u8::is_ascii_digit);
-    name.starts_with(b"lost+found")
-        || name == ordo_ffs::logfile::NAME
-        || name.strip_prefix(b"#").is_some_and(found)
-}
+use crate::memory::{Memory, Places};
 
 /// The entries of a directory but `.` and `..`.
 pub(crate) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<u8>, Ino)>> {
@@ -54,6 +46,8 @@ pub(crate) struct Node {
 /// What is in a file system.
 pub(crate) struct Tree {
     pub root: Ino,
+    /// Which names are the file system's own.
+    pub own_names: OwnNames,
     pub dirs: FxHashMap<Ino, Rc<Listing>>,
     pub nodes: FxHashMap<Ino, Rc<Node>>,
 }
@@ -110,8 +104,8 @@ impl Tree {
     ///
     /// # Errors
     /// What the file system says.
-    pub async fn read<F: FileSystem>(fs: &F) -> FsResult<Tree> {
-        Tree::walk(fs, None).await
+    pub async fn read<F: FileSystem>(fs: &F, own_names: OwnNames) -> FsResult<Tree> {
+        Tree::walk(fs, own_names, None).await
     }
 
     /// The same of what is on a disk, where only what changed since the last time is read anew.
@@ -120,14 +114,15 @@ impl Tree {
     /// What the file system says.
     pub async fn read_changes<F: FileSystem>(
         fs: &F,
-        disk: &Rc<Scratch>,
+        places: &Places<'_>,
         memory: &mut Memory,
     ) -> FsResult<Tree> {
-        if !memory.catch_up(disk).await {
-            return Tree::read(fs).await;
+        let own_names = places.format.own_names();
+        if !memory.catch_up(places).await {
+            return Tree::read(fs, own_names).await;
         }
         loop {
-            let tree = Tree::walk(fs, Some((disk, &mut *memory))).await?;
+            let tree = Tree::walk(fs, own_names, Some((places.disk, &mut *memory))).await?;
             let mut reached: Vec<Ino> = tree.nodes.keys().copied().collect();
             reached.push(tree.root);
             if memory.settle(fs, &reached).await {
@@ -138,10 +133,11 @@ impl Tree {
 
     async fn walk<F: FileSystem>(
         fs: &F,
+        own_names: OwnNames,
         mut known: Option<(&Rc<Scratch>, &mut Memory)>,
     ) -> FsResult<Tree> {
-        let root = fs.root();
-        let mut tree = Tree { root, dirs: FxHashMap::default(), nodes: FxHashMap::default() };
+        let (root, dirs, nodes) = (fs.root(), FxHashMap::default(), FxHashMap::default());
+        let mut tree = Tree { root, own_names, dirs, nodes };
         let mut todo = VecDeque::from([root]);
         while let Some(dir) = todo.pop_front() {
             if tree.dirs.contains_key(&dir) {

@@ -12,10 +12,11 @@ use ordo_bgfsck::{Background, Ending, Pace};
 use ordo_block::Device;
 use ordo_block::frozen::Frozen;
 use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
+use ordo_crash::{Budget, Config, DiskFormat, Model, Promise, Scheme, Script, Volume, explore};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::SoftUpdates;
 use ordo_runtime::Runtime;
+use ordo_systems::OnFfs;
 use ordo_vfs::{FileSystem, NewNode};
 
 /// Soft updates with a background check after a crash.
@@ -23,14 +24,15 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Checked<S>(S);
 
 impl<S: Scheme> Scheme for Checked<S> {
-    type Fs = S::Fs;
-
     fn name(&self) -> &str {
         self.0.name()
     }
     fn promise(&self) -> Promise {
         // Nothing is left to find.
-        Promise { allows: |_, _| false, ..self.0.promise() }
+        Promise { allows: |_| false, ..self.0.promise() }
+    }
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        self.0.format()
     }
     fn devices(&self) -> Vec<u64> {
         self.0.devices()
@@ -43,7 +45,7 @@ impl<S: Scheme> Scheme for Checked<S> {
         rt: &Runtime,
         disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<S::Fs, String> {
+    ) -> Result<Volume, String> {
         self.0.mount(rt, disks, cache).await
     }
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {

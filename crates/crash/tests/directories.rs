@@ -6,9 +6,10 @@
 //! scheme allows, and in some the image is mounted without a check and used.
 
 use ordo_crash::history::Watched;
-use ordo_crash::{Budget, Config, Geometry, Model, OnFfs, Outcome, Promise, Workload, explore};
+use ordo_crash::{Budget, Config, Geometry, Model, Outcome, Promise, Workload, explore};
 use ordo_ordering::{OrderingPolicy, SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
+use ordo_systems::OnFfs;
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode};
 
 /// So many names of so many bytes in the root, and as many in a directory.

@@ -6,10 +6,11 @@
 
 use ordo_crash::record::Event;
 use ordo_crash::{
-    Budget, Config, Geometry, Manner, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore,
+    Budget, Config, Geometry, Manner, Model, Outcome, Place, Promise, Script, Step, explore,
     explore_run, record, shrink,
 };
 use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder, SyncRules};
+use ordo_systems::OnFfs;
 
 fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
     let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
@@ -138,7 +139,7 @@ fn every_promise_is_missed_where_it_is_not_kept() {
         all
     };
     let promises: [(&str, Promise); 7] = [
-        ("structure", only(|p| p.allows = |_, f| f.severity() != ordo_check::Severity::Damage)),
+        ("structure", only(|p| p.allows = |f| f.severity < ordo_crash::Severity::Repairable)),
         ("no check", only(|p| p.no_check = true)),
         ("fsync", only(|p| p.durable_fsync = true)),
         ("names on return", only(|p| (p.durable_names, p.durable_fsync) = (true, true))),

@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Finding, Options, Repair, Report};
-use ordo_crash::{Budget, Config, Model, OnFfs, Promise, Scheme, Script, explore};
+use ordo_check::{Checker, Options, Repair};
+use ordo_crash::{
+    Budget, Config, DiskFormat, Finding, Model, Promise, Scheme, Script, Severity, Volume, explore,
+};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
+use ordo_systems::OnFfs;
 use ordo_testkit::{FreebsdFsck, Said};
 
 /// Who repairs a state before it is judged.
@@ -65,14 +68,16 @@ struct Repaired<S> {
 }
 
 impl<S: Scheme> Scheme for Repaired<S> {
-    type Fs = S::Fs;
-
     fn name(&self) -> &str {
         self.scheme.name()
     }
 
     fn promise(&self) -> Promise {
         self.scheme.promise()
+    }
+
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        self.scheme.format()
     }
 
     fn devices(&self) -> Vec<u64> {
@@ -88,7 +93,7 @@ impl<S: Scheme> Scheme for Repaired<S> {
         rt: &Runtime,
         disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs, String> {
+    ) -> Result<Volume, String> {
         self.scheme.mount(rt, disks, cache).await
     }
 
@@ -236,8 +241,8 @@ fn go<P: OrderingPolicy + 'static>(
 
 /// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks:
 /// later versions cut it.
-fn cut_later(_: &Report, finding: &Finding) -> bool {
-    matches!(finding, Finding::EndsInHole { indirect: true, .. })
+fn cut_later(finding: &Finding) -> bool {
+    finding.kind == "EndsInHole" && finding.severity == Severity::Counts
 }
 
 /// Would catch a state that FreeBSD calls unexpected, or repairs into something else.
@@ -252,7 +257,7 @@ fn freebsd_preens_what_soft_updates_leave() {
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_is_content_with_what_is_repaired_here() {
-    let promise = Promise { allows: |_, _| false, ..Promise::SOFT_UPDATES };
+    let promise = Promise { allows: |_| false, ..Promise::SOFT_UPDATES };
     for repair in [Repair::Preen, Repair::Yes] {
         let repairer = Repairer::Ours(repair);
         go("ffs-soft-updates", SoftUpdates::default, promise, repairer, 100);

@@ -5,11 +5,10 @@
 //! them there, and write there again. Nothing may be in two files, or in one and free; what was made durable
 //! and not taken out is there, and what was taken out is as it was, or zero.
 
-use ordo_crash::{
-    Budget, Config, Model, OnFfs, Outcome, Place, Promise, Scheme, Script, Step, explore,
-};
+use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Scheme, Script, Step, explore};
 use ordo_ordering::{SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::Duration;
+use ordo_systems::OnFfs;
 
 fn go(scheme: &impl Scheme, model: Model, seed: u64, states: usize) -> Outcome {
     let script = Script::random_holes(seed, 2, 120);

@@ -12,7 +12,10 @@ use ordo_block::part::Part;
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, Model, Outcome, Promise, Scheme, Script, explore, life, record};
+use ordo_crash::{
+    Budget, Config, DiskFormat, Model, Outcome, Promise, Scheme, Script, Volume, explore, life,
+    record,
+};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountOptions, logfile, mount};
@@ -20,6 +23,7 @@ use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
 use ordo_runtime::sync::first;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_sba::Class;
+use ordo_systems::ffs::Ufs2;
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
 use ordo_wafs::{GroupCommit, LogRules, Wafs};
@@ -73,14 +77,16 @@ impl Journal {
 }
 
 impl Scheme for Journal {
-    type Fs = FastFs<JournalOrder>;
-
     fn name(&self) -> &str {
         self.name
     }
 
     fn promise(&self) -> Promise {
         Promise::journal(self.synchronous)
+    }
+
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        Some(&Ufs2)
     }
 
     fn devices(&self) -> Vec<u64> {
@@ -115,19 +121,20 @@ impl Scheme for Journal {
         rt: &Runtime,
         disks: &[Device],
         cache: &CacheConfig,
-    ) -> Result<Self::Fs, String> {
+    ) -> Result<Volume, String> {
         let options = JournalOptions {
             tick: Duration::from_millis(5),
             checkpoint_every: Duration::from_millis(5),
             rules: self.rules,
             ..JournalOptions::wafs(self.synchronous)
         };
-        self.mount_with(rt, disks, cache, options).await
+        let fs = self.mount_with(rt, disks, cache, options).await?;
+        Ok(Volume::new(fs, |fs| async move { fs.unmount().await }))
     }
 
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        let fs = self.mount(rt, disks, &CacheConfig::default()).await?;
-        fs.unmount().await.map_err(said)
+        let volume = self.mount(rt, disks, &CacheConfig::default()).await?;
+        volume.unmount().await.map_err(said)
     }
 
     fn recovers(&self) -> bool {
@@ -142,7 +149,7 @@ impl Journal {
         disks: &[Device],
         cache: &CacheConfig,
         journal: JournalOptions,
-    ) -> Result<<Self as Scheme>::Fs, String> {
+    ) -> Result<FastFs<JournalOrder>, String> {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
             // Some leave sectors out, some do not.
@@ -296,7 +303,8 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
     let executor = Executor::simulated(2);
     let rt = executor.runtime();
     let same = executor.block_on(async {
-        let fs = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
+        let volume = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
+        let fs = volume.fs();
         for (n, ino) in inos {
             let mut there = vec![0; 16 << 10];
             fs.read(ino, 0, &mut there).await.unwrap();
@@ -361,7 +369,8 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
     let executor = Executor::simulated(2);
     let rt = executor.runtime();
     let same = executor.block_on(async {
-        let fs = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
+        let volume = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
+        let fs = volume.fs();
         let Ok(file) = fs.lookup(fs.root(), b"old").await else {
             // The removal was made certain before anything was written: as good.
             return true;

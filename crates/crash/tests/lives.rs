@@ -4,11 +4,10 @@
 //! mount does about the last crash. What the life before had made durable, or what was found after it, is held to the
 //! same promise as what is done since.
 
-use ordo_crash::{
-    Budget, Config, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore, life,
-};
+use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore, life};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder, SyncRules};
 use ordo_runtime::Duration;
+use ordo_systems::OnFfs;
 
 fn lives<P: OrderingPolicy + 'static>(
     policy: fn() -> P,

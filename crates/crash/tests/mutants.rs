@@ -4,11 +4,15 @@
 //! search finds nothing where all rules hold, and something, always after as many states, where one does not.
 
 use ordo_crash::Geometry;
-use ordo_crash::mutants::{Search, soft_updates, sync, without_each};
-use ordo_ordering::{SoftRules, SyncRules};
+use ordo_crash::mutants::Search;
+use ordo_systems::{Crashed, System, ffs};
 
 fn shape(name: &str) -> Geometry {
     Geometry::by_name(name).unwrap()
+}
+
+fn whole(system: System, shape: &Geometry) -> Crashed {
+    system.crashed(None, shape).unwrap()
 }
 
 /// Rules of which each by itself is rarely missed: the others mend it soon. They are missed in `explore.rs`, where
@@ -22,11 +26,12 @@ fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
     for name in ["4k-512", "8k-1k", "16k-16k", "8k-1k-groups"] {
         let shape = shape(name);
         let few = Search { states: 1500, ..search.clone() };
-        let sought = few.scheme(&sync(SyncRules::all(), &shape), &shape).unwrap();
+        let sought = few.scheme(&whole(ffs::SYNC, &shape), &shape).unwrap();
         assert_eq!((sought.states >= 1500, sought.found), (true, None), "{name}");
-        for (rule, rules) in without_each::<SyncRules>() {
+        for rule in ffs::SYNC.rules() {
             if !LATE.contains(&rule) {
-                let sought = search.scheme(&sync(rules, &shape), &shape).unwrap();
+                let mutant = whole(ffs::SYNC, &shape).without(rule);
+                let sought = search.scheme(&mutant, &shape).unwrap();
                 assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
             }
         }
@@ -53,11 +58,12 @@ fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
     for name in ["4k-512", "8k-1k", "16k-16k"] {
         let shape = shape(name);
         let few = Search { states: 1500, ..search.clone() };
-        let sought = few.scheme(&soft_updates(SoftRules::all(), &shape), &shape).unwrap();
+        let sought = few.scheme(&whole(ffs::SOFT_UPDATES, &shape), &shape).unwrap();
         assert_eq!((sought.states >= 1500, sought.found), (true, None), "{name}");
-        for (rule, rules) in without_each::<SoftRules>() {
+        for rule in ffs::SOFT_UPDATES.rules() {
             if !ELSEWHERE.contains(&rule) {
-                let sought = search.scheme(&soft_updates(rules, &shape), &shape).unwrap();
+                let mutant = whole(ffs::SOFT_UPDATES, &shape).without(rule);
+                let sought = search.scheme(&mutant, &shape).unwrap();
                 assert!(sought.found.is_some(), "{name}, without {rule}: {sought:?}");
             }
         }
@@ -68,10 +74,10 @@ fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
 #[test]
 fn a_search_ends_where_it_ends() {
     let shape = shape("8k-1k");
-    let (_, rules) = without_each::<SyncRules>().remove(0);
+    let mutant = whole(ffs::SYNC, &shape).without(ffs::SYNC.rules()[0]);
     let sought = [1, 3].map(|threads| {
         let search = Search { threads, ..Search::default() };
-        search.scheme(&sync(rules, &shape), &shape).unwrap()
+        search.scheme(&mutant, &shape).unwrap()
     });
     assert!(sought[0].found.is_some() && sought[0] == sought[1], "{sought:?}");
 }

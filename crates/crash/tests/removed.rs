@@ -8,10 +8,11 @@
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_crash::history::Watched;
-use ordo_crash::{Budget, Config, Geometry, Model, OnFfs, Outcome, Promise, Workload, explore};
+use ordo_crash::{Budget, Config, Geometry, Model, Outcome, Promise, Workload, explore};
 use ordo_ffs::mkfs::plan;
 use ordo_ordering::{OrderingPolicy, SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime};
+use ordo_systems::{OnFfs, ffs};
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode, RenameMode};
 
 /// An outer directory, a neighbour in the same cylinder group, and files in the neighbour that take all other inodes of the
@@ -35,7 +36,7 @@ impl Nested {
 
     fn new(geometry: &Geometry, reuses: bool) -> Nested {
         let disk = RamDisk::new(geometry.bytes).geometry();
-        let sb = plan(&geometry.mkfs(), &disk, 0).expect("it can be made").superblock;
+        let sb = plan(&ffs::mkfs_options(geometry), &disk, 0).expect("it can be made").superblock;
         Nested { group: u64::from(sb.ipg), block: u64::from(geometry.block_size) / 256, reuses }
     }
 

@@ -7,8 +7,9 @@
 //! made durable are compared with what the clients did; in some, the image is mounted without a check and
 //! used.
 
-use ordo_crash::{Budget, Config, Model, OnFfs, Outcome, Place, Promise, Script, Step, explore};
+use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore};
 use ordo_ordering::{SoftRules, SoftUpdates};
+use ordo_systems::OnFfs;
 
 fn soft(rules: SoftRules, model: Model, seed: u64, steps: usize, states: usize) -> Outcome {
     go(rules, model, seed, &Script::random(seed, 3, steps), states)

@@ -8,7 +8,7 @@ use std::time::Instant;
 use ordo_annotate::Block;
 use ordo_crash::history::{BEFORE, History, Notebook};
 use ordo_crash::record::{DiskRun, Event, Write};
-use ordo_crash::{Config, CrashError, Model, Run, Workload};
+use ordo_crash::{Config, CrashError, Model, Run, Scheme, Workload};
 use ordo_live::Wanted;
 use ordo_live::kernel::{LiveError, Mounted};
 use ordo_pseudo::{Recording, Setup};
@@ -44,7 +44,7 @@ pub fn record<W: Workload>(
     let executor = Executor::real(config.seed);
     let rt = executor.runtime();
     if config.disks.is_some() {
-        let found = executor.block_on(book.find(&*fs))?;
+        let found = executor.block_on(book.find(&*fs, system.own_names()))?;
         found.map_err(|e| CrashError::Mount(e.to_string()))?;
     }
     let worked = executor.block_on(workload.run(&rt, &|client| book.watch(fs.clone(), client)))?;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_crash::disk::Scratch;
-use ordo_crash::{Config, CrashError, Promise, Question, Run, Scheme, Verdict, Workload};
-use ordo_ffs::FastFs;
-use ordo_ordering::NoOrder;
+use ordo_crash::{
+    Config, CrashError, DiskFormat, Promise, Question, Run, Scheme, Verdict, Volume, Workload,
+};
 use ordo_runtime::Runtime;
 
 use crate::judge;
@@ -117,9 +117,6 @@ impl System {
 const ELSEWHERE: &str = "a file system of the kernel's is made and mounted by the kernel";
 
 impl Scheme for System {
-    /// Never constructed: see [`judge_outside`](Scheme::judge_outside).
-    type Fs = FastFs<NoOrder>;
-
     fn name(&self) -> &str {
         self.name
     }
@@ -138,6 +135,11 @@ impl Scheme for System {
         Promise { ordered, passed: ordered, no_stale, ..Promise::journal(false) }
     }
 
+    /// It is judged by the kernel and its own check.
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        None
+    }
+
     fn devices(&self) -> Vec<u64> {
         vec![self.bytes]
     }
@@ -151,7 +153,7 @@ impl Scheme for System {
         _rt: &Runtime,
         _disks: &[Device],
         _cache: &CacheConfig,
-    ) -> Result<Self::Fs, String> {
+    ) -> Result<Volume, String> {
         Err(ELSEWHERE.into())
     }
 

@@ -2,55 +2,59 @@
 
 use std::rc::Rc;
 
+use crate::any::AnyFs;
 use crate::{
     Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
     XattrMode,
 };
 
-/// Implements [`FileSystem`] for a pointer type by calling what it points to.
+/// Implements [`FileSystem`] for a type by calling the file system that it leads to.
 macro_rules! delegate {
-    ($pointer:ty) => {
-        impl<F: FileSystem> FileSystem for $pointer {
+    ([$($generics:tt)*] $pointer:ty, $this:ident => $to:expr) => {
+        impl<$($generics)*> FileSystem for $pointer {
             fn root(&self) -> Ino {
-                (**self).root()
+                let $this = self;
+                $to.root()
             }
-            delegate!(@ lookup(dir: Ino, name: &[u8]) -> Attr);
-            delegate!(@ open(ino: Ino) -> ());
-            delegate!(@ close(ino: Ino) -> ());
-            delegate!(@ getattr(ino: Ino) -> Attr);
-            delegate!(@ setattr(ino: Ino, set: &SetAttr) -> Attr);
-            delegate!(@ make(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr);
-            delegate!(@ make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr);
-            delegate!(@ link(ino: Ino, dir: Ino, name: &[u8]) -> Attr);
-            delegate!(@ unlink(dir: Ino, name: &[u8]) -> ());
-            delegate!(@ rmdir(dir: Ino, name: &[u8]) -> ());
-            delegate!(@ rename(
+            delegate!(@ $this => $to, lookup(dir: Ino, name: &[u8]) -> Attr);
+            delegate!(@ $this => $to, open(ino: Ino) -> ());
+            delegate!(@ $this => $to, close(ino: Ino) -> ());
+            delegate!(@ $this => $to, getattr(ino: Ino) -> Attr);
+            delegate!(@ $this => $to, setattr(ino: Ino, set: &SetAttr) -> Attr);
+            delegate!(@ $this => $to, make(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr);
+            delegate!(@ $this => $to, make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr);
+            delegate!(@ $this => $to, link(ino: Ino, dir: Ino, name: &[u8]) -> Attr);
+            delegate!(@ $this => $to, unlink(dir: Ino, name: &[u8]) -> ());
+            delegate!(@ $this => $to, rmdir(dir: Ino, name: &[u8]) -> ());
+            delegate!(@ $this => $to, rename(
                 from_dir: Ino, from: &[u8], to_dir: Ino, to: &[u8], mode: RenameMode
             ) -> ());
-            delegate!(@ readlink(ino: Ino) -> Vec<u8>);
-            delegate!(@ read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize);
-            delegate!(@ write(ino: Ino, offset: u64, data: &[u8]) -> usize);
-            delegate!(@ allocate(ino: Ino, offset: u64, len: u64) -> ());
-            delegate!(@ clear(ino: Ino, offset: u64, len: u64) -> ());
-            delegate!(@ seek(ino: Ino, offset: u64, what: Seek) -> u64);
-            delegate!(@ readdir(
+            delegate!(@ $this => $to, readlink(ino: Ino) -> Vec<u8>);
+            delegate!(@ $this => $to, read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize);
+            delegate!(@ $this => $to, write(ino: Ino, offset: u64, data: &[u8]) -> usize);
+            delegate!(@ $this => $to, allocate(ino: Ino, offset: u64, len: u64) -> ());
+            delegate!(@ $this => $to, clear(ino: Ino, offset: u64, len: u64) -> ());
+            delegate!(@ $this => $to, seek(ino: Ino, offset: u64, what: Seek) -> u64);
+            delegate!(@ $this => $to, readdir(
                 dir: Ino, cookie: Cookie, each: &mut dyn FnMut(DirEntry<'_>) -> bool
             ) -> ());
-            delegate!(@ statfs() -> StatFs);
-            delegate!(@ fsync(ino: Ino) -> ());
-            delegate!(@ sync() -> ());
-            delegate!(@ getxattr(ino: Ino, name: &[u8]) -> Vec<u8>);
-            delegate!(@ setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> ());
-            delegate!(@ listxattr(ino: Ino) -> Vec<Vec<u8>>);
-            delegate!(@ removexattr(ino: Ino, name: &[u8]) -> ());
+            delegate!(@ $this => $to, statfs() -> StatFs);
+            delegate!(@ $this => $to, fsync(ino: Ino) -> ());
+            delegate!(@ $this => $to, sync() -> ());
+            delegate!(@ $this => $to, getxattr(ino: Ino, name: &[u8]) -> Vec<u8>);
+            delegate!(@ $this => $to, setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> ());
+            delegate!(@ $this => $to, listxattr(ino: Ino) -> Vec<Vec<u8>>);
+            delegate!(@ $this => $to, removexattr(ino: Ino, name: &[u8]) -> ());
         }
     };
-    (@ $op:ident($($arg:ident: $ty:ty),*) -> $out:ty) => {
+    (@ $this:ident => $to:expr, $op:ident($($arg:ident: $ty:ty),*) -> $out:ty) => {
         async fn $op(&self, $($arg: $ty),*) -> FsResult<$out> {
-            (**self).$op($($arg),*).await
+            let $this = self;
+            $to.$op($($arg),*).await
         }
     };
 }
 
-delegate!(Rc<F>);
-delegate!(&F);
+delegate!([F: FileSystem] Rc<F>, this => (**this));
+delegate!([F: FileSystem] &F, this => (**this));
+delegate!([] AnyFs, this => this.erased());

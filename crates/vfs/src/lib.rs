@@ -6,7 +6,8 @@
 //!
 //! Layers: the trait and its words; [`name`] and [`flags`], rules that every implementation shares;
 //! [`model`], what every operation must answer; [`host`], a directory of the host; [`path`] and
-//! [`tree`], which work on any file system; [`charged`], the price of processor work around one.
+//! [`tree`], which work on any file system; [`charged`], the price of processor work around one; [`any`], one type for
+//! every file system, so that what is above is compiled once.
 //!
 //! Invariants:
 //! - [`FileSystem::open`] keeps an inode alive after its last name is gone, until the matching
@@ -33,6 +34,7 @@
 //! }).unwrap().unwrap();
 //! ```
 
+pub mod any;
 pub mod charged;
 mod delegate;
 mod error;
@@ -45,6 +47,7 @@ pub mod path;
 pub mod tree;
 mod types;
 
+pub use any::{AnyFs, LocalFuture};
 pub use error::{Errno, FsError, FsResult};
 pub use types::{
     Access, Attr, Cookie, DirEntry, FileType, Ino, NewNode, RenameMode, Seek, SetAttr, SetTime,

@@ -10,11 +10,12 @@
 //! - Making and mounting the file system is not counted; unmounting it is.
 //!
 //! ```
-//! use ordo_bench::compare::{self, Setup, System};
+//! use ordo_bench::compare::{self, Setup};
+//! use ordo_systems::ffs;
 //! let setup = Setup::papers();
 //! let workload = "create-delete:files=20".parse().unwrap();
-//! let sync = compare::run(System::FfsSync, &workload, &setup, &mut ()).unwrap();
-//! let none = compare::run(System::FfsNone, &workload, &setup, &mut ()).unwrap();
+//! let sync = compare::run(ffs::SYNC, &workload, &setup, &mut ()).unwrap();
+//! let none = compare::run(ffs::NONE, &workload, &setup, &mut ()).unwrap();
 //! assert!(sync.app_seconds > 10.0 * none.app_seconds);
 //! assert!(sync.sync_waits >= 40 && none.sync_waits == 0);
 //! ```
@@ -24,15 +25,14 @@ mod recovery;
 mod row;
 mod stack;
 
+use ordo_block::BlockError;
 use ordo_block::model::Model;
-use ordo_check::CheckError;
-use ordo_ffs::MountError;
-use ordo_ffs::mkfs::{MkfsError, MkfsOptions};
-use ordo_ordering::{NoOrder, SoftOptions, SoftUpdates, SyncOrder};
+use ordo_cache::CacheConfig;
+use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
+use ordo_systems::{LogOptions, MakeOptions, MountOptions, System, SystemError};
 use ordo_vfs::FsError;
 
-use crate::journaled::{Journaled, JournaledError, LogPlace};
 use crate::workload::{Workload, WorkloadError};
 
 pub use recovery::Recovery;
@@ -40,100 +40,6 @@ pub use row::{DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
 
 /// The largest file system made when no size is asked for, in bytes: what the oldest disks here hold.
 const SIZE_MAX: u64 = 4 << 30;
-
-/// A file system with an ordering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
-    /// FFS, metadata written synchronously where order matters ("Conventional").
-    FfsSync,
-    /// FFS with soft updates: all writes delayed, undone where they would come too early.
-    FfsSoftUpdates,
-    /// FFS without any order ("No Order", "FFS-async"): fast, and not safe.
-    FfsNone,
-    /// FFS with a log in a file of its own, written asynchronously.
-    LffsFile,
-    /// FFS with a stand-alone log on the same disk, synchronous.
-    LffsWafs1Sync,
-    /// The same, asynchronous.
-    LffsWafs1Async,
-    /// FFS with a stand-alone log on a second disk, synchronous.
-    LffsWafs2Sync,
-    /// The same, asynchronous.
-    LffsWafs2Async,
-    /// As `LffsWafs1Sync`, but who waits at the same time shares log writes.
-    LffsWafs1SyncGroup,
-    /// As `LffsWafs2Sync`, but who waits at the same time shares log writes.
-    LffsWafs2SyncGroup,
-}
-
-impl System {
-    /// Every system, in the order in which tables show them.
-    pub const ALL: [System; 10] = [
-        System::FfsSync,
-        System::FfsSoftUpdates,
-        System::FfsNone,
-        System::LffsFile,
-        System::LffsWafs1Sync,
-        System::LffsWafs1Async,
-        System::LffsWafs2Sync,
-        System::LffsWafs2Async,
-        System::LffsWafs1SyncGroup,
-        System::LffsWafs2SyncGroup,
-    ];
-
-    /// What a user calls it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            System::FfsSync => "ffs-sync",
-            System::FfsSoftUpdates => "ffs-soft-updates",
-            System::FfsNone => "ffs-none",
-            System::LffsFile => "lffs-file",
-            System::LffsWafs1Sync => "lffs-wafs-1sync",
-            System::LffsWafs1Async => "lffs-wafs-1async",
-            System::LffsWafs2Sync => "lffs-wafs-2sync",
-            System::LffsWafs2Async => "lffs-wafs-2async",
-            System::LffsWafs1SyncGroup => "lffs-wafs-1sync-group",
-            System::LffsWafs2SyncGroup => "lffs-wafs-2sync-group",
-        }
-    }
-
-    /// One line for a list.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            System::FfsSync => "FFS with synchronous metadata writes where order matters",
-            System::FfsSoftUpdates => "FFS with soft updates: no waiting, and usable after a crash",
-            System::FfsNone => "FFS with no order at all: the bound on speed, and not safe",
-            System::LffsFile => "FFS with a log in a file, asynchronous",
-            System::LffsWafs1Sync => "FFS with a log on the same disk, durable on return",
-            System::LffsWafs1Async => "FFS with a log on the same disk, asynchronous",
-            System::LffsWafs2Sync => "FFS with a log on a second disk, durable on return",
-            System::LffsWafs2Async => "FFS with a log on a second disk, asynchronous",
-            System::LffsWafs1SyncGroup => "as lffs-wafs-1sync, with group commit",
-            System::LffsWafs2SyncGroup => "as lffs-wafs-2sync, with group commit",
-        }
-    }
-
-    /// How it keeps its journal, where it has one.
-    pub fn journal(self) -> Option<Journaled> {
-        let group = Some(Journaled::usual_group());
-        let new = |place, synchronous, group| Some(Journaled::new(place, synchronous, group));
-        match self {
-            System::FfsSync | System::FfsSoftUpdates | System::FfsNone => None,
-            System::LffsFile => new(LogPlace::File, false, None),
-            System::LffsWafs1Sync => new(LogPlace::Same, true, None),
-            System::LffsWafs1Async => new(LogPlace::Same, false, None),
-            System::LffsWafs2Sync => new(LogPlace::Other, true, None),
-            System::LffsWafs2Async => new(LogPlace::Other, false, None),
-            System::LffsWafs1SyncGroup => new(LogPlace::Same, true, group),
-            System::LffsWafs2SyncGroup => new(LogPlace::Other, true, group),
-        }
-    }
-
-    /// The system called `name`.
-    pub fn by_name(name: &str) -> Option<System> {
-        System::ALL.into_iter().find(|s| s.name() == name)
-    }
-}
 
 /// The machine and the file system's sizes.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,13 +133,26 @@ impl Setup {
         if number == 0 { self.disk } else { self.log_disk.unwrap_or(self.disk) }
     }
 
-    fn mkfs_options(&self) -> MkfsOptions {
-        MkfsOptions {
-            block_size: self.block_size,
-            frag_size: self.frag_size,
+    fn make_options(&self) -> MakeOptions {
+        MakeOptions {
+            block_size: Some(self.block_size.into()),
+            frag_size: Some(self.frag_size.into()),
             seed: self.seed,
-            ..MkfsOptions::default()
+            ..MakeOptions::default()
         }
+    }
+
+    /// How a file system on so many devices is mounted; a log is on the last of them.
+    fn mount_options(&self, devices: usize) -> MountOptions {
+        let (dependents_last, evict_independent_first) = self.write_order;
+        let cache = CacheConfig {
+            dirty_max: self.dirty_max,
+            dependents_last,
+            evict_independent_first,
+            ..CacheConfig::with_capacity(self.memory)
+        };
+        let log = LogOptions { device: Some(self.model(devices - 1)), tick: None };
+        MountOptions { cache, soft: self.soft, log, ..MountOptions::default() }
     }
 }
 
@@ -268,24 +187,18 @@ pub enum CompareError {
         /// Bytes there are.
         capacity: u64,
     },
-    /// The sizes are not legal.
-    #[error("making the file system: {0}")]
-    Mkfs(#[from] MkfsError),
-    /// What was just made cannot be mounted.
-    #[error("mounting the file system: {0}")]
-    Mount(#[from] MountError),
-    /// The log cannot be made or used.
+    /// It cannot be made, mounted, recovered or checked.
     #[error(transparent)]
-    Journaled(#[from] JournaledError),
+    System(#[from] SystemError),
+    /// A disk failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
     /// The workload failed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// Unmounting failed.
     #[error("unmounting: {0}")]
     Unmount(FsError),
-    /// The check failed.
-    #[error("checking after the power cut: {0}")]
-    Check(#[from] CheckError),
     /// The system waits for itself.
     #[error("{0}")]
     Deadlock(#[from] Deadlock),
@@ -303,26 +216,12 @@ pub fn run(
 ) -> Result<Row, CompareError> {
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
-    let (name, cpu) = (system.name(), &runtime);
-    let outcome = match system.journal() {
-        Some(journal) => {
-            executor.block_on(stack::run_journaled(cpu, name, journal, workload, setup, follow))
-        }
-        None if system == System::FfsSync => {
-            let policy = SyncOrder::default;
-            executor.block_on(stack::run(cpu, name, policy, workload, setup, follow))
-        }
-        None if system == System::FfsSoftUpdates => {
-            let policy = || SoftUpdates::new(setup.soft);
-            executor.block_on(stack::run(cpu, name, policy, workload, setup, follow))
-        }
-        None => executor.block_on(stack::run(cpu, name, NoOrder::default, workload, setup, follow)),
-    };
+    let outcome = executor.block_on(stack::run(&runtime, system, workload, setup, follow));
     let (mut row, cut) = outcome??;
     drop(executor);
     if let Some(cut) = cut {
         follow.begins(system.name(), "check");
-        row.recovery = Some(recovery::check(cut, system.journal(), setup, follow)?);
+        row.recovery = Some(recovery::check(cut, system, setup, follow)?);
     }
     Ok(row)
 }

@@ -6,15 +6,13 @@ use std::rc::Rc;
 
 use ordo_block::model::Modeled;
 use ordo_block::{BlockDevice, Device};
-use ordo_check::{Checker, Options, Repair, Severity};
-use ordo_ffs::{MountOptions, mount};
-use ordo_ordering::NoOrder;
+use ordo_check::{Repair, Severity};
 use ordo_runtime::{Executor, Runtime, Time};
+use ordo_systems::{CheckOptions, MountOptions, System, ffs};
 
 use super::lost::{Changes, Lost};
 use super::stack::{Cut, Store};
 use super::{CompareError, Follow, Setup};
-use crate::journaled::Journaled;
 
 /// A check with repair of the disk as a power cut half-way left it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -51,7 +49,7 @@ pub struct Recovery {
 /// Checks and repairs the disk that is left, on a disk of the same model.
 pub(super) fn check(
     cut: Cut,
-    journal: Option<Journaled>,
+    system: System,
     setup: &Setup,
     follow: &mut dyn Follow,
 ) -> Result<Recovery, CompareError> {
@@ -68,42 +66,44 @@ pub(super) fn check(
             Modeled::new(&runtime, model, store).erase()
         })
         .collect();
-    let disk = disks[0].clone();
     let mut replay = None;
-    if let Some(journal) = journal {
-        replay = Some(executor.block_on(replayed(&runtime, &disks, journal))??);
+    if system.journal().is_some() {
+        replay = Some(executor.block_on(replayed(&runtime, &disks, system))??);
     }
-    let options = Options { repair: Repair::Yes, ..Options::default() };
     let reached = Rc::new(RefCell::new((0, 0)));
     let told = reached.clone();
-    let checker = Checker::new(disk.clone(), options)
-        .on_progress(Rc::new(move |_, done, total| *told.borrow_mut() = (done, total)));
-    let report = executor.block_on(checker.run())??;
+    let options = CheckOptions {
+        repair: Repair::Yes,
+        progress: Some(Rc::new(move |_, done, total| *told.borrow_mut() = (done, total))),
+        ..CheckOptions::default()
+    };
+    let report = executor.block_on(system.format().check(&disks, &options))??;
     // With a log nothing is left to be repaired: what is found counts, and its time does not.
     let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
-    let again = executor.block_on(Checker::new(disk.clone(), Options::default()).run())??;
-    let lost = executor.block_on(oldest_lost(&runtime, disk, &cut.changes, cut.at))??;
+    let again = executor.block_on(system.format().check(&disks, &CheckOptions::default()))??;
+    let lost = executor.block_on(oldest_lost(&runtime, &disks, &cut.changes, cut.at))??;
     let (mut kinds, mut damage_kinds) = (BTreeMap::new(), BTreeMap::new());
-    for finding in &report.findings {
-        *kinds.entry(finding.kind()).or_default() += 1;
-        if report.severity(finding) == Severity::Damage {
-            *damage_kinds.entry(finding.kind()).or_default() += 1;
+    for (kind, severity) in report.kinds() {
+        *kinds.entry(kind).or_default() += 1;
+        if severity == Severity::Damage {
+            *damage_kinds.entry(kind).or_default() += 1;
         }
     }
+    let work = report.work();
     Ok(Recovery {
         cut_at_seconds: cut.at_seconds,
         seconds,
-        findings: report.counts,
+        findings: report.counts().clone(),
         kinds,
         damage_kinds,
-        unrepairable: report.unrepairable,
+        unrepairable: report.unrepairable(),
         consistent_afterwards: again.is_consistent(),
-        reads: report.work.reads,
-        bytes_read: report.work.bytes_read,
-        writes: report.work.writes,
-        files: report.files,
+        reads: work.reads,
+        bytes_read: work.bytes_read,
+        writes: work.writes,
+        files: report.files(),
         oldest_lost_seconds: lost.as_ref().map(|lost| lost.seconds),
         oldest_lost: lost.map(|lost| lost.what),
     })
@@ -112,24 +112,24 @@ pub(super) fn check(
 /// The oldest change that the repaired file system lacks.
 async fn oldest_lost(
     runtime: &Runtime,
-    disk: Device,
+    disks: &[Device],
     changes: &Changes,
     cut: Time,
 ) -> Result<Option<Lost>, CompareError> {
     // What no repair makes whole is mounted all the same: the question is what is there.
     let options = MountOptions { force: true, ..MountOptions::default() };
-    let fs = mount(runtime, disk, NoOrder, &options).await?;
-    changes.oldest_lost(&fs, cut).await.map_err(CompareError::Unmount)
+    let mounted = ffs::NONE.mount(runtime, disks, &options).await?;
+    changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
 }
 
 /// Recovers by replaying the log, and unmounts; the seconds until the file system could be used.
 async fn replayed(
     runtime: &Runtime,
     disks: &[Device],
-    journal: Journaled,
+    system: System,
 ) -> Result<f64, CompareError> {
-    let (fs, _) = journal.mount(runtime, disks, &MountOptions::default()).await?;
+    let mounted = system.mount(runtime, disks, &MountOptions::default()).await?;
     let seconds = runtime.now().as_secs_f64();
-    fs.unmount().await.map_err(CompareError::Unmount)?;
+    mounted.unmount().await.map_err(CompareError::Unmount)?;
     Ok(seconds)
 }

@@ -8,20 +8,15 @@ use ordo_block::ram::RamDisk;
 use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
-use ordo_cache::CacheConfig;
-use ordo_ffs::mkfs::mkfs;
-use ordo_ffs::{FastFs, MountError, MountOptions, mount};
-use ordo_ordering::OrderingPolicy;
 use ordo_runtime::{Runtime, Time};
 use ordo_sba::{Classifier, Counts};
-use ordo_ufs::Layout;
+use ordo_systems::{Mounted, Statistics, System};
 use ordo_vfs::charged::Charged;
-use ordo_vfs::{FileSystem, FsResult};
+use ordo_vfs::{AnyFs, FileSystem, FsResult};
 
 use super::lost::{Changes, Noted, Notes};
 use super::row::{DependencyRow, LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
-use crate::journaled::{Journaled, LogPlace};
 use crate::workload::{Phase, Stage, Watch, Workload};
 
 /// What holds the bytes: with a cache that a power cut empties, where the disk has one.
@@ -77,14 +72,15 @@ impl BlockDevice for Store {
 
 type Disk = Rc<Tap<Modeled<Store>>>;
 
-/// A mounted FFS on a stack.
-struct OnFfs<P: OrderingPolicy> {
+/// A mounted system on a stack.
+struct OnStack {
     runtime: Runtime,
-    fs: Charged<Noted<FastFs<P>>>,
+    fs: Charged<Noted<AnyFs>>,
+    mounted: Mounted,
 }
 
-impl<P: OrderingPolicy> Stage for OnFfs<P> {
-    type Fs = Charged<Noted<FastFs<P>>>;
+impl Stage for OnStack {
+    type Fs = Charged<Noted<AnyFs>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -92,7 +88,7 @@ impl<P: OrderingPolicy> Stage for OnFfs<P> {
         &self.runtime
     }
     async fn drop_caches(&mut self) -> FsResult<()> {
-        self.fs.inner().inner().drop_caches().await
+        self.mounted.drop_caches().await
     }
 }
 
@@ -158,7 +154,7 @@ impl Rig {
             let store = Store::new(ram.clone(), model.volatile_cache());
             let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
             let classifier = Classifier::new();
-            classifier.prime(&ram.clone().erase()).await.map_err(MountError::from)?;
+            classifier.prime(&ram.clone().erase()).await?;
             disk.attach(classifier.clone());
             rig.disks.push(disk);
             rig.classifiers.push(classifier);
@@ -176,87 +172,58 @@ impl Rig {
     }
 }
 
-fn mount_options(setup: &Setup) -> MountOptions {
-    let (dependents_last, evict_independent_first) = setup.write_order;
-    let cache = CacheConfig {
-        dirty_max: setup.dirty_max,
-        dependents_last,
-        evict_independent_first,
-        ..CacheConfig::with_capacity(setup.memory)
-    };
-    MountOptions { cache, ..MountOptions::default() }
-}
-
-/// Makes a file system, runs the workload on it, and counts.
-pub(super) async fn run<P: OrderingPolicy>(
+/// Makes a system, runs the workload on it, and counts.
+pub(super) async fn run(
     runtime: &Runtime,
-    system: &'static str,
-    policy: impl Fn() -> P,
+    system: System,
     workload: &Workload,
     setup: &Setup,
     follow: &mut dyn Follow,
 ) -> Result<(Row, Option<Cut>), CompareError> {
-    let ram = Rc::new(RamDisk::new(setup.bytes_for(workload)?));
+    let sizes = system.devices(setup.bytes_for(workload)?);
+    let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     // Made beneath the model: that is not part of the story.
-    mkfs(&ram.clone().erase(), &setup.mkfs_options(), runtime.wall_time().0).await?;
-    let rig = Rig::new(runtime, &[ram], setup).await?;
-    let fs = mount(runtime, rig.disks[0].clone(), policy(), &mount_options(setup)).await?;
-    drive(rig, fs, system, workload, setup, follow).await
-}
-
-/// The same with a journal, and what went into it.
-pub(super) async fn run_journaled(
-    runtime: &Runtime,
-    system: &'static str,
-    journaled: Journaled,
-    workload: &Workload,
-    setup: &Setup,
-    follow: &mut dyn Follow,
-) -> Result<(Row, Option<Cut>), CompareError> {
-    let bytes = setup.bytes_for(workload)?;
-    let mut rams = vec![Rc::new(RamDisk::new(bytes))];
-    let journaled = journaled.on(setup.model(usize::from(journaled.place == LogPlace::Other)));
-    if journaled.place == LogPlace::Other {
-        rams.push(Rc::new(RamDisk::new(journaled.sizes(bytes).1)));
-    }
-    journaled.make(runtime, &Device::of_each(&rams), &setup.mkfs_options()).await?;
+    system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
     let rig = Rig::new(runtime, &rams, setup).await?;
-    let (fs, journal) = journaled.mount(runtime, &rig.devices(), &mount_options(setup)).await?;
-    let before = (journal.log().stats(), journal.stats());
-    let (mut row, cut) = drive(rig, fs, system, workload, setup, follow).await?;
-    let (log, stats) = (journal.log().stats(), journal.stats());
-    let operations = stats.operations - before.1.operations;
-    let bytes = log.bytes - before.0.bytes;
-    row.log = Some(LogRow {
-        operations,
-        bytes,
-        bytes_per_operation: bytes as f64 / operations.max(1) as f64,
-        writes: log.writes - before.0.writes,
-        checkpoints: log.checkpoints - before.0.checkpoints,
-        forced_checkpoints: stats.forced_checkpoints,
+    let options = setup.mount_options(rams.len());
+    let mounted = system.mount(runtime, &rig.devices(), &options).await?;
+    let before = mounted.statistics().log.unwrap_or_default();
+    let (mut row, cut) =
+        drive(rig, mounted.clone(), system.name(), workload, setup, follow).await?;
+    row.log = mounted.statistics().log.map(|log| {
+        let operations = log.operations - before.operations;
+        let bytes = log.bytes - before.bytes;
+        LogRow {
+            operations,
+            bytes,
+            bytes_per_operation: bytes as f64 / operations.max(1) as f64,
+            writes: log.writes - before.writes,
+            checkpoints: log.checkpoints - before.checkpoints,
+            forced_checkpoints: log.forced_checkpoints - before.forced_checkpoints,
+        }
     });
     Ok((row, cut))
 }
 
 /// Runs the workload on a mounted file system, and counts.
-async fn drive<P: OrderingPolicy>(
+async fn drive(
     rig: Rig,
-    fs: FastFs<P>,
+    mounted: Mounted,
     system: &'static str,
     workload: &Workload,
     setup: &Setup,
     follow: &mut dyn Follow,
 ) -> Result<(Row, Option<Cut>), CompareError> {
     let runtime = &rig.runtime.clone();
-    fs.sync().await.map_err(CompareError::Unmount)?;
+    mounted.fs().sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
     rig.classifiers.iter().for_each(|classifier| classifier.restart());
     let before = rig.mark();
     let start = before.seconds;
     let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(Changes::default)));
-    let fs = Noted::new(fs, runtime.clone(), notes.clone());
-    let mut stage =
-        OnFfs { runtime: runtime.clone(), fs: Charged::calls_only(fs, runtime.clone()) };
+    let fs = Noted::new(mounted.fs().clone(), runtime.clone(), notes.clone());
+    let fs = Charged::calls_only(fs, runtime.clone());
+    let mut stage = OnStack { runtime: runtime.clone(), fs, mounted };
     let mut watch = Follower {
         system,
         follow,
@@ -270,32 +237,14 @@ async fn drive<P: OrderingPolicy>(
     };
     let phases = workload.run(&mut stage, setup.seed, &mut watch).await?;
     let (cut, mut marks) = (watch.cut.take(), std::mem::take(&mut watch.marks));
-    stage.fs.inner().inner().unmount().await.map_err(CompareError::Unmount)?;
+    stage.mounted.unmount().await.map_err(CompareError::Unmount)?;
     let after = watch.rig.mark();
     marks.push(after.clone());
-    let kept = Kept::of(stage.fs.inner().inner());
+    let kept = stage.mounted.statistics();
     let phases = phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect();
     let row = row(system, workload, setup, phases, before, after, kept);
     let cut = cut.map(|c| Cut { at_seconds: c.at_seconds - start, ..c });
     Ok((row, cut))
-}
-
-/// What the ordering had to undo, and what came of it.
-struct Kept {
-    rewritten: u64,
-    dependencies: Option<DependencyRow>,
-}
-
-impl Kept {
-    fn of<P: OrderingPolicy>(fs: &FastFs<P>) -> Kept {
-        let cache = fs.layout().cache();
-        let dependencies = cache.gate().dependencies().map(|d| DependencyRow {
-            undone: d.undone,
-            memory_peak: d.memory_peak as u64,
-            put_off: d.put_off,
-        });
-        Kept { rewritten: cache.stats().rolled_back, dependencies }
-    }
 }
 
 /// The clocks and counters at one time, all disks together.
@@ -357,7 +306,7 @@ fn row(
     phases: Vec<PhaseRow>,
     before: Mark,
     after: Mark,
-    kept: Kept,
+    kept: Statistics,
 ) -> Row {
     let since = |what: fn(&DiskStats) -> u64| after.sum(what) - before.sum(what);
     Row {
@@ -379,7 +328,11 @@ fn row(
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
         rewritten: kept.rewritten,
-        dependencies: kept.dependencies,
+        dependencies: kept.dependencies.map(|d| DependencyRow {
+            undone: d.rolled_back,
+            memory_peak: d.memory_peak,
+            put_off: d.put_off,
+        }),
         recovery: None,
         disk: setup.disk.name.to_string(),
         cpu: setup.cpu.name.to_string(),

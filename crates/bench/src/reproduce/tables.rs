@@ -1,20 +1,21 @@
 //! How items are measured.
 
 use super::{Item, Row, published, same_winner, value};
-use crate::compare::{CompareError, Follow, Setup, System, run};
+use crate::compare::{CompareError, Follow, Setup, run};
 use crate::crash::{Doing, subject};
 use crate::workload::Workload;
 use ordo_crash::{Budget, Config, Geometry, Model, Script};
+use ordo_systems::{System, ffs, journaled};
 
 /// Systems, as the figures name them.
 const SYSTEMS: [(&str, System); 7] = [
-    ("ffs", System::FfsSync),
-    ("soft_updates", System::FfsSoftUpdates),
-    ("lffs_file", System::LffsFile),
-    ("wafs_1sync", System::LffsWafs1Sync),
-    ("wafs_1async", System::LffsWafs1Async),
-    ("wafs_2sync", System::LffsWafs2Sync),
-    ("wafs_2async", System::LffsWafs2Async),
+    ("ffs", ffs::SYNC),
+    ("soft_updates", ffs::SOFT_UPDATES),
+    ("lffs_file", journaled::FILE),
+    ("wafs_1sync", journaled::WAFS_1SYNC),
+    ("wafs_1async", journaled::WAFS_1ASYNC),
+    ("wafs_2sync", journaled::WAFS_2SYNC),
+    ("wafs_2async", journaled::WAFS_2ASYNC),
 ];
 
 type Measured = crate::compare::Row;
@@ -44,7 +45,7 @@ fn relative(
 ) -> Result<Vec<Row>, CompareError> {
     let setup = Setup::journaling();
     let all = |row: &Measured| phases.iter().map(|name| phase(row, name)).sum::<f64>();
-    let none = measure(System::FfsNone, workload, &setup, follow)?;
+    let none = measure(ffs::NONE, workload, &setup, follow)?;
     let mut rows = Vec::new();
     let key = |system: &str, name: &str| value(&format!("{table}.{system}.{name}"));
     let seconds =
@@ -62,7 +63,7 @@ fn relative(
             let quantity = format!("{name}, to FFS-async");
             rows.push(item.row(system.name(), quantity, (published, ratio), same));
         }
-        if system == System::FfsSoftUpdates && table.ends_with("netnews") {
+        if system == ffs::SOFT_UPDATES && table.ends_with("netnews") {
             let extra = 100.0 * (row.writes.total() as f64 / none.writes.total() as f64 - 1.0);
             let published = value(&format!("{table}.soft_updates_extra_writes_percent"));
             let same = Some((extra > 0.0) == (published > 0.0));
@@ -91,7 +92,7 @@ pub(super) fn postmark_seconds(
     let mut rows = Vec::new();
     for size in ["small", "large"] {
         let workload = format!("postmark:{size}");
-        let row = measure(System::FfsNone, &workload, &Setup::journaling(), follow)?;
+        let row = measure(ffs::NONE, &workload, &Setup::journaling(), follow)?;
         let published =
             value(&format!("journaling_vs_soft_updates.postmark.ffs_async_seconds.{size}"));
         let quantity = format!("{size}, seconds");
@@ -105,9 +106,9 @@ pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Ro
     /// "Less than half" of FFS-async, section 8.1.
     const HALF: f64 = 0.5;
     let setup = Setup::journaling();
-    let none = measure(System::FfsNone, "create-delete", &setup, follow)?;
+    let none = measure(ffs::NONE, "create-delete", &setup, follow)?;
     let mut rows = Vec::new();
-    for system in [System::LffsWafs1Async, System::LffsWafs2Async] {
+    for system in [journaled::WAFS_1ASYNC, journaled::WAFS_2ASYNC] {
         let row = measure(system, "create-delete", &setup, follow)?;
         let ratio = none.app_seconds / row.app_seconds;
         let quantity = "to FFS-async, less than";
@@ -123,9 +124,9 @@ pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>
     let script = Doing::Script(Script::random(1, 3, 120));
     let budget = Budget { states: STATES, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let mut rows = Vec::new();
-    for (named, system) in SYSTEMS.into_iter().chain([("ffs_async", System::FfsNone)]) {
+    for (named, system) in SYSTEMS.into_iter().chain([("ffs_async", ffs::NONE)]) {
         follow.begins(system.name(), "crash states");
-        let subject = subject(system, None, &Geometry::default());
+        let subject = subject(system, None, &Geometry::default())?;
         let recorded = subject.record(&script, &Config::new(1, Model::Volatile));
         let counts =
             subject.explore(&recorded.expect("the script runs on every system"), 1, &budget).counts;
@@ -156,10 +157,10 @@ pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>
 
 /// The systems of a table of "Soft Updates", as it names them, each compared with the first.
 const BESIDE_NO_ORDER: [(&str, System); 4] = [
-    ("no_order", System::FfsNone),
-    ("soft_updates", System::FfsSoftUpdates),
-    ("conventional", System::FfsSync),
-    ("logging_ffs", System::LffsFile),
+    ("no_order", ffs::NONE),
+    ("soft_updates", ffs::SOFT_UPDATES),
+    ("conventional", ffs::SYNC),
+    ("logging_ffs", journaled::FILE),
 ];
 
 /// One quantity of systems on the paper's own machine, compared with no order.
@@ -177,7 +178,7 @@ fn beside_no_order(
         let both = (value(&format!("{table}.{named}")), of(&row));
         let (published, measured) = *none.get_or_insert(both);
         let same = same_winner((both.0, published), (both.1, measured));
-        let same = same.filter(|_| system != System::FfsNone);
+        let same = same.filter(|_| system != ffs::NONE);
         rows.push(item.row(system.name(), quantity, both, same));
     }
     Ok(rows)
@@ -214,7 +215,7 @@ pub(super) fn create_writes(
 
 /// Section 3.5: writes to no purpose, and how the order of writing back removes them; removes for each write.
 pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
-    let system = System::FfsSoftUpdates;
+    let system = ffs::SOFT_UPDATES;
     // A cache that is smaller than the data, so that blocks are reclaimed.
     let with =
         |write_order| Setup { memory: 4 << 20, dirty_max: 1 << 20, write_order, ..Setup::papers() };

@@ -5,58 +5,24 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, Subject, promise, subject};
+use ordo_bench::crash::Doing;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
 use ordo_crash::{Geometry, Manner, Model as DiskModel, Rule};
 use ordo_report::number::parse_bytes;
+use ordo_systems::{AnySystem, System};
 
 use super::{system, workload};
 
-/// What is crashed.
-#[derive(Clone, Copy, Debug)]
-pub enum Crashed {
-    /// In this process.
-    Ours(System),
-    /// By the kernel.
-    Kernels(ordo_kernel::System),
-}
-
-impl Crashed {
-    /// The name a user gives it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Crashed::Ours(system) => system.name(),
-            Crashed::Kernels(system) => system.name,
+fn crashed(text: &str) -> Result<AnySystem, String> {
+    match AnySystem::by_name(text) {
+        Some(AnySystem::Ours(_)) => system(text).map(AnySystem::Ours),
+        Some(external) => Ok(external),
+        None => {
+            let all: Vec<_> = AnySystem::all().map(|s| s.name()).collect();
+            Err(format!("no system is called '{text}'; there are {}", all.join(", ")))
         }
     }
-
-    /// The one with this name.
-    pub fn by_name(name: &str) -> Option<Crashed> {
-        let kernels = || ordo_kernel::System::by_name(name).map(Crashed::Kernels);
-        System::by_name(name).map(Crashed::Ours).or_else(kernels)
-    }
-
-    /// As the explorer takes it: held to what another system promises, where that is given; the geometry is for those
-    /// in this process.
-    pub fn subject(self, held_to: Option<System>, geometry: &Geometry) -> Box<dyn Subject> {
-        match self {
-            Crashed::Ours(system) => subject(system, held_to, geometry),
-            Crashed::Kernels(system) => {
-                let held = held_to.map(|other| system.holding(promise(other)));
-                Box::new(held.unwrap_or(system))
-            }
-        }
-    }
-}
-
-fn crashed(text: &str) -> Result<Crashed, String> {
-    Crashed::by_name(text).ok_or_else(|| {
-        let ours = System::ALL.iter().map(|s| s.name());
-        let all: Vec<_> = ours.chain(ordo_kernel::System::ALL.iter().map(|s| s.name)).collect();
-        format!("no system is called '{text}'; there are {}", all.join(", "))
-    })
 }
 
 fn geometries(text: &str) -> Result<Vec<Geometry>, String> {
@@ -410,7 +376,7 @@ impl Crash {
     ///
     /// # Errors
     /// A name that no system has.
-    pub fn systems(&self) -> Result<Vec<Crashed>, String> {
+    pub fn systems(&self) -> Result<Vec<AnySystem>, String> {
         self.fs.iter().map(|name| crashed(name)).collect()
     }
 

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::{self, Follow, Row, Rows, Setup, System};
+use ordo_bench::compare::{self, Follow, Row, Rows, Setup};
 use ordo_bench::workload::{PostMark, Tree, Workload};
-use ordo_ordering::SoftOptions;
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
+use ordo_systems::SoftOptions;
+use ordo_systems::System;
 
 use crate::args::{Compare, Machine};
 use crate::text::put;
@@ -92,7 +93,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
         true => default_workloads(),
         false => args.workload.clone(),
     };
-    let systems = if args.fs.is_empty() { System::ALL.to_vec() } else { args.fs.clone() };
+    let systems = if args.fs.is_empty() { System::runnable().collect() } else { args.fs.clone() };
     let setup = setup(&args.machine, !args.no_recovery)?;
     let mut bar = Bar::new(args.quiet);
     let mut rows: Vec<Row> = Vec::new();

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use ordo_block::BlockDevice;
 use ordo_block::file::FileDisk;
-use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_report::{json, number, progress::Progress};
 use ordo_runtime::Runtime;
+use ordo_systems::{FORMATS, MakeOptions};
 use ordo_vfs::host::HostDir;
 use ordo_vfs::tree::{self, Copied, CopyOptions, Limits, Totals};
 use ordo_vfs::{Attr, FileSystem, FileType, Ino, path};
@@ -108,9 +108,9 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         Place::Image { image, path } => {
-            let fs = image::open(&rt, image).await?;
-            let done = copy_from_all(&rt, args, from, to, (&fs, path)).await;
-            image::close(image, fs).await?;
+            let mounted = image::open(&rt, image).await?;
+            let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
+            image::close(image, mounted).await?;
             done
         }
         Place::Host(path) => {
@@ -225,12 +225,13 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         if !args.image.exists() {
             make_image(&rt, args, &totals).await?;
         }
-        let fs = image::open(&rt, &args.image).await?;
-        let into = path::make_directories(&fs, args.into.as_bytes(), 0o755).await?;
+        let mounted = image::open(&rt, &args.image).await?;
+        let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
-        let copied = copy_tree((&host, host.root()), (&fs, into.ino), &bar, &totals).await;
+        let target = (mounted.fs(), into.ino);
+        let copied = copy_tree((&host, host.root()), target, &bar, &totals).await;
         bar.finish();
-        image::close(&args.image, fs).await?;
+        image::close(&args.image, mounted).await?;
         copied.with_context(|| {
             format!("importing {} into {}", args.dir.display(), args.image.display())
         })
@@ -238,20 +239,24 @@ pub fn import(args: &Import) -> Result<ExitCode> {
     done.report(args.json)
 }
 
+/// Bytes that a small file takes, and its share of what is made for it.
+const FRAGMENT: u64 = 4096;
+
 async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
-    let options = MkfsOptions::default();
-    let frag = u64::from(options.frag_size);
-    let needs = totals.bytes + (totals.entries + totals.directories) * frag;
+    let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
     // The reserve of a twelfth, inodes and group headers; and some room to work with.
     let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
     let inodes = totals.entries + totals.entries / 4 + 1000;
-    let enough = bytes / (2 * frag) >= inodes;
-    let options = MkfsOptions { inodes: (!enough).then_some(inodes), ..options };
+    let enough = bytes / (2 * FRAGMENT) >= inodes;
+    let options = MakeOptions {
+        frag_size: Some(FRAGMENT),
+        inodes: (!enough).then_some(inodes),
+        ..MakeOptions::default()
+    };
     let disk = FileDisk::create(runtime, &args.image, bytes)?.erase();
-    mkfs(&disk, &options, runtime.wall_time().0)
-        .await
-        .with_context(|| args.image.display().to_string())?;
-    Ok(())
+    // An image that a user did not make is of the first format.
+    let made = FORMATS[0].make(runtime, &[disk], &options).await;
+    made.map(drop).with_context(|| args.image.display().to_string())
 }
 
 pub fn export(args: &Export) -> Result<ExitCode> {

@@ -11,16 +11,16 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use ordo_bench::compare::System;
-use ordo_bench::crash::Subject;
+use ordo_bench::crash::{Subject, subject};
 use ordo_crash::campaign::{Plan, Results, merge};
 use ordo_crash::fleet::Lived;
 use ordo_crash::life::Lives;
 use ordo_crash::{Budget, Config, Geometry, Model, Rule};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
+use ordo_systems::{AnySystem, System};
 
-use crate::args::{Crash, CrashCommand, CrashWorkload, Crashed};
+use crate::args::{Crash, CrashCommand, CrashWorkload};
 use crate::text::put;
 
 /// What the models assume, as the project's documentation has it.
@@ -86,7 +86,7 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-fn plan(args: &Crash, systems: &[Crashed]) -> Plan {
+fn plan(args: &Crash, systems: &[AnySystem]) -> Plan {
     Plan {
         systems: systems.iter().map(|s| s.name().to_string()).collect(),
         held_to: args.hold_to.map(|s| s.name().to_string()),
@@ -133,21 +133,21 @@ fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
 }
 
 /// The systems that are asked for, all of Ordo's where none is; an error where the arguments do not go together.
-fn go_together(args: &Crash) -> Result<Vec<Crashed>> {
+fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
     if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
             "--lives goes with --workload random: another workload begins on an empty file system"
         );
     }
     let systems = match args.systems() {
-        Ok(systems) if systems.is_empty() => System::ALL.map(Crashed::Ours).to_vec(),
+        Ok(systems) if systems.is_empty() => System::runnable().map(AnySystem::Ours).collect(),
         Ok(systems) => systems,
         Err(why) => {
             clap::Command::new("ordo crash").error(clap::error::ErrorKind::InvalidValue, why).exit()
         }
     };
     let is_shaped = args.geometry.is_some() || args.block_size.is_some();
-    if is_shaped && systems.iter().any(|s| matches!(s, Crashed::Kernels(_))) {
+    if is_shaped && systems.iter().any(|s| matches!(s, AnySystem::External(_))) {
         bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
     }
     Ok(systems)
@@ -208,8 +208,8 @@ impl<'a> Campaign<'a> {
     fn row(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let args = self.args;
         let row = self.results.rows[at].clone();
-        let system = Crashed::by_name(&row.system).context("a system of the plan")?;
-        let subject = system.subject(args.hold_to, &row.geometry);
+        let system = AnySystem::by_name(&row.system).context("a system of the plan")?;
+        let subject = subject(system, args.hold_to, &row.geometry)?;
         let total = plan.seeds().count() as u64;
         let on = on(&row.geometry, row.model);
         self.progress.begin(&row.system, &on, total);
@@ -227,7 +227,7 @@ impl<'a> Campaign<'a> {
     fn run(
         &mut self,
         at: usize,
-        (system, subject): (Crashed, &dyn Subject),
+        (system, subject): (AnySystem, &dyn Subject),
         seed: u64,
         (done, total): (u64, u64),
     ) -> Result<()> {

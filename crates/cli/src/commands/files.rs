@@ -5,11 +5,10 @@ use std::io::Write;
 use anyhow::{Context, Result, bail};
 use ordo_report::json;
 use ordo_vfs::tree::{Limits, Visit, Walk};
-use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsError, name, path};
+use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, name, path};
 
 use crate::args::{Cat, Ls};
 use crate::image::{self, real_time};
-use crate::read_fs::ReadFs;
 use crate::text::{date, mode, put, type_name};
 
 /// Bytes read at a time.
@@ -42,7 +41,7 @@ struct Line {
 }
 
 impl Line {
-    async fn new(fs: &ReadFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
+    async fn new(fs: &AnyFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
         let target = match attr.file_type {
             FileType::Symlink => {
                 let target = fs.readlink(attr.ino).await;
@@ -132,7 +131,7 @@ pub fn ls(args: &Ls) -> Result<()> {
 }
 
 /// The sorted names in a directory, `.` and `..` left out.
-async fn names(fs: &ReadFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
+async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
     let mut names = Vec::new();
     fs.readdir(dir.ino, Cookie::START, &mut |e| {
         if !name::is_dot(e.name) {

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use ordo_bench::compare::{Row, Setup, System, run};
+use ordo_bench::compare::{Row, Setup, run};
 use ordo_bench::published::{
     CREATE_WRITES_CONVENTIONAL, CREATE_WRITES_NO_ORDER, POSTMARK_CONVENTIONAL, POSTMARK_NO_ORDER,
 };
 use ordo_bench::workload::Workload;
+use ordo_systems::{System, ffs};
 
 use crate::Section;
 
@@ -29,7 +30,7 @@ fn run_on(system: System, workload: &str) -> Row {
 
 /// Writes for each file and throughput, sizes as published; then PostMark.
 pub fn measure(out: &mut Section) {
-    let (sync, none) = (run_on(System::FfsSync, "micro"), run_on(System::FfsNone, "micro"));
+    let (sync, none) = (run_on(ffs::SYNC, "micro"), run_on(ffs::NONE, "micro"));
     let (sync, none) = (creates(&sync), creates(&none));
     out.say(format_args!(
         "The microbenchmark of Soft Updates (2000), section 4.2: 32 MB of files of each size, at most 50 \
@@ -74,8 +75,7 @@ pub fn measure(out: &mut Section) {
 fn postmark(out: &mut Section) {
     out.say("PostMark as in Table I, transactions a second:");
     let mut table = String::from("| system | here | published |\n|---|---|---|\n");
-    for (system, published) in
-        [(System::FfsSync, POSTMARK_CONVENTIONAL), (System::FfsNone, POSTMARK_NO_ORDER)]
+    for (system, published) in [(ffs::SYNC, POSTMARK_CONVENTIONAL), (ffs::NONE, POSTMARK_NO_ORDER)]
     {
         let row = run_on(system, "postmark");
         let phase = row.phases.iter().find(|p| p.phase.name.contains("transact"));

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use ordo_bench::compare::{PhaseRow, Row, Setup, System, run};
-use ordo_bench::journaled::{Journaled, LogPlace};
+use ordo_bench::compare::{PhaseRow, Row, Setup, run};
 use ordo_bench::workload::Workload;
 use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
@@ -12,6 +11,10 @@ use ordo_block::ram::RamDisk;
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_runtime::{Executor, cpu::CpuModel};
+use ordo_systems::{
+    System, ffs,
+    journaled::{self, Journaled, LogPlace},
+};
 use ordo_vfs::{FileSystem, NewNode};
 
 use crate::Section;
@@ -32,14 +35,14 @@ const MICRO: &str = "micro:journaling,sizes=2k";
 /// Table 4's first phase, relative to FFS-async: the unpacking of a tree. And what section 8.1 says of files
 /// of 0 bytes, where it says something.
 const PUBLISHED: [(System, f64, &str); 8] = [
-    (System::FfsSync, 0.14, "as 1sync"),
-    (System::FfsSoftUpdates, 0.99, "nearly 1"),
-    (System::LffsFile, 0.72, "over 1async"),
-    (System::LffsWafs1Sync, 0.15, "as FFS"),
-    (System::LffsWafs1Async, 0.90, "below 0.5"),
-    (System::LffsWafs2Sync, 0.20, "as FFS"),
-    (System::LffsWafs2Async, 0.90, "below 0.5"),
-    (System::LffsWafs1SyncGroup, f64::NAN, ""),
+    (ffs::SYNC, 0.14, "as 1sync"),
+    (ffs::SOFT_UPDATES, 0.99, "nearly 1"),
+    (journaled::FILE, 0.72, "over 1async"),
+    (journaled::WAFS_1SYNC, 0.15, "as FFS"),
+    (journaled::WAFS_1ASYNC, 0.90, "below 0.5"),
+    (journaled::WAFS_2SYNC, 0.20, "as FFS"),
+    (journaled::WAFS_2ASYNC, 0.90, "below 0.5"),
+    (journaled::WAFS_1SYNC_GROUP, f64::NAN, ""),
 ];
 
 fn setup(disk: &str, cpu: &str) -> Setup {
@@ -100,7 +103,7 @@ pub fn measure(out: &mut Section) {
 fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
     let setup = setup(disk, cpu);
     let papers = disk == "cheetah";
-    let (none, _) = seconds(System::FfsNone, &setup);
+    let (none, _) = seconds(ffs::NONE, &setup);
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();
     let mut table = format!("| {disk} | {} | log |", names.join(" | "));
     table.push_str(if papers { " unpack, published | 0 bytes, published |\n" } else { "\n" });
@@ -132,14 +135,14 @@ fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
 fn nvram(out: &mut Section) {
     let disk = setup("cheetah", "pentium3-500");
     let memory = Setup { log_disk: Model::by_name("nvram"), ..disk.clone() };
-    let (none, _) = seconds(System::FfsNone, &disk);
+    let (none, _) = seconds(ffs::NONE, &disk);
     let rows = [("a second cheetah", &disk), ("nvram", &memory)];
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();
     let mut table = format!("| lffs-wafs-2sync, its log on | {} |\n", names.join(" | "));
     table.push_str(&"|---".repeat(names.len() + 1));
     table.push_str("|\n");
     for (name, setup) in rows {
-        let (times, _) = seconds(System::LffsWafs2Sync, setup);
+        let (times, _) = seconds(journaled::WAFS_2SYNC, setup);
         let _ = write!(table, "| {name} |");
         for (none, time) in none.iter().zip(times) {
             let _ = write!(table, " {:.3} |", none / time);

@@ -1,6 +1,5 @@
 //! What a record of an ordering takes of the processor: the source of the model's price.
 
-use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
@@ -8,6 +7,7 @@ use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::{NoOrder, SoftUpdates};
 use ordo_runtime::cpu::{CpuModel, DEPENDENCY_TOUCHES, LOG_RECORD_TOUCHES};
 use ordo_runtime::{Executor, Runtime};
+use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::FileSystem;
 use ordo_vfs::charged::Charged;
 

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use ordo_bench::journaled::{Journaled, LogPlace};
 use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
@@ -11,6 +10,7 @@ use ordo_check::{Checker, Options};
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_runtime::{Duration, Executor};
+use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::{FileSystem, NewNode};
 use plotters::prelude::*;
 

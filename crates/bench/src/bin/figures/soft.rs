@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Instant;
 
-use ordo_bench::compare::{PhaseRow, Row, Setup, System, run};
+use ordo_bench::compare::{PhaseRow, Row, Setup, run};
 use ordo_bench::workload::Workload;
 use ordo_block::BlockDevice;
 use ordo_block::model::Model;
@@ -13,6 +13,7 @@ use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftRules, SoftUpdates};
 use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_systems::{System, ffs};
 use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
@@ -67,8 +68,8 @@ fn against_the_others(out: &mut Section) {
     let mut least = f64::INFINITY;
     for (disk, workload) in DISKS.iter().flat_map(|d| WORKLOADS.map(|w| (*d, w))) {
         let setup = setup(disk);
-        let [sync, soft, none] = [System::FfsSync, System::FfsSoftUpdates, System::FfsNone]
-            .map(|s| row(s, workload, &setup));
+        let [sync, soft, none] =
+            [ffs::SYNC, ffs::SOFT_UPDATES, ffs::NONE].map(|s| row(s, workload, &setup));
         let phases = soft.phases.iter().zip(&none.phases).zip(&sync.phases);
         for ((soft, none), sync) in phases.filter(|((p, _), _)| !p.phase.name.contains("read")) {
             let ratio = none.phase.seconds() / soft.phase.seconds();
@@ -117,7 +118,7 @@ fn order_of_writing(out: &mut Section) {
             write_order: (last, first),
             ..setup("viking")
         };
-        let soft = row(System::FfsSoftUpdates, WORKLOADS[0], &small);
+        let soft = row(ffs::SOFT_UPDATES, WORKLOADS[0], &small);
         let writes = soft.writes.total();
         let _ = writeln!(
             table,

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_bench::compare::{DependencyRow, Recovery, Row, Setup, System};
+use ordo_bench::compare::{DependencyRow, Recovery, Row, Setup};
 use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
 use ordo_report::number::{bytes, count, figure, percent, seconds};
 use ordo_report::table::{Align, Table};
+use ordo_systems::{System, ffs};
 
 /// The widest line of prose.
 const WIDTH: usize = 96;
@@ -121,7 +122,7 @@ pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<Str
         let name = workload.to_string();
         let of = |s: System| rows.iter().find(|r| r.workload == name && r.system == s.name());
         let mark = if workloads.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
-        if let (Some(sync), Some(none)) = (of(System::FfsSync), of(System::FfsNone)) {
+        if let (Some(sync), Some(none)) = (of(ffs::SYNC), of(ffs::NONE)) {
             out.push(mark.clone() + &costs(sync, none));
             out.extend(against_the_paper(workload, sync, none, setup).map(|s| mark.clone() + &s));
         }

@@ -11,9 +11,10 @@ use ordo_crash::Rule;
 use ordo_crash::campaign::Results;
 use ordo_crash::fleet::{Finished, FleetError, Program, Sweep, TASKS_MAX, Task, digest, merge};
 use ordo_report::progress::Progress;
+use ordo_systems::AnySystem;
 
 use super::Campaign;
-use crate::args::{Crash, Crashed, TaskArgs};
+use crate::args::{Crash, TaskArgs};
 use crate::text::put;
 
 /// Bytes of a task's line at most: a plan of all systems in all shapes takes a few thousand.
@@ -54,7 +55,7 @@ pub(super) fn plan(given: &[String]) -> Result<ExitCode> {
         bail!("{what} does not go with a plan: give what is explored, and -o FILE");
     }
     let systems = super::go_together(&crash)?;
-    if let Some(system) = systems.iter().find(|s| matches!(s, Crashed::Kernels(_))) {
+    if let Some(system) = systems.iter().find(|s| matches!(s, AnySystem::External(_))) {
         bail!(
             "{}: what the kernel does in a run is not the same twice, so its tasks could not be \
              carried out again; use ordo crash --shard for the kernel's systems",
@@ -151,9 +152,9 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
     let usual = Crash::augment_args(clap::Command::new("ordo crash").no_binary_name(true))
         .try_get_matches_from(Vec::<String>::new())?;
     let unknown = |name: &str| format!("there is no system '{name}' here: not a task of this ordo");
-    let system = Crashed::by_name(&task.system).filter(|s| matches!(s, Crashed::Ours(_)));
-    let held_to = plan.held_to.as_deref().map(|name| match Crashed::by_name(name) {
-        Some(Crashed::Ours(system)) => Ok(system),
+    let system = AnySystem::by_name(&task.system).filter(|s| matches!(s, AnySystem::Ours(_)));
+    let held_to = plan.held_to.as_deref().map(|name| match AnySystem::by_name(name) {
+        Some(AnySystem::Ours(system)) => Ok(system),
         _ => Err(anyhow::Error::msg(unknown(name))),
     });
     let rules = plan.rules.iter().map(|r| r.parse::<Rule>());

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::System;
 use ordo_bench::crash::{Doing, Mutant, mutants};
 use ordo_crash::Geometry;
 use ordo_crash::mutants::{Search, Sought};
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
+use ordo_systems::System;
 use serde::Serialize;
 
 use crate::args::CrashCommand;
@@ -36,7 +36,7 @@ pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     let mut rows = Vec::new();
     for system in fs {
         for geometry in geometry {
-            let all = mutants(*system, geometry);
+            let all = mutants(*system, geometry)?;
             for mutant in all.iter().filter(|(name, _)| name.contains(rule.as_str())) {
                 rows.push(row(*system, geometry, mutant, &search)?);
             }

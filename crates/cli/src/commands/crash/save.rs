@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::System;
-use ordo_bench::crash::{Doing, Subject};
+use ordo_bench::crash::{Doing, Subject, subject};
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
 use ordo_crash::{Budget, Config, Failure, Geometry, Rule, Run, Script, kept};
 use ordo_report::json;
+use ordo_systems::{AnySystem, System};
 
 use super::{BROKEN, config};
-use crate::args::{Crash, CrashWorkload, Crashed};
+use crate::args::{Crash, CrashWorkload};
 use crate::text::put;
 
 /// Explorations that making a failure small may take.
@@ -21,7 +21,7 @@ const SHRINK_RUNS: usize = 150;
 /// What was crashed.
 pub(super) struct What<'a> {
     pub args: &'a Crash,
-    pub system: Crashed,
+    pub system: AnySystem,
     pub geometry: &'a Geometry,
     pub doing: Doing,
     pub config: Config,
@@ -135,12 +135,12 @@ fn tell(saved: &Saved) -> String {
 pub(super) fn replay(file: &Path, text: &str, as_json: bool) -> Result<ExitCode> {
     let saved = Saved::parse(text).with_context(|| file.display().to_string())?;
     let unknown = |name: &str| format!("{}: there is no system '{name}' here", file.display());
-    let system = Crashed::by_name(&saved.system).with_context(|| unknown(&saved.system))?;
+    let system = AnySystem::by_name(&saved.system).with_context(|| unknown(&saved.system))?;
     let held_to = match &saved.held_to {
         Some(name) => Some(System::by_name(name).with_context(|| unknown(name))?),
         None => None,
     };
-    let subject = system.subject(held_to, &saved.geometry());
+    let subject = subject(system, held_to, &saved.geometry())?;
     let failure = again(&*subject, &saved).with_context(|| file.display().to_string())?;
     let broken = !failure.verdict.broken.is_empty();
     let picture = failure.picture.lines().map(str::to_string).collect();

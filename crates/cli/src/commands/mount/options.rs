@@ -6,37 +6,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_ufs::AccessTimes;
+use ordo_systems::AccessTimes;
 
-/// How metadata is kept safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ordering {
-    None,
-    Sync,
-    SoftUpdates,
-    Journal,
-}
-
-impl Ordering {
-    fn by_name(name: &str) -> Result<Ordering> {
-        Ok(match name {
-            "none" | "async" | "ffs-none" => Ordering::None,
-            "sync" | "ffs-sync" => Ordering::Sync,
-            "soft-updates" | "softdep" | "ffs-soft-updates" => Ordering::SoftUpdates,
-            "journal" => Ordering::Journal,
-            _ => {
-                bail!("no ordering is called '{name}'; there are none, sync, soft-updates, journal")
-            }
-        })
-    }
-
-    /// What `ordering=` calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ordering::None => "none",
-            Ordering::Sync => "sync",
-            Ordering::SoftUpdates => "soft-updates",
-            Ordering::Journal => "journal",
+/// What the registry calls the ordering that a user names.
+fn ordering(name: &str) -> Result<&'static str> {
+    let all = ordo_systems::orderings();
+    let found = all.iter().find(|(first, also)| *first == name || also.contains(&name));
+    match found {
+        Some((first, _)) => Ok(*first),
+        None => {
+            let known: Vec<&str> = all.iter().map(|(first, _)| *first).collect();
+            bail!("no ordering is called '{name}'; there are {}", known.join(", "))
         }
     }
 }
@@ -55,7 +35,8 @@ pub enum LogPlace {
 /// All that can be asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    pub ordering: Option<Ordering>,
+    /// How metadata is kept safe, as the registry calls it.
+    pub ordering: Option<&'static str>,
     pub log: Option<LogPlace>,
     pub log_sync: bool,
     pub group_commit: bool,
@@ -162,7 +143,7 @@ impl Wanted {
         let bytes = || parse_bytes(value).map_err(|e| anyhow!("{e}"));
         let ids = || Ids::parse(value).map_err(|e| anyhow!("{e}"));
         match key {
-            "ordering" => self.ordering = Some(Ordering::by_name(value)?),
+            "ordering" => self.ordering = Some(ordering(value)?),
             "log" => {
                 self.log = Some(match value {
                     "file" => LogPlace::File,
@@ -207,7 +188,7 @@ mod tests {
         let line = "rw,nofail,x-systemd.automount,nodev,ordering=soft-updates,cache=64m,uid=1000:0";
         let wanted = Wanted::parse(&[line.into(), "ro".into()]).unwrap();
         assert!(wanted.read_only && !wanted.read_write);
-        assert_eq!(wanted.ordering, Some(Ordering::SoftUpdates));
+        assert_eq!(wanted.ordering, Some("soft-updates"));
         assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
         assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();

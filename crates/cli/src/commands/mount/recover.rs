@@ -1,30 +1,22 @@
 //! Mounting the file system, after whatever its ordering needs after a crash.
 
-use std::cell::OnceCell;
 use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
 
-use anyhow::{Context, Result, bail};
-use ordo_bench::journaled::{self, Journaled, JournaledError};
-use ordo_bgfsck::{Background, Ending, Pace};
+use anyhow::{Context, Result, anyhow, bail};
 use ordo_block::file::{Access, FileDisk, OpenError};
-use ordo_block::frozen::Frozen;
 use ordo_block::nearby::Nearby;
 use ordo_block::part::Part;
 use ordo_block::{BlockDevice, Device};
-use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options as CheckOptions, Repair};
-use ordo_ffs::mount::{Found, find_superblock};
-use ordo_ffs::{MountError, MountOptions, mount};
-use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{FS_ACLS, FS_DOSOFTDEP};
-use ordo_ordering::{NoOrder, OrderingPolicy, SoftOptions, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
-use ordo_ufs::UfsConfig;
-use ordo_wafs::GroupCommit;
+use ordo_systems::journaled::{self, Journaled};
+use ordo_systems::{
+    Attempt, CacheConfig, Choice, Facts, GroupCommit, MountOptions, SoftOptions, SystemError, Told,
+    format_of,
+};
 
 use super::Mount;
-use super::options::{LogPlace, Ordering, Wanted};
+use super::options::{LogPlace, Wanted};
 use super::serve::serve;
 use super::tell::Tell;
 use crate::image::when_free;
@@ -32,9 +24,6 @@ use crate::partition;
 
 /// The image, or the part of it that is mounted.
 type Disk = Rc<Nearby<Part<Rc<FileDisk>>>>;
-
-/// Memory for the view that a background check looks at, in bytes.
-const VIEW_MAX: usize = 256 << 20;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
@@ -46,18 +35,11 @@ pub struct Plan<'a> {
     pub wanted: &'a Wanted,
     pub tell: &'a Tell,
     disk: Disk,
-    found: Found,
+    facts: Facts,
     /// Where the log is, if it has a disk of its own.
-    log: OnceCell<Disk>,
-    ordering: Ordering,
-    pub read_only: bool,
-}
-
-/// Why it is tried again.
-enum Attempt<T> {
-    Mounted(T),
-    /// Only to be read, for this reason.
-    ReadOnly(String),
+    log: Option<Disk>,
+    /// How metadata is kept safe; none: it is only read.
+    ordering: Option<&'static str>,
 }
 
 pub async fn mount_and_serve(
@@ -71,37 +53,35 @@ pub async fn mount_and_serve(
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(Nearby::new(part.with_context(name)?));
     let device = disk.clone().erase();
-    let found = find_superblock(&device).await.with_context(name)?;
-    let ordering = match wanted.ordering {
-        Some(ordering) => ordering,
-        None => usual(&device, &found, wanted).await?,
-    };
-    let read_only = wanted.read_only || device_read_only;
+    let format = format_of(&device).await.with_context(name)?;
+    let facts = format.facts(&device).await.with_context(name)?;
     if device_read_only && !wanted.read_only {
         tell.notice("it cannot be written: mounted read-only");
     }
-    let log = OnceCell::new();
-    let mut plan = Plan { runtime, args, wanted, tell, disk, found, log, ordering, read_only };
-    if !plan.read_only {
-        let reason = match plan.ordering {
-            Ordering::None => plan.plain(NoOrder::default).await,
-            Ordering::Sync => plan.plain(SyncOrder::default).await,
-            Ordering::SoftUpdates => plan.soft_updates().await,
-            Ordering::Journal => plan.journal().await,
-        };
-        match reason.with_context(name)? {
-            None => return Ok(()),
-            Some(reason) if wanted.read_write => {
+    let (log, ordering) = (None, None);
+    let mut plan = Plan { runtime, args, wanted, tell, disk, facts, log, ordering };
+    if !wanted.read_only && !device_read_only {
+        plan.log = plan.open_log()?;
+        let (choice, disks) = (plan.choice(), plan.devices());
+        let told = tell.clone();
+        let told: ordo_systems::Tell = Rc::new(move |what: Told<'_>| match what {
+            Told::Notice(text) => told.notice(text),
+            Told::Error(text) => told.error(text),
+        });
+        let attempt = format.attach(runtime, &disks, &choice, &plan.options(false), &told).await;
+        match attempt.map_err(|error| plan.advised(error)).with_context(name)? {
+            Attempt::Mounted(mounted, ordering) => {
+                plan.ordering = Some(ordering);
+                return serve(&plan, mounted).await.with_context(name);
+            }
+            Attempt::ReadOnly(reason) if wanted.read_write => {
                 bail!("{}: {reason}; it can be mounted read-only", name())
             }
-            Some(reason) => {
-                tell.notice(&format!("mounted read-only: {reason}"));
-                plan.read_only = true;
-            }
+            Attempt::ReadOnly(reason) => tell.notice(&format!("mounted read-only: {reason}")),
         }
     }
-    let fs = mount(runtime, plan.disk.clone(), NoOrder, &plan.options()).await;
-    serve(&plan, fs.with_context(name)?, async || {}).await.with_context(name)
+    let mounted = format.read(runtime, device, &plan.options(true)).await;
+    serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 
 /// Opens the image to be written, or where that cannot be and was not insisted on, to be read.
@@ -124,32 +104,28 @@ fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, b
     }
 }
 
-/// The ordering that an image asks for by what it has.
-async fn usual(disk: &Device, found: &Found, wanted: &Wanted) -> Result<Ordering> {
-    Ok(match () {
-        () if wanted.log.is_some() => Ordering::Journal,
-        () if journaled::find(std::slice::from_ref(disk)).await?.is_some() => Ordering::Journal,
-        () if found.sb.flags & FS_DOSOFTDEP != 0 => Ordering::SoftUpdates,
-        () => Ordering::Sync,
-    })
-}
-
 impl Plan<'_> {
+    /// How metadata is kept safe, in words.
     pub fn ordering(&self) -> String {
-        match self.read_only {
-            true => "read-only".into(),
-            false => format!("ordering {}", self.ordering.name()),
+        match self.ordering {
+            None => "read-only".into(),
+            Some(ordering) => format!("ordering {ordering}"),
         }
+    }
+
+    /// Whether nothing can be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.ordering.is_none()
     }
 
     /// Whether ACLs are kept.
     pub fn acl(&self) -> bool {
-        self.wanted.acl.unwrap_or(self.found.sb.flags & FS_ACLS != 0)
+        self.wanted.acl.unwrap_or(self.facts.acl)
     }
 
     /// Whether the image is big-endian.
     pub fn big_endian(&self) -> bool {
-        self.found.endian == Endian::Big
+        self.facts.big_endian
     }
 
     /// Lets the kernel have the device for its mount table, where all of one is mounted; whether it is so.
@@ -164,169 +140,67 @@ impl Plan<'_> {
 
     /// Lets others have the image, and the log's disk.
     pub fn unlock(&self) {
-        for disk in std::iter::once(&self.disk).chain(self.log.get()) {
+        for disk in std::iter::once(&self.disk).chain(&self.log) {
             disk.inner().inner().unlock();
         }
     }
 
-    fn options(&self) -> MountOptions {
-        let ufs = UfsConfig {
-            read_only: self.read_only,
-            access_times: self.wanted.access_times,
-            // The kernel has them in its own cache.
-            contents_pass: true,
-            ..UfsConfig::default()
-        };
+    fn devices(&self) -> Vec<Device> {
+        std::iter::once(&self.disk).chain(&self.log).map(|disk| disk.clone().erase()).collect()
+    }
+
+    /// Opens the log's disk, where it has one of its own.
+    fn open_log(&self) -> Result<Option<Disk>> {
+        let Some(LogPlace::Device(path)) = &self.wanted.log else { return Ok(None) };
+        let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
+        let bytes = log.geometry().bytes;
+        Ok(Some(Rc::new(Nearby::new(Part::new(Rc::new(log), 0, bytes)))))
+    }
+
+    fn choice(&self) -> Choice {
+        let Wanted { ordering, log, log_sync, group_commit, .. } = self.wanted;
+        let usual = Journaled::usual_group();
+        Choice {
+            ordering: *ordering,
+            log: log.as_ref().map(|place| match place {
+                LogPlace::File => journaled::LogPlace::File,
+                LogPlace::Behind => journaled::LogPlace::Same,
+                LogPlace::Device(_) => journaled::LogPlace::Other,
+            }),
+            log_sync: *log_sync,
+            group: group_commit.then(|| GroupCommit {
+                delay: self.wanted.group_delay.unwrap_or(usual.delay),
+                batch: self.wanted.group_batch.unwrap_or(usual.batch),
+            }),
+        }
+    }
+
+    fn options(&self, read_only: bool) -> MountOptions {
         let memory = self.wanted.cache.unwrap_or(256 << 20) as usize;
         let usual = CacheConfig::with_capacity(memory.max(4 << 20));
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
-        let cache = CacheConfig { dirty_max, cluster: CLUSTER, ..usual };
-        MountOptions { ufs, cache, use_reserve: self.wanted.use_reserve, force: self.wanted.force }
-    }
-
-    /// Mounts under an ordering that keeps nothing beside the image.
-    async fn plain<P: OrderingPolicy + 'static>(
-        &self,
-        policy: impl Fn() -> P,
-    ) -> Result<Option<String>> {
-        let attempt = async || {
-            let device = self.disk.clone();
-            Ok(mount(self.runtime, device, policy(), &self.options()).await?)
-        };
-        match self.attempt(attempt).await? {
-            Attempt::Mounted(fs) => serve(self, fs, async || {}).await.map(|()| None),
-            Attempt::ReadOnly(reason) => Ok(Some(reason)),
+        let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
+        MountOptions {
+            cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
+            read_only,
+            access_times: self.wanted.access_times,
+            // The kernel has them in its own cache.
+            drop_behind: true,
+            use_reserve: self.wanted.use_reserve,
+            force: self.wanted.force,
+            soft: SoftOptions { memory_max, ..SoftOptions::default() },
+            ..MountOptions::default()
         }
     }
 
-    /// Mounts under soft updates; what a crash leaked is given back meanwhile.
-    async fn soft_updates(&self) -> Result<Option<String>> {
-        let attempt = async || {
-            let device = Rc::new(Frozen::new(self.disk.clone().erase(), VIEW_MAX));
-            let options = self.options();
-            let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
-            let policy = SoftUpdates::new(SoftOptions { memory_max, ..SoftOptions::default() });
-            let mounted = mount(self.runtime, device.clone(), policy, &options);
-            Ok((mounted.await?, device))
-        };
-        let (fs, device) = match self.attempt(attempt).await? {
-            Attempt::Mounted(mounted) => mounted,
-            Attempt::ReadOnly(reason) => return Ok(Some(reason)),
-        };
-        let Some(recovered) = fs.layout().recovered() else {
-            device.thaw();
-            return serve(self, fs, async || {}).await.map(|()| None);
-        };
-        let (groups, mended) = (recovered.groups, recovered.mended.len());
-        self.tell.notice(&format!(
-            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {mended} of them \
-             mended; what is held for nothing is given back in the background"
-        ));
-        let check = Background::start(self.runtime, &fs, &device, Pace::default());
-        let tell = self.tell.clone();
-        let stop = async move || match check.stop().await {
-            Ok(outcome) if outcome.ending == Ending::Damage => tell.error(&outcome.to_string()),
-            Ok(outcome) => tell.notice(&outcome.to_string()),
-            Err(error) => tell.error(&format!("the background check failed: {error}")),
-        };
-        serve(self, fs, stop).await.map(|()| None)
-    }
-
-    /// Mounts under a journal.
-    async fn journal(&self) -> Result<Option<String>> {
-        let mut disks = vec![self.disk.clone().erase()];
-        let place = match self.wanted.log {
-            Some(LogPlace::File) => journaled::LogPlace::File,
-            Some(LogPlace::Behind) => journaled::LogPlace::Same,
-            Some(LogPlace::Device(_)) => journaled::LogPlace::Other,
-            None => match journaled::find(&disks).await? {
-                Some(found) => found.place,
-                None => bail!(
-                    "it has no log; ordo mkfs --journal file makes an image with one, logdev= names \
-                     another place"
-                ),
-            },
-        };
-        if let Some(LogPlace::Device(path)) = &self.wanted.log {
-            let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
-            let bytes = log.geometry().bytes;
-            let log = Rc::new(Nearby::new(Part::new(Rc::new(log), 0, bytes)));
-            let _ = self.log.set(log.clone());
-            disks.push(log.erase());
-        }
-        let usual = Journaled::usual_group();
-        let group = self.wanted.group_commit.then(|| GroupCommit {
-            delay: self.wanted.group_delay.unwrap_or(usual.delay),
-            batch: self.wanted.group_batch.unwrap_or(usual.batch),
-        });
-        let journaled = Journaled::new(place, self.wanted.log_sync, group);
-        let was_clean = self.found.sb.clean == 1;
-        let attempt = async || {
-            let (fs, _) = journaled.mount(self.runtime, &disks, &self.options()).await?;
-            Ok(fs)
-        };
-        match self.attempt(attempt).await? {
-            Attempt::Mounted(fs) => {
-                if !was_clean {
-                    self.tell.notice("not unmounted cleanly: its log was replayed");
-                }
-                serve(self, fs, async || {}).await.map(|()| None)
-            }
-            Attempt::ReadOnly(reason) => Ok(Some(reason)),
-        }
-    }
-
-    /// Mounts, and where a check is needed first, again after it.
-    async fn attempt<T>(&self, mount: impl AsyncFn() -> Result<T>) -> Result<Attempt<T>> {
-        let mut checked = false;
-        loop {
-            let error = match mount().await {
-                Ok(mounted) => return Ok(Attempt::Mounted(mounted)),
-                Err(error) => error,
-            };
-            let why = match error.downcast_ref::<JournaledError>() {
-                Some(JournaledError::Mount(why)) => Some(why),
-                _ => error.downcast_ref::<MountError>(),
-            };
-            match why {
-                Some(MountError::Unclean) if !checked => self.preen().await?,
-                Some(why @ (MountError::Unsupported(_) | MountError::ReadOnlyDevice)) => {
-                    return Ok(Attempt::ReadOnly(reason(why)));
-                }
-                _ => return Err(error),
-            }
-            checked = true;
-        }
-    }
-
-    /// Repairs what a crash leaves, as at boot; anything else is for a person to decide.
-    async fn preen(&self) -> Result<()> {
-        self.tell.notice("not unmounted cleanly: checking it");
-        let disks = [self.disk.clone().erase()];
-        if let Some(done) = journaled::replay(self.runtime, &disks).await? {
-            self.tell.notice(&format!("its log was replayed, {} records", done.records));
-        }
-        let options =
-            CheckOptions { repair: Repair::Preen, trust_bitmaps: true, ..CheckOptions::default() };
-        let report = Checker::new(self.disk.clone(), options).run().await?;
-        if report.exit_code() > 1 {
-            bail!(
-                "the check found what it may not repair by itself: ordo fsck -y {}, or mount it \
-                 with -o ro",
+    /// An error, with what to do about it where that has to do with this image.
+    fn advised(&self, error: SystemError) -> anyhow::Error {
+        match error {
+            SystemError::NeedsCheck => anyhow!(
+                "{error}: ordo fsck -y {}, or mount it with -o ro",
                 self.args.image.display()
-            );
+            ),
+            error => error.into(),
         }
-        let last = report.to_string();
-        self.tell.notice(last.lines().last().unwrap_or("checked"));
-        Ok(())
-    }
-}
-
-/// Why a file system may only be read.
-fn reason(error: &MountError) -> String {
-    match error {
-        MountError::Unsupported(reason) => (*reason).to_owned(),
-        MountError::ReadOnlyDevice => "the device takes no writes".to_owned(),
-        error => error.to_string(),
     }
 }

@@ -8,33 +8,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_ffs::FastFs;
 use ordo_fuse::dev::{self, Farewell, Stop};
 use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
 use ordo_fuse::{Handler, Options, uring};
-use ordo_ordering::OrderingPolicy;
 use ordo_runtime::Runtime;
+use ordo_systems::Mounted;
+use ordo_vfs::AnyFs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::recover::Plan;
 
 /// Serves a file system until it is unmounted, and unmounts it.
-pub async fn serve<P: OrderingPolicy + 'static>(
-    plan: &Plan<'_>,
-    fs: FastFs<P>,
-    ends: impl AsyncFnOnce(),
-) -> Result<()> {
-    let unmount = async || fs.unmount().await.context("unmounting; check it (ordo fsck)");
+pub async fn serve(plan: &Plan<'_>, mounted: Mounted) -> Result<()> {
+    let unmount = async || mounted.unmount().await.context("unmounting; check it (ordo fsck)");
     let attached = match attach(&how(plan), &plan.args.dir) {
         Ok(attached) => attached,
         Err(error) => {
-            ends().await;
             unmount().await?;
             return Err(error.into());
         }
     };
-    let served = requests(plan, &fs, &attached).await;
-    ends().await;
+    let served = requests(plan, mounted.fs(), &attached).await;
     let unmounted = unmount().await;
     if let Err(error) = &unmounted {
         plan.tell.error(&format!("{error:#}"));
@@ -51,7 +45,7 @@ fn how(plan: &Plan<'_>) -> Attach {
     Attach {
         source: plan.args.image.clone(),
         device: plan.give_device(),
-        read_only: plan.read_only,
+        read_only: plan.is_read_only(),
         allow_other: plan.wanted.allow_other.unwrap_or(root),
         flags: plan.wanted.flags.clone(),
     }
@@ -73,11 +67,7 @@ fn over_ring(plan: &Plan<'_>) -> bool {
     false
 }
 
-async fn requests<P: OrderingPolicy + 'static>(
-    plan: &Plan<'_>,
-    fs: &FastFs<P>,
-    attached: &Attached,
-) -> Result<Farewell> {
+async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Farewell> {
     let io_uring = over_ring(plan);
     let options = Options {
         write_back: plan.wanted.write_back,

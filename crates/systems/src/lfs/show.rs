@@ -1,6 +1,5 @@
-//! `ordo info` of an LFS: what dumplfs shows.
+//! What `ordo info` shows of an LFS: what dumplfs shows.
 
-use anyhow::Result;
 use ordo_block::Device;
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::superblock::PF_CLEAN;
@@ -8,7 +7,8 @@ use ordo_format::lfs::{SegUse, Superblock};
 use ordo_lfs::{LfsReader, LogEnd, RolledForward};
 use ordo_report::{json, number};
 
-use crate::args::Info;
+use crate::SystemError;
+use crate::options::ShowOptions;
 
 #[derive(serde::Serialize)]
 struct Segment {
@@ -47,17 +47,22 @@ struct Shown {
 }
 
 /// The file system on `disk`, as text or JSON.
-pub async fn show(disk: &Device, args: &Info) -> Result<String> {
+pub(super) async fn show(disk: &Device, options: &ShowOptions) -> Result<String, SystemError> {
     let fs = LfsReader::mount(disk.clone()).await?;
     let (sb, rolled) = (fs.superblock(), fs.rolled_forward());
-    let segments = if args.groups { fs.segments().await? } else { Vec::new() };
-    match args.json {
-        true => Ok(json(&shown(sb, rolled, &segments, args))?),
+    let segments = if options.groups { fs.segments().await? } else { Vec::new() };
+    match options.json {
+        true => Ok(json(&shown(sb, rolled, &segments, options))?),
         false => Ok(text(sb, rolled, &segments)),
     }
 }
 
-fn shown(sb: &Superblock, rolled: &RolledForward, segments: &[SegUse], args: &Info) -> Shown {
+fn shown(
+    sb: &Superblock,
+    rolled: &RolledForward,
+    segments: &[SegUse],
+    options: &ShowOptions,
+) -> Shown {
     let places = sb.sboffs.iter().filter(|a| **a != 0);
     let each = |(segment, s): (u64, &SegUse)| Segment {
         segment,
@@ -68,7 +73,7 @@ fn shown(sb: &Superblock, rolled: &RolledForward, segments: &[SegUse], args: &In
         last_written: s.lastmod,
     };
     Shown {
-        image: args.image.display().to_string(),
+        image: options.image.clone(),
         format: match sb.width {
             ordo_format::lfs::Width::Lfs32 => "lfs32",
             ordo_format::lfs::Width::Lfs64 => "lfs64",

@@ -1,16 +1,23 @@
-//! FFS under a journal, wherever its log is: making, mounting, recovering.
+//! FFS under a journal, wherever its log is: making, mounting, recovering; the systems that are kept so.
 
 use ordo_block::model::{Kind, Model, Zones};
 use ordo_block::part::Part;
 use ordo_block::{BlockDevice, Device};
+use ordo_crash::Promise;
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
-use ordo_ffs::{FastFs, MountError, MountOptions, logfile, mount};
+use ordo_ffs::{FastFs, MountError, MountOptions, logfile};
 use ordo_format::wafs::{SUPER_SECTORS, WafsSuper};
-use ordo_ordering::{JournalOptions, JournalOrder, NoOrder};
+use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FsError;
 use ordo_wafs::{GroupCommit, LogError, Turn, Wafs};
+
+use crate::SystemError;
+use crate::ffs::Ufs2;
+use crate::mounted::{Mounted, OnFfs};
+use crate::rules::{all_but, names};
+use crate::system::{Entry, Mounting, System};
 
 /// Where the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +47,82 @@ pub struct Journaled {
     /// its sake.
     pub turn: Option<Turn>,
 }
+
+/// How a system keeps its journal, in few words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogKind {
+    place: LogPlace,
+    synchronous: bool,
+    group: bool,
+}
+
+impl LogKind {
+    /// As published.
+    pub fn journaled(self) -> Journaled {
+        let group = self.group.then(Journaled::usual_group);
+        Journaled::new(self.place, self.synchronous, group)
+    }
+}
+
+const fn entry(name: &'static str, about: &'static str, kind: LogKind) -> Entry {
+    Entry {
+        name,
+        about,
+        ordering: "journal",
+        also: &[],
+        format: &Ufs2,
+        mounting: Mounting::Journal(kind),
+        promise: Promise::journal(kind.synchronous),
+        rules: names::<JournalRules>,
+    }
+}
+
+const fn kind(place: LogPlace, synchronous: bool, group: bool) -> LogKind {
+    LogKind { place, synchronous, group }
+}
+
+/// FFS with a log in a file of its own, written asynchronously.
+pub const FILE: System = System(&entry(
+    "lffs-file",
+    "FFS with a log in a file, asynchronous",
+    kind(LogPlace::File, false, false),
+));
+/// FFS with a stand-alone log on the same disk, synchronous.
+pub const WAFS_1SYNC: System = System(&entry(
+    "lffs-wafs-1sync",
+    "FFS with a log on the same disk, durable on return",
+    kind(LogPlace::Same, true, false),
+));
+/// The same, asynchronous.
+pub const WAFS_1ASYNC: System = System(&entry(
+    "lffs-wafs-1async",
+    "FFS with a log on the same disk, asynchronous",
+    kind(LogPlace::Same, false, false),
+));
+/// FFS with a stand-alone log on a second disk, synchronous.
+pub const WAFS_2SYNC: System = System(&entry(
+    "lffs-wafs-2sync",
+    "FFS with a log on a second disk, durable on return",
+    kind(LogPlace::Other, true, false),
+));
+/// The same, asynchronous.
+pub const WAFS_2ASYNC: System = System(&entry(
+    "lffs-wafs-2async",
+    "FFS with a log on a second disk, asynchronous",
+    kind(LogPlace::Other, false, false),
+));
+/// As [`WAFS_1SYNC`], but whoever waits at the same time shares log writes.
+pub const WAFS_1SYNC_GROUP: System = System(&entry(
+    "lffs-wafs-1sync-group",
+    "as lffs-wafs-1sync, with group commit",
+    kind(LogPlace::Same, true, true),
+));
+/// As [`WAFS_2SYNC`], but whoever waits at the same time shares log writes.
+pub const WAFS_2SYNC_GROUP: System = System(&entry(
+    "lffs-wafs-2sync-group",
+    "as lffs-wafs-2sync, with group commit",
+    kind(LogPlace::Other, true, true),
+));
 
 /// Memory for what mounting reads of a log, so that recovery need not read it again, in bytes.
 const KEEP: usize = 16 << 20;
@@ -129,7 +212,7 @@ impl Journaled {
         let report = mkfs(&disks[0], &options, now).await?;
         if self.place == LogPlace::File {
             let mounted = MountOptions { use_reserve: true, ..MountOptions::default() };
-            let fs = mount(rt, disks[0].clone(), NoOrder, &mounted).await?;
+            let fs = ordo_ffs::mount(rt, disks[0].clone(), NoOrder, &mounted).await?;
             logfile::make(&fs, log).await?;
             fs.unmount().await?;
         }
@@ -191,9 +274,31 @@ impl Journaled {
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &log_options).await?;
         let journal = JournalOrder::new(rt, log, self.options);
-        let fs = mount(rt, disks[0].clone(), journal.clone(), options).await?;
+        let fs = ordo_ffs::mount(rt, disks[0].clone(), journal.clone(), options).await?;
         Ok((fs, journal))
     }
+}
+
+/// Mounts as [`Journaled::mount`] does, with what is asked of every system.
+pub(crate) async fn mount(
+    journaled: &Journaled,
+    rt: &Runtime,
+    disks: &[Device],
+    options: &crate::options::MountOptions,
+) -> Result<Mounted, SystemError> {
+    let mut journaled = match options.log.device {
+        Some(model) => journaled.on(model),
+        None => *journaled,
+    };
+    if let Some(tick) = options.log.tick {
+        journaled.options.tick = tick;
+        journaled.options.checkpoint_every = tick;
+    }
+    if options.without.is_some() {
+        journaled.options.rules = all_but(options.without);
+    }
+    let (fs, journal) = journaled.mount(rt, disks, &options.ffs()).await?;
+    Ok(OnFfs::with(fs, Some(journal), None))
 }
 
 /// A log that belongs to an image, as it is found.

@@ -1,0 +1,49 @@
+//! Every command takes its systems from the registry, and says which there are.
+//!
+//! Fault model: a command with a list of its own, which a new system is not on.
+
+use assert_cmd::Command;
+use ordo_systems::{AnySystem, FORMATS, System, orderings};
+
+/// What a command says of a name that there is not.
+fn refused(args: &[&str]) -> String {
+    let out = Command::cargo_bin("ordo").unwrap().args(args).output().unwrap();
+    assert!(!out.status.success(), "{args:?}");
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// The names after "there are", up to the end of the line.
+fn listed(text: &str) -> Vec<String> {
+    let at = text.find("there are ").unwrap_or_else(|| panic!("no list of names: {text}"));
+    let line = text[at + "there are ".len()..].lines().next().unwrap_or_default();
+    line.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_list_of_systems_is_the_registrys() {
+    let ours: Vec<&str> = System::runnable().map(|s| s.name()).collect();
+    for command in [&["compare"][..], &["bench", "micro"], &["crash", "mutants"]] {
+        let args = [command, &["--fs", "nosuch"]].concat();
+        assert_eq!(listed(&refused(&args)), ours, "{command:?}");
+    }
+    let all: Vec<&str> = AnySystem::all().map(|s| s.name()).collect();
+    assert!(all.starts_with(&ours) && all.len() > ours.len());
+    assert_eq!(listed(&refused(&["crash", "--fs", "nosuch"])), all);
+    let formats = FORMATS.iter().map(|f| f.name());
+    let made: Vec<&str> = formats.chain(System::all().iter().map(|s| s.name())).collect();
+    assert_eq!(listed(&refused(&["mkfs", "/nosuch", "--fs", "nosuch"])), made);
+    let orderings: Vec<&str> = orderings().into_iter().map(|(first, _)| first).collect();
+    let said = refused(&["mount", "/nosuch", "/", "-o", "ordering=nosuch"]);
+    assert_eq!(listed(&said), orderings);
+}
+
+/// What can only be read is refused with what can be done with it, wherever a system is asked for.
+#[test]
+fn what_does_not_run_is_refused_with_what_can_be_done() {
+    for system in System::all().iter().filter(|s| !s.is_runnable()) {
+        for command in [&["compare"][..], &["bench", "micro"], &["crash"], &["crash", "mutants"]] {
+            let said = refused(&[command, &["--fs", system.name()]].concat());
+            assert!(said.contains("which can be made, read"), "{command:?}: {said}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Systems as the crash explorer takes them.
+
+use ordo_block::Device;
+use ordo_cache::CacheConfig;
+use ordo_crash::{DiskFormat, Geometry, Promise, Scheme, Volume};
+use ordo_ffs::mount;
+use ordo_ordering::OrderingPolicy;
+use ordo_runtime::{Duration, Runtime};
+
+use crate::SystemError;
+use crate::ffs::Ufs2;
+use crate::journaled::LogPlace;
+use crate::options::{LogOptions, MakeOptions, MountOptions};
+use crate::system::System;
+
+/// How often a journal looks after its log when it is crashed, so that little time passes between two states.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What a shape of a file system that is crashed takes to be made.
+pub fn shaped(geometry: &Geometry) -> MakeOptions {
+    MakeOptions {
+        block_size: Some(geometry.block_size.into()),
+        frag_size: Some(geometry.frag_size.into()),
+        group_blocks: geometry.group_blocks,
+        density: geometry.density.map(u64::from),
+        min_free: Some(geometry.min_free),
+        ..MakeOptions::default()
+    }
+}
+
+/// A system in a shape, held to a promise.
+#[derive(Clone, Debug)]
+pub struct Crashed {
+    system: System,
+    promise: Promise,
+    geometry: Geometry,
+    without: Option<&'static str>,
+}
+
+impl System {
+    /// As the crash explorer takes it: in a shape, held to the promise of `held_to` where that is given.
+    ///
+    /// # Errors
+    /// It cannot be mounted to be written.
+    pub fn crashed(
+        &self,
+        held_to: Option<System>,
+        geometry: &Geometry,
+    ) -> Result<Crashed, SystemError> {
+        if !self.is_runnable() {
+            return Err(self.format().cannot("crashed"));
+        }
+        let promise = held_to.unwrap_or(*self).promise();
+        Ok(Crashed { system: *self, promise, geometry: geometry.clone(), without: None })
+    }
+}
+
+impl Crashed {
+    /// The same with a rule of its ordering switched off: one of [`System::rules`].
+    #[must_use]
+    pub fn without(self, rule: &'static str) -> Crashed {
+        Crashed { without: Some(rule), ..self }
+    }
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Scheme for Crashed {
+    fn name(&self) -> &str {
+        self.system.name()
+    }
+
+    fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        self.system.format().judged()
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        let bytes = self.geometry.bytes;
+        let Some(journal) = self.system.journal() else { return vec![bytes] };
+        let log = journal.sizes(bytes).1;
+        match journal.place {
+            LogPlace::Other => vec![bytes, log],
+            // Where there is little room, there is none for a log.
+            LogPlace::File | LogPlace::Same if self.geometry.min_free == 0 => vec![bytes + log],
+            LogPlace::File | LogPlace::Same => vec![bytes],
+        }
+    }
+
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
+        self.system.make(rt, disks, &shaped(&self.geometry)).await.map_err(said)
+    }
+
+    async fn mount(
+        &self,
+        rt: &Runtime,
+        disks: &[Device],
+        cache: &CacheConfig,
+    ) -> Result<Volume, String> {
+        let log = LogOptions { device: None, tick: Some(TICK) };
+        let (cache, without) = (cache.clone(), self.without);
+        let options = MountOptions { cache, log, without, ..MountOptions::default() };
+        let mounted = self.system.mount(rt, disks, &options).await.map_err(said)?;
+        let fs = mounted.fs().clone();
+        Ok(Volume::new(fs, move |_| {
+            let mounted = mounted.clone();
+            async move { mounted.unmount().await }
+        }))
+    }
+
+    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
+        if !self.recovers() {
+            return Ok(());
+        }
+        let volume = self.mount(rt, disks, &CacheConfig::default()).await?;
+        volume.unmount().await.map_err(said)
+    }
+
+    fn recovers(&self) -> bool {
+        self.system.journal().is_some()
+    }
+}
+
+/// FFS on one device under an ordering that is in no registry: one of a test's own.
+#[derive(Clone)]
+pub struct OnFfs<M> {
+    name: String,
+    policy: M,
+    promise: Promise,
+    geometry: Geometry,
+}
+
+impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
+    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under what `policy` gives.
+    pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
+        OnFfs { name: name.into(), policy, promise, geometry: Geometry::default() }
+    }
+
+    /// The same in another shape.
+    #[must_use]
+    pub fn shaped(self, geometry: &Geometry) -> OnFfs<M> {
+        OnFfs { geometry: geometry.clone(), ..self }
+    }
+}
+
+impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
+    for OnFfs<M>
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    fn format(&self) -> Option<&dyn DiskFormat> {
+        Some(&Ufs2)
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        vec![self.geometry.bytes]
+    }
+
+    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
+        crate::ffs::NONE.make(rt, disks, &shaped(&self.geometry)).await.map_err(said)
+    }
+
+    async fn mount(
+        &self,
+        rt: &Runtime,
+        disks: &[Device],
+        cache: &CacheConfig,
+    ) -> Result<Volume, String> {
+        let options = MountOptions { cache: cache.clone(), ..MountOptions::default() }.ffs();
+        let fs = mount(rt, disks[0].clone(), (self.policy)(), &options).await.map_err(said)?;
+        Ok(Volume::new(fs, |fs| async move { fs.unmount().await }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_block::{BlockDevice, ram::RamDisk};
+    use ordo_ffs::mkfs::plan;
+
+    use super::*;
+
+    /// Each shape can be made, and is what its name says. Would catch a size for which mkfs makes other groups than are
+    /// meant.
+    #[test]
+    fn each_geometry_can_be_made_and_is_what_it_is_called() {
+        let default = Geometry::default();
+        assert_eq!((default.name.as_str(), default.bytes), ("4k-512", 1 << 20));
+        for geometry in Geometry::all() {
+            let disk = RamDisk::new(geometry.bytes).geometry();
+            let made = plan(&crate::ffs::mkfs_options(&geometry), &disk, 0);
+            let sb = made.unwrap_or_else(|e| panic!("{}: {e}", geometry.name)).superblock;
+            let what = format!("{}: {} groups, {} free", geometry.name, sb.ncg, sb.dsize);
+            assert_eq!(
+                (sb.bsize as u32, sb.fsize as u32),
+                (geometry.block_size, geometry.frag_size)
+            );
+            let free = sb.dsize / i64::from(sb.frag);
+            match geometry.name.rsplit('-').next().unwrap() {
+                "full" => assert!(free <= 40 && sb.minfree == 0, "{what}"),
+                "groups" => assert!(sb.ncg >= 12 && free / i64::from(sb.ncg) <= 26, "{what}"),
+                _ => assert!(sb.ncg >= 3 && free > 80, "{what}"),
+            }
+            assert_eq!(Geometry::by_name(&geometry.name), Some(geometry));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Mounting FFS for use, after whatever its ordering needs after a crash.
+
+use std::rc::Rc;
+
+use ordo_bgfsck::{Background, Ending, Pace};
+use ordo_block::Device;
+use ordo_block::frozen::Frozen;
+use ordo_check::Repair;
+use ordo_ffs::mount::{Found, find_superblock};
+use ordo_ffs::{MountError, mount};
+use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
+use ordo_runtime::Runtime;
+
+use super::check;
+use crate::SystemError;
+use crate::format::Attempt;
+use crate::journaled::{self, Journaled};
+use crate::mounted::{Mounted, OnFfs};
+use crate::options::{CheckOptions, Choice, MountOptions, Tell, Told};
+use crate::system::System;
+
+/// Memory for the view that a background check looks at, in bytes.
+const VIEW_MAX: usize = 256 << 20;
+
+/// What is mounted, and how.
+struct Attaching<'a> {
+    rt: &'a Runtime,
+    disks: &'a [Device],
+    choice: &'a Choice,
+    options: &'a MountOptions,
+    tell: &'a Tell,
+    found: Found,
+}
+
+/// Mounts under the ordering of `choice`, or the one that the image asks for.
+pub(super) async fn attach(
+    rt: &Runtime,
+    disks: &[Device],
+    choice: &Choice,
+    options: &MountOptions,
+    tell: &Tell,
+) -> Result<Attempt, SystemError> {
+    let found = find_superblock(&disks[0]).await?;
+    let attaching = Attaching { rt, disks, choice, options, tell, found };
+    let ordering = match choice.ordering {
+        Some(ordering) => ordering,
+        None => attaching.usual().await?,
+    };
+    let mounted = match System::runnable().find(|system| system.ordering() == ordering) {
+        Some(system) if system.journal().is_some() => attaching.journal().await,
+        Some(system) if system == super::SOFT_UPDATES => attaching.soft_updates().await,
+        Some(system) => attaching.attempt(async || attaching.mount(system).await).await,
+        None => Err(SystemError::Option { option: "this ordering", what: "a UFS2 file system" }),
+    };
+    Ok(match mounted? {
+        Ok(mounted) => Attempt::Mounted(mounted, ordering),
+        Err(reason) => Attempt::ReadOnly(reason),
+    })
+}
+
+/// Mounted, or the reason why it can only be read.
+type Tried<T> = Result<Result<T, String>, SystemError>;
+
+impl Attaching<'_> {
+    /// The ordering that an image asks for by what it has.
+    async fn usual(&self) -> Result<&'static str, SystemError> {
+        let has_log =
+            self.choice.log.is_some() || journaled::find(&self.disks[..1]).await?.is_some();
+        Ok(match () {
+            () if has_log => journaled::FILE.ordering(),
+            () if self.found.sb.flags & FS_DOSOFTDEP != 0 => super::SOFT_UPDATES.ordering(),
+            () => super::SYNC.ordering(),
+        })
+    }
+
+    fn notice(&self, text: &str) {
+        (self.tell)(Told::Notice(text));
+    }
+
+    async fn mount(&self, system: System) -> Result<Mounted, SystemError> {
+        system.mount(self.rt, self.disks, self.options).await
+    }
+
+    /// Mounts under soft updates; what a crash leaked is given back meanwhile.
+    async fn soft_updates(&self) -> Tried<Mounted> {
+        let attempt = async || {
+            let device = Rc::new(Frozen::new(self.disks[0].clone(), VIEW_MAX));
+            let policy = super::soft_updates(self.options);
+            let options = self.options.ffs();
+            Ok((mount(self.rt, device.clone(), policy, &options).await?, device))
+        };
+        let (fs, device) = match self.attempt(attempt).await? {
+            Ok(mounted) => mounted,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(recovered) = fs.layout().recovered() else {
+            device.thaw();
+            return Ok(Ok(OnFfs::mounted(fs)));
+        };
+        let (groups, mended) = (recovered.groups, recovered.mended.len());
+        self.notice(&format!(
+            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {mended} of them \
+             mended; what is held for nothing is given back in the background"
+        ));
+        let check = Background::start(self.rt, &fs, &device, Pace::default());
+        let tell = self.tell.clone();
+        let stop = Box::pin(async move {
+            match check.stop().await {
+                Ok(outcome) if outcome.ending == Ending::Damage => {
+                    tell(Told::Error(&outcome.to_string()));
+                }
+                Ok(outcome) => tell(Told::Notice(&outcome.to_string())),
+                Err(error) => tell(Told::Error(&format!("the background check failed: {error}"))),
+            }
+        });
+        Ok(Ok(OnFfs::with(fs, None, Some(stop))))
+    }
+
+    /// Mounts under a journal, where its log is asked for or found.
+    async fn journal(&self) -> Tried<Mounted> {
+        let place = match self.choice.log {
+            Some(place) => place,
+            None => match journaled::find(&self.disks[..1]).await? {
+                Some(found) => found.place,
+                None => return Err(SystemError::NoLog),
+            },
+        };
+        let journaled = Journaled::new(place, self.choice.log_sync, self.choice.group);
+        let mounted = self
+            .attempt(async || journaled::mount(&journaled, self.rt, self.disks, self.options).await)
+            .await?;
+        if mounted.is_ok() && self.found.sb.clean != 1 {
+            self.notice("not unmounted cleanly: its log was replayed");
+        }
+        Ok(mounted)
+    }
+
+    /// Mounts, and where a check is needed first, again after it.
+    async fn attempt<T>(&self, mount: impl AsyncFn() -> Result<T, SystemError>) -> Tried<T> {
+        let mut checked = false;
+        loop {
+            let error = match mount().await {
+                Ok(mounted) => return Ok(Ok(mounted)),
+                Err(error) => error,
+            };
+            match error.mount() {
+                Some(MountError::Unclean) if !checked => self.preen().await?,
+                Some(why @ (MountError::Unsupported(_) | MountError::ReadOnlyDevice)) => {
+                    return Ok(Err(reason(why)));
+                }
+                _ => return Err(error),
+            }
+            checked = true;
+        }
+    }
+
+    /// Repairs what a crash leaves, as at boot; anything else is for a person to decide.
+    async fn preen(&self) -> Result<(), SystemError> {
+        self.notice("not unmounted cleanly: checking it");
+        if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {
+            self.notice(&format!("its log was replayed, {} records", done.records));
+        }
+        let options =
+            CheckOptions { repair: Repair::Preen, trust_bitmaps: true, ..CheckOptions::default() };
+        let report = check(&self.disks[0], &options).await?;
+        if report.exit_code() > 1 {
+            return Err(SystemError::NeedsCheck);
+        }
+        let last = report.to_string();
+        self.notice(last.lines().last().unwrap_or("checked"));
+        Ok(())
+    }
+}
+
+/// Why a file system may only be read.
+fn reason(error: &MountError) -> String {
+    match error {
+        MountError::Unsupported(reason) => (*reason).to_owned(),
+        MountError::ReadOnlyDevice => "the device takes no writes".to_owned(),
+        error => error.to_string(),
+    }
+}

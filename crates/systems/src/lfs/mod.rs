@@ -1,0 +1,209 @@
+//! LFS, on NetBSD's format: made, read, checked. Writing it is still to come.
+
+mod made;
+mod show;
+
+use std::collections::BTreeMap;
+
+use ordo_block::part::Part;
+use ordo_block::{BlockDevice, Device};
+use ordo_check::lfs::{LfsChecker, LfsReport};
+use ordo_check::{Repair, Severity, Work};
+use ordo_crash::{DiskFormat, Promise};
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_lfs::LfsReader;
+use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+use ordo_report::json;
+use ordo_runtime::Runtime;
+use ordo_vfs::AnyFs;
+
+use crate::SystemError;
+use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
+use crate::mounted::{Mounted, OnlyRead};
+use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
+use crate::size::u32_of;
+use crate::system::{Entry, Mounting, System};
+
+/// LFS64 and LFS32, as NetBSD has them.
+pub struct Lfs;
+
+/// The log-structured file system.
+pub const LFS: System = System(&Entry {
+    name: "lfs",
+    about: "LFS, the log-structured file system: made, read and checked, not written yet",
+    ordering: "log",
+    also: &[],
+    format: &Lfs,
+    mounting: Mounting::ReadOnly,
+    promise: Promise::NONE,
+    rules: Vec::new,
+});
+
+impl Lfs {
+    fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
+        let refused = [
+            (options.label.is_some(), "--label"),
+            (options.soft_updates, "--soft-updates"),
+            (options.big_endian, "--big-endian"),
+            (options.density.is_some() || options.inodes.is_some(), "--density"),
+            (options.group_blocks.is_some(), "a size of cylinder groups"),
+            (options.log.is_some(), "--journal"),
+            (options.no_check_hashes, "--no-check-hashes"),
+        ];
+        if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
+            return Err(SystemError::Option { option, what: self.noun() });
+        }
+        let usual = MkfsOptions::default();
+        let given = |what, bytes: Option<u64>| bytes.map(|b| u32_of(what, b)).transpose();
+        let block_size = given("block size", options.block_size)?.unwrap_or(usual.block_size);
+        let smallest = (block_size / 8).max(512);
+        Ok(MkfsOptions {
+            block_size,
+            frag_size: given("fragment size", options.frag_size)?.unwrap_or(smallest),
+            segment_size: given("segment size", options.segment_size)?
+                .unwrap_or(usual.segment_size),
+            min_free: options.min_free.map_or(usual.min_free, u32::from),
+            ident: u32_of("seed", options.seed)?,
+            sealed: !options.no_seals,
+        })
+    }
+}
+
+impl Format for Lfs {
+    fn name(&self) -> &'static str {
+        "lfs"
+    }
+
+    fn noun(&self) -> &'static str {
+        "an LFS"
+    }
+
+    fn abilities(&self) -> &'static [Ability] {
+        &[Ability::Make, Ability::Read, Ability::Check]
+    }
+
+    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+        Box::pin(async move { Ok(ordo_lfs::superblock::probe(disk).await?) })
+    }
+
+    fn make<'a>(
+        &'a self,
+        rt: &'a Runtime,
+        disks: &'a [Device],
+        options: &'a MakeOptions,
+    ) -> Done<'a, Box<dyn MadeReport>> {
+        Box::pin(async move {
+            let made = self.options(options)?;
+            let have = disks[0].geometry().bytes;
+            let size = options.size.unwrap_or(have);
+            if size > have {
+                return Err(SystemError::NoRoom { have, size });
+            }
+            let now = rt.wall_time().0.max(0).cast_unsigned();
+            let sb = mkfs(Part::new(disks[0].clone(), 0, size / 512 * 512), &made, now).await?;
+            Ok(Box::new(sb) as Box<dyn MadeReport>)
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        disk: Device,
+        _options: &'a MountOptions,
+    ) -> Done<'a, Mounted> {
+        Box::pin(
+            async move { Ok(Mounted::new(AnyFs::new(LfsReader::mount(disk).await?), OnlyRead)) },
+        )
+    }
+
+    fn edit<'a>(&'a self, _rt: &'a Runtime, _disk: Device) -> Done<'a, Mounted> {
+        Box::pin(async move { Err(self.cannot("written")) })
+    }
+
+    fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {
+        Box::pin(async move { Ok(Facts::default()) })
+    }
+
+    fn attach<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        _disks: &'a [Device],
+        choice: &'a Choice,
+        _options: &'a MountOptions,
+        _tell: &'a Tell,
+    ) -> Done<'a, Attempt> {
+        Box::pin(async move {
+            if choice.ordering.is_some() {
+                return Err(SystemError::Option { option: "ordering=", what: self.noun() });
+            }
+            Ok(Attempt::ReadOnly(self.cannot("written").to_string()))
+        })
+    }
+
+    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<u64>> {
+        // Whoever reads it rolls forward in memory, and a repair does so on disk.
+        Box::pin(async move { Ok(None) })
+    }
+
+    fn check<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a CheckOptions,
+    ) -> Done<'a, Box<dyn CheckReport>> {
+        Box::pin(async move {
+            if disks.len() > 1 {
+                return Err(SystemError::Option { option: "--journal", what: self.noun() });
+            }
+            let disk = disks[0].clone();
+            let found = ordo_lfs::superblock::find(&disk).await;
+            let is_clean = found.is_ok_and(|f| f.sb.pflags & PF_CLEAN != 0);
+            let report = match options.skip_clean && is_clean {
+                true => LfsChecker::new(disk, Repair::No).skipped().await?,
+                false => LfsChecker::new(disk, options.repair).run().await?,
+            };
+            Ok(Box::new(report) as Box<dyn CheckReport>)
+        })
+    }
+
+    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String> {
+        Box::pin(show::show(disk, options))
+    }
+
+    fn judged(&self) -> Option<&dyn DiskFormat> {
+        None
+    }
+}
+
+impl CheckReport for LfsReport {
+    fn exit_code(&self) -> i32 {
+        LfsReport::exit_code(self)
+    }
+
+    fn is_consistent(&self) -> bool {
+        LfsReport::is_consistent(self)
+    }
+
+    fn counts(&self) -> &BTreeMap<Severity, u64> {
+        &self.counts
+    }
+
+    fn kinds(&self) -> Vec<(&'static str, Severity)> {
+        self.findings.iter().map(|f| (f.kind(), f.severity())).collect()
+    }
+
+    fn unrepairable(&self) -> u64 {
+        self.unrepairable
+    }
+
+    fn work(&self) -> Work {
+        self.work
+    }
+
+    fn files(&self) -> u64 {
+        self.files
+    }
+
+    fn json(&self) -> Result<String, serde_json::Error> {
+        json(self)
+    }
+}

@@ -1,0 +1,73 @@
+//! The one registry of what can be run: each system, how it is made, mounted, recovered, checked, shown and judged after
+//! a crash, and what it promises.
+//!
+//! A *format* is what a device holds: it is found by its superblock, and can be made, read, checked and shown whoever
+//! wrote it. A *system* is a format kept in one way: under an ordering, with or without a log. Commands take both from
+//! here and know none by name; what a system cannot do yet is said by its [`Ability`]s and by the error of whoever asks.
+//!
+//! Layers, lowest first:
+//! - [`MakeOptions`], [`MountOptions`], [`CheckOptions`], [`ShowOptions`], [`Choice`]: what is asked for, the same for all.
+//! - [`Mounted`]: a mounted file system, of one type for all systems.
+//! - [`Format`]: what is asked of a format; [`probe`], which one a device holds.
+//! - [`ffs`], [`journaled`], [`lfs`]: the formats and systems, each with all that is known of it.
+//! - [`System`]: the registry; [`AnySystem`], with the kernel's file systems beside ours.
+//! - [`Crashed`]: a system as the crash explorer takes it, which knows no format.
+//!
+//! Invariants:
+//! - A system is one constant in its own module, and one line in the registry. Nothing above names one but to show a
+//!   published comparison; a test counts the places.
+//! - An option that means nothing to a format is refused, not ignored.
+//! - Each file system is compiled here and nowhere above: what is above sees [`Mounted`].
+//!
+//! ```
+//! use ordo_block::{BlockDevice, ram::RamDisk};
+//! use ordo_systems::{MakeOptions, MountOptions, System, probe};
+//! use ordo_vfs::{FileSystem, NewNode};
+//!
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let rt = executor.runtime();
+//! executor.block_on(async {
+//!     let system = System::by_name("ffs-sync").unwrap();
+//!     let disks = [RamDisk::new(16 << 20).erase()];
+//!     system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+//!     let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+//!     let fs = mounted.fs();
+//!     fs.make(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
+//!     mounted.unmount().await.unwrap();
+//!     let format = probe(&disks[0]).await.unwrap().unwrap();
+//!     assert_eq!(format.name(), "ufs2");
+//!     let report = format.check(&disks, &Default::default()).await.unwrap();
+//!     assert!(report.is_consistent());
+//! }).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+mod crashed;
+mod error;
+mod external;
+pub mod ffs;
+mod format;
+pub mod journaled;
+pub mod lfs;
+mod mounted;
+mod options;
+mod rules;
+mod size;
+mod system;
+
+pub use ordo_cache::CacheConfig;
+pub use ordo_ordering::SoftOptions;
+pub use ordo_ufs::AccessTimes;
+pub use ordo_wafs::GroupCommit;
+
+pub use crashed::{Crashed, OnFfs, shaped};
+pub use error::SystemError;
+pub use external::AnySystem;
+pub use format::{
+    Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, MadeReport, format_of, probe,
+};
+pub use mounted::{Dependencies, LogStatistics, Mounted, Statistics};
+pub use options::{
+    CheckOptions, Choice, LogOptions, MakeOptions, MountOptions, Progress, ShowOptions, Tell, Told,
+};
+pub use system::{Entry, MountFn, Mounting, System, orderings};

@@ -1,0 +1,169 @@
+//! A mounted file system of any system.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_ffs::FastFs;
+use ordo_ordering::{JournalOrder, OrderingPolicy};
+use ordo_ufs::Layout;
+use ordo_vfs::{AnyFs, FsResult, LocalFuture};
+
+/// A mounted file system. Clones are the same one.
+#[derive(Clone)]
+pub struct Mounted {
+    fs: AnyFs,
+    volume: Rc<dyn Volume>,
+}
+
+/// What an ordering had to keep, and what came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Blocks written in which something had to be rolled back.
+    pub rewritten: u64,
+    /// What keeping dependencies took, where the ordering keeps any.
+    pub dependencies: Option<Dependencies>,
+    /// What went into the log, where there is one.
+    pub log: Option<LogStatistics>,
+}
+
+/// What keeping dependencies took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Changes rolled back in what was written.
+    pub rolled_back: u64,
+    /// The most memory that they have taken, in bytes.
+    pub memory_peak: u64,
+    /// Steps that were put off until what they depend on was on disk.
+    pub put_off: u64,
+}
+
+/// What went into a log since it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Operations that changed metadata.
+    pub operations: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Writes of its superblock.
+    pub checkpoints: u64,
+    /// Times that blocks were written for the log's sake.
+    pub forced_checkpoints: u64,
+}
+
+/// What is asked of a mounted file system besides its operations.
+pub(crate) trait Volume {
+    fn unmount(&self) -> LocalFuture<'_, FsResult<()>>;
+    fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>>;
+    fn statistics(&self) -> Statistics;
+}
+
+impl Mounted {
+    pub(crate) fn new(fs: AnyFs, volume: impl Volume + 'static) -> Mounted {
+        Mounted { fs, volume: Rc::new(volume) }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &AnyFs {
+        &self.fs
+    }
+
+    /// Ends what goes on in the background, makes everything durable, and ends.
+    ///
+    /// # Errors
+    /// What the file system says; it was not unmounted then.
+    pub async fn unmount(&self) -> FsResult<()> {
+        self.volume.unmount().await
+    }
+
+    /// Writes what is dirty, and forgets what is clean: what is read next comes from the device.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub async fn drop_caches(&self) -> FsResult<()> {
+        self.volume.drop_caches().await
+    }
+
+    /// What the ordering had to do so far.
+    pub fn statistics(&self) -> Statistics {
+        self.volume.statistics()
+    }
+}
+
+/// FFS under an ordering.
+pub(crate) struct OnFfs<P: OrderingPolicy> {
+    pub fs: FastFs<P>,
+    pub journal: Option<JournalOrder>,
+    /// What must end before the file system does.
+    pub before_unmount: RefCell<Option<LocalFuture<'static, ()>>>,
+}
+
+impl<P: OrderingPolicy + 'static> OnFfs<P> {
+    /// `fs`, with nothing beside it.
+    pub fn mounted(fs: FastFs<P>) -> Mounted {
+        OnFfs::with(fs, None, None)
+    }
+
+    pub fn with(
+        fs: FastFs<P>,
+        journal: Option<JournalOrder>,
+        before_unmount: Option<LocalFuture<'static, ()>>,
+    ) -> Mounted {
+        let any = AnyFs::new(fs.clone());
+        Mounted::new(any, OnFfs { fs, journal, before_unmount: before_unmount.into() })
+    }
+}
+
+impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
+    fn unmount(&self) -> LocalFuture<'_, FsResult<()>> {
+        let before = self.before_unmount.take();
+        Box::pin(async move {
+            if let Some(before) = before {
+                before.await;
+            }
+            self.fs.unmount().await
+        })
+    }
+
+    fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>> {
+        Box::pin(self.fs.drop_caches())
+    }
+
+    fn statistics(&self) -> Statistics {
+        let cache = self.fs.layout().cache();
+        let dependencies = cache.gate().dependencies().map(|d| Dependencies {
+            rolled_back: d.undone,
+            memory_peak: d.memory_peak as u64,
+            put_off: d.put_off,
+        });
+        let log = self.journal.as_ref().map(|journal| {
+            let (log, journal) = (journal.log().stats(), journal.stats());
+            LogStatistics {
+                operations: journal.operations,
+                bytes: log.bytes,
+                writes: log.writes,
+                checkpoints: log.checkpoints,
+                forced_checkpoints: journal.forced_checkpoints,
+            }
+        });
+        Statistics { rewritten: cache.stats().rolled_back, dependencies, log }
+    }
+}
+
+/// A file system that is only read, and keeps nothing that could be lost.
+pub(crate) struct OnlyRead;
+
+impl Volume for OnlyRead {
+    fn unmount(&self) -> LocalFuture<'_, FsResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}

@@ -1,0 +1,245 @@
+//! The registry: every system does what it says that it can, and says what it cannot; nothing is named elsewhere.
+//!
+//! Fault model: a system that is listed and cannot be used; one that is refused without a word on what can be done with
+//! it; an option that is dropped in silence; a second place that has to be changed when a system is added.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use ordo_block::Device;
+use ordo_block::ram::RamDisk;
+use ordo_crash::Geometry;
+use ordo_runtime::{Executor, Runtime};
+use ordo_systems::{
+    Ability, Attempt, CheckOptions, Choice, FORMATS, Format, MakeOptions, MountOptions,
+    ShowOptions, System, SystemError, ffs, format_of, lfs, orderings, probe,
+};
+use ordo_vfs::{Errno, FileSystem, NewNode};
+
+/// Enough for an LFS with segments of 128 KiB.
+const BYTES: u64 = 32 << 20;
+
+fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    executor.block_on(story(rt)).unwrap()
+}
+
+fn rams(system: System) -> Vec<Device> {
+    let sizes = system.devices(BYTES);
+    let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
+    Device::of_each(&rams)
+}
+
+fn small(format: &dyn Format) -> MakeOptions {
+    let segment_size = (format.name() == lfs::LFS.format().name()).then_some(128 << 10);
+    MakeOptions { segment_size, ..MakeOptions::default() }
+}
+
+/// Made, found by probe, mounted, written, unmounted, checked, read again: each of those that run. Would catch a system
+/// whose entry leads to another one's parts.
+#[test]
+fn every_system_that_runs_keeps_what_is_written() {
+    for system in System::runnable() {
+        run(async |rt| {
+            let (disks, name) = (rams(system), system.name());
+            system.make(&rt, &disks, &small(system.format())).await.unwrap();
+            let found = probe(&disks[0]).await.unwrap().expect(name);
+            assert_eq!(found.name(), system.format().name(), "{name}");
+            let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+            let fs = mounted.fs();
+            let file = fs.make(fs.root(), b"kept", &NewNode::file(0o644)).await.unwrap();
+            fs.write(file.ino, 0, b"what was written").await.unwrap();
+            assert_eq!(mounted.statistics().log.is_some(), system.journal().is_some(), "{name}");
+            mounted.unmount().await.unwrap();
+            let report = found.check(&disks, &CheckOptions::default()).await.unwrap();
+            assert!(report.is_consistent() && report.exit_code() == 0, "{name}: {report}");
+            let read = found.read(&rt, disks[0].clone(), &MountOptions::default()).await.unwrap();
+            let fs = read.fs();
+            let file = fs.lookup(fs.root(), b"kept").await.unwrap();
+            let mut there = [0; 16];
+            assert_eq!(fs.read(file.ino, 0, &mut there).await.unwrap(), 16, "{name}");
+            assert_eq!(&there, b"what was written", "{name}");
+        });
+    }
+}
+
+/// Every rule that a system names can be switched off, and it works all the same while nothing crashes; what is no rule
+/// of it is not taken for one. Would catch names of another ordering's rules.
+#[test]
+fn rules_are_those_of_the_ordering() {
+    for system in System::runnable() {
+        for rule in system.rules() {
+            run(async |rt| {
+                let disks = rams(system);
+                system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+                let without = MountOptions { without: Some(rule), ..MountOptions::default() };
+                let mounted = system.mount(&rt, &disks, &without).await.unwrap();
+                mounted.unmount().await.unwrap();
+            });
+        }
+    }
+    let of = |system: System| system.rules().len();
+    assert_eq!(of(ffs::NONE), 0);
+    assert!(of(ffs::SYNC) > 3 && of(ffs::SOFT_UPDATES) > 10);
+}
+
+/// An LFS can be made, found, read, checked, shown. Whoever would write, mount or crash it is told what can be done.
+#[test]
+fn what_cannot_be_done_is_said_with_what_can() {
+    run(async |rt| {
+        let (system, disks) = (lfs::LFS, rams(lfs::LFS));
+        system.make(&rt, &disks, &small(system.format())).await.unwrap();
+        let format = format_of(&disks[0]).await.unwrap();
+        assert_eq!(format.abilities(), [Ability::Make, Ability::Read, Ability::Check]);
+        let mounted = system.mount(&rt, &disks, &MountOptions::default()).await;
+        let edited = format.edit(&rt, disks[0].clone()).await;
+        let crashed = system.crashed(None, &Geometry::default());
+        let refused = [mounted.err(), edited.err(), crashed.err()];
+        for error in refused.map(|error| error.expect("it is refused").to_string()) {
+            let can = "an LFS, which can be made, read (ls, cat, cp out of it, export, mount -o ro) and checked";
+            assert!(error.starts_with(can) && error.contains(", not "), "{error}");
+        }
+        let told: ordo_systems::Tell = Rc::new(|_| {});
+        let (choice, options) = (Choice::default(), MountOptions::default());
+        let attempt = format.attach(&rt, &disks, &choice, &options, &told).await.unwrap();
+        assert!(matches!(attempt, Attempt::ReadOnly(why) if why.contains("not written")));
+        let read = format.read(&rt, disks[0].clone(), &options).await.unwrap();
+        let made = read.fs().make(read.fs().root(), b"new", &NewNode::file(0o644)).await;
+        assert_eq!(made.unwrap_err().errno, Errno::ReadOnly);
+        let shown = format.show(&disks[0], &ShowOptions::default()).await.unwrap();
+        assert!(shown.starts_with("LFS64"), "{shown}");
+    });
+}
+
+/// An LFS that is made where a UFS2 file system was is an LFS, though a superblock of the other may be left. Would catch a
+/// probe that takes what was there for what is there.
+#[test]
+fn what_was_made_last_is_found() {
+    run(async |rt| {
+        let disks = rams(lfs::LFS);
+        ffs::SYNC.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+        assert_eq!(probe(&disks[0]).await.unwrap().map(|f| f.name()), Some("ufs2"));
+        lfs::LFS.make(&rt, &disks, &small(lfs::LFS.format())).await.unwrap();
+        assert_eq!(probe(&disks[0]).await.unwrap().map(|f| f.name()), Some("lfs"));
+    });
+}
+
+/// Would catch an option that a format drops in silence.
+#[test]
+fn what_means_nothing_to_a_format_is_refused() {
+    let odd = |of: fn(&mut MakeOptions)| {
+        let mut options = MakeOptions::default();
+        of(&mut options);
+        options
+    };
+    let not_lfs: [(&str, MakeOptions); 5] = [
+        ("--label", odd(|o| o.label = Some("data".into()))),
+        ("--soft-updates", odd(|o| o.soft_updates = true)),
+        ("--big-endian", odd(|o| o.big_endian = true)),
+        ("--density", odd(|o| o.density = Some(4096))),
+        ("--no-check-hashes", odd(|o| o.no_check_hashes = true)),
+    ];
+    let not_ufs2 = [
+        ("--segment-size", odd(|o| o.segment_size = Some(1 << 20))),
+        ("--no-crc", odd(|o| o.no_seals = true)),
+    ];
+    let all = not_lfs.iter().map(|o| (lfs::LFS, o)).chain(not_ufs2.iter().map(|o| (ffs::SYNC, o)));
+    for (system, (option, options)) in all {
+        run(async |rt| {
+            let made = system.make(&rt, &rams(system), options).await;
+            let refused =
+                matches!(&made, Err(SystemError::Option { option: o, .. }) if o == option);
+            assert!(refused, "{option}: {made:?}");
+        });
+    }
+}
+
+/// Names are unique, and an ordering's word leads to one kind of system. Would catch an entry that was copied.
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<_> = System::all().iter().map(|s| s.name()).collect();
+    names.extend(FORMATS.iter().map(|f| f.name()).filter(|n| *n != lfs::LFS.name()));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    let orderings = orderings();
+    let words: Vec<_> = orderings.iter().map(|(first, _)| *first).collect();
+    assert_eq!(words, ["sync", "soft-updates", "none", "journal"]);
+    for system in System::runnable() {
+        assert_eq!(System::by_name(system.name()), Some(system));
+        let of = orderings.iter().filter(|(_, also)| also.contains(&system.name()));
+        assert_eq!(of.map(|(first, _)| *first).collect::<Vec<_>>(), [system.ordering()]);
+    }
+}
+
+/// Where else systems are named, in how many lines, and why.
+const ELSEWHERE: [(&str, usize, &str); 10] = [
+    ("bench/src/published.rs", 6, "what the papers say of each"),
+    ("bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
+    ("bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
+    ("bench/src/bin/figures", 16, "what `make bench` sets beside published figures"),
+    ("cli/src/args.rs", 4, "a default, and examples of calls"),
+    ("cli/src/args/crash.rs", 10, "examples of calls"),
+    ("cli/src/commands/compare/story.rs", 1, "the one sentence that compares two of them"),
+    ("cli/src/commands/crash/fleet.rs", 1, "an example of a call"),
+    ("cli/src/commands/crash/story.rs", 2, "what a paper says of two of them"),
+    ("crash/src/saved.rs", 1, "a name in a test of the file's form"),
+];
+
+/// Adding a system touches its own module and a line of the registry: outside of this crate no source knows one by name,
+/// but for the places above, which show published comparisons or examples. Would catch a list of systems, or a match over
+/// them, that has to be kept up to date.
+#[test]
+fn systems_are_named_here_and_in_few_places_for_a_reason() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for file in sources(crates) {
+        let name = file.strip_prefix(crates).unwrap().display().to_string();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text.lines().filter(|line| names_a_system(line)).count();
+        if lines > 0 && !name.starts_with("systems/") {
+            found.push((name, lines));
+        }
+    }
+    for (place, most, why) in ELSEWHERE {
+        let lines: usize = found.iter().filter(|f| f.0.starts_with(place)).map(|f| f.1).sum();
+        assert!(lines > 0, "{place} ({why}): no system is named there any more");
+        assert!(lines <= most, "{place} ({why}): {lines} lines name a system, {most} are expected");
+    }
+    found.retain(|(name, _)| !ELSEWHERE.iter().any(|(place, ..)| name.starts_with(place)));
+    assert_eq!(found, [], "these name a system: take it from the registry");
+}
+
+/// Whether a line of code, not of documentation, has a system's name as a word, or the constant that it is.
+fn names_a_system(line: &str) -> bool {
+    if line.trim_start().starts_with("//") {
+        return false;
+    }
+    let is_word = |at: usize, name: &str| {
+        let part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-');
+        !part(line[..at].chars().next_back()) && !part(line[at + name.len()..].chars().next())
+    };
+    let by_name = System::runnable()
+        .any(|s| line.match_indices(s.name()).any(|(at, name)| is_word(at, name)));
+    let constants = ["ffs::SYNC", "ffs::SOFT_UPDATES", "ffs::NONE", "lfs::LFS"];
+    let journals = ["journaled::FILE", "journaled::WAFS_"];
+    by_name || constants.iter().chain(&journals).any(|c| line.contains(c))
+}
+
+/// The Rust sources of all crates but their tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !matches!(&*name, "tests" | "examples" | "target") {
+            out.extend(sources(&path));
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "test_scheme.rs" {
+            out.push(path);
+        }
+    }
+    out.sort();
+    out
+}
