@@ -10,7 +10,7 @@ use ordo_format::ufs2::bitmap::{
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, Group, Superblock};
-use ordo_ordering::{OpKind, OrderingPolicy, What};
+use ordo_ordering::{Admitted, OpKind, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
@@ -23,6 +23,12 @@ pub(crate) struct GroupEdit<'a> {
     pub layout: GroupLayout,
     endian: Endian,
     frag: u32,
+}
+
+/// Leave to change a group, and its counts in the summary area.
+pub(crate) struct GroupAdmitted<'w> {
+    change: Admitted<'w>,
+    counts: Option<Admitted<'w>>,
 }
 
 /// Fragments were to be freed that are free, or to be used that are used.
@@ -140,14 +146,29 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(held)
     }
 
-    /// Changes a group as the change `what`: `edit` works on the header and the bitmaps, of which it
+    /// Asks for leave to change a group, and its counts in the summary area where the ordering keeps that.
+    pub(crate) async fn admit_group<'w>(
+        &self,
+        op: &mut FfsOp<'_, P>,
+        cg: u32,
+        what: What<'w>,
+    ) -> FsResult<GroupAdmitted<'w>> {
+        let change = op.admit(what).await.map_err(io_error)?;
+        let counts = match self.summary.is_empty() {
+            true => None,
+            false => Some(op.admit(What::GroupCounts { cg }).await.map_err(io_error)?),
+        };
+        Ok(GroupAdmitted { change, counts })
+    }
+
+    /// Changes a group as the change that was admitted: `edit` works on the header and the bitmaps, of which it
     /// changes nothing outside of `maps` (byte ranges in the group) and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
         op: &mut FfsOp<'_, P>,
         buf: &BufRef,
         map: Range<usize>,
-        what: What<'_>,
+        admitted: GroupAdmitted<'_>,
         edit: impl FnOnce(&mut GroupEdit<'_>) -> R,
     ) -> R {
         let header = Group::decode(&buf.read(), self.endian);
@@ -156,7 +177,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let ranges = [0..Group::SIZE, map, clusters];
         let (seconds, _) = self.cache.runtime().wall_time();
         let cg = header.cgx;
-        let out = op.apply(buf, &ranges, what, |bytes| {
+        let out = op.apply(buf, &ranges, admitted.change, |bytes| {
             let old = header.cs;
             let frag = self.frag();
             let mut group = GroupEdit { header, bytes, layout, endian: self.endian, frag };
@@ -167,7 +188,9 @@ impl<P: OrderingPolicy> Ffs<P> {
             self.books.borrow_mut().changed(cg, old, header.cs);
             out
         });
-        self.note_counts(op, cg);
+        if let Some(counts) = admitted.counts {
+            self.note_counts(op, cg, counts);
+        }
         out
     }
 
@@ -178,8 +201,8 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub async fn correct_directories(&self, cg: u32, by: i32) -> FsResult<()> {
         let buf = self.group(cg).await?;
         let mut op = FfsOp::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
-        op.admit(&What::Summary).await.map_err(io_error)?;
-        self.edit_group(&mut op, &buf, 0..0, What::Summary, |group| {
+        let admitted = self.admit_group(&mut op, cg, What::Summary).await?;
+        self.edit_group(&mut op, &buf, 0..0, admitted, |group| {
             group.header.cs.ndir = group.header.cs.ndir.saturating_add(by);
         });
         op.end().await.map_err(io_error)
