@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, Class, WriteImage};
 use ordo_format::Endian;
 use ordo_format::ufs2::bitmap::{
     block_bits, block_mask, clear, cluster_account, frag_sum, is_set, set,
@@ -224,21 +224,21 @@ pub(crate) fn seal(
     sb_at: u64,
     endian: Endian,
     byte: u64,
-    image: &mut [u8],
+    image: &mut WriteImage,
     undone: &[usize],
 ) {
     if byte == sb_at {
-        sb.seal(image, endian);
+        sb.seal(image.to_mut(), endian);
         return;
     }
     let frag = byte >> sb.fshift;
     if sb.byte_of(frag) == byte && frag == sb.cg_header(sb.frag_group(frag)) {
-        Group::seal(image, endian, sb);
+        Group::seal(image.to_mut(), endian, sb);
         return;
     }
     // Whatever else of the device's own is undone in part is a block of inodes.
     for at in undone.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
-        let inode = &mut image[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
+        let inode = &mut image.to_mut()[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
         if Dinode::decode(inode, endian).mode != 0 {
             Dinode::seal(inode, endian);
         }

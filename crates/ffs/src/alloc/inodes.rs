@@ -61,23 +61,21 @@ impl<P: OrderingPolicy> Ffs<P> {
         is_directory: bool,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
-        let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+        let Some((index, _)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
         self.initialise_inodes(op, cg, &buf, index).await?;
-        let (index, ino, admitted) = loop {
+        let (index, ino, at, admitted) = loop {
             // Waiting may have let others in: choose again, among those initialised by now.
-            let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
-            if index >= Group::decode(&buf.read(), self.endian).initediblk {
+            let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+            if index >= header.initediblk {
                 return Err(Errno::Again.into());
             }
             let ino = self.sb.cg_first_inode(cg) + u64::from(index);
             let admitted = self.admit_group(op, cg, What::AllocateInode { ino }).await?;
-            let map = Group::decode(&buf.read(), self.endian).layout(&self.sb).inodes;
-            if !is_set(&buf.read()[map], index) {
-                break (index, ino, admitted);
+            let map = header.iusedoff as usize;
+            if !is_set(&buf.read()[map..], index) {
+                break (index, ino, map + (index / 8) as usize, admitted);
             }
         };
-        let header = Group::decode(&buf.read(), self.endian);
-        let at = header.iusedoff as usize + (index / 8) as usize;
         let changed = self.edit_group(op, &buf, at..at + 1, admitted, |group| {
             group.change_inode(index, false, is_directory)
         });
@@ -85,8 +83,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(Some(ino))
     }
 
-    /// The next free inode of a group, by its number in the group.
-    fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<u32>> {
+    /// The next free inode of a group, by its number in the group, and the group's header.
+    fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<(u32, Group)>> {
         let bytes = buf.read();
         let header = Group::decode(&bytes, self.endian);
         if header.cs.nifree <= 0 {
@@ -98,7 +96,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         // Inodes 0 and 1 are never used, and marked so.
         let reserved = found.is_some_and(|i| cg == 0 && u64::from(i) < ROOT_INO);
         match found {
-            Some(index) if !reserved => Ok(Some(index)),
+            Some(index) if !reserved => Ok(Some((index, header))),
             _ => Err(self.group_corrupt(cg, "no free inode where nifree counts one")),
         }
     }
