@@ -147,6 +147,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Asks for leave to change a group, and its counts in the summary area where the ordering keeps that.
+    #[inline]
     pub(crate) async fn admit_group<'w>(
         &self,
         op: &mut FfsOp<'_, P>,

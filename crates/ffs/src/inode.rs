@@ -21,11 +21,18 @@ pub struct Pointers {
     pub extb: [i64; 2],
     /// Size of the extended attributes, in bytes.
     pub extsize: u32,
+    ckhash: u32,
+    /// Most inodes have none of it: a file system keeps many inodes in memory.
+    rest: Option<Box<Rest>>,
+}
+
+/// Fields that only have to come out as they came in.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Rest {
     blksize: u32,
     kernflags: u32,
     modrev: u64,
     freelink_or_dirdepth: u32,
-    ckhash: u32,
     spare: [u32; 2],
 }
 
@@ -73,29 +80,28 @@ pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     if record.is_device() {
         record.rdev = d.db[0].cast_unsigned();
     }
-    let pointers = Pointers {
-        db: d.db,
-        ib: d.ib,
-        extb: d.extb,
-        extsize: d.extsize,
+    let rest = Rest {
         blksize: d.blksize,
         kernflags: d.kernflags,
         modrev: d.modrev,
         freelink_or_dirdepth: d.freelink_or_dirdepth,
-        ckhash: d.ckhash,
         spare: d.spare,
     };
-    (record, pointers)
+    let rest = (rest != Rest::default()).then(|| Box::new(rest));
+    let Dinode { db, ib, extb, extsize, ckhash, .. } = *d;
+    (record, Pointers { db, ib, extb, extsize, ckhash, rest })
 }
 
 /// The inode of two parts. It has 16 bits for the count of links, which `ufs` keeps below that.
 pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
+    let none = Rest::default();
+    let rest = pointers.rest.as_deref().unwrap_or(&none);
     let mut d = Dinode {
         mode: record.mode,
         nlink: (record.links as u16).cast_signed(),
         uid: record.uid,
         gid: record.gid,
-        blksize: pointers.blksize,
+        blksize: rest.blksize,
         size: record.size,
         blocks: record.blocks,
         atime: record.atime.seconds,
@@ -107,16 +113,16 @@ pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
         ctimensec: record.ctime.nanos.cast_signed(),
         birthnsec: record.birthtime.nanos.cast_signed(),
         generation: record.generation,
-        kernflags: pointers.kernflags,
+        kernflags: rest.kernflags,
         flags: record.flags,
         extsize: pointers.extsize,
         extb: pointers.extb,
         db: pointers.db,
         ib: pointers.ib,
-        modrev: pointers.modrev,
-        freelink_or_dirdepth: pointers.freelink_or_dirdepth,
+        modrev: rest.modrev,
+        freelink_or_dirdepth: rest.freelink_or_dirdepth,
         ckhash: pointers.ckhash,
-        spare: pointers.spare,
+        spare: rest.spare,
     };
     if record.is_device() {
         d.db[0] = record.rdev.cast_signed();
