@@ -29,7 +29,8 @@ impl WriteImage {
 
     /// The bytes, to change: a copy of the block's from now on.
     pub fn to_mut(&mut self) -> &mut [u8] {
-        &mut **Arc::make_mut(&mut self.0)
+        let bytes: &mut IoBuf = Arc::make_mut(&mut self.0);
+        bytes
     }
 
     pub(crate) fn into_piece(self) -> Arc<IoBuf> {

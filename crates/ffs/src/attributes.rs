@@ -159,8 +159,9 @@ impl<P: OrderingPolicy> Ffs<P> {
                 init,
             })
             .chain((new.len() < old.len()).then_some(What::ClearPointers { ino: ip.ino() }));
+        let whats: Vec<What<'_>> = whats.collect();
         let mut admitted = Vec::with_capacity(3);
-        for what in whats {
+        for what in &whats {
             admitted.push(op.admit(what).await.map_err(io_error)?);
         }
         set(ip);

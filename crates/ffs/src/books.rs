@@ -79,7 +79,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
         let buf = self.superblock_block().await?;
-        let admitted = op.admit(What::Summary).await.map_err(io_error)?;
+        let what = What::Summary;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let (seconds, _) = self.cache.runtime().wall_time();
         let range = 0..Superblock::SIZE;
         op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
@@ -124,7 +125,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         while first < count {
             let buf = self.summary_block(first / per_block).await?;
             let n = per_block.min(count - first).min(buf.len() / Csum::SIZE);
-            let admitted = op.admit(What::Summary).await.map_err(io_error)?;
+            let what = What::Summary;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             let mut fresh = vec![0; n * Csum::SIZE];
             for (i, group) in self.books.borrow().groups[first..first + n].iter().enumerate() {
                 group.encode(&mut fresh[i * Csum::SIZE..], self.endian);

@@ -25,6 +25,18 @@ pub(crate) struct GroupEdit<'a> {
     frag: u32,
 }
 
+/// A change of a group, and that of its counts in the summary area.
+pub(crate) struct GroupChange<'w> {
+    what: What<'w>,
+    counts: What<'static>,
+}
+
+impl<'w> GroupChange<'w> {
+    pub(crate) fn new(cg: u32, what: What<'w>) -> GroupChange<'w> {
+        GroupChange { what, counts: What::GroupCounts { cg } }
+    }
+}
+
 /// Leave to change a group, and its counts in the summary area.
 pub(crate) struct GroupAdmitted<'w> {
     change: Admitted<'w>,
@@ -151,15 +163,14 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn admit_group<'w>(
         &self,
         op: &mut FfsOp<'_, P>,
-        cg: u32,
-        what: What<'w>,
+        change: &'w GroupChange<'w>,
     ) -> FsResult<GroupAdmitted<'w>> {
-        let change = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&change.what).await.map_err(io_error)?;
         let counts = match self.summary.is_empty() {
             true => None,
-            false => Some(op.admit(What::GroupCounts { cg }).await.map_err(io_error)?),
+            false => Some(op.admit(&change.counts).await.map_err(io_error)?),
         };
-        Ok(GroupAdmitted { change, counts })
+        Ok(GroupAdmitted { change: admitted, counts })
     }
 
     /// Changes a group as the change that was admitted: `edit` works on the header and the bitmaps, of which it
@@ -202,7 +213,8 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub async fn correct_directories(&self, cg: u32, by: i32) -> FsResult<()> {
         let buf = self.group(cg).await?;
         let mut op = FfsOp::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
-        let admitted = self.admit_group(&mut op, cg, What::Summary).await?;
+        let change = GroupChange::new(cg, What::Summary);
+        let admitted = self.admit_group(&mut op, &change).await?;
         self.edit_group(&mut op, &buf, 0..0, admitted, |group| {
             group.header.cs.ndir = group.header.cs.ndir.saturating_add(by);
         });

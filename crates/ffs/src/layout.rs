@@ -64,7 +64,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         what: What<'_>,
     ) -> FsResult<()> {
         let buf = self.inode_buffer(ip.ino()).await?;
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         self.put_inode(op, &buf, ip, admitted);
         Ok(())
     }

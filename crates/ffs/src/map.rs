@@ -247,7 +247,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let what = What::SetPointer { ino, block, old, new, to: Self::points_to(ip), init };
         if lbn < DIRECT {
             let inode = self.inode_buffer(ino).await?;
-            let admitted = op.admit(what).await.map_err(io_error)?;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             ip.pointers_mut().db[lbn as usize] = new.0.cast_signed();
             self.put_inode(op, &inode, ip, admitted);
             return Ok(());
@@ -260,7 +260,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             address = self.pointer(&buf.read(), above.index);
         }
         let buf = self.pointers(ip, hop, address).await?;
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         self.put_pointer(op, &buf, hop.index, new.0, admitted);
         Ok(())
     }
@@ -352,7 +352,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
         if class == Class::Directory {
             let what = What::InitDirectory { dir: ip.ino() };
-            let admitted = op.admit(what).await.map_err(io_error)?;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
                 bytes[..contents.len()].copy_from_slice(contents);
                 dir::write_free_chunks(&mut bytes[contents.len()..], self.endian);
@@ -441,7 +441,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.mark_dirty(buf);
         if ip.is_directory() {
             let what = What::InitDirectory { dir: ip.ino() };
-            let admitted = op.admit(what).await.map_err(io_error)?;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             op.apply(buf, std::slice::from_ref(&(had..len)), admitted, |bytes| {
                 dir::write_free_chunks(&mut bytes[had..], self.endian);
             });
@@ -557,12 +557,12 @@ impl<P: OrderingPolicy> Ffs<P> {
         match above {
             None => {
                 let inode = self.inode_buffer(ip.ino()).await?;
-                let admitted = op.admit(what).await.map_err(io_error)?;
+                let admitted = op.admit(&what).await.map_err(io_error)?;
                 ip.pointers_mut().ib[way.root] = address.cast_signed();
                 self.put_inode(op, &inode, ip, admitted);
             }
             Some(above) => {
-                let admitted = op.admit(what).await.map_err(io_error)?;
+                let admitted = op.admit(&what).await.map_err(io_error)?;
                 let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
                 let upper = upper.expect("a block of pointers hangs from a higher one");
                 self.put_pointer(op, above, upper.index, address, admitted);

@@ -55,7 +55,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             return Ok(step.end);
         }
         let what = What::ClearPointers { ino: ip.ino() };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         match step.reset {
             Reset::Direct(range) => {
                 ip.pointers_mut().db[range].fill(0);
@@ -76,7 +76,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let (ino, old) = (ip.ino(), ip.record().blocks);
         let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.record_mut().blocks = new;
         self.put_inode(op, &inode, ip, admitted);
         let mut damage = None;

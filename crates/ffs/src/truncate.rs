@@ -56,7 +56,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let directory = ip.is_directory();
         let what = What::SetSize { ino: ip.ino(), old, new: size, directory };
         let buf = self.inode_buffer(ip.ino()).await?;
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.record_mut().size = size;
         self.put_inode(op, &buf, ip, admitted);
         Ok(())
@@ -118,7 +118,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let new = old.saturating_sub(freed);
             let buf = self.inode_buffer(ino).await?;
             let what = What::SetBlockCount { ino, old, new };
-            let admitted = op.admit(what).await.map_err(io_error)?;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             ip.record_mut().blocks = new;
             self.put_inode(op, &buf, ip, admitted);
         }
@@ -225,7 +225,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             first += span(self.sb.addresses_per_block(), height + 1);
         }
         let what = What::ClearPointers { ino: ip.ino() };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.record_mut().size = size;
         if size == 0 {
             // All that is left belongs to the extended attributes.
@@ -278,7 +278,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             if loose.len() > before {
                 let what = What::ClearPointers { ino: ip.ino() };
-                let admitted = op.admit(what).await.map_err(io_error)?;
+                let admitted = op.admit(&what).await.map_err(io_error)?;
                 let range = from * 8..buf.len();
                 op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
                     bytes[range.clone()].fill(0);

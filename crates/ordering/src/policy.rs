@@ -253,13 +253,13 @@ pub enum RecoverError {
 #[derive(Debug)]
 #[must_use = "a change that was admitted is to be made"]
 pub struct Admitted<'w> {
-    what: What<'w>,
+    what: &'w What<'w>,
 }
 
 impl<'w> Admitted<'w> {
     /// The change.
-    pub fn what(&self) -> &What<'w> {
-        &self.what
+    pub fn what(&self) -> &'w What<'w> {
+        self.what
     }
 }
 
@@ -289,8 +289,8 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// # Errors
     /// The device failed: the change cannot be made.
     #[inline]
-    pub async fn admit<'w>(&mut self, what: What<'w>) -> Result<Admitted<'w>, BlockError> {
-        P::admit(self.cache, &mut self.state, &what).await?;
+    pub async fn admit<'w>(&mut self, what: &'w What<'w>) -> Result<Admitted<'w>, BlockError> {
+        P::admit(self.cache, &mut self.state, what).await?;
         Ok(Admitted { what })
     }
 
@@ -303,7 +303,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
         admitted: Admitted<'_>,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        let Admitted { what } = admitted;
+        let what = *admitted.what;
         self.old.clear();
         if P::wants_old(&what) {
             let bytes = buf.read();

@@ -17,7 +17,7 @@ impl<L: Layout> Ufs<L> {
         change: impl FnOnce(&mut InodeRecord),
     ) -> FsResult<()> {
         let pin = self.layout().pin_inode(ip.ino()).await?;
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         change(&mut ip.record_mut());
         self.layout().store_inode(op, &pin, ip, admitted);
         Ok(())

@@ -189,7 +189,8 @@ impl<L: Layout> Ufs<L> {
         }
         let inode = Inode::new(ino, record, pointers);
         let pin = self.layout().pin_inode(ino).await?;
-        let admitted = op.admit(What::InitInode { ino }).await.map_err(io_error)?;
+        let what = What::InitInode { ino };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         self.layout().store_inode(op, &pin, &inode, admitted);
         Ok(self.table().insert(inode))
     }

@@ -105,7 +105,8 @@ impl<L: Layout> Ufs<L> {
         let was_directory = ip.is_directory();
         let ino = ip.ino();
         let pin = layout.pin_inode(ino).await?;
-        let admitted = op.admit(What::ClearInode { ino }).await.map_err(io_error)?;
+        let what = What::ClearInode { ino };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         // Nothing but the generation outlives the file: not a link's target, not a device's number.
         let generation = ip.record().generation;
         *ip.record_mut() = InodeRecord { generation, ..InodeRecord::default() };

@@ -9,6 +9,7 @@ use ordo_vfs::{Errno, FsError, FsResult};
 
 use super::group_order;
 use crate::books::Books;
+use crate::group::GroupChange;
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// A run of fragments that was chosen in a group.
@@ -111,6 +112,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         frags: u32,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
+        let mut change;
         let (choice, address, admitted) = loop {
             let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
             let address = self.sb.cg_base(cg) + u64::from(choice.first);
@@ -118,7 +120,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 return Err(self.group_corrupt(cg, "what is not for files is marked as free"));
             }
             let what = What::AllocateBlock { address, frags };
-            let admitted = self.admit_group(op, cg, what).await?;
+            change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
             // Waiting may have let others in: then another is chosen.
             if self.are_free(&buf.read(), choice.first, frags) {
                 break (choice, address, admitted);
@@ -216,7 +219,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.frag_group(address);
         let first = self.sb.frag_in_group(address);
         let buf = self.group(cg).await?;
-        let admitted = self.admit_group(op, cg, What::FreeBlock { address, frags }).await?;
+        let change = GroupChange::new(cg, What::FreeBlock { address, frags });
+        let admitted = self.admit_group(op, &change).await?;
         let map = self.map_bytes(&buf.read(), first);
         let changed = self
             .edit_group(op, &buf, map, admitted, |group| group.change_frags(first, frags, true));
@@ -242,7 +246,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.frag_group(address);
         let buf = self.group(cg).await?;
         let what = What::AllocateBlock { address: address + u64::from(old), frags: new - old };
-        let admitted = self.admit_group(op, cg, what).await?;
+        let change = GroupChange::new(cg, what);
+        let admitted = self.admit_group(op, &change).await?;
         let map = self.map_bytes(&buf.read(), first);
         let run = first + old..first + new;
         let free = {

@@ -11,6 +11,7 @@ use ordo_format::ufs2::group::GroupLayout;
 use ordo_ordering::{OrderingPolicy, What};
 use ordo_vfs::FsResult;
 
+use crate::group::GroupChange;
 use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
@@ -100,11 +101,13 @@ impl<P: OrderingPolicy> Ffs<P> {
             let layout = header.layout(&self.sb);
             find_cluster(bytes, self.endian, &layout, header.nclusterblks, near, count)
         };
+        let mut change;
         let (blk, address, admitted) = loop {
             let Some(blk) = find(&buf.read()) else { return Ok(None) };
             let address = self.sb.cg_base(cg) + u64::from(blk * frags);
             let what = What::AllocateBlock { address, frags: count * frags };
-            let admitted = self.admit_group(op, cg, what).await?;
+            change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
             // Waiting may have let others in: then another run is looked for.
             if find(&buf.read()) == Some(blk) {
                 break (blk, address, admitted);

@@ -8,6 +8,7 @@ use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::group_order;
+use crate::group::GroupChange;
 use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
@@ -63,6 +64,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let buf = self.group(cg).await?;
         let Some((index, _)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
         self.initialise_inodes(op, cg, &buf, index).await?;
+        let mut change;
         let (index, ino, at, admitted) = loop {
             // Waiting may have let others in: choose again, among those initialised by now.
             let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
@@ -70,7 +72,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 return Err(Errno::Again.into());
             }
             let ino = self.sb.cg_first_inode(cg) + u64::from(index);
-            let admitted = self.admit_group(op, cg, What::AllocateInode { ino }).await?;
+            change = GroupChange::new(cg, What::AllocateInode { ino });
+            let admitted = self.admit_group(op, &change).await?;
             let map = header.iusedoff as usize;
             if !is_set(&buf.read()[map..], index) {
                 break (index, ino, map + (index / 8) as usize, admitted);
@@ -123,7 +126,8 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             let first = self.sb.cg_first_inode(cg) + u64::from(ready);
             let what = What::UseInodeBlock { first, block: &buf };
-            let admitted = self.admit_group(op, cg, what).await?;
+            let change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
             let count = self.sb.inopb.min(self.sb.ipg - ready);
             // The group must say so on disk before an entry stands for one of them: a check does not
             // look for inodes beyond those that the group calls initialised.
@@ -150,7 +154,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let byte = self.sb.byte_of(address);
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
         let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
-        let admitted = op.admit(What::InitInodeBlock { first }).await.map_err(io_error)?;
+        let what = What::InitInodeBlock { first };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let others = Group::decode(&group.read(), self.endian).initediblk != ready;
         if others || self.books.borrow().inodes_prepared[cg as usize] > ready {
             return Ok(None);
@@ -194,7 +199,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.ino_group(ino);
         let index = (ino - self.sb.cg_first_inode(cg)) as u32;
         let buf = self.group(cg).await?;
-        let admitted = self.admit_group(op, cg, What::ReleaseInode { ino }).await?;
+        let change = GroupChange::new(cg, What::ReleaseInode { ino });
+        let admitted = self.admit_group(op, &change).await?;
         let at = Group::decode(&buf.read(), self.endian).iusedoff as usize + (index / 8) as usize;
         let changed = self.edit_group(op, &buf, at..at + 1, admitted, |group| {
             group.change_inode(index, true, is_directory)

@@ -238,7 +238,7 @@ impl<L: Layout> Ufs<L> {
             at: within + at,
             inode: inode.buffer(),
         };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
             format.insert(&mut bytes[range.clone()], space, child, file_type, name);
         });
@@ -275,7 +275,7 @@ impl<L: Layout> Ufs<L> {
         let range = within..within + CHUNK;
         if !format.is_free(&buf.read()[range.clone()]) {
             let what = What::InitDirectory { dir: dir.ino() };
-            let admitted = op.admit(what).await.map_err(io_error)?;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
                 format.write_free(&mut bytes[range.clone()]);
             });
@@ -317,7 +317,7 @@ impl<L: Layout> Ufs<L> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
         let child = found.ino;
         let what = What::RemoveEntry { dir: dir.ino(), name, child, directory, at: within };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
         let format = self.layout().directory();
@@ -354,7 +354,7 @@ impl<L: Layout> Ufs<L> {
             at: within,
             inode: inode.buffer(),
         };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let format = self.layout().directory();
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;

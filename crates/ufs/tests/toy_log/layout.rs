@@ -129,7 +129,7 @@ impl ToyLog {
             }
             None => What::ClearPointers { ino },
         };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         if lbn < DIRECT {
             Self::put(op, &pin, ip, admitted, |d| d.db[lbn as usize] = value);
             return Ok(());
@@ -149,7 +149,7 @@ impl ToyLog {
         pin: &BufRef,
     ) -> FsResult<()> {
         let what = What::SetAttributes { ino: ip.ino() };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         Self::put(op, pin, ip, admitted, |_| {});
         Ok(())
     }
@@ -170,7 +170,7 @@ impl ToyLog {
         ip.add_blocks(1);
         let (ino, to, init) = (ip.ino(), PointerTo::Indirect, &buf);
         let what = What::SetPointer { ino, block: INDIRECT, old: (0, 0), new: (0, 1), to, init };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         Self::put(op, &pin, ip, admitted, |d| d.ib[0] = UNWRITTEN);
         Ok(())
     }
@@ -199,7 +199,7 @@ impl ToyLog {
         entry: i64,
     ) -> FsResult<()> {
         let (block, at) = self.store.entry_place(ino);
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         op.apply(&block, std::slice::from_ref(&(at..at + 8)), admitted, |bytes| {
             LE.put_i64(bytes, at, entry);
         });
@@ -364,7 +364,8 @@ impl Layout for ToyLog {
                 free.for_each(|chunk| LogDirectory.write_free(chunk));
             }
         };
-        let admitted = op.admit(What::InitDirectory { dir: ip.ino() }).await.map_err(io_error)?;
+        let what = What::InitDirectory { dir: ip.ino() };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         op.apply(&buf, std::slice::from_ref(&(0..BLOCK)), admitted, init);
         ip.add_blocks(1);
         self.point(op, ip, lbn, Some(&buf)).await?;
@@ -400,7 +401,7 @@ impl Layout for ToyLog {
         }
         let (ino, directory) = (ip.ino(), ip.is_directory());
         let what = What::SetSize { ino, old, new: size, directory };
-        let admitted = op.admit(what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.record_mut().size = size;
         Self::put(op, &pin, ip, admitted, |now| now.ib = d.ib);
         Ok(())
