@@ -23,7 +23,8 @@ pub enum Verdict {
 pub struct WriteImage(Arc<IoBuf>);
 
 impl WriteImage {
-    pub(crate) fn of(block: &Buffer) -> WriteImage {
+    /// The image of a block as it is now.
+    pub fn of(block: &Buffer) -> WriteImage {
         WriteImage(block.share())
     }
 
