@@ -1,5 +1,6 @@
 //! Each step as an operation of the live file system.
 
+use ordo_ffs::split;
 use ordo_ordering::OrderingPolicy;
 use ordo_vfs::FsResult;
 
@@ -28,14 +29,17 @@ pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsR
                 sb.has_frags(address, frags.into()) && !sb.is_own(address, frags.into()),
                 "the checker calls leaked only what files can have"
             );
-            fs.reclaim_block(address, frags).await?;
+            ordo_ffs::reclaim::block(fs, address, frags).await?;
             true
         }
-        Step::Inode { ino } => fs.reclaim_inode(*ino).await?,
-        Step::Unnamed { ino, then } => fs.reclaim_unnamed(*ino, then).await?,
-        Step::Links { ino, then, excess } => fs.reclaim_links(*ino, then, *excess).await?,
+        Step::Inode { ino } => ordo_ffs::reclaim::inode(fs, *ino).await?,
+        Step::Unnamed { ino, then } => fs.reclaim_unnamed(*ino, &split(then).0).await?,
+        Step::Links { ino, then, excess } => {
+            fs.reclaim_links(*ino, &split(then).0, *excess).await?
+        }
         Step::Measures { ino, then, size, sectors } => {
-            fs.reclaim_measures(*ino, then, (*size, *sectors)).await?
+            let (record, pointers) = split(then);
+            fs.reclaim_measures(*ino, (&record, &pointers), (*size, *sectors)).await?
         }
         Step::Directories { cg, by } => {
             fs.layout().correct_directories(*cg, *by).await?;

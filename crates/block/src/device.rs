@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, WriteFlags};
 
 /// Any device. Clones are the same device.
 ///
@@ -62,6 +62,18 @@ impl BlockDevice for Device {
         }
     }
 
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        match self.0.begin_write_list(offset, data, flags) {
+            Begun::Ready(result) => result,
+            Begun::Boxed(future) => future.await,
+        }
+    }
+
     async fn flush(&self) -> Result<(), BlockError> {
         match self.0.begin_flush() {
             Begun::Ready(result) => result,
@@ -97,6 +109,7 @@ trait Erased: 'static {
     fn is_immediate(&self) -> bool;
     fn begin_read(&self, offset: u64, len: usize) -> Begun<'_, IoBuf>;
     fn begin_write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Begun<'_, ()>;
+    fn begin_write_list(&self, offset: u64, data: IoList, flags: WriteFlags) -> Begun<'_, ()>;
     fn begin_flush(&self) -> Begun<'_, ()>;
     fn begin_discard(&self, offset: u64, len: u64) -> Begun<'_, ()>;
 }
@@ -113,6 +126,9 @@ impl<D: BlockDevice> Erased for D {
     }
     fn begin_write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Begun<'_, ()> {
         begin(self, self.write(offset, data, flags))
+    }
+    fn begin_write_list(&self, offset: u64, data: IoList, flags: WriteFlags) -> Begun<'_, ()> {
+        begin(self, self.write_list(offset, data, flags))
     }
     fn begin_flush(&self) -> Begun<'_, ()> {
         begin(self, self.flush())
@@ -210,8 +226,14 @@ mod tests {
     /// Every operation once.
     async fn use_it(device: &Device) {
         device.write(512, IoBuf::from_slice(&[7; 1024]), WriteFlags::empty()).await.unwrap();
+        let mut list = IoList::with_capacity(2);
+        list.push(IoBuf::from_slice(&[8; 512]).into());
+        list.push(IoBuf::from_slice(&[9; 1024]).into());
+        device.write_list(2048, list, WriteFlags::empty()).await.unwrap();
         device.flush().await.unwrap();
         assert_eq!(device.read(1024, 512).await.unwrap()[..], [7; 512]);
+        let listed = device.read(2048, 1536).await.unwrap();
+        assert!(listed[..512] == [8; 512] && listed[512..] == [9; 1024]);
         device.discard(0, 512).await.unwrap();
         assert!(device.read(1 << 20, 512).await.is_err());
     }
@@ -250,6 +272,9 @@ mod tests {
             let began = device.0.begin_read(0, 512);
             assert_eq!(matches!(began, Begun::Ready(Ok(_))), is_ready);
             drop(began);
+            let list = device.0.begin_write_list(0, IoList::default(), WriteFlags::empty());
+            assert_eq!(matches!(list, Begun::Ready(Ok(()))), is_ready);
+            drop(list);
             assert_eq!(matches!(device.0.begin_flush(), Begun::Ready(Ok(()))), is_ready);
             executor.block_on(use_it(device)).unwrap();
         }

@@ -15,13 +15,16 @@ use std::sync::Arc;
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::RwLock;
 
-use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// The unit of every disk's requests, in bytes.
 const SECTOR: u64 = 512;
 
 /// The largest request, in bytes.
 const MAX_REQUEST: usize = 1 << 20;
+
+/// The most pieces of a write that the kernel takes at once.
+const PIECES_MAX: usize = 1024;
 
 /// The reason why a file cannot be used as a disk.
 #[derive(Debug, thiserror::Error)]
@@ -336,6 +339,27 @@ impl BlockDevice for FileDisk {
         result.map_err(failed(Operation::Write, offset, len))
     }
 
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        let len = data.len();
+        let unit = usize::try_from(self.unit).expect("a block fits in memory");
+        let vectored = data.pieces().len() <= PIECES_MAX
+            && self.aligned(offset, len)
+            && data.pieces().iter().all(|piece| piece.len().is_multiple_of(unit));
+        if !vectored || len == 0 {
+            return self.write(offset, data.join(), flags).await;
+        }
+        self.geometry.check_write(Operation::Write, offset, len)?;
+        let durable = flags.contains(WriteFlags::FUA);
+        let _shared = self.blocks.read().await;
+        let result = self.runtime.write_list_at(&self.file, offset, data, durable).await;
+        result.map_err(failed(Operation::Write, offset, len))
+    }
+
     async fn flush(&self) -> Result<(), BlockError> {
         if self.geometry.read_only {
             return Ok(());
@@ -381,7 +405,7 @@ mod tests {
         ]
     }
 
-    /// A write, read or discard of a number of sectors.
+    /// A write (of an odd byte: in pieces), read or discard of a number of sectors.
     #[derive(Clone, Debug)]
     enum Op {
         Write(usize, usize, u8, bool),
@@ -407,7 +431,13 @@ mod tests {
                     let flags = if fua { WriteFlags::FUA } else { WriteFlags::empty() };
                     model[at..at + len].fill(byte);
                     let data = IoBuf::from_slice(&vec![byte; len]);
-                    disk.write(at as u64, data, flags).await.unwrap();
+                    if byte % 2 == 0 {
+                        disk.write(at as u64, data, flags).await.unwrap();
+                        continue;
+                    }
+                    let mut list = IoList::default();
+                    data.chunks(1536).for_each(|p| list.push(IoBuf::from_slice(p).into()));
+                    disk.write_list(at as u64, list, flags).await.unwrap();
                 }
                 Op::Read(at, n) => {
                     let (at, len) = (at * 512, n * 512);

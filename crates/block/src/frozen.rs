@@ -16,7 +16,7 @@ use std::rc::Rc;
 use ordo_runtime::sync::Notify;
 use rustc_hash::FxHashMap;
 
-use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// The unit of copies, in bytes.
 const PIECE: u64 = 4096;
@@ -235,6 +235,19 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
             self.preserve(offset..offset + data.len() as u64).await;
         }
         self.device.write(offset, data, flags).await
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        if self.state.frozen.get() {
+            self.device.geometry().check_write(Operation::Write, offset, data.len())?;
+            self.preserve(offset..offset + data.len() as u64).await;
+        }
+        self.device.write_list(offset, data, flags).await
     }
 
     async fn flush(&self) -> Result<(), BlockError> {

@@ -38,7 +38,7 @@ use std::rc::Rc;
 
 pub use device::Device;
 pub use error::{BlockError, Fault, Operation};
-pub use ordo_runtime::IoBuf;
+pub use ordo_runtime::{IoBuf, IoList};
 
 bitflags::bitflags! {
     /// Flags of a write: its durability, and the reason why it was sent.
@@ -116,6 +116,20 @@ pub trait BlockDevice: 'static {
     /// As for reads. The contents of the range are undefined afterwards.
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError>;
 
+    /// As [`write`](Self::write), of bytes in pieces: one request. A device that can send them from where they are does
+    /// so; elsewhere they are copied into one buffer.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        self.write(offset, data.join(), flags).await
+    }
+
     /// Makes every write that completed before this call durable.
     ///
     /// # Errors
@@ -152,6 +166,14 @@ impl<D: BlockDevice> BlockDevice for Rc<D> {
     }
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         (**self).write(offset, data, flags).await
+    }
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        (**self).write_list(offset, data, flags).await
     }
     async fn flush(&self) -> Result<(), BlockError> {
         (**self).flush().await

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, WriteFlags};
 
 /// The size of a region, in bytes.
 const REGION: u64 = 128 << 10;
@@ -148,6 +148,16 @@ impl<D: BlockDevice> BlockDevice for Nearby<D> {
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         let _writing = self.writing(offset, data.len() as u64);
         self.inner.write(offset, data, flags).await
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        let _writing = self.writing(offset, data.len() as u64);
+        self.inner.write_list(offset, data, flags).await
     }
 
     async fn flush(&self) -> Result<(), BlockError> {

@@ -1,6 +1,6 @@
 //! Partitions: part of a device as a device, made of one run of bytes or of several.
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// Runs of another device, one after another, as a device.
 #[derive(Debug)]
@@ -98,6 +98,19 @@ impl<D: BlockDevice> BlockDevice for Part<D> {
             done += n as usize;
         }
         Ok(())
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        self.geometry().check_write(Operation::Write, offset, data.len())?;
+        match self.places(offset, data.len() as u64)[..] {
+            [(at, _)] => self.inner.write_list(at, data, flags).await,
+            _ => self.write(offset, data.join(), flags).await,
+        }
     }
 
     async fn flush(&self) -> Result<(), BlockError> {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// The unit in which memory is allocated and shared between copies, in bytes.
 const CHUNK: usize = 64 * 1024;
@@ -123,6 +123,21 @@ impl BlockDevice for RamDisk {
     async fn write(&self, offset: u64, data: IoBuf, _flags: WriteFlags) -> Result<(), BlockError> {
         self.geometry.check(Operation::Write, offset, data.len())?;
         self.store(offset, &data);
+        Ok(())
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        _flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        self.geometry.check(Operation::Write, offset, data.len())?;
+        let mut at = offset;
+        for piece in data.pieces() {
+            self.store(at, piece);
+            at += piece.len() as u64;
+        }
         Ok(())
     }
 

@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
+use ordo_block::IoBuf;
 use ordo_runtime::sync::Notify;
 
 /// What a buffer holds: a block of a file, or of the device itself.
@@ -41,12 +43,95 @@ pub enum Class {
 /// A counted reference to a buffer; holding one keeps it in memory.
 pub type BufRef = Rc<Buffer>;
 
+/// Buffers shorter than this are copied when they are written: that costs less than pages of their own.
+const PAGED: usize = 8192;
+
+/// What a buffer holds.
+enum Bytes {
+    /// A short buffer's bytes.
+    Short(Vec<u8>),
+    /// Pages that nobody else has.
+    Own(IoBuf),
+    /// Pages of which an image may be on its way to the device.
+    Shared(Arc<IoBuf>),
+}
+
+impl Bytes {
+    fn zeroed(len: usize) -> Bytes {
+        if len < PAGED { Bytes::Short(vec![0; len]) } else { Bytes::Own(IoBuf::zeroed(len)) }
+    }
+
+    #[inline]
+    fn look(&self) -> &[u8] {
+        match self {
+            Bytes::Short(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, to change: a copy where an image still needs them.
+    #[inline]
+    fn own(&mut self) -> &mut [u8] {
+        if let Bytes::Shared(_) = self {
+            self.take_back();
+        }
+        match self {
+            Bytes::Short(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared(_) => unreachable!("it was taken back"),
+        }
+    }
+
+    #[cold]
+    fn take_back(&mut self) {
+        let nothing = Bytes::Short(Vec::new());
+        if let Bytes::Shared(shared) = std::mem::replace(self, nothing) {
+            *self = Bytes::Own(Arc::try_unwrap(shared).unwrap_or_else(|image| (*image).clone()));
+        }
+    }
+
+    /// The bytes as they are now, for an image: shared, or a copy of a short buffer's.
+    fn share(&mut self) -> Arc<IoBuf> {
+        if let Bytes::Own(bytes) = self {
+            *self = Bytes::Shared(Arc::new(std::mem::replace(bytes, IoBuf::scratch(0))));
+        }
+        match self {
+            Bytes::Short(bytes) => Arc::new(IoBuf::from_slice(bytes)),
+            Bytes::Shared(bytes) => bytes.clone(),
+            Bytes::Own(_) => unreachable!("it was shared"),
+        }
+    }
+
+    fn resize(&mut self, len: usize) {
+        if let Bytes::Shared(_) = self {
+            self.take_back();
+        }
+        match self {
+            Bytes::Short(bytes) if len < PAGED => bytes.resize(len, 0),
+            Bytes::Own(bytes) if len >= PAGED => bytes.resize(len),
+            _ => {
+                let mut other = Bytes::zeroed(len);
+                let kept = len.min(self.look().len());
+                other.own()[..kept].copy_from_slice(&self.look()[..kept]);
+                *self = other;
+            }
+        }
+    }
+}
+
+impl From<IoBuf> for Bytes {
+    fn from(bytes: IoBuf) -> Bytes {
+        if bytes.len() < PAGED { Bytes::Short(bytes.to_vec()) } else { Bytes::Own(bytes) }
+    }
+}
+
 /// One block in memory.
 pub struct Buffer {
     key: BufKey,
     class: Class,
     address: Cell<Option<u64>>,
-    bytes: RefCell<Vec<u8>>,
+    bytes: RefCell<Bytes>,
     len: Cell<usize>,
     version: Cell<u64>,
     loading: Cell<bool>,
@@ -68,12 +153,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn new(key: BufKey, address: Option<u64>, bytes: Vec<u8>, class: Class) -> Buffer {
+    fn new(key: BufKey, address: Option<u64>, bytes: Bytes, class: Class) -> Buffer {
         Buffer {
             key,
             class,
             address: Cell::new(address),
-            len: Cell::new(bytes.len()),
+            len: Cell::new(bytes.look().len()),
             bytes: RefCell::new(bytes),
             version: Cell::new(0),
             loading: Cell::new(false),
@@ -90,21 +175,27 @@ impl Buffer {
     }
 
     pub(crate) fn loading(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
-        let buf = Buffer::new(key, address, Vec::new(), class);
+        let buf = Buffer::new(key, address, Bytes::Short(Vec::new()), class);
         buf.len.set(len);
         buf.loading.set(true);
         Rc::new(buf)
     }
 
     pub(crate) fn zeroed(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
-        let buf = Buffer::new(key, address, vec![0; len], class);
+        let buf = Buffer::new(key, address, Bytes::zeroed(len), class);
         buf.verified.set(true);
         Rc::new(buf)
     }
 
-    pub(crate) fn fill(&self, bytes: &[u8]) {
-        *self.bytes.borrow_mut() = bytes.to_vec();
+    pub(crate) fn fill(&self, bytes: IoBuf) {
+        debug_assert_eq!(bytes.len(), self.len());
+        *self.bytes.borrow_mut() = bytes.into();
         self.end_loading();
+    }
+
+    /// Its bytes as they are now, whatever becomes of the buffer: not copied where they have pages of their own.
+    pub(crate) fn share(&self) -> Arc<IoBuf> {
+        self.bytes.borrow_mut().share()
     }
 
     /// Ends loading, with or without contents, and wakes who waits for it.
@@ -141,21 +232,21 @@ impl Buffer {
     }
 
     pub(crate) fn set_len(&self, len: usize) {
-        self.bytes.borrow_mut().resize(len, 0);
+        self.bytes.borrow_mut().resize(len);
         self.len.set(len);
     }
 
     /// Its bytes, to look at. Not to be held across an await.
     #[inline]
     pub fn read(&self) -> Ref<'_, [u8]> {
-        Ref::map(self.bytes.borrow(), Vec::as_slice)
+        Ref::map(self.bytes.borrow(), Bytes::look)
     }
 
     /// Changes its bytes. Follow it with [`Cache::mark_dirty`](crate::Cache::mark_dirty); where the
     /// change is one of metadata, go through an ordering's operation instead, which does both.
     #[inline]
     pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        change(&mut self.bytes.borrow_mut())
+        change(self.bytes.borrow_mut().own())
     }
 
     /// How often it was changed: two equal answers mean equal contents.

@@ -1,6 +1,9 @@
 //! The gate: how an ordering has its say before a block is written.
 
-use ordo_block::BlockError;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use ordo_block::{BlockError, IoBuf};
 
 use crate::{BufKey, BufRef, Buffer};
 
@@ -13,6 +16,34 @@ pub enum Verdict {
     WriteRolledBack,
     /// Not before the log is durable up to this log sequence number.
     WaitFor(u64),
+}
+
+/// What is about to be written of a block. It is not copied unless somebody changes it.
+#[derive(Debug)]
+pub struct WriteImage(Arc<IoBuf>);
+
+impl WriteImage {
+    /// The image of a block as it is now.
+    pub fn of(block: &Buffer) -> WriteImage {
+        WriteImage(block.share())
+    }
+
+    /// The bytes, to change: a copy of the block's from now on.
+    pub fn to_mut(&mut self) -> &mut [u8] {
+        let bytes: &mut IoBuf = Arc::make_mut(&mut self.0);
+        bytes
+    }
+
+    pub(crate) fn into_piece(self) -> Arc<IoBuf> {
+        self.0
+    }
+}
+
+impl Deref for WriteImage {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// What would come of writing a block now.
@@ -40,9 +71,14 @@ pub trait WriteGate: 'static {
     /// Whether anything is ever undone in an image.
     const ROLLS_BACK: bool = false;
 
-    /// Looks at the copy that is about to be written, and may undo in it what must not be on disk yet:
-    /// then `undone` gets the first bytes of what was changed in the copy.
-    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+    /// Looks at the image that is about to be written, and may undo in it what must not be on disk yet:
+    /// then `undone` gets the first bytes of what was changed in the image.
+    fn before_write(
+        &self,
+        block: &Buffer,
+        image: &mut WriteImage,
+        undone: &mut Vec<usize>,
+    ) -> Verdict {
         let _ = (block, image, undone);
         Verdict::Write
     }
@@ -125,7 +161,12 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     const FOLLOWS_WRITES: bool = G::FOLLOWS_WRITES;
     const ROLLS_BACK: bool = G::ROLLS_BACK;
 
-    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+    fn before_write(
+        &self,
+        block: &Buffer,
+        image: &mut WriteImage,
+        undone: &mut Vec<usize>,
+    ) -> Verdict {
         (**self).before_write(block, image, undone)
     }
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {

@@ -3,14 +3,17 @@
 //! Layers, lowest first:
 //! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose its
 //!   address as late as when it is written.
-//! - [`gate`]: [`WriteGate`], through which an ordering sees a *copy* of each block before it is
+//! - [`gate`]: [`WriteGate`], through which an ordering sees the [image](WriteImage) of each block before it is
 //!   written and learns when the write is durable.
-//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`write`], `waves`), ageing ([`syncer`]).
+//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`mod@write`], `waves`), ageing ([`syncer`]).
+//! - [`writer`]: writing out in another way than in place; `devices`: one space of addresses over several devices.
 //!
 //! Invariants:
 //! - At most one write of a buffer is under way at a time, and none once
 //!   [`Cache::forget`] has returned: its address may then be given to another.
-//! - What goes to the device is a copy: a live buffer is never rolled back and never locked for I/O.
+//! - What goes to the device is an image: the buffer's bytes as they were, shared with it, until the gate or the seal
+//!   changes the image, or somebody the buffer; whoever comes first makes the copy. A live buffer is never rolled back
+//!   and never locked for I/O.
 //! - A buffer is clean only when its last version was written whole, as the gate let it be.
 //! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure): nothing that
 //!   depends on it is reported durable.
@@ -21,6 +24,7 @@
 
 pub mod buffer;
 mod config;
+mod devices;
 pub mod gate;
 mod lists;
 mod pace;
@@ -28,9 +32,10 @@ pub mod room;
 pub mod syncer;
 mod waves;
 pub mod write;
+pub mod writer;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
@@ -38,14 +43,17 @@ use rustc_hash::FxHashMap;
 
 pub use buffer::{BufKey, BufRef, Buffer, Class};
 pub use config::{CacheConfig, CacheStats, LOST_MAX};
-pub use gate::{NoGate, Outlook, Verdict, WriteGate};
+pub use gate::{NoGate, Outlook, Verdict, WriteGate, WriteImage};
 
+pub use writer::{Gathered, Occasion, WriteOut, Writer};
+
+use devices::Devices;
 use lists::{CleanList, DirtyList};
 use write::Epochs;
 
 /// Finishes a block's image just before it is written: check-hashes, over whatever the gate left. Gets
 /// the places in which the gate has undone something.
-pub type Seal = Box<dyn Fn(&Buffer, &mut [u8], &[usize])>;
+pub type Seal = Box<dyn Fn(&Buffer, &mut WriteImage, &[usize])>;
 
 /// A buffer cache over a device. Cheap to clone: clones share everything.
 pub struct Cache<G> {
@@ -54,11 +62,12 @@ pub struct Cache<G> {
 
 struct Shared<G> {
     runtime: Runtime,
-    device: Device,
+    devices: Devices,
     gate: G,
     config: CacheConfig,
     volatile: bool,
     seal: RefCell<Option<Seal>>,
+    writer: RefCell<Option<Weak<dyn Writer>>>,
     buffers: RefCell<FxHashMap<BufKey, BufRef>>,
     clean: RefCell<CleanList>,
     dirty: RefCell<DirtyList>,
@@ -101,17 +110,24 @@ impl<G: WriteGate> Cache<G> {
         gate: G,
         config: CacheConfig,
     ) -> Cache<G> {
-        Cache::over(runtime, device.erase(), gate, config)
+        Cache::over(runtime, vec![device.erase()], gate, config)
     }
 
-    fn over(runtime: &Runtime, device: Device, gate: G, config: CacheConfig) -> Cache<G> {
-        let volatile = device.geometry().volatile_cache;
+    /// A cache over several devices, one behind the other in one space of addresses: see
+    /// [`first_address`](Self::first_address). No buffer, and no request, reaches from one into the next.
+    ///
+    /// # Panics
+    /// Without a device.
+    pub fn over(runtime: &Runtime, devices: Vec<Device>, gate: G, config: CacheConfig) -> Cache<G> {
+        let devices = Devices::new(devices);
+        let volatile = devices.any_volatile();
         let shared = Shared {
             runtime: runtime.clone(),
-            device,
+            devices,
             gate,
             volatile,
             seal: RefCell::new(None),
+            writer: RefCell::new(None),
             buffers: RefCell::new(FxHashMap::default()),
             clean: RefCell::new(CleanList::default()),
             dirty: RefCell::new(DirtyList::default()),
@@ -141,9 +157,18 @@ impl<G: WriteGate> Cache<G> {
         &self.shared.runtime
     }
 
-    /// The device below. Reading or writing what is cached goes through the cache instead.
+    /// The device below, the first where there are several. Reading or writing what is cached goes through the cache
+    /// instead.
     pub fn device(&self) -> &Device {
-        &self.shared.device
+        self.shared.devices.first()
+    }
+
+    /// The address of the first byte of device `nth`, from 0.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn first_address(&self, nth: usize) -> u64 {
+        self.shared.devices.base(nth)
     }
 
     /// The gate that every write passes.
@@ -162,7 +187,7 @@ impl<G: WriteGate> Cache<G> {
         self.shared.runtime.cpu().dependencies(self.shared.gate.take_work());
     }
 
-    /// Whether the device below may lose what was written and not flushed.
+    /// Whether a device below may lose what was written and not flushed.
     pub fn is_volatile(&self) -> bool {
         self.shared.volatile
     }
@@ -271,9 +296,9 @@ impl<G: WriteGate> Cache<G> {
         self.shared.stats.borrow_mut().reads += 1;
         let bytes = {
             let _slot = self.shared.slots.acquire(1).await;
-            self.shared.device.read(address, len).await?
+            self.shared.devices.read(address, len).await?
         };
-        loading.fill(&bytes);
+        loading.fill(bytes);
         Ok(())
     }
 
@@ -286,6 +311,27 @@ impl<G: WriteGate> Cache<G> {
         len: usize,
         class: Class,
     ) -> BufRef {
+        self.get_or_make(key, len, || Buffer::zeroed(key, address, len, class)).await
+    }
+
+    /// The buffer of `key`, in memory already, or made: `fill` gets its `len` bytes of zero, and nothing happens in
+    /// between. It is clean and has no address: for what a layout keeps within other blocks.
+    pub async fn get_filled(
+        &self,
+        key: BufKey,
+        len: usize,
+        class: Class,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> BufRef {
+        let make = || {
+            let buf = Buffer::zeroed(key, None, len, class);
+            buf.write(fill);
+            buf
+        };
+        self.get_or_make(key, len, make).await
+    }
+
+    async fn get_or_make(&self, key: BufKey, len: usize, make: impl FnOnce() -> BufRef) -> BufRef {
         loop {
             if let Some(buf) = self.peek(key) {
                 return buf;
@@ -299,7 +345,7 @@ impl<G: WriteGate> Cache<G> {
             if self.shared.buffers.borrow().contains_key(&key) {
                 continue;
             }
-            let buf = Buffer::zeroed(key, address, len, class);
+            let buf = make();
             self.insert(&buf);
             return buf;
         }
@@ -368,7 +414,8 @@ impl<G: WriteGate> Cache<G> {
         self.shared.dirty.borrow_mut().set_due(buf, due);
     }
 
-    pub(crate) fn all_dirty(&self) -> Vec<BufRef> {
+    /// Everything that is dirty, oldest first.
+    pub fn all_dirty(&self) -> Vec<BufRef> {
         self.shared.dirty.borrow().all()
     }
 

@@ -1,7 +1,9 @@
 //! Bounded memory: what comes in, what must go.
 
+use ordo_block::IoBuf;
+
 use crate::buffer::{BufRef, Buffer};
-use crate::{Cache, WriteGate};
+use crate::{Cache, Occasion, WriteGate};
 
 impl<G: WriteGate> Cache<G> {
     pub(crate) fn insert(&self, buf: &BufRef) {
@@ -36,7 +38,8 @@ impl<G: WriteGate> Cache<G> {
                 continue;
             }
             // A failure is kept by the cache, and reported where durability is asked for.
-            let wrote = self.write_some(len.max(self.shared.config.cluster)).await;
+            let some = len.max(self.shared.config.cluster);
+            let wrote = self.write_some_on(Occasion::Memory, some).await;
             if !wrote.is_ok_and(|some| some) || self.failure().is_some() {
                 // Everything is pinned by operations under way, or cannot be written.
                 return;
@@ -107,11 +110,15 @@ impl<'a, G: WriteGate> Loading<'a, G> {
         self.buffers.push(buf);
     }
 
-    pub(crate) fn fill(mut self, bytes: &[u8]) {
+    pub(crate) fn fill(mut self, bytes: IoBuf) {
+        if self.buffers.len() == 1 {
+            self.buffers.remove(0).fill(bytes);
+            return;
+        }
         let mut at = 0;
         for buf in self.buffers.drain(..) {
             let len = Buffer::len(&buf);
-            buf.fill(&bytes[at..at + len]);
+            buf.fill(IoBuf::from_slice(&bytes[at..at + len]));
             at += len;
         }
     }

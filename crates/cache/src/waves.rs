@@ -13,7 +13,7 @@ use ordo_runtime::{Duration, Time};
 use crate::buffer::BufRef;
 use crate::gate::Outlook;
 use crate::syncer::TICK;
-use crate::{Cache, WriteGate};
+use crate::{Cache, Occasion, WriteGate};
 
 /// How long a block that is due and could only be written in part waits for what it depends on to become due by
 /// itself.
@@ -43,6 +43,9 @@ impl<G: WriteGate> Cache<G> {
     /// # Errors
     /// The first failure; the rest are written all the same.
     pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
+        if let Some(writer) = self.writer()? {
+            return writer.write_out(bufs, Occasion::Demand).await;
+        }
         if !self.has_waves() {
             return self.write_wave(bufs, sync).await;
         }
@@ -90,6 +93,11 @@ impl<G: WriteGate> Cache<G> {
     pub(crate) async fn write_due(&self) -> Result<(), BlockError> {
         let start = self.start_round();
         let mut due = self.shared.dirty.borrow().due(start.at);
+        if let Some(writer) = self.writer()? {
+            let result = writer.write_out(due, Occasion::Age).await;
+            self.end_round(&start);
+            return result;
+        }
         due.truncate(ROUND_MAX);
         let result = if !self.has_waves() {
             self.write_wave(due, false).await
@@ -165,7 +173,21 @@ impl<G: WriteGate> Cache<G> {
     /// # Errors
     /// The first failure.
     pub async fn write_some(&self, bytes: usize) -> Result<bool, BlockError> {
+        self.write_some_on(Occasion::Age, bytes).await
+    }
+
+    /// As [`write_some`](Self::write_some), on an occasion.
+    pub(crate) async fn write_some_on(
+        &self,
+        occasion: Occasion,
+        bytes: usize,
+    ) -> Result<bool, BlockError> {
         let (before, start) = (self.progress(), self.start_round());
+        if let Some(writer) = self.writer()? {
+            let some = self.least_used(bytes, |_| true);
+            writer.write_out(some, occasion).await?;
+            return self.finish_some(before, &start).await;
+        }
         let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
         let fit = |b: &BufRef| all || self.gate().outlook(b) == Outlook::Whole;
         let mut some = self.least_used(bytes, fit);

@@ -2,20 +2,30 @@
 
 use std::cell::Cell;
 
-use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
+use ordo_block::{BlockError, IoList, WriteFlags};
 use ordo_runtime::Time;
+use ordo_runtime::sync::Permit;
 use rustc_hash::FxHashSet;
 
 use crate::buffer::{BufKey, BufRef, Buffer, Class};
-use crate::{Cache, Verdict, WriteGate};
+use crate::{Cache, Occasion, Verdict, WriteGate, WriteImage};
 
 /// One buffer's part in a write under way.
-struct Part {
-    buf: BufRef,
-    version: u64,
+pub(crate) struct Part {
+    pub(crate) buf: BufRef,
+    pub(crate) version: u64,
     /// When its image was made.
-    at: Time,
-    whole: bool,
+    pub(crate) at: Time,
+    pub(crate) whole: bool,
+}
+
+/// A write request, ready to be sent.
+pub(crate) struct Request {
+    pub(crate) address: u64,
+    pub(crate) bytes: IoList,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) meta: bool,
+    pub(crate) sync: bool,
 }
 
 /// Which completed writes a device's volatile cache may still hold. A flush ends an epoch: what
@@ -61,6 +71,14 @@ impl<G: WriteGate> Cache<G> {
     /// # Errors
     /// The device failed.
     pub async fn write_now(&self, bufs: &[BufRef]) -> Result<(), BlockError> {
+        if let Some(writer) = self.writer()? {
+            let dirty: Vec<BufRef> = bufs.iter().filter(|b| b.is_dirty()).cloned().collect();
+            if !dirty.is_empty() {
+                self.shared.stats.borrow_mut().waits += 1;
+                writer.write_out(dirty, Occasion::Demand).await?;
+            }
+            return self.flush_unless_durable(bufs).await;
+        }
         for buf in bufs {
             while buf.is_dirty() {
                 self.shared.stats.borrow_mut().waits += 1;
@@ -79,6 +97,10 @@ impl<G: WriteGate> Cache<G> {
                 }
             }
         }
+        self.flush_unless_durable(bufs).await
+    }
+
+    async fn flush_unless_durable(&self, bufs: &[BufRef]) -> Result<(), BlockError> {
         if bufs.iter().any(|b| !self.shared.epochs.is_durable(b)) {
             self.barrier().await?;
         }
@@ -90,7 +112,12 @@ impl<G: WriteGate> Cache<G> {
         if !buf.is_dirty() || buf.is_writing() {
             return;
         }
-        let cluster = self.gather(buf);
+        match self.writer() {
+            Ok(None) => {}
+            Ok(Some(writer)) => return writer.soon(buf),
+            Err(_) => return,
+        }
+        let cluster = self.neighbours(buf);
         for b in &cluster {
             b.set_writing(true);
         }
@@ -123,7 +150,7 @@ impl<G: WriteGate> Cache<G> {
                 self.passed(&buf);
                 continue;
             }
-            let cluster = self.gather(&buf);
+            let cluster = self.neighbours(&buf);
             for b in &cluster {
                 b.set_writing(true);
                 ours.insert(b.key());
@@ -189,7 +216,7 @@ impl<G: WriteGate> Cache<G> {
         let epochs = &self.shared.epochs;
         let ending = epochs.current.replace(epochs.current.get() + 1);
         self.shared.flushing.set(self.shared.flushing.get() + 1);
-        let result = self.shared.device.flush().await;
+        let result = self.shared.devices.flush().await;
         self.shared.flushing.set(self.shared.flushing.get() - 1);
         if result.is_ok() {
             epochs.flushed.set(epochs.flushed.get().max(ending));
@@ -214,9 +241,10 @@ impl<G: WriteGate> Cache<G> {
 
     /// The dirty buffers around `buf` that lie beside it both in the file and on the device, up to a
     /// cluster. Only contents of files are gathered.
-    fn gather(&self, buf: &BufRef) -> Vec<BufRef> {
+    fn neighbours(&self, buf: &BufRef) -> Vec<BufRef> {
         let mut cluster = vec![buf.clone()];
         let (Class::Data, Some(address)) = (buf.class(), buf.address()) else { return cluster };
+        let device = self.shared.devices.bytes_of(address);
         let key = buf.key();
         if key.block < 0 {
             return cluster;
@@ -226,7 +254,8 @@ impl<G: WriteGate> Cache<G> {
         let at = |block: i64, wanted: u64, end: bool| {
             dirty.get(BufKey { file: key.file, block }).filter(|b| {
                 let place = b.address().map(|a| if end { a + b.len() as u64 } else { a });
-                place == Some(wanted) && !b.is_writing() && b.class() == Class::Data
+                let here = b.address().is_some_and(|a| device.contains(&a));
+                place == Some(wanted) && here && !b.is_writing() && b.class() == Class::Data
             })
         };
         let mut end = address + buf.len() as u64;
@@ -281,20 +310,32 @@ impl<G: WriteGate> Cache<G> {
             }
             return Ok(false);
         }
-        let (image, parts) =
+        drop(live);
+        let (bytes, parts) =
             self.images(&claim.0).await.inspect_err(|failure| self.note_failure(*failure))?;
-        let class = claim.0[0].class();
-        let mut flags = WriteFlags::empty();
-        flags.set(WriteFlags::META, class != Class::Data);
-        flags.set(WriteFlags::SYNC, sync);
-        let durable = !self.shared.volatile || sync;
-        flags.set(WriteFlags::FUA, self.shared.volatile && sync);
+        let meta = claim.0[0].class() != Class::Data;
         let address = claim.0[0].address().expect("a buffer has an address when it is written");
-        let result = self.shared.device.write(address, image, flags).await;
+        self.send(Request { address, bytes, parts, meta, sync }, slot, claim).await
+    }
+
+    /// Sends a request and takes note of what came of it. True when the gate rolled something back.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        slot: Permit<'_>,
+        claim: Claim,
+    ) -> Result<bool, BlockError> {
+        let Request { address, bytes, parts, meta, sync } = request;
+        let volatile = self.shared.devices.is_volatile(address);
+        let mut flags = WriteFlags::empty();
+        flags.set(WriteFlags::META, meta);
+        flags.set(WriteFlags::SYNC, sync);
+        flags.set(WriteFlags::FUA, volatile && sync);
+        let result = self.shared.devices.write_list(address, bytes, flags).await;
         drop(slot);
-        self.finish(&parts, result, durable);
+        self.finish(&parts, result, !volatile || sync);
         let all_whole = parts.iter().all(|p| p.whole);
-        drop((live, claim));
+        drop(claim);
         for Part { buf, .. } in parts {
             self.passed(&buf);
         }
@@ -319,31 +360,27 @@ impl<G: WriteGate> Cache<G> {
         buf.is_dirty() && !held
     }
 
-    /// Copies of the buffers as the gate lets them be written, sealed, one after another.
-    async fn images(&self, cluster: &[BufRef]) -> Result<(IoBuf, Vec<Part>), BlockError> {
+    /// Images of the buffers as the gate lets them be written, sealed, one after another.
+    async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<Part>), BlockError> {
         'again: loop {
-            let mut image = IoBuf::scratch(cluster.iter().map(|b| b.len()).sum());
+            let mut images = IoList::with_capacity(cluster.len());
             let mut parts = Vec::with_capacity(cluster.len());
-            let mut at = 0;
             for buf in cluster {
-                let bytes = &mut image[at..at + buf.len()];
-                bytes.copy_from_slice(&buf.read());
-                at += buf.len();
+                let mut image = WriteImage::of(buf);
                 let mut undone = Vec::new();
-                let verdict = self.shared.gate.before_write(buf, bytes, &mut undone);
+                let verdict = self.shared.gate.before_write(buf, &mut image, &mut undone);
                 if let Verdict::WaitFor(lsn) = verdict {
                     self.shared.gate.wait_for(lsn).await?;
                     continue 'again;
                 }
                 if let Some(seal) = &*self.shared.seal.borrow() {
-                    seal(buf, bytes, &undone);
+                    seal(buf, &mut image, &undone);
                 }
-                let whole = verdict == Verdict::Write;
-                let (version, at) = (buf.version(), self.shared.runtime.now());
-                parts.push(Part { buf: buf.clone(), version, at, whole });
+                parts.push(self.part(buf, verdict == Verdict::Write));
+                images.push(image.into_piece());
             }
             self.charge_gate();
-            return Ok((image, parts));
+            return Ok((images, parts));
         }
     }
 
@@ -390,7 +427,7 @@ impl<G: WriteGate> Cache<G> {
 }
 
 /// Buffers marked as being written; unmarked when dropped, whatever happened.
-struct Claim(Vec<BufRef>);
+pub(crate) struct Claim(pub(crate) Vec<BufRef>);
 
 impl Drop for Claim {
     fn drop(&mut self) {

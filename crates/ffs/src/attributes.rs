@@ -8,20 +8,20 @@ use std::rc::Rc;
 
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
-use ordo_ufs::{Inode, io_error};
+use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::{Ffs, FfsOp};
+use crate::{Ffs, FfsInode, FfsOp};
 
 /// What the cache calls the n-th block of the area.
-fn key(ip: &Inode, n: usize) -> BufKey {
+fn key(ip: &FfsInode, n: usize) -> BufKey {
     BufKey::file(ip.ino(), -1 - n as i64)
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
     /// The blocks of an area of `len` bytes: address and fragments of each.
-    fn area_blocks(&self, ip: &Inode) -> FsResult<Vec<(u64, u32)>> {
-        let d = ip.dinode();
+    fn area_blocks(&self, ip: &FfsInode) -> FsResult<Vec<(u64, u32)>> {
+        let d = ip.pointers();
         let (len, bsize) = (d.extsize as usize, self.sb.block_size());
         if len > 2 * bsize {
             return Err(FsError::corrupt(format_args!(
@@ -40,7 +40,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn area_buffer(
         &self,
-        ip: &Inode,
+        ip: &FfsInode,
         n: usize,
         (address, frags): (u64, u32),
     ) -> FsResult<BufRef> {
@@ -48,9 +48,9 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key(ip, n), byte, size, Class::Metadata).await.map_err(io_error)
     }
 
-    pub(crate) async fn read_area(&self, ip: &Inode) -> FsResult<Rc<[u8]>> {
+    pub(crate) async fn read_area(&self, ip: &FfsInode) -> FsResult<Rc<[u8]>> {
         let blocks = self.area_blocks(ip)?;
-        let len = ip.dinode().extsize as usize;
+        let len = ip.pointers().extsize as usize;
         let mut area = Vec::with_capacity(len);
         for (n, (address, frags)) in blocks.into_iter().enumerate() {
             area.extend_from_slice(&self.area_buffer(ip, n, (address, frags)).await?.read());
@@ -62,7 +62,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn write_area(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         area: &[u8],
     ) -> FsResult<()> {
         let old = self.area_blocks(ip)?;
@@ -126,7 +126,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn hang_area(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         len: usize,
         old: &[(u64, u32)],
         new: &[(u64, u32)],
@@ -134,19 +134,20 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
         let frags = |blocks: &[(u64, u32)]| blocks.iter().map(|(_, frags)| frags).sum::<u32>();
-        let set = |ip: &Inode| {
-            let mut d = ip.dinode_mut();
-            d.extb = [0; 2];
-            for (pointer, (address, _)) in d.extb.iter_mut().zip(new) {
+        let set = |ip: &FfsInode| {
+            let mut pointers = ip.pointers_mut();
+            pointers.extb = [0; 2];
+            for (pointer, (address, _)) in pointers.extb.iter_mut().zip(new) {
                 *pointer = address.cast_signed();
             }
-            d.extsize = len as u32;
+            pointers.extsize = len as u32;
+            let mut d = ip.record_mut();
             d.blocks = d
                 .blocks
                 .saturating_add(self.sectors(frags(new)))
                 .saturating_sub(self.sectors(frags(old)));
         };
-        let whats: Vec<What<'_>> = buffers
+        let whats = buffers
             .iter()
             .enumerate()
             .map(|(n, init)| What::SetPointer {
@@ -157,14 +158,15 @@ impl<P: OrderingPolicy> Ffs<P> {
                 to: PointerTo::Attributes,
                 init,
             })
-            .chain((new.len() < old.len()).then_some(What::ClearPointers { ino: ip.ino() }))
-            .collect();
+            .chain((new.len() < old.len()).then_some(What::ClearPointers { ino: ip.ino() }));
+        let whats: Vec<What<'_>> = whats.collect();
+        let mut admitted = Vec::with_capacity(3);
         for what in &whats {
-            op.admit(what).await.map_err(io_error)?;
+            admitted.push(op.admit(what).await.map_err(io_error)?);
         }
         set(ip);
-        for what in whats {
-            self.put_inode(op, &inode, ip, what);
+        for change in admitted {
+            self.put_inode(op, &inode, ip, change);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Superblock};
-use ordo_ordering::{Op, OpKind, OrderingPolicy, What};
+use ordo_ordering::{Admitted, Op, OpKind, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
@@ -79,10 +79,11 @@ impl<P: OrderingPolicy> Ffs<P> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
         let buf = self.superblock_block().await?;
-        op.admit(&What::Summary).await.map_err(io_error)?;
+        let what = What::Summary;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let (seconds, _) = self.cache.runtime().wall_time();
         let range = 0..Superblock::SIZE;
-        op.apply(&buf, std::slice::from_ref(&range), What::Summary, |bytes| {
+        op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
             let mut sb = Superblock::decode(bytes, self.endian);
             let books = self.books.borrow();
             sb.cstotal = books.total.clone();
@@ -97,7 +98,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// A group's counts have changed: so they do in the summary area, where the ordering keeps that.
-    pub(crate) fn note_counts(&self, op: &mut crate::FfsOp<'_, P>, cg: u32) {
+    pub(crate) fn note_counts(
+        &self,
+        op: &mut crate::FfsOp<'_, P>,
+        cg: u32,
+        admitted: Admitted<'_>,
+    ) {
         let per_block = self.bsize() as usize / Csum::SIZE;
         let (block, nth) = (cg as usize / per_block, cg as usize % per_block);
         let Some(buf) = self.summary.get(block) else { return };
@@ -105,7 +111,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.books.borrow().groups[cg as usize].encode(&mut fresh, self.endian);
         let range = nth * Csum::SIZE..(nth + 1) * Csum::SIZE;
         if buf.read()[range.clone()] != fresh {
-            op.apply(buf, std::slice::from_ref(&range), What::GroupCounts { cg }, |bytes| {
+            op.apply(buf, std::slice::from_ref(&range), admitted, |bytes| {
                 bytes[range.clone()].copy_from_slice(&fresh);
             });
         }
@@ -119,14 +125,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         while first < count {
             let buf = self.summary_block(first / per_block).await?;
             let n = per_block.min(count - first).min(buf.len() / Csum::SIZE);
-            op.admit(&What::Summary).await.map_err(io_error)?;
+            let what = What::Summary;
+            let admitted = op.admit(&what).await.map_err(io_error)?;
             let mut fresh = vec![0; n * Csum::SIZE];
             for (i, group) in self.books.borrow().groups[first..first + n].iter().enumerate() {
                 group.encode(&mut fresh[i * Csum::SIZE..], self.endian);
             }
             if buf.read()[..fresh.len()] != fresh[..] {
                 let range = 0..fresh.len();
-                op.apply(&buf, std::slice::from_ref(&range), What::Summary, |bytes| {
+                op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
                     bytes[..fresh.len()].copy_from_slice(&fresh);
                 });
             }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, Class, WriteImage};
 use ordo_format::Endian;
 use ordo_format::ufs2::bitmap::{
     block_bits, block_mask, clear, cluster_account, frag_sum, is_set, set,
@@ -10,7 +10,7 @@ use ordo_format::ufs2::bitmap::{
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, Group, Superblock};
-use ordo_ordering::{OpKind, OrderingPolicy, What};
+use ordo_ordering::{Admitted, OpKind, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
@@ -23,6 +23,24 @@ pub(crate) struct GroupEdit<'a> {
     pub layout: GroupLayout,
     endian: Endian,
     frag: u32,
+}
+
+/// A change of a group, and that of its counts in the summary area.
+pub(crate) struct GroupChange<'w> {
+    what: What<'w>,
+    counts: What<'static>,
+}
+
+impl<'w> GroupChange<'w> {
+    pub(crate) fn new(cg: u32, what: What<'w>) -> GroupChange<'w> {
+        GroupChange { what, counts: What::GroupCounts { cg } }
+    }
+}
+
+/// Leave to change a group, and its counts in the summary area.
+pub(crate) struct GroupAdmitted<'w> {
+    change: Admitted<'w>,
+    counts: Option<Admitted<'w>>,
 }
 
 /// Fragments were to be freed that are free, or to be used that are used.
@@ -140,14 +158,29 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(held)
     }
 
-    /// Changes a group as the change `what`: `edit` works on the header and the bitmaps, of which it
+    /// Asks for leave to change a group, and its counts in the summary area where the ordering keeps that.
+    #[inline]
+    pub(crate) async fn admit_group<'w>(
+        &self,
+        op: &mut FfsOp<'_, P>,
+        change: &'w GroupChange<'w>,
+    ) -> FsResult<GroupAdmitted<'w>> {
+        let admitted = op.admit(&change.what).await.map_err(io_error)?;
+        let counts = match self.summary.is_empty() {
+            true => None,
+            false => Some(op.admit(&change.counts).await.map_err(io_error)?),
+        };
+        Ok(GroupAdmitted { change: admitted, counts })
+    }
+
+    /// Changes a group as the change that was admitted: `edit` works on the header and the bitmaps, of which it
     /// changes nothing outside of `maps` (byte ranges in the group) and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
         op: &mut FfsOp<'_, P>,
         buf: &BufRef,
         map: Range<usize>,
-        what: What<'_>,
+        admitted: GroupAdmitted<'_>,
         edit: impl FnOnce(&mut GroupEdit<'_>) -> R,
     ) -> R {
         let header = Group::decode(&buf.read(), self.endian);
@@ -156,7 +189,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let ranges = [0..Group::SIZE, map, clusters];
         let (seconds, _) = self.cache.runtime().wall_time();
         let cg = header.cgx;
-        let out = op.apply(buf, &ranges, what, |bytes| {
+        let out = op.apply(buf, &ranges, admitted.change, |bytes| {
             let old = header.cs;
             let frag = self.frag();
             let mut group = GroupEdit { header, bytes, layout, endian: self.endian, frag };
@@ -167,7 +200,9 @@ impl<P: OrderingPolicy> Ffs<P> {
             self.books.borrow_mut().changed(cg, old, header.cs);
             out
         });
-        self.note_counts(op, cg);
+        if let Some(counts) = admitted.counts {
+            self.note_counts(op, cg, counts);
+        }
         out
     }
 
@@ -178,8 +213,9 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub async fn correct_directories(&self, cg: u32, by: i32) -> FsResult<()> {
         let buf = self.group(cg).await?;
         let mut op = FfsOp::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
-        op.admit(&What::Summary).await.map_err(io_error)?;
-        self.edit_group(&mut op, &buf, 0..0, What::Summary, |group| {
+        let change = GroupChange::new(cg, What::Summary);
+        let admitted = self.admit_group(&mut op, &change).await?;
+        self.edit_group(&mut op, &buf, 0..0, admitted, |group| {
             group.header.cs.ndir = group.header.cs.ndir.saturating_add(by);
         });
         op.end().await.map_err(io_error)
@@ -201,21 +237,21 @@ pub(crate) fn seal(
     sb_at: u64,
     endian: Endian,
     byte: u64,
-    image: &mut [u8],
+    image: &mut WriteImage,
     undone: &[usize],
 ) {
     if byte == sb_at {
-        sb.seal(image, endian);
+        sb.seal(image.to_mut(), endian);
         return;
     }
     let frag = byte >> sb.fshift;
     if sb.byte_of(frag) == byte && frag == sb.cg_header(sb.frag_group(frag)) {
-        Group::seal(image, endian, sb);
+        Group::seal(image.to_mut(), endian, sb);
         return;
     }
     // Whatever else of the device's own is undone in part is a block of inodes.
     for at in undone.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
-        let inode = &mut image[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
+        let inode = &mut image.to_mut()[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
         if Dinode::decode(inode, endian).mode != 0 {
             Dinode::seal(inode, endian);
         }

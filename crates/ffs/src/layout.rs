@@ -6,12 +6,16 @@ use ordo_cache::{BufKey, BufRef, Cache, Class};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, ROOT_INO};
-use ordo_ordering::{Deferred, OrderingPolicy, What};
-use ordo_ufs::{Fill, Inode, Layout, LayoutOp, Limits, io_error};
+use ordo_ordering::{Admitted, Deferred, OrderingPolicy, What};
+use ordo_ufs::{
+    AttributeArea, Fill, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
+};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
 use crate::books::Books;
-use crate::{Ffs, FfsOp};
+use crate::directory::UfsDirectory;
+use crate::inode::{Pointers, join, split};
+use crate::{Ffs, FfsInode, FfsOp};
 
 /// The most names an inode can have: FreeBSD's UFS limit.
 const LINKS_MAX: u32 = 65_500;
@@ -36,15 +40,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         op: &mut FfsOp<'_, P>,
         block: &BufRef,
-        ip: &Inode,
-        what: What<'_>,
+        ip: &FfsInode,
+        admitted: Admitted<'_>,
     ) {
         let (_, at) = self.sb.inode_block(ip.ino());
         let range = at..at + Dinode::SIZE;
         let hashed = self.sb.keeps_hash(CK_INODE);
-        op.apply(block, std::slice::from_ref(&range), what, |bytes| {
+        op.apply(block, std::slice::from_ref(&range), admitted, |bytes| {
             let bytes = &mut bytes[range.clone()];
-            ip.dinode().encode(bytes, self.endian);
+            join(&ip.record(), &ip.pointers()).encode(bytes, self.endian);
             if hashed {
                 Dinode::seal(bytes, self.endian);
             }
@@ -56,12 +60,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn store(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         what: What<'_>,
     ) -> FsResult<()> {
         let buf = self.inode_buffer(ip.ino()).await?;
-        op.admit(&what).await.map_err(io_error)?;
-        self.put_inode(op, &buf, ip, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        self.put_inode(op, &buf, ip, admitted);
         Ok(())
     }
 
@@ -94,6 +98,8 @@ impl<P: OrderingPolicy> Ffs<P> {
 
 impl<P: OrderingPolicy> Layout for Ffs<P> {
     type Policy = P;
+    type Pointers = Pointers;
+    type Directory = UfsDirectory;
 
     fn cache(&self) -> &Cache<P> {
         &self.cache
@@ -101,17 +107,24 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     fn limits(&self) -> Limits {
         Limits {
-            endian: self.endian,
+            root: ROOT_INO,
             block: self.sb.block_size(),
-            fragment: self.sb.frag_size(),
+            block_unit: 512,
             file_max: self.sb.max_file_size(),
             short_link: (self.sb.maxsymlinklen.max(0) as usize).min(SHORT_LINK_SIZE),
             links_max: LINKS_MAX,
-            attributes_max: 2 * self.sb.block_size(),
+            attributes: Some(AttributeArea {
+                bytes_max: 2 * self.sb.block_size(),
+                endian: self.endian,
+            }),
         }
     }
 
-    async fn load_inode(&self, ino: u64) -> FsResult<Dinode> {
+    fn directory(&self) -> UfsDirectory {
+        UfsDirectory(self.endian)
+    }
+
+    async fn load_inode(&self, ino: u64) -> FsResult<(InodeRecord, Pointers)> {
         if !self.sb.has_inode(ino) || !self.is_initialised(ino).await? {
             return Err(Errno::NotFound.into());
         }
@@ -133,23 +146,37 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
                 dinode.size
             )));
         }
-        Ok(dinode)
+        Ok(split(&dinode))
     }
 
-    async fn inode_block(&self, ino: u64) -> FsResult<BufRef> {
-        self.inode_buffer(ino).await
+    async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode> {
+        self.inode_buffer(ino).await.map(PinnedInode::new)
     }
 
-    fn store_inode(&self, op: &mut LayoutOp<'_, Self>, block: &BufRef, ip: &Inode, what: What<'_>) {
-        self.put_inode(op, block, ip, what);
+    fn store_inode(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        pin: &PinnedInode,
+        ip: &FfsInode,
+        admitted: Admitted<'_>,
+    ) {
+        self.put_inode(op, pin.buffer(), ip, admitted);
+    }
+
+    fn short_link(&self, ip: &FfsInode) -> Vec<u8> {
+        ip.pointers().short_link(self.endian).to_vec()
+    }
+
+    fn set_short_link(&self, pointers: &mut Pointers, target: &[u8]) {
+        pointers.set_short_link(target, self.endian);
     }
 
     async fn new_inode(
         &self,
         op: &mut LayoutOp<'_, Self>,
-        parent: &Inode,
+        parent: &FfsInode,
         mode: u16,
-    ) -> FsResult<(u64, Dinode)> {
+    ) -> FsResult<NewInode<Pointers>> {
         let ino = self.allocate_inode(op, parent, mode).await?;
         let found = self.read_dinode(ino).await;
         let old = match found {
@@ -168,12 +195,11 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
                 return Err(error);
             }
         };
-        let mut new = Dinode::zeroed();
-        new.generation = match old.generation.wrapping_add(1) {
+        let generation = match old.generation.wrapping_add(1) {
             0 | 1 => self.new_generation(),
             next => next,
         };
-        Ok((ino, new))
+        Ok(NewInode { ino, generation, pointers: Pointers::default() })
     }
 
     async fn free_inode(
@@ -185,14 +211,14 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.release_inode(op, ino, was_directory).await
     }
 
-    async fn read_block(&self, ip: &Inode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
+    async fn read_block(&self, ip: &FfsInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
         self.read_file_block(ip, lbn, ahead).await
     }
 
     async fn make_block(
         &self,
         op: &mut LayoutOp<'_, Self>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         len: usize,
         fill: Fill<'_>,
@@ -200,44 +226,53 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.make_file_block(op, ip, lbn, len, fill).await
     }
 
-    async fn truncate(&self, op: &mut LayoutOp<'_, Self>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn truncate(
+        &self,
+        op: &mut LayoutOp<'_, Self>,
+        ip: &FfsInode,
+        size: u64,
+    ) -> FsResult<()> {
         self.set_size(op, ip, size).await
     }
 
     async fn take_out(
         &self,
         op: &mut LayoutOp<'_, Self>,
-        ip: &Inode,
+        ip: &FfsInode,
         first: u64,
         end: u64,
     ) -> FsResult<u64> {
         self.take_out(op, ip, first, end).await
     }
 
-    async fn is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)> {
+    async fn is_there(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         self.block_is_there(ip, lbn).await
     }
 
     async fn cluster_complete(
         &self,
         op: &mut LayoutOp<'_, Self>,
-        ip: &Inode,
+        ip: &FfsInode,
         first: u64,
         count: u64,
     ) -> FsResult<()> {
         self.place_cluster(op, ip, first, count).await
     }
 
-    async fn read_attributes(&self, ip: &Inode) -> FsResult<Rc<[u8]>> {
+    async fn read_attributes(&self, ip: &FfsInode) -> FsResult<Rc<[u8]>> {
         self.read_area(ip).await
     }
 
     async fn write_attributes(
         &self,
         op: &mut LayoutOp<'_, Self>,
-        ip: &Inode,
+        ip: &FfsInode,
         area: &[u8],
     ) -> FsResult<()> {
+        let none = ip.pointers().extsize == 0 && ip.pointers().extb == [0; 2];
+        if area.is_empty() && none {
+            return Ok(());
+        }
         self.write_area(op, ip, area).await
     }
 
@@ -267,7 +302,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         }
     }
 
-    async fn fsync(&self, ip: &Inode) -> FsResult<()> {
+    async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
         P::fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
         // What failed earlier may be what this file needs to be found again.

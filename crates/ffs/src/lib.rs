@@ -5,10 +5,12 @@
 //! - [`mount`](mod@mount): finds and checks the superblock, reads the summaries; `torn`, `recount`: what a
 //!   crash left of them; `marks`: what the superblock says of how it is used.
 //! - [`recover`]: what an ordering is told of an image that a crash left.
+//! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `books`: what is free in each group, in memory, and writing that back.
 //! - `alloc`: choosing groups, blocks, fragments, inodes, clusters.
 //! - `map`: from logical blocks to addresses, and making blocks; `truncate`, `attributes`: the rest.
+//! - [`reclaim`]: what a crash leaked of bitmaps, given back.
 //!
 //! Invariants:
 //! - A fragment is marked used before a pointer to it is set, and marked free after it is reset and no
@@ -43,7 +45,9 @@
 mod alloc;
 mod attributes;
 mod books;
+mod directory;
 mod group;
+mod inode;
 mod layout;
 pub mod logfile;
 mod map;
@@ -51,6 +55,7 @@ mod marks;
 pub mod mkfs;
 pub mod mount;
 mod punch;
+pub mod reclaim;
 mod recount;
 pub mod recover;
 mod torn;
@@ -67,6 +72,8 @@ use ordo_format::ufs2::{NDADDR, Superblock};
 use ordo_ordering::{Op, OrderingPolicy};
 use ordo_ufs::Ufs;
 
+pub use directory::UfsDirectory;
+pub use inode::{FfsInode, Pointers, split};
 pub use mount::{MountError, MountOptions, mount};
 pub use recount::Recovered;
 

@@ -7,11 +7,11 @@
 
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::dir;
-use ordo_ordering::{OrderingPolicy, PointerTo, What};
-use ordo_ufs::{Fill, Inode, io_error};
+use ordo_ordering::{Admitted, OrderingPolicy, PointerTo, What};
+use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::{DIRECT, Ffs, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// One step down a tree of pointers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,11 +81,11 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.sb.pointer(bytes, index, self.endian)
     }
 
-    pub(crate) fn class_of(ip: &Inode) -> Class {
+    pub(crate) fn class_of(ip: &FfsInode) -> Class {
         if ip.is_directory() { Class::Directory } else { Class::Data }
     }
 
-    fn points_to(ip: &Inode) -> PointerTo {
+    fn points_to(ip: &FfsInode) -> PointerTo {
         if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data }
     }
 
@@ -93,7 +93,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// system's own structures.
     pub(crate) fn check_address(
         &self,
-        ip: &Inode,
+        ip: &FfsInode,
         block: i64,
         address: i64,
         frags: u32,
@@ -114,7 +114,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// The buffer of a block of pointers at `address`.
-    pub(crate) async fn pointers(&self, ip: &Inode, hop: &Hop, address: i64) -> FsResult<BufRef> {
+    pub(crate) async fn pointers(
+        &self,
+        ip: &FfsInode,
+        hop: &Hop,
+        address: i64,
+    ) -> FsResult<BufRef> {
         let address = self.check_address(ip, hop.key(), address, self.frag())?;
         let key = BufKey::file(ip.ino(), hop.key());
         let byte = self.sb.byte_of(address);
@@ -128,12 +133,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// The address of a file's block; 0 for a hole.
-    pub(crate) async fn lookup(&self, ip: &Inode, lbn: u64) -> FsResult<u64> {
+    pub(crate) async fn lookup(&self, ip: &FfsInode, lbn: u64) -> FsResult<u64> {
         let address = if lbn < DIRECT {
-            ip.dinode().db[lbn as usize]
+            ip.pointers().db[lbn as usize]
         } else {
             let way = self.way(lbn)?;
-            let mut address = ip.dinode().ib[way.root];
+            let mut address = ip.pointers().ib[way.root];
             for hop in way.hops() {
                 if address == 0 {
                     return Ok(0);
@@ -152,13 +157,13 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Whether block `lbn` is there, and for how many blocks from it on that holds: where a whole block of
     /// pointers is missing, as many as it would have led to.
-    pub(crate) async fn block_is_there(&self, ip: &Inode, lbn: u64) -> FsResult<(bool, u64)> {
+    pub(crate) async fn block_is_there(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         if lbn < DIRECT {
-            return Ok((ip.dinode().db[lbn as usize] != 0, 1));
+            return Ok((ip.pointers().db[lbn as usize] != 0, 1));
         }
         let per_block = self.sb.addresses_per_block();
         let way = self.way(lbn)?;
-        let mut address = ip.dinode().ib[way.root];
+        let mut address = ip.pointers().ib[way.root];
         for hop in way.hops() {
             if address == 0 {
                 return Ok((false, hop.first + span(per_block, hop.height + 1) - lbn));
@@ -174,9 +179,9 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// As [`lookup`](Self::lookup), but only from what is in memory.
-    fn peek_address(&self, ip: &Inode, lbn: u64) -> Option<u64> {
+    fn peek_address(&self, ip: &FfsInode, lbn: u64) -> Option<u64> {
         let address = if lbn < DIRECT {
-            ip.dinode().db[lbn as usize]
+            ip.pointers().db[lbn as usize]
         } else {
             let way = self.way(lbn).ok()?;
             let lowest = way.hops().last()?;
@@ -190,7 +195,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Reads a block of a file, with what follows it on disk and in the file, up to `ahead` bytes.
     pub(crate) async fn read_file_block(
         &self,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         ahead: usize,
     ) -> FsResult<Option<BufRef>> {
@@ -232,7 +237,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn set_pointer(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         old: (u64, u32),
         new: (u64, u32),
@@ -242,21 +247,21 @@ impl<P: OrderingPolicy> Ffs<P> {
         let what = What::SetPointer { ino, block, old, new, to: Self::points_to(ip), init };
         if lbn < DIRECT {
             let inode = self.inode_buffer(ino).await?;
-            op.admit(&what).await.map_err(io_error)?;
-            ip.dinode_mut().db[lbn as usize] = new.0.cast_signed();
-            self.put_inode(op, &inode, ip, what);
+            let admitted = op.admit(&what).await.map_err(io_error)?;
+            ip.pointers_mut().db[lbn as usize] = new.0.cast_signed();
+            self.put_inode(op, &inode, ip, admitted);
             return Ok(());
         }
         let way = self.way(lbn)?;
         let hop = way.hops().last().expect("a way has a hop");
-        let mut address = ip.dinode().ib[way.root];
+        let mut address = ip.pointers().ib[way.root];
         for above in &way.hops()[..way.root] {
             let buf = self.pointers(ip, above, address).await?;
             address = self.pointer(&buf.read(), above.index);
         }
         let buf = self.pointers(ip, hop, address).await?;
-        op.admit(&what).await.map_err(io_error)?;
-        self.put_pointer(op, &buf, hop.index, new.0, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        self.put_pointer(op, &buf, hop.index, new.0, admitted);
         Ok(())
     }
 
@@ -266,10 +271,10 @@ impl<P: OrderingPolicy> Ffs<P> {
         buf: &BufRef,
         index: usize,
         address: u64,
-        what: What<'_>,
+        admitted: Admitted<'_>,
     ) {
         let range = index * 8..index * 8 + 8;
-        op.apply(buf, std::slice::from_ref(&range), what, |bytes| {
+        op.apply(buf, std::slice::from_ref(&range), admitted, |bytes| {
             self.endian.put_i64(bytes, index * 8, address.cast_signed());
         });
     }
@@ -277,7 +282,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn make_file_block(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         len: usize,
         fill: Fill<'_>,
@@ -290,7 +295,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let size = ip.size();
         let whole = size >= (lbn + 1) * self.bsize();
         let needed = if whole { self.frag() } else { self.sb.frags_for(len as u64) as u32 };
-        let address = ip.dinode().db[lbn as usize];
+        let address = ip.pointers().db[lbn as usize];
         if address == 0 {
             return self.make_direct(op, ip, lbn, needed, fill).await;
         }
@@ -314,7 +319,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// The buffer of a block that is there, read only where its contents matter.
     async fn existing(
         &self,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         address: u64,
         frags: u32,
@@ -333,12 +338,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn fresh(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         address: u64,
         frags: u32,
         fill: Fill<'_>,
-    ) -> BufRef {
+    ) -> FsResult<BufRef> {
         let key = BufKey::file(ip.ino(), lbn.cast_signed());
         let (byte, len) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
         let class = Self::class_of(ip);
@@ -347,7 +352,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
         if class == Class::Directory {
             let what = What::InitDirectory { dir: ip.ino() };
-            op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
+            let admitted = op.admit(&what).await.map_err(io_error)?;
+            op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
                 bytes[..contents.len()].copy_from_slice(contents);
                 dir::write_free_chunks(&mut bytes[contents.len()..], self.endian);
             });
@@ -355,27 +361,27 @@ impl<P: OrderingPolicy> Ffs<P> {
             buf.write(|bytes| bytes[..contents.len()].copy_from_slice(contents));
             self.cache.mark_dirty(&buf);
         }
-        buf
+        Ok(buf)
     }
 
     async fn make_direct(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         frags: u32,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
         let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
         let address = self.allocate(op, ip, wish, frags).await?;
-        let buf = self.fresh(op, ip, lbn, address, frags, fill).await;
+        let buf = self.fresh(op, ip, lbn, address, frags, fill).await?;
         ip.add_blocks(self.sectors(frags));
         self.set_pointer(op, ip, lbn, (0, 0), (address, frags), &buf).await?;
         Ok(buf)
     }
 
-    fn previous_direct(&self, ip: &Inode, lbn: u64) -> Option<u64> {
-        let previous = ip.dinode().db[(lbn as usize).checked_sub(1)?];
+    fn previous_direct(&self, ip: &FfsInode, lbn: u64) -> Option<u64> {
+        let previous = ip.pointers().db[(lbn as usize).checked_sub(1)?];
         (previous > 0).then_some(previous.cast_unsigned())
     }
 
@@ -383,7 +389,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn grow_fragments(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         buf: &BufRef,
         (address, have): (u64, u32),
@@ -394,7 +400,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         // What comes after the first change must not need a read.
         let _held = self.groups_of([address]).await?;
         if self.extend(op, address, have, needed).await? {
-            self.lengthen(op, ip, buf, len);
+            self.lengthen(op, ip, buf, len).await?;
             ip.add_blocks(self.sectors(needed - have));
             return self.set_pointer(op, ip, lbn, old, (address, needed), buf).await;
         }
@@ -415,7 +421,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         // A write to the old place may be under way: the old place is given up after this.
         buf.written().await;
         buf.set_address(Some(self.sb.byte_of(new)));
-        self.lengthen(op, ip, buf, len);
+        self.lengthen(op, ip, buf, len).await?;
         ip.add_blocks(self.sectors(needed - have));
         self.set_pointer(op, ip, lbn, old, (new, needed), buf).await?;
         self.free(op, address, have).await
@@ -423,27 +429,35 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Gives a file's last block `len` bytes. All that a directory gets is free chunks: it can grow into them
     /// without another write.
-    fn lengthen(&self, op: &mut FfsOp<'_, P>, ip: &Inode, buf: &BufRef, len: usize) {
+    async fn lengthen(
+        &self,
+        op: &mut FfsOp<'_, P>,
+        ip: &FfsInode,
+        buf: &BufRef,
+        len: usize,
+    ) -> FsResult<()> {
         let had = buf.len();
         self.cache.resize(buf, len);
         self.cache.mark_dirty(buf);
         if ip.is_directory() {
             let what = What::InitDirectory { dir: ip.ino() };
-            op.apply(buf, std::slice::from_ref(&(had..len)), what, |bytes| {
+            let admitted = op.admit(&what).await.map_err(io_error)?;
+            op.apply(buf, std::slice::from_ref(&(had..len)), admitted, |bytes| {
                 dir::write_free_chunks(&mut bytes[had..], self.endian);
             });
         }
+        Ok(())
     }
 
     async fn make_indirect(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
         let way = self.way(lbn)?;
-        let mut address = ip.dinode().ib[way.root];
+        let mut address = ip.pointers().ib[way.root];
         let mut above = Vec::with_capacity(3);
         for hop in way.hops() {
             if address == 0 {
@@ -461,16 +475,16 @@ impl<P: OrderingPolicy> Ffs<P> {
         let mut new = self.allocate_tree(op, ip, lbn, above.last(), &way, missing.len()).await?;
         let frags = self.frag();
         // Before the pointers: a count that is too low is damage, one that is too high only wrong.
-        let old = ip.dinode().blocks;
+        let old = ip.record().blocks;
         ip.add_blocks(self.sectors(frags) * new.len() as u64);
-        let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.dinode().blocks };
+        let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.record().blocks };
         self.store(op, ip, what).await?;
         let data = new.pop().expect("one for the data");
         for (hop, address) in missing.iter().zip(new) {
             let buf = self.hang_pointers(op, ip, &way, above.last(), hop, address).await?;
             above.push(buf);
         }
-        let buf = self.fresh(op, ip, lbn, data, frags, fill).await;
+        let buf = self.fresh(op, ip, lbn, data, frags, fill).await?;
         self.set_pointer(op, ip, lbn, (0, 0), (data, frags), &buf).await?;
         Ok(buf)
     }
@@ -479,7 +493,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn allocate_tree(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         lbn: u64,
         lowest: Option<&BufRef>,
         way: &Way,
@@ -516,7 +530,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn hang_pointers(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         way: &Way,
         above: Option<&BufRef>,
         hop: &Hop,
@@ -543,15 +557,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         match above {
             None => {
                 let inode = self.inode_buffer(ip.ino()).await?;
-                op.admit(&what).await.map_err(io_error)?;
-                ip.dinode_mut().ib[way.root] = address.cast_signed();
-                self.put_inode(op, &inode, ip, what);
+                let admitted = op.admit(&what).await.map_err(io_error)?;
+                ip.pointers_mut().ib[way.root] = address.cast_signed();
+                self.put_inode(op, &inode, ip, admitted);
             }
             Some(above) => {
-                op.admit(&what).await.map_err(io_error)?;
+                let admitted = op.admit(&what).await.map_err(io_error)?;
                 let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
                 let upper = upper.expect("a block of pointers hangs from a higher one");
-                self.put_pointer(op, above, upper.index, address, what);
+                self.put_pointer(op, above, upper.index, address, admitted);
             }
         }
         Ok(buf)

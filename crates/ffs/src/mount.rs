@@ -246,7 +246,7 @@ async fn check_root<P: OrderingPolicy>(ffs: &Ffs<P>) -> FsResult<()> {
         Err(error) if error.errno == Errno::NotFound => None,
         found => Some(found?),
     };
-    let kind = root.and_then(|root| FileType::from_mode(root.mode));
+    let kind = root.and_then(|(root, _)| FileType::from_mode(root.mode));
     if kind == Some(FileType::Directory) {
         return Ok(());
     }

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use ordo_cache::BufRef;
 use ordo_ordering::{OrderingPolicy, What};
-use ordo_ufs::{Inode, io_error};
+use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
 use crate::truncate::Loose;
-use crate::{DIRECT, Ffs, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// Where pointers are reset.
 enum Reset {
@@ -42,7 +42,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn take_out(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         first: u64,
         end: u64,
     ) -> FsResult<u64> {
@@ -55,29 +55,30 @@ impl<P: OrderingPolicy> Ffs<P> {
             return Ok(step.end);
         }
         let what = What::ClearPointers { ino: ip.ino() };
-        op.admit(&what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         match step.reset {
             Reset::Direct(range) => {
-                ip.dinode_mut().db[range].fill(0);
-                self.put_inode(op, &inode, ip, what);
+                ip.pointers_mut().db[range].fill(0);
+                self.put_inode(op, &inode, ip, admitted);
             }
             Reset::Root(root) => {
-                ip.dinode_mut().ib[root] = 0;
-                self.put_inode(op, &inode, ip, what);
+                ip.pointers_mut().ib[root] = 0;
+                self.put_inode(op, &inode, ip, admitted);
             }
             Reset::In(buf, range) => {
                 let range = range.start * 8..range.end * 8;
-                op.apply(&buf, std::slice::from_ref(&range), what, |b| b[range.clone()].fill(0));
+                let clear = |b: &mut [u8]| b[range.clone()].fill(0);
+                op.apply(&buf, std::slice::from_ref(&range), admitted, clear);
             }
         }
         // Before anything is given back: who waits for a block of pointers that goes waits for this change
         // of the inode from then on, and it waits for the reset.
-        let (ino, old) = (ip.ino(), ip.dinode().blocks);
+        let (ino, old) = (ip.ino(), ip.record().blocks);
         let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
-        op.admit(&what).await.map_err(io_error)?;
-        ip.dinode_mut().blocks = new;
-        self.put_inode(op, &inode, ip, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        ip.record_mut().blocks = new;
+        self.put_inode(op, &inode, ip, admitted);
         let mut damage = None;
         for loose in step.loose {
             self.free_loose(op, ip, loose, &mut damage).await?;
@@ -86,20 +87,20 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Blocks that hang from the inode.
-    async fn out_of_inode(&self, ip: &Inode, first: u64, end: u64) -> FsResult<Step> {
+    async fn out_of_inode(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let range = first as usize..end as usize;
-        let pointers = ip.dinode().db[range.clone()].to_vec();
+        let pointers = ip.pointers().db[range.clone()].to_vec();
         let held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
         let (loose, blocks) = self.loose_data(ip, first, &pointers);
         Ok(Step { end, reset: Reset::Direct(range), loose, blocks, _held: held })
     }
 
     /// Blocks that hang from the same block of pointers as `first`, and that block where it has no others.
-    async fn out_of_tree(&self, ip: &Inode, first: u64, end: u64) -> FsResult<Step> {
+    async fn out_of_tree(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let way = self.way(first)?;
         let lowest = *way.hops().last().expect("a way has a hop");
         let end = end.min(lowest.first + self.sb.addresses_per_block());
-        let mut address = ip.dinode().ib[way.root];
+        let mut address = ip.pointers().ib[way.root];
         let (mut above, mut addresses) = (Vec::new(), Vec::new());
         for hop in way.hops() {
             if address == 0 {
@@ -141,7 +142,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// What blocks of data are freed, and how many are there to be freed.
-    fn loose_data(&self, ip: &Inode, first: u64, pointers: &[i64]) -> (Vec<Loose>, u64) {
+    fn loose_data(&self, ip: &FfsInode, first: u64, pointers: &[i64]) -> (Vec<Loose>, u64) {
         let frags = self.frag();
         let set = (first..).zip(pointers.iter().copied()).filter(|(_, address)| *address != 0);
         let sound = set.clone().filter(|(lbn, address)| {

@@ -5,11 +5,11 @@
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_ordering::{OrderingPolicy, What};
-use ordo_ufs::{Fill, Inode, io_error};
+use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{FsError, FsResult};
 
 use crate::map::{Hop, span};
-use crate::{DIRECT, Ffs, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// The most buffers that a cut keeps in memory from its beginning to its end.
 const HELD_MAX: usize = 64;
@@ -27,7 +27,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn set_size(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         size: u64,
     ) -> FsResult<()> {
         let old = ip.size();
@@ -48,7 +48,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    async fn note_size(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn note_size(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let old = ip.size();
         if size == old {
             return Ok(());
@@ -56,14 +56,14 @@ impl<P: OrderingPolicy> Ffs<P> {
         let directory = ip.is_directory();
         let what = What::SetSize { ino: ip.ino(), old, new: size, directory };
         let buf = self.inode_buffer(ip.ino()).await?;
-        op.admit(&what).await.map_err(io_error)?;
-        ip.dinode_mut().size = size;
-        self.put_inode(op, &buf, ip, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        ip.record_mut().size = size;
+        self.put_inode(op, &buf, ip, admitted);
         Ok(())
     }
 
     /// A longer file: its old last block becomes whole, its new last block is there.
-    async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.bsize());
         let last = (size - 1) / bsize;
         let old_last = old.saturating_sub(1) / bsize;
@@ -91,7 +91,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    async fn cut_to(&self, op: &mut FfsOp<'_, P>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn cut_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let bsize = self.bsize();
         let _held = self.read_before_cut(ip, size).await?;
         if size > 0 {
@@ -114,13 +114,13 @@ impl<P: OrderingPolicy> Ffs<P> {
             freed += self.free_loose(op, ip, piece, &mut damage).await?;
         }
         if size > 0 {
-            let (ino, old) = (ip.ino(), ip.dinode().blocks);
+            let (ino, old) = (ip.ino(), ip.record().blocks);
             let new = old.saturating_sub(freed);
             let buf = self.inode_buffer(ino).await?;
             let what = What::SetBlockCount { ino, old, new };
-            op.admit(&what).await.map_err(io_error)?;
-            ip.dinode_mut().blocks = new;
-            self.put_inode(op, &buf, ip, what);
+            let admitted = op.admit(&what).await.map_err(io_error)?;
+            ip.record_mut().blocks = new;
+            self.put_inode(op, &buf, ip, admitted);
         }
         damage.map_or(Ok(()), Err)
     }
@@ -129,12 +129,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// blocks of pointers, the groups of what is freed. Some of it is held until the cut is done; the
     /// rest was at least used last. Damage is left to the cut, but for trees that have more pointers
     /// than the file system has blocks.
-    async fn read_before_cut(&self, ip: &Inode, size: u64) -> FsResult<Vec<BufRef>> {
+    async fn read_before_cut(&self, ip: &FfsInode, size: u64) -> FsResult<Vec<BufRef>> {
         let mut held = vec![self.inode_buffer(ip.ino()).await?];
         let own = self.sb.cg_base(self.sb.ino_group(ip.ino()));
         let (direct, roots) = {
-            let d = ip.dinode();
-            (d.db, d.ib)
+            let pointers = ip.pointers();
+            (pointers.db, pointers.ib)
         };
         let data = direct.iter().map(|address| address.cast_unsigned());
         held.extend(self.groups_of(std::iter::once(own).chain(data)).await?);
@@ -195,15 +195,15 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn cut_inode(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         size: u64,
         loose: &mut Vec<Loose>,
     ) -> FsResult<()> {
         let (old, keep) = (ip.size(), size.div_ceil(self.bsize()));
         let buf = self.inode_buffer(ip.ino()).await?;
-        let mut d = ip.dinode().clone();
+        let mut pointers = ip.pointers().clone();
         for lbn in 0..DIRECT {
-            let pointer = &mut d.db[lbn as usize];
+            let pointer = &mut pointers.db[lbn as usize];
             let had = self.frags_at(old, lbn).max(1);
             let left = if lbn < keep { self.frags_at(size, lbn) } else { 0 };
             if *pointer == 0 || left >= had {
@@ -216,7 +216,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
         }
         let mut first = DIRECT;
-        for (root, pointer) in d.ib.iter_mut().enumerate() {
+        for (root, pointer) in pointers.ib.iter_mut().enumerate() {
             let height = root as u32 + 1;
             if *pointer != 0 && first >= keep {
                 loose.push(Loose::Tree { height, first, address: *pointer });
@@ -224,16 +224,16 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             first += span(self.sb.addresses_per_block(), height + 1);
         }
-        d.size = size;
+        let what = What::ClearPointers { ino: ip.ino() };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        ip.record_mut().size = size;
         if size == 0 {
             // All that is left belongs to the extended attributes.
-            let attributes = self.sb.frags_for(u64::from(d.extsize)) as u32;
-            d.blocks = self.sectors(attributes);
+            let attributes = self.sb.frags_for(u64::from(pointers.extsize)) as u32;
+            ip.record_mut().blocks = self.sectors(attributes);
         }
-        let what = What::ClearPointers { ino: ip.ino() };
-        op.admit(&what).await.map_err(io_error)?;
-        *ip.dinode_mut() = d;
-        self.put_inode(op, &buf, ip, what);
+        *ip.pointers_mut() = pointers;
+        self.put_inode(op, &buf, ip, admitted);
         Ok(())
     }
 
@@ -241,7 +241,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn cut_trees(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         keep: u64,
         loose: &mut Vec<Loose>,
     ) -> FsResult<()> {
@@ -249,7 +249,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             return Ok(());
         }
         let way = self.way(keep - 1)?;
-        let mut address = ip.dinode().ib[way.root];
+        let mut address = ip.pointers().ib[way.root];
         // Down the way to the last block that stays: everything to its right goes.
         for hop in way.hops() {
             if address == 0 {
@@ -278,9 +278,9 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             if loose.len() > before {
                 let what = What::ClearPointers { ino: ip.ino() };
-                op.admit(&what).await.map_err(io_error)?;
+                let admitted = op.admit(&what).await.map_err(io_error)?;
                 let range = from * 8..buf.len();
-                op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
+                op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
                     bytes[range.clone()].fill(0);
                 });
             }
@@ -294,7 +294,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn free_loose(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         loose: Loose,
         damage: &mut Option<FsError>,
     ) -> FsResult<u64> {
@@ -323,7 +323,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn free_checked(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         block: i64,
         address: i64,
         frags: u32,
@@ -346,7 +346,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn free_tree(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         height: u32,
         first: u64,
         address: i64,
@@ -388,11 +388,11 @@ impl<P: OrderingPolicy> Ffs<P> {
 }
 
 /// Whether the pointers of an inode are pointers, and any is set.
-fn has_blocks(ip: &Inode) -> bool {
+fn has_blocks(ip: &FfsInode) -> bool {
     use ordo_vfs::FileType::{Directory, Regular, Symlink};
-    let d = ip.dinode();
+    let (d, pointers) = (ip.record(), ip.pointers());
     match ip.file_type() {
-        Regular | Directory => d.db.iter().chain(&d.ib).any(|address| *address != 0),
+        Regular | Directory => pointers.db.iter().chain(&pointers.ib).any(|address| *address != 0),
         // A target in the inode takes no blocks; one in a block does.
         Symlink => d.blocks > 0 && d.size >= ordo_format::ufs2::inode::SHORT_LINK_SIZE as u64,
         _ => false,

@@ -40,10 +40,11 @@ pub enum PointerTo {
     Attributes,
 }
 
-/// One change, by meaning. Addresses are in fragments, inodes by number.
+/// One change, by meaning. Addresses and block counts are in the layout's units (FFS: fragments, sectors of 512 bytes),
+/// inodes by number.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
-    /// A directory entry is made for `child`, whose inode lies in `inode`.
+    /// A directory entry is made for `child`, whose inode is in the buffer `inode`.
     AddEntry {
         /// The directory.
         dir: u64,
@@ -55,7 +56,7 @@ pub enum What<'a> {
         directory: bool,
         /// The first byte of the entry in the block. Entries never move.
         at: usize,
-        /// The block that holds the child's inode.
+        /// The buffer that holds the child's inode: where inodes have places, the block of it.
         inode: &'a BufRef,
     },
     /// A directory entry is taken away.
@@ -85,7 +86,7 @@ pub enum What<'a> {
         directory: bool,
         /// The first byte of the entry in the block.
         at: usize,
-        /// The block that holds the new one's inode.
+        /// The buffer that holds the new one's inode.
         inode: &'a BufRef,
     },
     /// A directory block, or a chunk of it that the directory grows by, gets its first contents: free
@@ -157,7 +158,7 @@ pub enum What<'a> {
         /// To.
         new: u32,
     },
-    /// An inode's count of sectors changes by itself: before pointers are set in blocks of pointers,
+    /// An inode's count of blocks changes by itself: before pointers are set in blocks of pointers,
     /// after some were reset there.
     SetBlockCount {
         /// Whose.

@@ -248,6 +248,21 @@ pub enum RecoverError {
     UnusedLog,
 }
 
+/// Leave to make one change: [`Op::admit`] gives it and [`Op::apply`] takes it, so no change is made that was not
+/// admitted, and none twice.
+#[derive(Debug)]
+#[must_use = "a change that was admitted is to be made"]
+pub struct Admitted<'w> {
+    what: &'w What<'w>,
+}
+
+impl<'w> Admitted<'w> {
+    /// The change.
+    pub fn what(&self) -> &'w What<'w> {
+        self.what
+    }
+}
+
 /// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.
 pub struct Op<'c, P: OrderingPolicy> {
     cache: &'c Cache<P>,
@@ -272,21 +287,23 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// Asks for leave to make a change: returns once everything is on disk that must be there first.
     ///
     /// # Errors
-    /// The device failed; do not make the change.
+    /// The device failed: the change cannot be made.
     #[inline]
-    pub async fn admit(&mut self, what: &What<'_>) -> Result<(), BlockError> {
-        P::admit(self.cache, &mut self.state, what).await
+    pub async fn admit<'w>(&mut self, what: &'w What<'w>) -> Result<Admitted<'w>, BlockError> {
+        P::admit(self.cache, &mut self.state, what).await?;
+        Ok(Admitted { what })
     }
 
-    /// Makes a change: `change` gets the whole buffer and changes bytes within `ranges` only.
+    /// Makes a change that was admitted: `change` gets the whole buffer and changes bytes within `ranges` only.
     #[inline]
     pub fn apply<R>(
         &mut self,
         buf: &BufRef,
         ranges: &[Range<usize>],
-        what: What<'_>,
+        admitted: Admitted<'_>,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
+        let what = *admitted.what;
         self.old.clear();
         if P::wants_old(&what) {
             let bytes = buf.read();

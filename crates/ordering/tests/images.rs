@@ -6,7 +6,7 @@
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_cache::{BufKey, BufRef, Cache, CacheConfig, Class, WriteGate};
+use ordo_cache::{BufKey, BufRef, Cache, CacheConfig, Class, WriteGate, WriteImage};
 use ordo_ordering::{Change, OpKind, OrderingPolicy, PointerTo, SoftUpdates, What};
 use ordo_runtime::{Executor, Runtime};
 use proptest::prelude::*;
@@ -101,13 +101,13 @@ impl Bench {
 
     /// Makes an image of a block, and says where the write is durable.
     fn write(&self, block: &BufRef, durable: bool) -> Vec<u8> {
-        let mut image = block.read().to_vec();
+        let mut image = WriteImage::of(block);
         let gate = self.cache.gate();
         gate.before_write(block, &mut image, &mut Vec::new());
         if durable {
             gate.write_done(block, block.version(), Ok(()));
         }
-        image
+        image.to_vec()
     }
 
     async fn run(&mut self, steps: &[Step]) {

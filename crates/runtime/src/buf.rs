@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// The alignment of every buffer, in bytes: enough for O_DIRECT on any common device.
 const ALIGN: usize = 4096;
@@ -60,6 +61,70 @@ impl IoBuf {
         let mut buf = IoBuf::scratch(bytes.len());
         buf.copy_from_slice(bytes);
         buf
+    }
+
+    /// Gives it `len` bytes; new ones are zero.
+    pub fn resize(&mut self, len: usize) {
+        let keep = self.len.min(len);
+        if class_of(len).is_some() && class_of(len) == class_of(self.len) {
+            self.len = len;
+            self[keep..].fill(0);
+            return;
+        }
+        let mut other = IoBuf::zeroed(len);
+        other[..keep].copy_from_slice(&self[..keep]);
+        *self = other;
+    }
+}
+
+/// The bytes of one request, in pieces that follow one another. Pieces are shared with whoever else holds them: nobody can
+/// change one of them meanwhile ([`Arc::make_mut`] copies).
+#[derive(Clone, Debug, Default)]
+pub struct IoList {
+    pieces: Vec<Arc<IoBuf>>,
+    len: usize,
+}
+
+impl IoList {
+    /// No bytes, with room for so many pieces.
+    pub fn with_capacity(pieces: usize) -> IoList {
+        IoList { pieces: Vec::with_capacity(pieces), len: 0 }
+    }
+
+    /// Adds a piece behind the others.
+    pub fn push(&mut self, piece: Arc<IoBuf>) {
+        self.len += piece.len();
+        self.pieces.push(piece);
+    }
+
+    /// The pieces, in order.
+    pub fn pieces(&self) -> &[Arc<IoBuf>] {
+        &self.pieces
+    }
+
+    /// The bytes of all pieces.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All bytes in one buffer: copied, but for one piece that nobody shares.
+    pub fn join(mut self) -> IoBuf {
+        if self.pieces.len() == 1 {
+            let only = self.pieces.pop().expect("it has one");
+            return Arc::try_unwrap(only).unwrap_or_else(|shared| (*shared).clone());
+        }
+        let mut all = IoBuf::scratch(self.len);
+        let mut at = 0;
+        for piece in &self.pieces {
+            all[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        all
     }
 }
 
@@ -150,6 +215,20 @@ mod tests {
             assert_eq!(clean.as_ptr() as usize % ALIGN, 0);
         }
         assert!(IoBuf::zeroed(0).is_empty());
+    }
+
+    /// A longer buffer keeps its bytes and shows no older ones behind them, a shorter one keeps its beginning, in the
+    /// memory that it has or in other.
+    #[test]
+    fn a_resized_buffer_keeps_its_beginning() {
+        for (from, to) in [(512, 1024), (1024, 512), (4096, 12_288), (12_288, 4096), (100, 0)] {
+            drop(IoBuf::from_slice(&vec![0xaa; to]));
+            let mut buf = IoBuf::from_slice(&vec![7; from]);
+            buf.resize(to);
+            let kept = from.min(to);
+            assert_eq!(buf.len(), to);
+            assert!(buf[..kept].iter().all(|b| *b == 7) && buf[kept..].iter().all(|b| *b == 0));
+        }
     }
 
     /// The free list must not grow without bound.

@@ -44,7 +44,7 @@ mod wall;
 #[cfg(test)]
 mod tests;
 
-pub use buf::IoBuf;
+pub use buf::{IoBuf, IoList};
 pub use driver::{Backend, Command};
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
 pub use time::{Duration, Time};

@@ -1,65 +1,47 @@
 //! Attributes: looking at them, changing them.
 
-use ordo_cache::BufRef;
-use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
 
-use crate::inode::Inode;
-use crate::layout::Layout;
-use crate::{LayoutOp, Ufs, io_error};
-
-pub(crate) fn set_atime(d: &mut Dinode, t: Timestamp) {
-    (d.atime, d.atimensec) = (t.seconds, t.nanos.cast_signed());
-}
-
-pub(crate) fn set_mtime(d: &mut Dinode, t: Timestamp) {
-    (d.mtime, d.mtimensec) = (t.seconds, t.nanos.cast_signed());
-}
-
-pub(crate) fn set_ctime(d: &mut Dinode, t: Timestamp) {
-    (d.ctime, d.ctimensec) = (t.seconds, t.nanos.cast_signed());
-}
-
-pub(crate) fn set_birthtime(d: &mut Dinode, t: Timestamp) {
-    (d.birthtime, d.birthnsec) = (t.seconds, t.nanos.cast_signed());
-}
+use crate::inode::InodeRecord;
+use crate::layout::{Layout, PinnedInode};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
     /// Changes an inode's fields and stores it, as the change `what`.
     pub(crate) async fn update_inode(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Inode,
+        ip: &LayoutInode<L>,
         what: What<'_>,
-        change: impl FnOnce(&mut Dinode),
+        change: impl FnOnce(&mut InodeRecord),
     ) -> FsResult<()> {
-        let block = self.layout().inode_block(ip.ino()).await?;
-        op.admit(&what).await.map_err(io_error)?;
-        change(&mut ip.dinode_mut());
-        self.layout().store_inode(op, &block, ip, what);
+        let pin = self.layout().pin_inode(ip.ino()).await?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        change(&mut ip.record_mut());
+        self.layout().store_inode(op, &pin, ip, admitted);
         Ok(())
     }
 
-    /// The blocks of these inodes, read: while they are held, storing the inodes needs no read, so
-    /// that none can fail half way through an operation.
+    /// Pins these inodes: while the pins live, storing the inodes needs no read, so that none can fail half way
+    /// through an operation.
     pub(crate) async fn hold<const N: usize>(
         &self,
-        inodes: [&Inode; N],
-    ) -> FsResult<[Option<BufRef>; N]> {
+        inodes: [&LayoutInode<L>; N],
+    ) -> FsResult<[Option<PinnedInode>; N]> {
         let mut held = [const { None }; N];
         for (place, ip) in held.iter_mut().zip(inodes) {
-            *place = Some(self.layout().inode_block(ip.ino()).await?);
+            *place = Some(self.layout().pin_inode(ip.ino()).await?);
         }
         Ok(held)
     }
 
-    pub(crate) fn attr_of(&self, ip: &Inode) -> Attr {
-        ip.attr(self.limits().block as u32)
+    pub(crate) fn attr_of(&self, ip: &LayoutInode<L>) -> Attr {
+        ip.attr(self.limits())
     }
 
     /// Waits until nobody writes the inode, and checks that it is still there.
-    pub(crate) fn still_there(&self, ip: &Inode) -> FsResult<()> {
+    pub(crate) fn still_there(&self, ip: &LayoutInode<L>) -> FsResult<()> {
         if ip.gone.get() || ip.is_unused() { Err(Errno::Stale.into()) } else { Ok(()) }
     }
 
@@ -81,7 +63,7 @@ impl<L: Layout> Ufs<L> {
             }
         }
         let only_flags = SetAttr { flags: None, ..*set } == SetAttr::default();
-        if !only_flags && flags::attributes_fixed(ip.dinode().flags) {
+        if !only_flags && flags::attributes_fixed(ip.record().flags) {
             return Err(Errno::NotPermitted.into());
         }
         if set.size.is_some_and(|size| size > self.limits().file_max) {
@@ -120,13 +102,13 @@ fn check_times(set: &SetAttr) -> FsResult<()> {
     Ok(())
 }
 
-fn apply(d: &mut Dinode, set: &SetAttr, now: Timestamp) {
+fn apply(d: &mut InodeRecord, set: &SetAttr, now: Timestamp) {
     let at = |t: SetTime| match t {
         SetTime::Now => now,
         SetTime::To(t) => t,
     };
     if set.size.is_some() {
-        set_mtime(d, now);
+        d.mtime = now;
     }
     if let Some(permissions) = set.permissions {
         d.mode = d.mode & 0o170_000 | permissions & 0o7777;
@@ -135,13 +117,13 @@ fn apply(d: &mut Dinode, set: &SetAttr, now: Timestamp) {
     d.gid = set.gid.unwrap_or(d.gid);
     d.flags = set.flags.unwrap_or(d.flags);
     if let Some(t) = set.atime {
-        set_atime(d, at(t));
+        d.atime = at(t);
     }
     if let Some(t) = set.mtime {
-        set_mtime(d, at(t));
+        d.mtime = at(t);
     }
     if let Some(t) = set.birthtime {
-        set_birthtime(d, t);
+        d.birthtime = t;
     }
-    set_ctime(d, now);
+    d.ctime = now;
 }

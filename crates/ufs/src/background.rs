@@ -5,9 +5,8 @@ use std::rc::Rc;
 use ordo_ordering::{Deferred, OpKind, OrderingPolicy};
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::inode::Inode;
 use crate::layout::Layout;
-use crate::{LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 /// Steps that one operation takes at most: others get their turn between two.
 const STEPS_MAX: usize = 64;
@@ -81,7 +80,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Puts the release of an inode off that has just lost its last name. False where the ordering wants
     /// it done at once, or where the inode is open and lives on.
-    pub(crate) fn put_off_release(&self, op: &mut LayoutOp<'_, L>, ip: &Inode) -> bool {
+    pub(crate) fn put_off_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
         ip.is_unused() && op.defer(Deferred::Release { ino: ip.ino() }).is_none()
     }
 

@@ -6,11 +6,9 @@ use ordo_cache::BufKey;
 use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FileType, FsResult, Ino, flags};
 
-use crate::attributes::{set_atime, set_ctime, set_mtime};
-use crate::inode::Inode;
 use crate::layout::{Fill, Layout};
 use crate::names::require;
-use crate::{LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 /// Read-ahead keeps this many clusters under way beyond what is being read.
 const AHEAD_CLUSTERS: u64 = 5;
@@ -20,7 +18,7 @@ const OVERTAKING_MAX: u64 = 32;
 
 impl<L: Layout> Ufs<L> {
     /// A regular file, to read or write.
-    pub(crate) async fn regular(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn regular(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode_of(ino).await?;
         match ip.file_type() {
             FileType::Regular => Ok(ip),
@@ -37,13 +35,13 @@ impl<L: Layout> Ufs<L> {
             self.read_at(&ip, offset, buf).await?
         };
         let now = self.now();
-        let wanted = self.shared.config.access_times.wants(&ip.dinode(), now);
+        let wanted = self.shared.config.access_times.wants(&ip.record(), now);
         if wanted && !buf.is_empty() && !self.is_read_only() {
             let _guard = ip.lock.write().await;
             self.still_there(&ip)?;
             let mut op = self.begin(OpKind::Attributes).await?;
             let what = What::SetAttributes { ino: ip.ino() };
-            self.update_inode(&mut op, &ip, what, |d| set_atime(d, now)).await?;
+            self.update_inode(&mut op, &ip, what, |d| d.atime = now).await?;
             op.end().await.map_err(io_error)?;
         }
         Ok(read)
@@ -52,7 +50,7 @@ impl<L: Layout> Ufs<L> {
     /// Reads the contents of an inode whose lock is held.
     pub(crate) async fn read_at(
         &self,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         offset: u64,
         buf: &mut [u8],
     ) -> FsResult<usize> {
@@ -101,7 +99,7 @@ impl<L: Layout> Ufs<L> {
 
     /// How much to read from block `lbn` on for a reader who wants `asked` bytes. Where contents pass, no more
     /// of a file is read ahead than was asked for up to here.
-    fn worth_reading(&self, ip: &Inode, lbn: u64, asked: u64) -> usize {
+    fn worth_reading(&self, ip: &LayoutInode<L>, lbn: u64, asked: u64) -> usize {
         let (pass, cluster) = (self.shared.config.contents_pass, self.cluster() as u64);
         let worth = match self.goes_on(ip, lbn) || lbn == 0 {
             true if pass => asked.saturating_add(lbn.saturating_mul(self.limits().block as u64)),
@@ -113,13 +111,13 @@ impl<L: Layout> Ufs<L> {
 
     /// Whether a reader of block `lbn` goes on where the file was read last. Where contents pass, requests of
     /// one reader come several at a time, and overtake each other.
-    fn goes_on(&self, ip: &Inode, lbn: u64) -> bool {
+    fn goes_on(&self, ip: &LayoutInode<L>, lbn: u64) -> bool {
         let slack = if self.shared.config.contents_pass { OVERTAKING_MAX } else { 0 };
         lbn.abs_diff(ip.next_read.get()) <= slack
     }
 
     /// Keeps reading ahead of a reader that goes from block to block.
-    fn read_ahead(&self, ip: &Rc<Inode>, lbn: u64) {
+    fn read_ahead(&self, ip: &Rc<LayoutInode<L>>, lbn: u64) {
         let sequential = self.goes_on(ip, lbn);
         let next = if sequential { ip.next_read.get().max(lbn + 1) } else { lbn + 1 };
         ip.next_read.set(next);
@@ -167,12 +165,12 @@ impl<L: Layout> Ufs<L> {
     /// Writes to a file whose lock is held.
     pub(crate) async fn write_locked(
         &self,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         offset: u64,
         data: &[u8],
     ) -> FsResult<usize> {
         let appends = offset == ip.size();
-        let file_flags = ip.dinode().flags;
+        let file_flags = ip.record().flags;
         let allowed = !flags::immutable(file_flags) && (!flags::append_only(file_flags) || appends);
         require(allowed, Errno::NotPermitted)?;
         if data.is_empty() {
@@ -195,7 +193,12 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Writes as much as one operation may.
-    async fn write_piece(&self, ip: &Rc<Inode>, offset: u64, data: &[u8]) -> FsResult<usize> {
+    async fn write_piece(
+        &self,
+        ip: &Rc<LayoutInode<L>>,
+        offset: u64,
+        data: &[u8],
+    ) -> FsResult<usize> {
         let mut op = self.begin(OpKind::Write).await?;
         let before = ip.size();
         if offset > before {
@@ -221,7 +224,7 @@ impl<L: Layout> Ufs<L> {
     async fn fill_gap(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         offset: u64,
     ) -> FsResult<()> {
         let block = self.limits().block as u64;
@@ -233,7 +236,7 @@ impl<L: Layout> Ufs<L> {
         let buf = self.layout().make_block(op, ip, last, block as usize, Fill::Keep).await?;
         buf.write(|bytes| bytes[(size % block) as usize..].fill(0));
         self.cache().mark_dirty(&buf);
-        // The size says how many fragments the last block has.
+        // Layouts with fragments tell by the size how long the last block is.
         let whole = (last + 1) * block;
         let what = What::SetSize { ino: ip.ino(), old: size, new: whole, directory: false };
         self.update_inode(op, ip, what, |d| d.size = whole).await
@@ -243,7 +246,7 @@ impl<L: Layout> Ufs<L> {
     async fn write_blocks(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         offset: u64,
         data: &[u8],
     ) -> (usize, Option<ordo_vfs::FsError>) {
@@ -287,7 +290,7 @@ impl<L: Layout> Ufs<L> {
     async fn block_written(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         lbn: u64,
     ) -> FsResult<()> {
         let (mut first, next) = ip.writing.get();
@@ -309,13 +312,17 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    async fn store_size(&self, op: &mut LayoutOp<'_, L>, ip: &Inode, size: u64) -> FsResult<()> {
+    async fn store_size(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &LayoutInode<L>,
+        size: u64,
+    ) -> FsResult<()> {
         let now = self.now();
         let what = What::SetSize { ino: ip.ino(), old: ip.size(), new: size, directory: false };
         self.update_inode(op, ip, what, |d| {
             d.size = size;
-            set_mtime(d, now);
-            set_ctime(d, now);
+            (d.mtime, d.ctime) = (now, now);
         })
         .await
     }

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 
 impl<L: Layout> FileSystem for Ufs<L> {
     fn root(&self) -> Ino {
-        Ino(ordo_format::ufs2::ROOT_INO)
+        Ino(self.limits().root)
     }
 
     async fn lookup(&self, dir: Ino, name: &[u8]) -> FsResult<Attr> {

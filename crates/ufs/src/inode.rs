@@ -3,17 +3,58 @@
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 
-use ordo_format::ufs2::Dinode;
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Attr, FileType, Ino, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dir::index::DirIndex;
+use crate::layout::Limits;
 
-/// An inode in use.
-pub struct Inode {
+/// What every inode has, whichever layout keeps it. Where the file's blocks are is the layout's
+/// ([`Layout::Pointers`](crate::Layout::Pointers)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InodeRecord {
+    /// Type and permissions; 0: not in use.
+    pub mode: u16,
+    /// Names it has.
+    pub links: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space that it takes, in units of [`Limits::block_unit`] bytes.
+    pub blocks: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the attributes.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub birthtime: Timestamp,
+    /// BSD file flags (`UF_*`, `SF_*`).
+    pub flags: u32,
+    /// Differs each time the number is used again.
+    pub generation: u32,
+    /// The device's number, of a device.
+    pub rdev: u64,
+}
+
+impl InodeRecord {
+    /// Whether it is a device's.
+    pub fn is_device(&self) -> bool {
+        let file_type = FileType::from_mode(self.mode);
+        matches!(file_type, Some(FileType::CharDevice | FileType::BlockDevice))
+    }
+}
+
+/// An inode in use, with what its layout keeps of it.
+pub struct Inode<X> {
     ino: u64,
-    dinode: RefCell<Dinode>,
+    record: RefCell<InodeRecord>,
+    pointers: RefCell<X>,
     /// Contents and attributes: readers or one writer.
     pub(crate) lock: RwLock,
     /// How often it is open: kept alive without a name.
@@ -32,11 +73,12 @@ pub struct Inode {
     referenced: Cell<bool>,
 }
 
-impl Inode {
-    pub(crate) fn new(ino: u64, dinode: Dinode) -> Inode {
+impl<X> Inode<X> {
+    pub(crate) fn new(ino: u64, record: InodeRecord, pointers: X) -> Inode<X> {
         Inode {
             ino,
-            dinode: RefCell::new(dinode),
+            record: RefCell::new(record),
+            pointers: RefCell::new(pointers),
             lock: RwLock::new("the lock of inode", ino),
             opens: Cell::new(0),
             nameless: Cell::new(false),
@@ -55,33 +97,43 @@ impl Inode {
     }
 
     /// The fields, to look at. Not to be held across an await.
-    pub fn dinode(&self) -> Ref<'_, Dinode> {
-        self.dinode.borrow()
+    pub fn record(&self) -> Ref<'_, InodeRecord> {
+        self.record.borrow()
     }
 
     /// The fields, to change; the layout's `store_inode` must follow. Not to be held across an await.
-    pub fn dinode_mut(&self) -> RefMut<'_, Dinode> {
-        self.dinode.borrow_mut()
+    pub fn record_mut(&self) -> RefMut<'_, InodeRecord> {
+        self.record.borrow_mut()
+    }
+
+    /// What the layout keeps, to look at. Not to be held across an await.
+    pub fn pointers(&self) -> Ref<'_, X> {
+        self.pointers.borrow()
+    }
+
+    /// What the layout keeps, to change; `store_inode` must follow. Not to be held across an await.
+    pub fn pointers_mut(&self) -> RefMut<'_, X> {
+        self.pointers.borrow_mut()
     }
 
     /// What it is.
     pub fn file_type(&self) -> FileType {
-        FileType::from_mode(self.dinode.borrow().mode).expect("checked when it was loaded")
+        FileType::from_mode(self.record.borrow().mode).expect("checked when it was loaded")
     }
 
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
-        self.dinode.borrow().mode & 0o170_000 == FileType::Directory.mode_bits()
+        self.record.borrow().mode & 0o170_000 == FileType::Directory.mode_bits()
     }
 
     /// Its size in bytes.
     pub fn size(&self) -> u64 {
-        self.dinode.borrow().size
+        self.record.borrow().size
     }
 
     /// How many names it has.
     pub fn links(&self) -> u32 {
-        u32::from(self.dinode.borrow().nlink.cast_unsigned())
+        self.record.borrow().links
     }
 
     /// Whether it has no name and is open nowhere: it is only not released yet.
@@ -89,50 +141,48 @@ impl Inode {
         self.links() == 0 && self.opens.get() == 0
     }
 
-    /// Counts `sectors` more of 512 bytes.
-    pub fn add_blocks(&self, sectors: u64) {
-        let mut d = self.dinode_mut();
+    /// Counts `units` more of the layout's unit of block counts.
+    pub fn add_blocks(&self, units: u64) {
+        let mut record = self.record_mut();
         // A damaged inode may count anything.
-        d.blocks = d.blocks.saturating_add(sectors);
+        record.blocks = record.blocks.saturating_add(units);
     }
 
-    /// Its attributes, but for what the layout adds.
-    pub(crate) fn attr(&self, block_size: u32) -> Attr {
-        let d = self.dinode.borrow();
+    /// Its attributes.
+    pub(crate) fn attr(&self, limits: &Limits) -> Attr {
+        let d = self.record.borrow();
         let file_type = FileType::from_mode(d.mode).expect("checked when it was loaded");
-        let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
-        let time = |seconds, nanos: i32| Timestamp { seconds, nanos: nanos.cast_unsigned() };
         Attr {
             ino: Ino(self.ino),
             generation: u64::from(d.generation),
             file_type,
             permissions: d.mode & 0o7777,
-            links: u32::from(d.nlink.cast_unsigned()),
+            links: d.links,
             uid: d.uid,
             gid: d.gid,
-            rdev: if is_device { d.db[0].cast_unsigned() } else { 0 },
+            rdev: if d.is_device() { d.rdev } else { 0 },
             size: d.size,
-            blocks: d.blocks,
-            block_size,
+            blocks: d.blocks.saturating_mul(limits.block_unit / 512),
+            block_size: limits.block as u32,
             flags: d.flags,
-            atime: time(d.atime, d.atimensec),
-            mtime: time(d.mtime, d.mtimensec),
-            ctime: time(d.ctime, d.ctimensec),
-            birthtime: time(d.birthtime, d.birthnsec),
+            atime: d.atime,
+            mtime: d.mtime,
+            ctime: d.ctime,
+            birthtime: d.birthtime,
         }
     }
 }
 
 /// The inodes in memory. Those that nobody uses are given up beyond a limit.
-pub struct InodeTable {
+pub struct InodeTable<X> {
     limit: usize,
-    map: RefCell<FxHashMap<u64, Rc<Inode>>>,
+    map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
     /// The order in which eviction looks at them.
     ring: RefCell<std::collections::VecDeque<u64>>,
 }
 
-impl InodeTable {
-    pub(crate) fn new(limit: usize) -> InodeTable {
+impl<X> InodeTable<X> {
+    pub(crate) fn new(limit: usize) -> InodeTable<X> {
         InodeTable {
             limit: limit.max(16),
             map: RefCell::new(FxHashMap::default()),
@@ -141,14 +191,14 @@ impl InodeTable {
     }
 
     #[inline]
-    pub(crate) fn get(&self, ino: u64) -> Option<Rc<Inode>> {
+    pub(crate) fn get(&self, ino: u64) -> Option<Rc<Inode<X>>> {
         let map = self.map.borrow();
         let ip = map.get(&ino)?;
         ip.referenced.set(true);
         Some(ip.clone())
     }
 
-    pub(crate) fn insert(&self, inode: Inode) -> Rc<Inode> {
+    pub(crate) fn insert(&self, inode: Inode<X>) -> Rc<Inode<X>> {
         self.shrink();
         let ip = Rc::new(inode);
         let old = self.map.borrow_mut().insert(ip.ino, ip.clone());
@@ -157,13 +207,13 @@ impl InodeTable {
         ip
     }
 
-    pub(crate) fn remove(&self, ip: &Inode) {
+    pub(crate) fn remove(&self, ip: &Inode<X>) {
         ip.gone.set(true);
         self.map.borrow_mut().remove(&ip.ino);
     }
 
     /// Whether nobody but the table knows it, and it needs no memory of its own.
-    fn is_idle(ip: &Rc<Inode>) -> bool {
+    fn is_idle(ip: &Rc<Inode<X>>) -> bool {
         Rc::strong_count(ip) == 1 && ip.opens.get() == 0 && ip.links() > 0
     }
 
@@ -176,7 +226,7 @@ impl InodeTable {
             let Some(ino) = ring.pop_front() else { return };
             let Some(ip) = map.get(&ino) else { continue };
             let indexed = ip.index.borrow().is_some();
-            if !ip.referenced.replace(false) && !indexed && InodeTable::is_idle(ip) {
+            if !ip.referenced.replace(false) && !indexed && Self::is_idle(ip) {
                 map.remove(&ino);
             } else {
                 ring.push_back(ino);
@@ -191,7 +241,7 @@ impl InodeTable {
     }
 
     /// Those without a name, kept alive only by being open.
-    pub(crate) fn orphans(&self) -> Vec<Rc<Inode>> {
+    pub(crate) fn orphans(&self) -> Vec<Rc<Inode<X>>> {
         let map = self.map.borrow();
         let mut all: Vec<_> = map.values().filter(|ip| ip.links() == 0).cloned().collect();
         all.sort_by_key(|ip| ip.ino);
@@ -199,10 +249,10 @@ impl InodeTable {
     }
 
     /// Takes out all that nobody uses.
-    pub(crate) fn drop_unused(&self) -> Vec<Rc<Inode>> {
+    pub(crate) fn drop_unused(&self) -> Vec<Rc<Inode<X>>> {
         let mut map = self.map.borrow_mut();
         let mut idle: Vec<u64> =
-            map.values().filter(|ip| InodeTable::is_idle(ip)).map(|ip| ip.ino).collect();
+            map.values().filter(|ip| Self::is_idle(ip)).map(|ip| ip.ino).collect();
         idle.sort_unstable();
         let out = idle.iter().filter_map(|ino| map.remove(ino)).collect();
         self.ring.borrow_mut().retain(|ino| map.contains_key(ino));
@@ -210,7 +260,7 @@ impl InodeTable {
     }
 
     /// Directories with an index that nobody uses, in no particular order of age.
-    pub(crate) fn idle_indexes(&self) -> Vec<Rc<Inode>> {
+    pub(crate) fn idle_indexes(&self) -> Vec<Rc<Inode<X>>> {
         let map = self.map.borrow();
         let mut all: Vec<_> = map
             .values()

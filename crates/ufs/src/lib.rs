@@ -1,17 +1,18 @@
-//! Names, inodes and directories, over a [`Layout`] that decides where blocks go.
+//! Names, inodes and directories, over a [`Layout`] that decides where inodes and blocks go.
 //!
 //! Layers, lowest first:
-//! - [`layout`]: the trait a layout implements (FFS here; log-structured ones later).
-//! - [`inode`]: inodes in memory and the table of them.
-//! - [`dir`](mod@dir): entries in directory blocks, and the index that finds them.
+//! - [`layout`]: the trait a layout implements: its codecs, its limits, its places (`ffs`; logs have none).
+//! - [`inode`]: the record of an inode, inodes in memory and the table of them.
+//! - [`dir`](mod@dir): the formats of entries, and the index that finds them.
 //! - `file`, `space`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
 //! - `background`: what an ordering puts off, done when its time has come; `reclaim`: what a crash leaked,
 //!   given back.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
-//! - The truth about an inode is in its block in the cache: every change goes there at once, through
+//! - The truth about an inode is in its buffer in the cache ([`PinnedInode`]): every change goes there at once, through
 //!   an ordering's operation, so an inode in memory can be dropped whenever nobody uses it.
+//! - No address, no size of an inode and no unit of space is known here: a buffer need not have an address.
 //! - Directory entries never move: a place in a directory stays valid while entries come and go.
 //! - No ordering is named or asked for.
 //!
@@ -39,14 +40,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_cache::Cache;
-use ordo_format::ufs2::Dinode;
 use ordo_ordering::{Op, OpKind, OrderingPolicy};
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
 
+pub use dir::format::{CHUNK, DirDamage, DirFormat, DirRecord, FreeSpace};
 pub use error::io_error;
-pub use inode::{Inode, InodeTable};
-pub use layout::{Fill, Layout, Limits};
+pub use inode::{Inode, InodeRecord, InodeTable};
+pub use layout::{AttributeArea, Fill, Layout, Limits, NewInode, PinnedInode};
+
+/// An inode of a layout.
+pub type LayoutInode<L> = Inode<<L as Layout>::Pointers>;
 
 /// An operation of a layout's ordering.
 pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Policy>;
@@ -84,17 +88,15 @@ pub enum AccessTimes {
 
 impl AccessTimes {
     /// Whether an inode's time of last access is to be set to `now`.
-    fn wants(self, d: &Dinode, now: Timestamp) -> bool {
+    fn wants(self, d: &InodeRecord, now: Timestamp) -> bool {
         const DAY_SECONDS: i64 = 24 * 60 * 60;
-        let at = |seconds, nanos| (seconds, nanos);
-        let access = at(d.atime, d.atimensec);
         match self {
             AccessTimes::Never => false,
             AccessTimes::Always => true,
             AccessTimes::Relative => {
-                access <= at(d.mtime, d.mtimensec)
-                    || access <= at(d.ctime, d.ctimensec)
-                    || now.seconds.saturating_sub(d.atime) >= DAY_SECONDS
+                d.atime <= d.mtime
+                    || d.atime <= d.ctime
+                    || now.seconds.saturating_sub(d.atime.seconds) >= DAY_SECONDS
             }
         }
     }
@@ -121,7 +123,7 @@ struct Shared<L: Layout> {
     layout: L,
     config: UfsConfig,
     limits: Limits,
-    inodes: InodeTable,
+    inodes: InodeTable<L::Pointers>,
     rename: RwLock,
     indexed_entries: Cell<usize>,
     /// Held while steps that the ordering had put off are taken.
@@ -167,7 +169,7 @@ impl<L: Layout> Ufs<L> {
         self.shared.layout.cache()
     }
 
-    pub(crate) fn table(&self) -> &InodeTable {
+    pub(crate) fn table(&self) -> &InodeTable<L::Pointers> {
         &self.shared.inodes
     }
 
@@ -206,20 +208,20 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// The inode of this number, from memory or disk.
-    pub(crate) async fn inode(&self, ino: u64) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn inode(&self, ino: u64) -> FsResult<Rc<LayoutInode<L>>> {
         if let Some(ip) = self.table().get(ino) {
             return Ok(ip);
         }
-        let dinode = self.shared.layout.load_inode(ino).await?;
+        let (record, pointers) = self.shared.layout.load_inode(ino).await?;
         // Somebody else may have loaded it meanwhile, and changed it since.
         match self.table().get(ino) {
             Some(ip) => Ok(ip),
-            None => Ok(self.table().insert(Inode::new(ino, dinode))),
+            None => Ok(self.table().insert(Inode::new(ino, record, pointers))),
         }
     }
 
     /// An inode by the number a user gave.
-    pub(crate) async fn inode_of(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn inode_of(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode(ino.0).await.map_err(|e| match e.errno {
             Errno::NotFound => Errno::Stale.into(),
             _ => e,
@@ -228,7 +230,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// A directory by the number a user gave.
-    pub(crate) async fn directory(&self, ino: Ino) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn directory(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode_of(ino).await?;
         if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
     }
@@ -283,14 +285,14 @@ mod tests {
     #[test]
     fn relative_access_times() {
         let at = |seconds| Timestamp { seconds, nanos: 0 };
-        let mut d = Dinode::zeroed();
-        (d.atime, d.mtime, d.ctime) = (1000, 1000, 900);
+        let mut d = InodeRecord::default();
+        (d.atime, d.mtime, d.ctime) = (at(1000), at(1000), at(900));
         assert!(AccessTimes::Relative.wants(&d, at(1001)));
-        d.atime = 1001;
+        d.atime = at(1001);
         assert!(!AccessTimes::Relative.wants(&d, at(1002)));
         assert!(AccessTimes::Always.wants(&d, at(1002)) && !AccessTimes::Never.wants(&d, at(1002)));
         assert!(AccessTimes::Relative.wants(&d, at(1001 + 86_400)));
-        d.ctime = 1002;
+        d.ctime = at(1002);
         assert!(AccessTimes::Relative.wants(&d, at(1003)));
     }
 }

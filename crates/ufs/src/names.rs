@@ -5,15 +5,14 @@
 
 use std::rc::Rc;
 
-use ordo_format::ufs2::dir::{CHUNK, write_first_chunk};
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsError, FsResult, Ino, NewNode, Timestamp, flags, name};
 
-use crate::attributes::{set_atime, set_birthtime, set_ctime, set_mtime};
 use crate::dir::Found;
-use crate::inode::Inode;
-use crate::layout::{Fill, Layout};
-use crate::{LayoutOp, Ufs, io_error};
+use crate::dir::format::{CHUNK, DirFormat};
+use crate::inode::{Inode, InodeRecord};
+use crate::layout::{Fill, Layout, NewInode};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 /// A link count and the time it was changed, to go back to.
 #[derive(Clone, Copy)]
@@ -23,10 +22,9 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(ip: &Inode) -> Names {
-        let d = ip.dinode();
-        let changed = Timestamp { seconds: d.ctime, nanos: d.ctimensec.cast_unsigned() };
-        Names { links: u32::from(d.nlink.cast_unsigned()), changed }
+    pub(crate) fn of<X>(ip: &Inode<X>) -> Names {
+        let d = ip.record();
+        Names { links: d.links, changed: d.ctime }
     }
 }
 
@@ -50,7 +48,11 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// The inode an entry stands for. An entry for an inode that is not in use is damage.
-    pub(crate) async fn child(&self, dp: &Inode, found: Found) -> FsResult<Rc<Inode>> {
+    pub(crate) async fn child(
+        &self,
+        dp: &LayoutInode<L>,
+        found: Found,
+    ) -> FsResult<Rc<LayoutInode<L>>> {
         self.inode(found.ino).await.map_err(|e| match e.errno {
             Errno::NotFound => FsError::corrupt(format_args!(
                 "directory inode {}, byte {}: the entry stands for inode {}, which is not in use; \
@@ -65,8 +67,12 @@ impl<L: Layout> Ufs<L> {
 
     /// Checks that what an entry stands for can be locked after the directories it is in: a directory
     /// that holds itself, or the root, is damage.
-    pub(crate) fn is_below(&self, dirs: &[&Rc<Inode>], ip: &Rc<Inode>) -> FsResult<()> {
-        let root = ip.ino() == ordo_format::ufs2::ROOT_INO;
+    pub(crate) fn is_below(
+        &self,
+        dirs: &[&Rc<LayoutInode<L>>],
+        ip: &Rc<LayoutInode<L>>,
+    ) -> FsResult<()> {
+        let root = ip.ino() == self.limits().root;
         if !root && !dirs.iter().any(|dp| Rc::ptr_eq(dp, ip)) {
             return Ok(());
         }
@@ -79,14 +85,14 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Checks that `name` can be added to a directory whose lock is held.
-    pub(crate) async fn may_add(&self, dp: &Inode, name: &[u8]) -> FsResult<()> {
+    pub(crate) async fn may_add(&self, dp: &LayoutInode<L>, name: &[u8]) -> FsResult<()> {
         self.still_named(dp)?;
         require(!name::is_dot(name), Errno::Exists)?;
         require(self.find_entry(dp, name).await?.is_none(), Errno::Exists)
     }
 
     /// Checks that a directory whose lock is held has not been removed.
-    pub(crate) fn still_named(&self, dp: &Inode) -> FsResult<()> {
+    pub(crate) fn still_named(&self, dp: &LayoutInode<L>) -> FsResult<()> {
         self.still_there(dp)?;
         require(dp.links() > 0, Errno::NotFound)
     }
@@ -110,7 +116,7 @@ impl<L: Layout> Ufs<L> {
         let dp = self.directory(dir).await?;
         let _guard = dp.lock.write().await;
         self.may_add(&dp, name).await?;
-        require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
+        require(!flags::immutable(dp.record().flags), Errno::NotPermitted)?;
         let is_directory = new.file_type == FileType::Directory;
         require(!is_directory || dp.links() < self.limits().links_max, Errno::TooManyLinks)?;
         let before = Names::of(&dp);
@@ -154,32 +160,38 @@ impl<L: Layout> Ufs<L> {
     async fn make_inode(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dp: &Inode,
+        dp: &LayoutInode<L>,
         new: &NewNode<'_>,
-    ) -> FsResult<Rc<Inode>> {
+    ) -> FsResult<Rc<LayoutInode<L>>> {
         let mode = new.file_type.mode_bits() | new.permissions & 0o7777;
-        let (ino, mut d) = self.layout().new_inode(op, dp, mode).await?;
+        let made = self.layout().new_inode(op, dp, mode).await?;
+        let NewInode { ino, generation, mut pointers } = made;
         let now = self.now();
-        d.mode = mode;
-        d.nlink = if new.file_type == FileType::Directory { 2 } else { 1 };
-        (d.uid, d.gid) = (new.uid, new.gid);
-        set_atime(&mut d, now);
-        set_mtime(&mut d, now);
-        set_ctime(&mut d, now);
-        set_birthtime(&mut d, now);
+        let mut record = InodeRecord {
+            mode,
+            links: if new.file_type == FileType::Directory { 2 } else { 1 },
+            uid: new.uid,
+            gid: new.gid,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            birthtime: now,
+            generation,
+            ..InodeRecord::default()
+        };
         match new.file_type {
-            FileType::CharDevice | FileType::BlockDevice => d.db[0] = new.rdev.cast_signed(),
+            FileType::CharDevice | FileType::BlockDevice => record.rdev = new.rdev,
             FileType::Symlink if new.target.len() < self.limits().short_link => {
-                d.set_short_link(new.target, self.limits().endian);
-                d.size = new.target.len() as u64;
+                self.layout().set_short_link(&mut pointers, new.target);
+                record.size = new.target.len() as u64;
             }
             _ => {}
         }
-        let inode = Inode::new(ino, d);
-        let block = self.layout().inode_block(ino).await?;
+        let inode = Inode::new(ino, record, pointers);
+        let pin = self.layout().pin_inode(ino).await?;
         let what = What::InitInode { ino };
-        op.admit(&what).await.map_err(io_error)?;
-        self.layout().store_inode(op, &block, &inode, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        self.layout().store_inode(op, &pin, &inode, admitted);
         Ok(self.table().insert(inode))
     }
 
@@ -188,15 +200,14 @@ impl<L: Layout> Ufs<L> {
     async fn fill_node(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dp: &Inode,
-        ip: &Inode,
+        dp: &LayoutInode<L>,
+        ip: &LayoutInode<L>,
         new: &NewNode<'_>,
     ) -> FsResult<()> {
         let mut chunk = [0; CHUNK];
         let contents: &[u8] = match new.file_type {
             FileType::Directory => {
-                let (own, parent) = (ip.ino() as u32, dp.ino() as u32);
-                write_first_chunk(&mut chunk, self.limits().endian, own, parent);
+                self.layout().directory().write_first(&mut chunk, ip.ino(), dp.ino());
                 &chunk
             }
             FileType::Symlink if new.target.len() >= self.limits().short_link => new.target,
@@ -217,8 +228,8 @@ impl<L: Layout> Ufs<L> {
     async fn unmake(
         &self,
         mut op: LayoutOp<'_, L>,
-        (dp, before): (&Inode, Names),
-        ip: &Rc<Inode>,
+        (dp, before): (&LayoutInode<L>, Names),
+        ip: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
         if self.writable().is_err() {
             return Ok(());
@@ -233,7 +244,7 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn restore_names(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Inode,
+        ip: &LayoutInode<L>,
         before: Names,
     ) -> FsResult<()> {
         if ip.links() == before.links {
@@ -241,8 +252,8 @@ impl<L: Layout> Ufs<L> {
         }
         let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: before.links };
         self.update_inode(op, ip, what, |d| {
-            d.nlink = (before.links as u16).cast_signed();
-            set_ctime(d, before.changed);
+            d.links = before.links;
+            d.ctime = before.changed;
         })
         .await
     }
@@ -256,8 +267,8 @@ impl<L: Layout> Ufs<L> {
         require(!ip.is_directory(), Errno::NotPermitted)?;
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
-        require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
-        require(!flags::immutable(dp.dinode().flags), Errno::NotPermitted)?;
+        require(!flags::attributes_fixed(ip.record().flags), Errno::NotPermitted)?;
+        require(!flags::immutable(dp.record().flags), Errno::NotPermitted)?;
         require(ip.links() > 0 || ip.nameless.get(), Errno::NotFound)?;
         require(ip.links() < self.limits().links_max, Errno::TooManyLinks)?;
         let _held = self.hold([&*dp, &*ip]).await?;
@@ -279,9 +290,9 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Whether the flags let the entry of `ip` in `dp` go.
-    pub(crate) fn may_remove(&self, dp: &Inode, ip: &Inode) -> FsResult<()> {
+    pub(crate) fn may_remove(&self, dp: &LayoutInode<L>, ip: &LayoutInode<L>) -> FsResult<()> {
         let fixed =
-            flags::attributes_fixed(dp.dinode().flags) || flags::names_fixed(ip.dinode().flags);
+            flags::attributes_fixed(dp.record().flags) || flags::names_fixed(ip.record().flags);
         require(!fixed, Errno::NotPermitted)
     }
 
@@ -336,8 +347,8 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn drop_directory(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dp: &Inode,
-        ip: &Inode,
+        dp: &LayoutInode<L>,
+        ip: &LayoutInode<L>,
         up: Option<Found>,
     ) -> FsResult<()> {
         if ip.links() > 2 {
@@ -355,10 +366,9 @@ impl<L: Layout> Ufs<L> {
         let _guard = ip.lock.read().await;
         self.still_there(&ip)?;
         let size = ip.size();
-        if size < self.limits().short_link as u64 || ip.dinode().blocks == 0 {
-            let d = ip.dinode();
+        if size < self.limits().short_link as u64 || ip.record().blocks == 0 {
             let len = usize::try_from(size).unwrap_or(usize::MAX);
-            let target = d.short_link(self.limits().endian);
+            let target = self.layout().short_link(&ip);
             return target.get(..len).map(<[u8]>::to_vec).ok_or_else(|| {
                 FsError::corrupt(format_args!(
                     "inode {}: a link of {size} bytes without a block; run a check (fsck)",

@@ -2,7 +2,7 @@
 //! when it was mounted.
 //!
 //! What was leaked then cannot have come into use since:
-//! - A block or an inode that a bitmap calls used is chosen by nobody, and what no pointer leads to is
+//! - A block or an inode that the layout calls used is chosen by nobody, and what no pointer leads to is
 //!   freed by nobody. It stays as it was until a step here frees it.
 //! - An inode without a name is reached by nobody: names lead to inodes, and new names are made only for
 //!   new inodes and for those that a name has led to.
@@ -14,55 +14,50 @@
 
 use std::rc::Rc;
 
-use ordo_format::ufs2::Dinode;
 use ordo_ordering::{Deferred, OpKind, What};
 use ordo_vfs::{Errno, FsResult, Ino};
 
-use crate::inode::Inode;
+use crate::inode::InodeRecord;
 use crate::layout::Layout;
-use crate::{Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
-    /// Marks `frags` fragments of one block free that nothing points to.
+    /// Takes a step that frees what nothing leads to, as an operation of its own.
     ///
     /// # Errors
-    /// `Corrupt` where any of them is free; the device failed.
-    pub async fn reclaim_block(&self, address: u64, frags: u32) -> FsResult<()> {
-        self.reclaim(Deferred::FreeBlock { address, frags }).await
-    }
-
-    /// Marks an inode free that is in use by its bitmap only. False where it is in use.
-    ///
-    /// # Errors
-    /// `Corrupt` where it is marked free; the device failed.
-    pub async fn reclaim_inode(&self, ino: u64) -> FsResult<bool> {
-        let in_use = match self.layout().load_inode(ino).await {
-            Ok(_) => true,
-            Err(error) if error.errno == Errno::NotFound => false,
-            Err(error) => return Err(error),
-        };
-        if in_use || self.table().get(ino).is_some() {
-            return Ok(false);
-        }
-        self.reclaim(Deferred::FreeInode { ino, directory: false }).await?;
-        Ok(true)
-    }
-
-    async fn reclaim(&self, step: Deferred) -> FsResult<()> {
+    /// `Corrupt` where it is free; the device failed.
+    pub async fn reclaim_step(&self, step: Deferred) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
         self.layout().give_back(&mut op, step).await?;
         op.end().await.map_err(io_error)
     }
 
+    /// Whether an inode is in use: in memory, or on disk.
+    ///
+    /// # Errors
+    /// `Corrupt` where it cannot be right; the device failed.
+    pub async fn is_in_use(&self, ino: u64) -> FsResult<bool> {
+        let on_disk = match self.layout().load_inode(ino).await {
+            Ok(_) => true,
+            Err(error) if error.errno == Errno::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        Ok(on_disk || self.table().get(ino).is_some())
+    }
+
     /// An inode as it was when the file system was mounted, if it still is that one.
-    async fn same_inode(&self, ino: u64, then: &Dinode) -> FsResult<Option<Rc<Inode>>> {
+    async fn same_inode(
+        &self,
+        ino: u64,
+        then: &InodeRecord,
+    ) -> FsResult<Option<Rc<LayoutInode<L>>>> {
         let ip = match self.inode(ino).await {
             Ok(ip) => ip,
             Err(error) if error.errno == Errno::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let same = {
-            let now = ip.dinode();
+            let now = ip.record();
             now.generation == then.generation && (now.mode ^ then.mode) & 0o170_000 == 0
         };
         Ok(same.then_some(ip))
@@ -73,9 +68,9 @@ impl<L: Layout> Ufs<L> {
     ///
     /// # Errors
     /// The device failed.
-    pub async fn reclaim_unnamed(&self, ino: u64, then: &Dinode) -> FsResult<bool> {
+    pub async fn reclaim_unnamed(&self, ino: u64, then: &InodeRecord) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
-        let links = u32::from(then.nlink.cast_unsigned());
+        let links = then.links;
         self.lower_links(&ip, links).await
     }
 
@@ -84,14 +79,14 @@ impl<L: Layout> Ufs<L> {
     ///
     /// # Errors
     /// The device failed.
-    pub async fn reclaim_links(&self, ino: u64, then: &Dinode, excess: u32) -> FsResult<bool> {
+    pub async fn reclaim_links(&self, ino: u64, then: &InodeRecord, excess: u32) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
         self.lower_links(&ip, excess).await
     }
 
     /// Lowers a link count; frees what then has no name. A directory that was removed while its count was
     /// too high still counts its own `.`, and its parent counts its `..`: these go with it.
-    async fn lower_links(&self, ip: &Rc<Inode>, by: u32) -> FsResult<bool> {
+    async fn lower_links(&self, ip: &Rc<LayoutInode<L>>, by: u32) -> FsResult<bool> {
         let mut next = Some((ip.clone(), by));
         while let Some((ip, by)) = next.take() {
             let guard = ip.lock.write().await;
@@ -125,23 +120,23 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Makes the size, and the count of sectors, right of an inode that nobody has changed since it was
-    /// mounted. A size is only ever cut, to the end of the last block. False where somebody has.
+    /// Makes the size, and the count of blocks (in the layout's unit), right of an inode that nobody has changed since
+    /// it was mounted. A size is only ever cut, to the end of the last block. False where somebody has.
     ///
     /// # Errors
     /// The device failed.
     pub async fn reclaim_measures(
         &self,
         ino: u64,
-        then: &Dinode,
-        (size, sectors): (Option<u64>, Option<u64>),
+        (then, pointers): (&InodeRecord, &L::Pointers),
+        (size, blocks): (Option<u64>, Option<u64>),
     ) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
         let _guard = ip.lock.write().await;
         let unchanged = {
-            let now = ip.dinode();
-            (now.blocks, now.size, now.ctime, now.ctimensec, now.db, now.ib)
-                == (then.blocks, then.size, then.ctime, then.ctimensec, then.db, then.ib)
+            let now = ip.record();
+            (now.blocks, now.size, now.ctime) == (then.blocks, then.size, then.ctime)
+                && *ip.pointers() == *pointers
         };
         if ip.gone.get() || !unchanged || size.is_some_and(|size| size > then.size) {
             return Ok(false);
@@ -150,10 +145,10 @@ impl<L: Layout> Ufs<L> {
         if let Some(size) = size {
             self.layout().truncate(&mut op, &ip, size).await?;
         }
-        if let Some(sectors) = sectors {
+        if let Some(blocks) = blocks {
             let what = What::SetAttributes { ino };
             // The cut may have freed blocks of pointers that led nowhere.
-            let right = |now: u64| now.saturating_add(sectors).saturating_sub(then.blocks);
+            let right = |now: u64| now.saturating_add(blocks).saturating_sub(then.blocks);
             self.update_inode(&mut op, &ip, what, |d| d.blocks = right(d.blocks)).await?;
         }
         op.end().await.map_err(io_error)?;

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use ordo_format::ufs2::Dinode;
 use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FsResult};
 
-use crate::inode::Inode;
+use crate::inode::InodeRecord;
 use crate::layout::Layout;
-use crate::{LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 /// Steps in which a file is cut at most.
 const STEPS_MAX: u64 = 4096;
@@ -18,7 +17,7 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn set_links(
         &self,
         op: &mut LayoutOp<'_, L>,
-        ip: &Inode,
+        ip: &LayoutInode<L>,
         links: u32,
     ) -> FsResult<()> {
         let now = self.now();
@@ -26,15 +25,15 @@ impl<L: Layout> Ufs<L> {
         let links = links.min(u16::MAX.into());
         let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: links };
         self.update_inode(op, ip, what, |d| {
-            d.nlink = (links as u16).cast_signed();
-            crate::attributes::set_ctime(d, now);
+            d.links = links;
+            d.ctime = now;
         })
         .await
     }
 
     /// Frees an inode that has no names and that nobody has open; does nothing to any other. Takes
     /// the inode's lock.
-    pub(crate) async fn release(&self, ip: &Rc<Inode>) -> FsResult<()> {
+    pub(crate) async fn release(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let _guard = ip.lock.write().await;
         if ip.links() > 0 || ip.opens.get() > 0 || ip.gone.get() {
             return Ok(());
@@ -49,14 +48,14 @@ impl<L: Layout> Ufs<L> {
     /// more than that above `size`, or until it cannot be cut further. Takes no lock.
     pub(crate) async fn cut_in_steps(
         &self,
-        ip: &Rc<Inode>,
+        ip: &Rc<LayoutInode<L>>,
         size: u64,
         kind: OpKind,
     ) -> FsResult<()> {
-        let block = self.limits().block as u64;
+        let (block, unit) = (self.limits().block as u64, self.limits().block_unit);
         let most = self.cache().gate().blocks_max().saturating_mul(block);
         // By what it has, not by its size: most of that may be holes.
-        let has = |ip: &Inode| ip.dinode().blocks.saturating_mul(512);
+        let has = |ip: &LayoutInode<L>| ip.record().blocks.saturating_mul(unit);
         let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
         while has(ip) > most && ip.size().saturating_sub(size) > step {
             let _held = self.hold([&**ip]).await?;
@@ -75,7 +74,7 @@ impl<L: Layout> Ufs<L> {
     /// As [`release`](Self::release), at the end of an operation that has taken the last name away. That
     /// is done whatever happens here: what cannot be read now is freed when the file system is
     /// unmounted.
-    pub(crate) async fn release_unnamed(&self, ip: &Rc<Inode>) -> FsResult<()> {
+    pub(crate) async fn release_unnamed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         match self.release(ip).await {
             Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
             done => done,
@@ -83,7 +82,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Frees an inode without names that was closed for the last time, now or when the ordering says so.
-    pub(crate) async fn release_closed(&self, ip: &Rc<Inode>) -> FsResult<()> {
+    pub(crate) async fn release_closed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
         let put_off = self.put_off_release(&mut op, ip);
         op.end().await.map_err(io_error)?;
@@ -91,27 +90,28 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Frees everything an inode has, then the inode.
-    async fn free_contents(&self, op: &mut LayoutOp<'_, L>, ip: &Rc<Inode>) -> FsResult<()> {
+    async fn free_contents(
+        &self,
+        op: &mut LayoutOp<'_, L>,
+        ip: &Rc<LayoutInode<L>>,
+    ) -> FsResult<()> {
         let _held = self.hold([&**ip]).await?;
         let layout = self.layout();
-        if ip.dinode().extsize > 0 || ip.dinode().extb != [0; 2] {
+        if self.limits().attributes.is_some() {
             layout.write_attributes(op, ip, &[]).await?;
         }
         layout.truncate(op, ip, 0).await?;
         self.forget_index(ip);
         let was_directory = ip.is_directory();
         let ino = ip.ino();
-        let block = layout.inode_block(ino).await?;
+        let pin = layout.pin_inode(ino).await?;
         let what = What::ClearInode { ino };
-        op.admit(&what).await.map_err(io_error)?;
-        {
-            // Nothing but the generation outlives the file: not a link's target, not a device's number.
-            let mut d = ip.dinode_mut();
-            let generation = d.generation;
-            *d = Dinode::zeroed();
-            d.generation = generation;
-        }
-        layout.store_inode(op, &block, ip, what);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        // Nothing but the generation outlives the file: not a link's target, not a device's number.
+        let generation = ip.record().generation;
+        *ip.record_mut() = InodeRecord { generation, ..InodeRecord::default() };
+        *ip.pointers_mut() = L::Pointers::default();
+        layout.store_inode(op, &pin, ip, admitted);
         // Not before: whoever comes with the old number would load it again.
         self.table().remove(ip);
         layout.free_inode(op, ino, was_directory).await

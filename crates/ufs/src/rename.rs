@@ -13,22 +13,22 @@ use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
 
 use crate::dir::Found;
 use crate::inode::Inode;
-use crate::layout::Layout;
+use crate::layout::{Layout, PinnedInode};
 use crate::names::{Names, require};
-use crate::{LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 /// The deepest tree a walk to the root believes in: deeper is a loop on disk.
 const DEPTH_MAX: usize = 100_000;
 
 /// One end of a rename: a directory, a name in it, and what is there.
-struct End<'a> {
-    dir: &'a Rc<Inode>,
+struct End<'a, X> {
+    dir: &'a Rc<Inode<X>>,
     name: &'a [u8],
-    entry: Option<(Found, Rc<Inode>)>,
+    entry: Option<(Found, Rc<Inode<X>>)>,
 }
 
-impl End<'_> {
-    fn inode(&self) -> Option<&Rc<Inode>> {
+impl<X> End<'_, X> {
+    fn inode(&self) -> Option<&Rc<Inode<X>>> {
         self.entry.as_ref().map(|(_, ip)| ip)
     }
 }
@@ -99,13 +99,14 @@ impl<L: Layout> Ufs<L> {
     /// Reads and keeps what a rename changes: once the first entry has changed no read may fail.
     async fn hold_for_rename(
         &self,
-        from: &End<'_>,
-        source: &Rc<Inode>,
-        to: &End<'_>,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
+        to: &End<'_, L::Pointers>,
     ) -> FsResult<Vec<BufRef>> {
         let other = to.inode().unwrap_or(source);
         let inodes = self.hold([&**from.dir, &**to.dir, &**source, &**other]).await?;
-        let mut held: Vec<BufRef> = inodes.into_iter().flatten().collect();
+        let mut held: Vec<BufRef> =
+            inodes.into_iter().flatten().map(PinnedInode::into_buffer).collect();
         for (end, ip) in [(from, source), (to, other)] {
             if let Some((found, _)) = &end.entry {
                 held.push(self.dir_block(end.dir, found.place).await?.0);
@@ -119,7 +120,11 @@ impl<L: Layout> Ufs<L> {
         Ok(held)
     }
 
-    async fn rename_end<'a>(&self, dir: &'a Rc<Inode>, name: &'a [u8]) -> FsResult<End<'a>> {
+    async fn rename_end<'a>(
+        &self,
+        dir: &'a Rc<LayoutInode<L>>,
+        name: &'a [u8],
+    ) -> FsResult<End<'a, L::Pointers>> {
         let entry = match self.find_entry(dir, name).await? {
             Some(found) => Some((found, self.child(dir, found).await?)),
             None => None,
@@ -130,8 +135,8 @@ impl<L: Layout> Ufs<L> {
     /// Locks two directories: an ancestor before its descendant, else the lower number first.
     pub(crate) async fn lock_directories<'a>(
         &self,
-        a: &'a Rc<Inode>,
-        b: &'a Rc<Inode>,
+        a: &'a Rc<LayoutInode<L>>,
+        b: &'a Rc<LayoutInode<L>>,
     ) -> FsResult<(WriteGuard<'a>, Option<WriteGuard<'a>>)> {
         if a.ino() == b.ino() {
             return Ok((a.lock.write().await, None));
@@ -152,8 +157,13 @@ impl<L: Layout> Ufs<L> {
     /// from a directory that has a name does not change. `lock`: each directory on the way is locked
     /// while it is looked at, so that one that is being made or removed is seen whole or gone; else
     /// `dir` is locked already.
-    async fn is_within(&self, dir: &Rc<Inode>, ancestor: u64, lock: bool) -> FsResult<bool> {
-        let root = ordo_format::ufs2::ROOT_INO;
+    async fn is_within(
+        &self,
+        dir: &Rc<LayoutInode<L>>,
+        ancestor: u64,
+        lock: bool,
+    ) -> FsResult<bool> {
+        let root = self.limits().root;
         let mut at = dir.clone();
         for _ in 0..DEPTH_MAX {
             if at.ino() == ancestor {
@@ -179,7 +189,12 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Checks kinds, flags and limits; what is replaced may still turn out not to be empty.
-    fn may_replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<()> {
+    fn may_replace(
+        &self,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
+        to: &End<'_, L::Pointers>,
+    ) -> FsResult<()> {
         let is_dir = source.is_directory();
         let target = to.inode();
         if let Some(target) = target {
@@ -190,7 +205,7 @@ impl<L: Layout> Ufs<L> {
             }
         }
         self.may_remove(from.dir, source)?;
-        require(!flags::immutable(to.dir.dinode().flags), Errno::NotPermitted)?;
+        require(!flags::immutable(to.dir.record().flags), Errno::NotPermitted)?;
         let across = from.dir.ino() != to.dir.ino();
         let adds_link = is_dir && across && target.is_none();
         let full = to.dir.links() >= self.limits().links_max;
@@ -198,7 +213,12 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Gives the source the new name; whether the release of what had it was put off.
-    async fn replace(&self, from: &End<'_>, source: &Rc<Inode>, to: &End<'_>) -> FsResult<bool> {
+    async fn replace(
+        &self,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
+        to: &End<'_, L::Pointers>,
+    ) -> FsResult<bool> {
         self.may_replace(from, source, to)?;
         let is_dir = source.is_directory();
         let across = from.dir.ino() != to.dir.ino();
@@ -239,9 +259,9 @@ impl<L: Layout> Ufs<L> {
     async fn set_name(
         &self,
         op: &mut LayoutOp<'_, L>,
-        from: &End<'_>,
-        source: &Rc<Inode>,
-        to: &End<'_>,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
+        to: &End<'_, L::Pointers>,
     ) -> FsResult<()> {
         debug_assert!(from.entry.is_some());
         let (ino, file_type) = (source.ino(), source.file_type());
@@ -259,8 +279,8 @@ impl<L: Layout> Ufs<L> {
     async fn take_old_name(
         &self,
         op: &mut LayoutOp<'_, L>,
-        from: &End<'_>,
-        source: &Rc<Inode>,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
         let (found, _) = from.entry.as_ref().expect("looked up before");
         debug_assert_eq!(found.ino, source.ino());
@@ -271,12 +291,12 @@ impl<L: Layout> Ufs<L> {
     async fn hang_below(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Rc<Inode>,
-        old_parent: &Inode,
-        new_parent: &Inode,
+        dir: &Rc<LayoutInode<L>>,
+        old_parent: &LayoutInode<L>,
+        new_parent: &LayoutInode<L>,
     ) -> FsResult<()> {
         self.set_links(op, new_parent, new_parent.links() + 1).await?;
-        let times = dir.dinode().clone();
+        let mtime = dir.record().mtime;
         let up = self.find_entry(dir, b"..").await?.ok_or_else(|| {
             FsError::corrupt(format_args!(
                 "directory inode {} has no `..`; run a check (fsck)",
@@ -287,10 +307,7 @@ impl<L: Layout> Ufs<L> {
         self.change_entry(op, dir, (b"..", up), new_parent.ino(), file_type).await?;
         // Moving a directory does not count as changing its contents.
         let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
-        self.update_inode(op, dir, what, |d| {
-            (d.mtime, d.mtimensec) = (times.mtime, times.mtimensec);
-        })
-        .await?;
+        self.update_inode(op, dir, what, |d| d.mtime = mtime).await?;
         if up.ino != old_parent.ino() {
             // A crash in the midst of an earlier rename left it two names: another's count is too high.
             return Ok(());
@@ -300,10 +317,10 @@ impl<L: Layout> Ufs<L> {
 
     async fn exchange(
         &self,
-        from: &End<'_>,
-        source: &Rc<Inode>,
-        to: &End<'_>,
-        target: &Rc<Inode>,
+        from: &End<'_, L::Pointers>,
+        source: &Rc<LayoutInode<L>>,
+        to: &End<'_, L::Pointers>,
+        target: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
         self.may_remove(from.dir, source)?;
         self.may_remove(to.dir, target)?;
@@ -346,7 +363,11 @@ impl<L: Layout> Ufs<L> {
 
     /// A name that nothing has in a directory whose lock is held: what a crash in the midst of an exchange
     /// may leave beside the two names.
-    async fn spare_name(&self, dir: &Rc<Inode>, source: &Inode) -> FsResult<Vec<u8>> {
+    async fn spare_name(
+        &self,
+        dir: &Rc<LayoutInode<L>>,
+        source: &LayoutInode<L>,
+    ) -> FsResult<Vec<u8>> {
         let mut nth = 0;
         loop {
             let name = format!(".exchange-{}-{nth}", source.ino()).into_bytes();
@@ -360,9 +381,9 @@ impl<L: Layout> Ufs<L> {
     async fn add_spare(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Rc<Inode>,
+        dir: &Rc<LayoutInode<L>>,
         name: &[u8],
-        source: &Inode,
+        source: &LayoutInode<L>,
     ) -> FsResult<()> {
         let slot = self.find_slot(dir, name).await?;
         self.add_entry(op, dir, &slot, name, source.ino(), source.file_type()).await
@@ -370,9 +391,9 @@ impl<L: Layout> Ufs<L> {
 }
 
 /// Locks what is renamed and what it replaces, the lower number first.
-async fn lock_pair<'a>(
-    source: &'a Rc<Inode>,
-    target: Option<&'a Rc<Inode>>,
+async fn lock_pair<'a, X>(
+    source: &'a Rc<Inode<X>>,
+    target: Option<&'a Rc<Inode<X>>>,
 ) -> (WriteGuard<'a>, Option<WriteGuard<'a>>) {
     match target {
         Some(target) if target.ino() < source.ino() => {

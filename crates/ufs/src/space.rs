@@ -9,11 +9,9 @@ use std::rc::Rc;
 use ordo_ordering::{OpKind, OrderingPolicy, What};
 use ordo_vfs::{Errno, FsResult, Ino, Seek, flags};
 
-use crate::attributes::{set_ctime, set_mtime};
-use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::names::require;
-use crate::{Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// Zeroes written at once, in bytes.
 const ZEROES: usize = 256 << 10;
@@ -44,7 +42,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Writes zeroes from `at` to `end`. The file's lock is held.
-    async fn write_zeroes(&self, ip: &Rc<Inode>, at: u64, end: u64) -> FsResult<()> {
+    async fn write_zeroes(&self, ip: &Rc<LayoutInode<L>>, at: u64, end: u64) -> FsResult<()> {
         let zeroes = vec![0; ZEROES.min((end - at) as usize)];
         let mut at = at;
         while at < end {
@@ -58,7 +56,7 @@ impl<L: Layout> Ufs<L> {
         let ip = self.regular(ino).await?;
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
-        require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
+        require(!flags::attributes_fixed(ip.record().flags), Errno::NotPermitted)?;
         let end = offset.saturating_add(len).min(ip.size());
         if offset >= end {
             return self.writable();
@@ -75,7 +73,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Gives blocks in the midst of a file back, step by step. The file's lock is held.
-    async fn take_blocks_out(&self, ip: &Rc<Inode>, first: u64, end: u64) -> FsResult<()> {
+    async fn take_blocks_out(&self, ip: &Rc<LayoutInode<L>>, first: u64, end: u64) -> FsResult<()> {
         let most = self.cache().gate().blocks_max().max(1);
         ip.writing.set((0, 0));
         let mut at = first;
@@ -93,8 +91,7 @@ impl<L: Layout> Ufs<L> {
                 let now = self.now();
                 let what = What::SetAttributes { ino: ip.ino() };
                 self.update_inode(&mut op, ip, what, |d| {
-                    set_mtime(d, now);
-                    set_ctime(d, now);
+                    (d.mtime, d.ctime) = (now, now);
                 })
                 .await?;
             }
@@ -105,7 +102,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Writes zeroes where something is stored from `at` to `end`, which lie inside of the file.
-    async fn clear_stored(&self, ip: &Rc<Inode>, at: u64, end: u64) -> FsResult<()> {
+    async fn clear_stored(&self, ip: &Rc<LayoutInode<L>>, at: u64, end: u64) -> FsResult<()> {
         let block = self.limits().block as u64;
         let mut at = at;
         while at < end {

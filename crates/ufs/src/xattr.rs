@@ -5,9 +5,7 @@ use ordo_format::ufs2::extattr;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Errno, FsError, FsResult, Ino, XattrMode, flags, name};
 
-use crate::attributes::set_ctime;
-use crate::inode::Inode;
-use crate::layout::Layout;
+use crate::layout::{AttributeArea, Layout};
 use crate::names::require;
 use crate::{Ufs, io_error};
 
@@ -22,10 +20,10 @@ fn split(full: &[u8]) -> FsResult<(u8, &[u8])> {
     Ok((*space, &full[prefix..]))
 }
 
-fn corrupt(ip: &Inode, error: impl std::fmt::Display) -> FsError {
+fn corrupt(ino: Ino, error: impl std::fmt::Display) -> FsError {
     FsError::corrupt(format_args!(
         "extended attributes of inode {}: {error}; run a check (fsck)",
-        ip.ino()
+        ino.0
     ))
 }
 
@@ -54,14 +52,19 @@ fn with_attribute(
 }
 
 impl<L: Layout> Ufs<L> {
+    fn attribute_area(&self) -> FsResult<AttributeArea> {
+        self.limits().attributes.ok_or_else(|| Errno::NotSupported.into())
+    }
+
     pub(crate) async fn get_xattr(&self, ino: Ino, full: &[u8]) -> FsResult<Vec<u8>> {
         let (space, short) = split(full)?;
+        let AttributeArea { endian, .. } = self.attribute_area()?;
         let ip = self.inode_of(ino).await?;
         let _guard = ip.lock.read().await;
         self.still_there(&ip)?;
         let area = self.layout().read_attributes(&ip).await?;
-        for attribute in extattr::attrs(&area, self.limits().endian) {
-            let a = attribute.map_err(|e| corrupt(&ip, e))?;
+        for attribute in extattr::attrs(&area, endian) {
+            let a = attribute.map_err(|e| corrupt(ino, e))?;
             if a.namespace == space && a.name == short {
                 return Ok(a.content.to_vec());
             }
@@ -70,13 +73,14 @@ impl<L: Layout> Ufs<L> {
     }
 
     pub(crate) async fn list_xattrs(&self, ino: Ino) -> FsResult<Vec<Vec<u8>>> {
+        let AttributeArea { endian, .. } = self.attribute_area()?;
         let ip = self.inode_of(ino).await?;
         let _guard = ip.lock.read().await;
         self.still_there(&ip)?;
         let area = self.layout().read_attributes(&ip).await?;
         let mut names = Vec::new();
-        for attribute in extattr::attrs(&area, self.limits().endian) {
-            let a = attribute.map_err(|e| corrupt(&ip, e))?;
+        for attribute in extattr::attrs(&area, endian) {
+            let a = attribute.map_err(|e| corrupt(ino, e))?;
             // Name spaces that have no prefix here are kept, but not shown.
             if let Some((prefix, _)) = SPACES.iter().find(|(_, s)| *s == a.namespace) {
                 names.push([prefix, a.name].concat());
@@ -123,29 +127,29 @@ impl<L: Layout> Ufs<L> {
             &[u8],
         ) -> FsResult<Result<Vec<u8>, extattr::AttrError>>,
     ) -> FsResult<()> {
+        let AttributeArea { bytes_max, endian } = self.attribute_area()?;
         let ip = self.inode_of(ino).await?;
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
         let area = self.layout().read_attributes(&ip).await?;
-        let endian = self.limits().endian;
         let there = |space: u8, short: &[u8]| {
             for attribute in extattr::attrs(&area, endian) {
-                let a = attribute.map_err(|e| corrupt(&ip, e))?;
+                let a = attribute.map_err(|e| corrupt(ino, e))?;
                 if a.namespace == space && a.name == short {
                     return Ok(true);
                 }
             }
             Ok(false)
         };
-        let new = edit(&there, endian, &area)?.map_err(|e| corrupt(&ip, e))?;
-        require(!flags::attributes_fixed(ip.dinode().flags), Errno::NotPermitted)?;
-        require(new.len() <= self.limits().attributes_max, Errno::NoSpace)?;
+        let new = edit(&there, endian, &area)?.map_err(|e| corrupt(ino, e))?;
+        require(!flags::attributes_fixed(ip.record().flags), Errno::NotPermitted)?;
+        require(new.len() <= bytes_max, Errno::NoSpace)?;
         let _held = self.hold([&ip]).await?;
         let mut op = self.begin(OpKind::Attributes).await?;
         self.layout().write_attributes(&mut op, &ip, &new).await?;
         let now = self.now();
         let what = What::SetAttributes { ino: ip.ino() };
-        self.update_inode(&mut op, &ip, what, |d| set_ctime(d, now)).await?;
+        self.update_inode(&mut op, &ip, what, |d| d.ctime = now).await?;
         op.end().await.map_err(io_error)
     }
 }

@@ -4,12 +4,13 @@ use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
 use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
 use ordo_ordering::{Deferred, OrderingPolicy, What};
-use ordo_ufs::{Inode, io_error};
+use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
 use super::group_order;
 use crate::books::Books;
-use crate::{DIRECT, Ffs, FfsOp};
+use crate::group::GroupChange;
+use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// A run of fragments that was chosen in a group.
 struct Choice {
@@ -22,7 +23,7 @@ struct Choice {
 impl<P: OrderingPolicy> Ffs<P> {
     /// Where a file's block would best go: after the one before it, or, for a first block and after
     /// every `maxbpg` blocks, in a new place. An address; only a wish.
-    pub(crate) fn preference(&self, ip: &Inode, lbn: u64, previous: Option<u64>) -> u64 {
+    pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
         let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
         if let Some(previous) = previous
             && !lbn.is_multiple_of(per_group)
@@ -58,7 +59,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn allocate(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         wish: u64,
         frags: u32,
     ) -> FsResult<u64> {
@@ -75,7 +76,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn allocate_once(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         wish: u64,
         frags: u32,
     ) -> FsResult<u64> {
@@ -111,19 +112,23 @@ impl<P: OrderingPolicy> Ffs<P> {
         frags: u32,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
-        let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
-        let address = self.sb.cg_base(cg) + u64::from(choice.first);
-        if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
-            return Err(self.group_corrupt(cg, "what is not for files is marked as free"));
-        }
-        let what = What::AllocateBlock { address, frags };
-        op.admit(&what).await.map_err(io_error)?;
-        // Waiting may have let others in: choose again on what is there now.
-        let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
-        let address = self.sb.cg_base(cg) + u64::from(choice.first);
-        let what = What::AllocateBlock { address, frags };
+        let mut change;
+        let (choice, address, admitted) = loop {
+            let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
+            let address = self.sb.cg_base(cg) + u64::from(choice.first);
+            if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
+                return Err(self.group_corrupt(cg, "what is not for files is marked as free"));
+            }
+            let what = What::AllocateBlock { address, frags };
+            change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
+            // Waiting may have let others in: then another is chosen.
+            if self.are_free(&buf.read(), choice.first, frags) {
+                break (choice, address, admitted);
+            }
+        };
         let map = self.map_bytes(&buf.read(), choice.first);
-        let changed = self.edit_group(op, &buf, map, what, |group| {
+        let changed = self.edit_group(op, &buf, map, admitted, |group| {
             if choice.block && frags == self.frag() {
                 group.header.rotor = choice.first;
             } else {
@@ -133,6 +138,12 @@ impl<P: OrderingPolicy> Ffs<P> {
         });
         changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;
         Ok(Some(address))
+    }
+
+    /// Whether fragments of one block are free in a group.
+    fn are_free(&self, bytes: &[u8], first: u32, frags: u32) -> bool {
+        let map = &bytes[Group::decode(bytes, self.endian).layout(&self.sb).frags];
+        next_clear(map, first, first + frags).is_none()
     }
 
     /// The byte of the fragment bitmap that holds a block, as a range in the group's bytes.
@@ -208,11 +219,11 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.frag_group(address);
         let first = self.sb.frag_in_group(address);
         let buf = self.group(cg).await?;
-        let what = What::FreeBlock { address, frags };
-        op.admit(&what).await.map_err(io_error)?;
+        let change = GroupChange::new(cg, What::FreeBlock { address, frags });
+        let admitted = self.admit_group(op, &change).await?;
         let map = self.map_bytes(&buf.read(), first);
-        let changed =
-            self.edit_group(op, &buf, map, what, |group| group.change_frags(first, frags, true));
+        let changed = self
+            .edit_group(op, &buf, map, admitted, |group| group.change_frags(first, frags, true));
         changed.map_err(|_| {
             self.group_corrupt(cg, format_args!("fragment {address} is freed, but free already"))
         })
@@ -235,7 +246,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.frag_group(address);
         let buf = self.group(cg).await?;
         let what = What::AllocateBlock { address: address + u64::from(old), frags: new - old };
-        op.admit(&what).await.map_err(io_error)?;
+        let change = GroupChange::new(cg, what);
+        let admitted = self.admit_group(op, &change).await?;
         let map = self.map_bytes(&buf.read(), first);
         let run = first + old..first + new;
         let free = {
@@ -247,7 +259,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         if !free {
             return Ok(false);
         }
-        let changed = self.edit_group(op, &buf, map, what, |group| {
+        let changed = self.edit_group(op, &buf, map, admitted, |group| {
             group.change_frags(run.start, new - old, false)
         });
         changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;

@@ -9,10 +9,10 @@ use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{next_clear, next_set};
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_ordering::{OrderingPolicy, What};
-use ordo_ufs::{Inode, io_error};
 use ordo_vfs::FsResult;
 
-use crate::{Ffs, FfsOp};
+use crate::group::GroupChange;
+use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
     /// A run of `count` blocks of a file was written: places it better where that can be had for
@@ -20,7 +20,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn place_cluster(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         first: u64,
         count: u64,
     ) -> FsResult<()> {
@@ -55,7 +55,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn move_cluster(
         &self,
         op: &mut FfsOp<'_, P>,
-        ip: &Inode,
+        ip: &FfsInode,
         first: u64,
         buffers: &[BufRef],
     ) -> FsResult<()> {
@@ -101,18 +101,22 @@ impl<P: OrderingPolicy> Ffs<P> {
             let layout = header.layout(&self.sb);
             find_cluster(bytes, self.endian, &layout, header.nclusterblks, near, count)
         };
-        if find(&buf.read()).is_none() {
-            return Ok(None);
-        }
-        let asked = What::AllocateBlock { address: wish, frags: count * frags };
-        op.admit(&asked).await.map_err(io_error)?;
-        let Some(blk) = find(&buf.read()) else { return Ok(None) };
-        let address = self.sb.cg_base(cg) + u64::from(blk * frags);
-        let what = What::AllocateBlock { address, frags: count * frags };
+        let mut change;
+        let (blk, address, admitted) = loop {
+            let Some(blk) = find(&buf.read()) else { return Ok(None) };
+            let address = self.sb.cg_base(cg) + u64::from(blk * frags);
+            let what = What::AllocateBlock { address, frags: count * frags };
+            change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
+            // Waiting may have let others in: then another run is looked for.
+            if find(&buf.read()) == Some(blk) {
+                break (blk, address, admitted);
+            }
+        };
         let start = Group::decode(&buf.read(), self.endian).freeoff as usize;
         let map = start + (blk * frags / 8) as usize
             ..start + ((blk + count) * frags).div_ceil(8) as usize;
-        let changed = self.edit_group(op, &buf, map, what, |group| {
+        let changed = self.edit_group(op, &buf, map, admitted, |group| {
             (blk..blk + count).try_for_each(|b| group.change_frags(b * frags, frags, false))
         });
         changed.map_err(|_| {

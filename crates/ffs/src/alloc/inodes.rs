@@ -1,21 +1,22 @@
 //! Inodes: files near their directory, directories spread over the groups.
 
 use ordo_cache::{BufKey, BufRef, Class};
-use ordo_format::ufs2::bitmap::next_clear;
+use ordo_format::ufs2::bitmap::{is_set, next_clear};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
 use ordo_ordering::{Deferred, OrderingPolicy, What};
-use ordo_ufs::{Inode, io_error};
+use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::group_order;
-use crate::{Ffs, FfsOp};
+use crate::group::GroupChange;
+use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
     /// Finds a free inode and marks it used; its number.
     pub(crate) async fn allocate_inode(
         &self,
         op: &mut FfsOp<'_, P>,
-        parent: &Inode,
+        parent: &FfsInode,
         mode: u16,
     ) -> FsResult<u64> {
         loop {
@@ -31,7 +32,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     async fn allocate_inode_once(
         &self,
         op: &mut FfsOp<'_, P>,
-        parent: &Inode,
+        parent: &FfsInode,
         mode: u16,
     ) -> FsResult<u64> {
         let is_directory = FileType::from_mode(mode) == Some(FileType::Directory);
@@ -61,28 +62,32 @@ impl<P: OrderingPolicy> Ffs<P> {
         is_directory: bool,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
-        let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+        let Some((index, _)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
         self.initialise_inodes(op, cg, &buf, index).await?;
-        let ino = self.sb.cg_first_inode(cg) + u64::from(index);
-        op.admit(&What::AllocateInode { ino }).await.map_err(io_error)?;
-        // Waiting may have let others in: choose again, among those initialised by now.
-        let Some(index) = self.choose_inode(cg, &buf)? else { return Ok(None) };
-        let header = Group::decode(&buf.read(), self.endian);
-        if index >= header.initediblk {
-            return Err(Errno::Again.into());
-        }
-        let ino = self.sb.cg_first_inode(cg) + u64::from(index);
-        let at = header.iusedoff as usize + (index / 8) as usize;
-        let what = What::AllocateInode { ino };
-        let changed = self.edit_group(op, &buf, at..at + 1, what, |group| {
+        let mut change;
+        let (index, ino, at, admitted) = loop {
+            // Waiting may have let others in: choose again, among those initialised by now.
+            let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
+            if index >= header.initediblk {
+                return Err(Errno::Again.into());
+            }
+            let ino = self.sb.cg_first_inode(cg) + u64::from(index);
+            change = GroupChange::new(cg, What::AllocateInode { ino });
+            let admitted = self.admit_group(op, &change).await?;
+            let map = header.iusedoff as usize;
+            if !is_set(&buf.read()[map..], index) {
+                break (index, ino, map + (index / 8) as usize, admitted);
+            }
+        };
+        let changed = self.edit_group(op, &buf, at..at + 1, admitted, |group| {
             group.change_inode(index, false, is_directory)
         });
         changed.map_err(|_| self.group_corrupt(cg, "its bitmap changed while it was used"))?;
         Ok(Some(ino))
     }
 
-    /// The next free inode of a group, by its number in the group.
-    fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<u32>> {
+    /// The next free inode of a group, by its number in the group, and the group's header.
+    fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<(u32, Group)>> {
         let bytes = buf.read();
         let header = Group::decode(&bytes, self.endian);
         if header.cs.nifree <= 0 {
@@ -94,7 +99,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         // Inodes 0 and 1 are never used, and marked so.
         let reserved = found.is_some_and(|i| cg == 0 && u64::from(i) < ROOT_INO);
         match found {
-            Some(index) if !reserved => Ok(Some(index)),
+            Some(index) if !reserved => Ok(Some((index, header))),
             _ => Err(self.group_corrupt(cg, "no free inode where nifree counts one")),
         }
     }
@@ -121,11 +126,12 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             let first = self.sb.cg_first_inode(cg) + u64::from(ready);
             let what = What::UseInodeBlock { first, block: &buf };
-            op.admit(&what).await.map_err(io_error)?;
+            let change = GroupChange::new(cg, what);
+            let admitted = self.admit_group(op, &change).await?;
             let count = self.sb.inopb.min(self.sb.ipg - ready);
             // The group must say so on disk before an entry stands for one of them: a check does not
             // look for inodes beyond those that the group calls initialised.
-            self.edit_group(op, group, 0..0, what, |group| {
+            self.edit_group(op, group, 0..0, admitted, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
@@ -149,12 +155,12 @@ impl<P: OrderingPolicy> Ffs<P> {
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
         let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
         let what = What::InitInodeBlock { first };
-        op.admit(&what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let others = Group::decode(&group.read(), self.endian).initediblk != ready;
         if others || self.books.borrow().inodes_prepared[cg as usize] > ready {
             return Ok(None);
         }
-        op.apply(&buf, std::slice::from_ref(&(0..len)), what, |bytes| {
+        op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
             bytes.fill(0);
             for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
                 let mut d = Dinode::zeroed();
@@ -193,10 +199,10 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.ino_group(ino);
         let index = (ino - self.sb.cg_first_inode(cg)) as u32;
         let buf = self.group(cg).await?;
-        let what = What::ReleaseInode { ino };
-        op.admit(&what).await.map_err(io_error)?;
+        let change = GroupChange::new(cg, What::ReleaseInode { ino });
+        let admitted = self.admit_group(op, &change).await?;
         let at = Group::decode(&buf.read(), self.endian).iusedoff as usize + (index / 8) as usize;
-        let changed = self.edit_group(op, &buf, at..at + 1, what, |group| {
+        let changed = self.edit_group(op, &buf, at..at + 1, admitted, |group| {
             group.change_inode(index, true, is_directory)
         });
         changed.map_err(|_| {
@@ -206,7 +212,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// The group for a new directory: those below the root are spread at random over groups with more
     /// room than most; others go near their parent unless that is crowded.
-    fn directory_group(&self, parent: &Inode) -> u32 {
+    fn directory_group(&self, parent: &FfsInode) -> u32 {
         let sb = &self.sb;
         let books = self.books.borrow();
         let ncg = i64::from(sb.ncg);

@@ -127,7 +127,7 @@ impl WriteGate for JournalOrder {
     fn before_write(
         &self,
         block: &Buffer,
-        _image: &mut [u8],
+        _image: &mut ordo_cache::WriteImage,
         _undone: &mut Vec<usize>,
     ) -> ordo_cache::Verdict {
         self.state.before_write(block)

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use ordo_cache::BufKey;
+use ordo_cache::{BufKey, WriteImage};
 
 use super::block::{BlockDeps, Image};
 use super::graph::Graph;
@@ -17,12 +17,14 @@ impl Graph {
         key: BufKey,
         who: usize,
         version: u64,
-        image: &mut [u8],
+        image: &mut WriteImage,
         cells: &mut Vec<usize>,
     ) -> bool {
         let Some(mut block) = self.blocks.remove(&key) else { return false };
         let back = if block.held == 0 { Vec::new() } else { self.to_roll_back(&block) };
-        self.roll_back(&block, &back, image, cells);
+        if !back.is_empty() {
+            self.roll_back(&block, &back, image.to_mut(), cells);
+        }
         let mut holds = Ids::new();
         let mut left_out = back.iter().peekable();
         for (at, (_, id)) in block.changes().iter().enumerate() {

@@ -110,7 +110,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_cache::{BufKey, BufRef, Buffer, Cache, Outlook, Verdict, WriteGate};
+use ordo_cache::{BufKey, BufRef, Buffer, Cache, Outlook, Verdict, WriteGate, WriteImage};
 use ordo_runtime::sync::Notify;
 
 use crate::{Change, Deferred, Dependencies, OpKind, OrderingPolicy, What};
@@ -309,7 +309,12 @@ impl WriteGate for SoftUpdates {
     const FOLLOWS_WRITES: bool = true;
     const ROLLS_BACK: bool = true;
 
-    fn before_write(&self, block: &Buffer, image: &mut [u8], undone: &mut Vec<usize>) -> Verdict {
+    fn before_write(
+        &self,
+        block: &Buffer,
+        image: &mut WriteImage,
+        undone: &mut Vec<usize>,
+    ) -> Verdict {
         let mut graph = self.state.graph.borrow_mut();
         match graph.make_image(block.key(), who(block), block.version(), image, undone) {
             true => Verdict::WriteRolledBack,

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::buf::IoBuf;
+use crate::buf::{IoBuf, IoList};
 use crate::executor::{Runtime, WaitingFor};
 use crate::sync;
 use crate::tasks::Unparker;
@@ -81,8 +81,49 @@ struct Op {
     /// The bytes asked for: the length of the buffer of a read or write.
     len: u64,
     buf: Option<IoBuf>,
+    /// The pieces of a write in pieces, instead of a buffer.
+    list: Option<List>,
     /// The bytes done; for a command, its result.
     done: usize,
+}
+
+/// The pieces of a write, and where in memory they are, for the kernel.
+struct List {
+    pieces: IoList,
+    vectors: Vec<Vector>,
+}
+
+/// An address and a length: what the kernel knows as `iovec`.
+#[repr(C)]
+struct Vector {
+    base: usize,
+    len: usize,
+}
+
+impl List {
+    /// The piece with byte `done`, and that byte's place in it.
+    fn at(&self, done: usize) -> Option<(usize, usize)> {
+        let mut start = 0;
+        for (nth, piece) in self.pieces.pieces().iter().enumerate() {
+            if done < start + piece.len() {
+                return Some((nth, done - start));
+            }
+            start += piece.len();
+        }
+        None
+    }
+
+    /// Where the pieces are from byte `done` on.
+    fn vectors(&mut self, done: usize) -> &[Vector] {
+        let (first, within) = self.at(done).unwrap_or((self.pieces.pieces().len(), 0));
+        self.vectors.clear();
+        for (nth, piece) in self.pieces.pieces().iter().enumerate().skip(first) {
+            let rest = if nth == first { &piece[within..] } else { &piece[..] };
+            let (base, len) = (rest.as_ptr().expose_provenance(), rest.len());
+            self.vectors.push(Vector { base, len });
+        }
+        &self.vectors
+    }
 }
 
 /// The kernel's answer to one step of a request.
@@ -109,13 +150,16 @@ impl Op {
                 errno => Step::Finished(Err(io::Error::from_raw_os_error(errno))),
             };
         }
-        let Some(buf) = &mut self.buf else { return Step::Finished(Ok(())) };
-        self.done = (self.done + result as usize).min(buf.len());
-        if self.done == buf.len() {
+        if self.buf.is_none() && self.list.is_none() {
+            return Step::Finished(Ok(()));
+        }
+        let len = usize::try_from(self.len).expect("a request fits in memory");
+        self.done = (self.done + result as usize).min(len);
+        if self.done == len {
             Step::Finished(Ok(()))
         } else if result > 0 {
             Step::Again
-        } else if self.kind == Kind::Read {
+        } else if let (Kind::Read, Some(buf)) = (self.kind, &mut self.buf) {
             // Bytes beyond the end of the file read as zeros.
             buf[self.done..].fill(0);
             Step::Finished(Ok(()))
@@ -143,6 +187,15 @@ impl Op {
 
     fn call(&mut self) -> io::Result<usize> {
         let at = self.offset + self.done as u64;
+        if let (Kind::Write { durable }, Some(list)) = (self.kind, &self.list) {
+            // Piece by piece: the loop around this comes back for the rest.
+            let Some((nth, within)) = list.at(self.done) else { return Ok(0) };
+            let piece = &list.pieces.pieces()[nth][within..];
+            return match durable {
+                true => pool::write_durable(&self.file, piece, at),
+                false => self.file.write_at(piece, at),
+            };
+        }
         match (self.kind, &mut self.buf) {
             (Kind::Read, Some(buf)) => self.file.read_at(&mut buf[self.done..], at),
             (Kind::Write { durable: false }, Some(buf)) => {
@@ -397,7 +450,11 @@ impl Runtime {
         len: u64,
         buf: Option<IoBuf>,
     ) -> (io::Result<()>, Option<IoBuf>) {
-        let op = Op { file: file.clone(), kind, offset, len, buf, done: 0 };
+        let op = Op { file: file.clone(), kind, offset, len, buf, list: None, done: 0 };
+        self.carry_out_op(op).await
+    }
+
+    async fn carry_out_op(&self, op: Op) -> (io::Result<()>, Option<IoBuf>) {
         match self.0.driver.submit(op) {
             Submitted::Done(result, buf) => (result, buf),
             Submitted::Key(key) => {
@@ -424,7 +481,7 @@ impl Runtime {
     #[allow(unsafe_code)]
     pub async unsafe fn command(&self, file: &Arc<File>, command: Command) -> io::Result<usize> {
         let kind = Kind::Command(command);
-        let op = Op { file: file.clone(), kind, offset: 0, len: 0, buf: None, done: 0 };
+        let op = Op { file: file.clone(), kind, offset: 0, len: 0, buf: None, list: None, done: 0 };
         match self.0.driver.submit(op) {
             Submitted::Done(result, _) => result.map(|()| 0),
             Submitted::Key(key) => {
@@ -463,6 +520,23 @@ impl Runtime {
     ) -> io::Result<()> {
         let len = buf.len() as u64;
         self.carry_out(file, Kind::Write { durable }, offset, len, Some(buf)).await.0
+    }
+
+    /// As [`write_at`](Self::write_at), of bytes in pieces: at most 1024 of them.
+    ///
+    /// # Errors
+    /// The system's; some of the data may then be written.
+    pub async fn write_list_at(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        pieces: IoList,
+        durable: bool,
+    ) -> io::Result<()> {
+        let (kind, len) = (Kind::Write { durable }, pieces.len() as u64);
+        let list = Some(List { pieces, vectors: Vec::new() });
+        let op = Op { file: file.clone(), kind, offset, len, buf: None, list, done: 0 };
+        self.carry_out_op(op).await.0
     }
 
     /// Makes every completed write to the file durable (`fdatasync`).

@@ -1,7 +1,7 @@
 //! Requests on an io_uring.
 //!
-//! A request's [`Op`] lies in the table, with its buffer and file, from before its entry is pushed until its
-//! completion is taken in. So the pointers given to the kernel stay valid.
+//! A request's [`Op`] lies in the table, with its file and its buffer (or pieces, and the vector of them), from before
+//! its entry is pushed until its completion is taken in. So the pointers given to the kernel stay valid.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -207,6 +207,12 @@ impl Ring {
 fn entry_of(op: &mut Op) -> Entry128 {
     let fd = types::Fd(op.file.as_raw_fd());
     let at = op.offset + op.done as u64;
+    if let (Kind::Write { durable }, Some(list)) = (op.kind, &mut op.list) {
+        let flags = if durable { libc::RWF_DSYNC } else { 0 };
+        let vectors = list.vectors(op.done);
+        let entry = opcode::Writev::new(fd, vectors.as_ptr().cast(), vectors.len() as u32);
+        return entry.offset(at).rw_flags(flags).build().into();
+    }
     let rest = op.buf.as_mut().map(|buf| &mut buf[op.done..]);
     let entry = match (op.kind, rest) {
         (Kind::Command(command), _) => return command_entry(fd, &command),

@@ -35,6 +35,37 @@ fn every_backend_reads_what_was_written() {
     }
 }
 
+/// Bytes in pieces, of different lengths and shared with the caller, lie one behind the other, durable or not; and a
+/// piece that the caller changes meanwhile goes out as it was.
+#[test]
+fn every_backend_writes_pieces_one_behind_the_other() {
+    for (executor, file) in executors() {
+        let rt = executor.runtime();
+        executor
+            .block_on(async {
+                for durable in [false, true] {
+                    let mut all = Vec::new();
+                    let mut list = crate::IoList::default();
+                    let mut shared = Vec::new();
+                    for n in 0..100u8 {
+                        let piece =
+                            Arc::new(IoBuf::from_slice(&vec![n; 512 * (1 + n as usize % 9)]));
+                        all.extend_from_slice(&piece);
+                        shared.push(piece.clone());
+                        list.push(piece);
+                    }
+                    assert_eq!(list.len(), all.len());
+                    let write = rt.write_list_at(&file, 4096, list, durable);
+                    shared.iter_mut().for_each(|piece| Arc::make_mut(piece).fill(0xff));
+                    write.await.unwrap();
+                    let back = rt.read_at(&file, 4096, all.len()).await.unwrap();
+                    assert!(back[..] == all, "{}", rt.io_backend());
+                }
+            })
+            .unwrap();
+    }
+}
+
 /// More requests at once than any queue holds: all complete, each with its own bytes.
 #[test]
 fn thousands_of_requests_at_once() {

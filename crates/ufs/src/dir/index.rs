@@ -5,8 +5,9 @@
 
 use std::hash::Hasher;
 
-use ordo_format::ufs2::dir::CHUNK;
 use rustc_hash::{FxHashMap, FxHasher};
+
+use super::format::CHUNK;
 
 /// Room is counted in units of 4 bytes: 0 to 128 in a chunk.
 const UNIT: usize = 4;

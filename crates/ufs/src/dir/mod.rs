@@ -1,19 +1,18 @@
 //! Entries in directories.
 //!
-//! Source of the format: `docs/formats/ufs2.md`, "Directories". An entry, once made, stays where it is
-//! until it is removed: free space is never gathered by moving entries, so a place in a directory can
-//! be given to users as a cookie, and an ordering can name an entry by its place.
+//! An entry, once made, stays where it is until it is removed: free space is never gathered by moving
+//! entries, so a place in a directory can be given to users as a cookie, and an ordering can name an entry by its place.
 
+pub mod format;
 pub(crate) mod index;
 
 use ordo_cache::{BufKey, BufRef};
-use ordo_format::ufs2::dir::{self, CHUNK, entries};
 use ordo_ordering::What;
 use ordo_vfs::{Cookie, DirEntry, Errno, FileType, FsError, FsResult, Ino};
 
-use crate::inode::Inode;
 use crate::layout::{Fill, Layout};
-use crate::{LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use format::{CHUNK, DirFormat};
 use index::DirIndex;
 
 /// An entry that was found.
@@ -37,7 +36,7 @@ pub(crate) struct Slot {
 const CHUNK_BYTES: u64 = CHUNK as u64;
 
 impl<L: Layout> Ufs<L> {
-    fn corrupt_entry(dir: &Inode, at: u64, what: impl std::fmt::Display) -> FsError {
+    fn corrupt_entry(dir: &LayoutInode<L>, at: u64, what: impl std::fmt::Display) -> FsError {
         FsError::corrupt(format_args!(
             "directory inode {}, byte {at}: {what}; run a check (fsck)",
             dir.ino()
@@ -46,7 +45,11 @@ impl<L: Layout> Ufs<L> {
 
     /// The block of a directory that holds byte `place`, and the byte within it. A hole in a directory
     /// is damage.
-    pub(crate) async fn dir_block(&self, dir: &Inode, place: u64) -> FsResult<(BufRef, usize)> {
+    pub(crate) async fn dir_block(
+        &self,
+        dir: &LayoutInode<L>,
+        place: u64,
+    ) -> FsResult<(BufRef, usize)> {
         let block = self.limits().block as u64;
         let lbn = place / block;
         let key = BufKey::file(dir.ino(), lbn.cast_signed());
@@ -63,7 +66,11 @@ impl<L: Layout> Ufs<L> {
     /// As [`dir_block`](Self::dir_block), but `None` where a directory ends in a hole: an ordering may have written the
     /// size, and not the pointer to the last block, which is in a block of pointers. No name was ever there. A hole
     /// with a block behind it is damage.
-    async fn dir_block_or_end(&self, dir: &Inode, place: u64) -> FsResult<Option<(BufRef, usize)>> {
+    async fn dir_block_or_end(
+        &self,
+        dir: &LayoutInode<L>,
+        place: u64,
+    ) -> FsResult<Option<(BufRef, usize)>> {
         let block = self.limits().block as u64;
         let (lbn, blocks) = (place / block, dir.size().div_ceil(block));
         let cached = self.cache().peek(BufKey::file(dir.ino(), lbn.cast_signed())).is_some();
@@ -82,7 +89,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Builds the index of a directory if it has none. The directory's lock is held.
-    async fn index(&self, dir: &Inode) -> FsResult<()> {
+    async fn index(&self, dir: &LayoutInode<L>) -> FsResult<()> {
         if dir.index.borrow().is_some() {
             return Ok(());
         }
@@ -117,19 +124,19 @@ impl<L: Layout> Ufs<L> {
 
     fn index_chunk(
         &self,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         index: &mut DirIndex,
         base: u64,
         chunk: &[u8],
     ) -> FsResult<()> {
-        let endian = self.limits().endian;
-        for entry in entries(chunk, endian) {
+        let format = self.layout().directory();
+        for entry in format.records(chunk) {
             let entry = entry.map_err(|e| Self::corrupt_entry(dir, base + e.at as u64, e.fault))?;
-            if !entry.is_free() {
+            if entry.ino != 0 {
                 index.insert(index::hash(entry.name), base + entry.at as u64);
             }
         }
-        index.note_chunk(base / CHUNK_BYTES, dir::most_room(chunk, endian));
+        index.note_chunk(base / CHUNK_BYTES, format.most_room(chunk));
         Ok(())
     }
 
@@ -148,7 +155,7 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    pub(crate) fn forget_index(&self, dir: &Inode) {
+    pub(crate) fn forget_index(&self, dir: &LayoutInode<L>) {
         if let Some(index) = dir.index.borrow_mut().take() {
             let total = &self.shared.indexed_entries;
             total.set(total.get().saturating_sub(index.len()));
@@ -156,7 +163,11 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Finds `name` in a directory whose lock is held.
-    pub(crate) async fn find_entry(&self, dir: &Inode, name: &[u8]) -> FsResult<Option<Found>> {
+    pub(crate) async fn find_entry(
+        &self,
+        dir: &LayoutInode<L>,
+        name: &[u8],
+    ) -> FsResult<Option<Found>> {
         if dir.index.borrow().is_none() {
             self.index(dir).await?;
         }
@@ -172,8 +183,8 @@ impl<L: Layout> Ufs<L> {
             let (buf, within) = self.dir_block(dir, place).await?;
             let bytes = buf.read();
             let rest = bytes.get(within..).unwrap_or(&[]);
-            if let Some(ino) = dir::inode_if_named(rest, self.limits().endian, name) {
-                return Ok(Some(Found { ino: u64::from(ino), place }));
+            if let Some(ino) = self.layout().directory().inode_if_named(rest, name) {
+                return Ok(Some(Found { ino, place }));
             }
             nth += 1;
         }
@@ -181,9 +192,9 @@ impl<L: Layout> Ufs<L> {
 
     /// Where an entry for `name` would go. The directory's lock is held to write, and no such entry
     /// is there.
-    pub(crate) async fn find_slot(&self, dir: &Inode, name: &[u8]) -> FsResult<Slot> {
+    pub(crate) async fn find_slot(&self, dir: &LayoutInode<L>, name: &[u8]) -> FsResult<Slot> {
         self.index(dir).await?;
-        let need = dir::entry_size(name.len());
+        let need = self.layout().directory().entry_size(name.len());
         let mut index = dir.index.borrow_mut();
         let index = index.as_mut().expect("just built");
         Ok(match index.chunk_with_room(need) {
@@ -197,27 +208,27 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn add_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         slot: &Slot,
         name: &[u8],
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {
         let (buf, within) = self.slot_block(op, dir, slot).await?;
-        let inode = self.layout().inode_block(child).await?;
-        let endian = self.limits().endian;
+        let inode = self.layout().pin_inode(child).await?;
+        let format = self.layout().directory();
         let range = within..within + CHUNK;
-        let piece = {
-            let need = dir::entry_size(name.len());
-            dir::first_with_room(&buf.read()[range.clone()], endian, need)
+        let space = {
+            let need = format.entry_size(name.len());
+            format.first_with_room(&buf.read()[range.clone()], need)
         };
         // The index has said that there is one; none where the block, not only this directory's on a
         // damaged image, has changed since.
-        let Some((piece, used, reclen)) = piece else {
+        let Some(space) = space else {
             let what = "the free space that was here is gone";
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
         };
-        let at = piece + used;
+        let at = space.start();
         let directory = file_type == FileType::Directory;
         let what = What::AddEntry {
             dir: dir.ino(),
@@ -225,17 +236,11 @@ impl<L: Layout> Ufs<L> {
             child,
             directory,
             at: within + at,
-            inode: &inode,
+            inode: inode.buffer(),
         };
-        op.admit(&what).await.map_err(io_error)?;
-        let kind = dir::type_of_mode(file_type.mode_bits());
-        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-            let chunk = &mut bytes[range.clone()];
-            if used > 0 {
-                endian.put_u16(chunk, piece + dir::RECLEN_OFFSET, used as u16);
-            }
-            let left = (reclen - used) as u16;
-            dir::write_entry(&mut chunk[at..], endian, child as u32, left, kind, name);
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
+            format.insert(&mut bytes[range.clone()], space, child, file_type, name);
         });
         {
             let mut index = dir.index.borrow_mut();
@@ -245,7 +250,7 @@ impl<L: Layout> Ufs<L> {
             }
             index.insert(index::hash(name), slot.chunk + at as u64);
             let bytes = buf.read();
-            index.note_chunk(slot.chunk / CHUNK_BYTES, dir::most_room(&bytes[range], endian));
+            index.note_chunk(slot.chunk / CHUNK_BYTES, format.most_room(&bytes[range]));
         }
         self.note_indexed(1);
         let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { 0 };
@@ -257,22 +262,22 @@ impl<L: Layout> Ufs<L> {
     async fn slot_block(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         slot: &Slot,
     ) -> FsResult<(BufRef, usize)> {
         if !slot.grows {
             return self.dir_block(dir, slot.chunk).await;
         }
-        let (block, endian) = (self.limits().block as u64, self.limits().endian);
+        let (block, format) = (self.limits().block as u64, self.layout().directory());
         let within = (slot.chunk % block) as usize;
         let lbn = slot.chunk / block;
         let buf = self.layout().make_block(op, dir, lbn, within + CHUNK, Fill::Keep).await?;
         let range = within..within + CHUNK;
-        if !dir::is_free_chunk(&buf.read()[range.clone()], endian) {
+        if !format.is_free(&buf.read()[range.clone()]) {
             let what = What::InitDirectory { dir: dir.ino() };
-            op.admit(&what).await.map_err(io_error)?;
-            op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-                dir::write_free_chunk(&mut bytes[range.clone()], endian);
+            let admitted = op.admit(&what).await.map_err(io_error)?;
+            op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
+                format.write_free(&mut bytes[range.clone()]);
             });
         }
         Ok((buf, within))
@@ -282,7 +287,7 @@ impl<L: Layout> Ufs<L> {
     async fn directory_changed(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         size: u64,
     ) -> FsResult<()> {
         let now = self.now();
@@ -294,8 +299,7 @@ impl<L: Layout> Ufs<L> {
         };
         self.update_inode(op, dir, what, |d| {
             d.size = size;
-            crate::attributes::set_mtime(d, now);
-            crate::attributes::set_ctime(d, now);
+            (d.mtime, d.ctime) = (now, now);
         })
         .await
     }
@@ -305,7 +309,7 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn remove_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         name: &[u8],
         found: Found,
         directory: bool,
@@ -313,17 +317,17 @@ impl<L: Layout> Ufs<L> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
         let child = found.ino;
         let what = What::RemoveEntry { dir: dir.ino(), name, child, directory, at: within };
-        op.admit(&what).await.map_err(io_error)?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
-        let endian = self.limits().endian;
-        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-            remove_from_chunk(&mut bytes[range.clone()], endian, within - start);
+        let format = self.layout().directory();
+        op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
+            format.remove(&mut bytes[range.clone()], within - start);
         });
         if let Some(index) = dir.index.borrow_mut().as_mut() {
             index.remove(index::hash(name), found.place);
             let bytes = buf.read();
-            index.note_chunk(found.place / CHUNK_BYTES, dir::most_room(&bytes[range], endian));
+            index.note_chunk(found.place / CHUNK_BYTES, format.most_room(&bytes[range]));
             let total = &self.shared.indexed_entries;
             total.set(total.get().saturating_sub(1));
         }
@@ -334,13 +338,13 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn change_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         (name, found): (&[u8], Found),
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
-        let inode = self.layout().inode_block(child).await?;
+        let inode = self.layout().pin_inode(child).await?;
         let what = What::ChangeEntry {
             dir: dir.ino(),
             name,
@@ -348,21 +352,20 @@ impl<L: Layout> Ufs<L> {
             new: child,
             directory: file_type == FileType::Directory,
             at: within,
-            inode: &inode,
+            inode: inode.buffer(),
         };
-        op.admit(&what).await.map_err(io_error)?;
-        let endian = self.limits().endian;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        let format = self.layout().directory();
         let start = within / CHUNK * CHUNK;
         let range = start..start + CHUNK;
-        op.apply(&buf, std::slice::from_ref(&range), what, |bytes| {
-            endian.put_u32(bytes, within + dir::INO_OFFSET, child as u32);
-            bytes[within + dir::TYPE_OFFSET] = dir::type_of_mode(file_type.mode_bits());
+        op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
+            format.change(&mut bytes[range.clone()], within - start, child, file_type);
         });
         self.directory_changed(op, dir, dir.size()).await
     }
 
     /// Whether a directory has no entries but `.` and `..`. Its lock is held.
-    pub(crate) async fn is_empty(&self, dir: &Inode) -> FsResult<bool> {
+    pub(crate) async fn is_empty(&self, dir: &LayoutInode<L>) -> FsResult<bool> {
         let mut empty = true;
         self.each_entry(dir, Cookie::START, &mut |entry| {
             empty = entry.name == b"." || entry.name == b"..";
@@ -375,7 +378,7 @@ impl<L: Layout> Ufs<L> {
     /// Calls `each` for the entries from `cookie` on, until it returns false. The lock is held.
     pub(crate) async fn each_entry(
         &self,
-        dir: &Inode,
+        dir: &LayoutInode<L>,
         cookie: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
@@ -386,18 +389,18 @@ impl<L: Layout> Ufs<L> {
             let Some((buf, within)) = self.dir_block_or_end(dir, chunk).await? else { break };
             let bytes = buf.read();
             let end = (within + CHUNK).min(bytes.len());
-            for entry in entries(&bytes[within..end], self.limits().endian) {
+            for entry in self.layout().directory().records(&bytes[within..end]) {
                 let entry =
                     entry.map_err(|e| Self::corrupt_entry(dir, chunk + e.at as u64, e.fault))?;
                 let place = chunk + entry.at as u64;
-                if entry.is_free() || place < cookie.0 {
+                if entry.ino == 0 || place < cookie.0 {
                     continue;
                 }
                 let go_on = each(DirEntry {
-                    ino: Ino(u64::from(entry.ino)),
-                    file_type: FileType::from_mode(u16::from(entry.kind) << 12),
+                    ino: Ino(entry.ino),
+                    file_type: entry.file_type,
                     name: entry.name,
-                    next: Cookie(place + u64::from(entry.reclen).min(entry.needs() as u64)),
+                    next: Cookie(place + entry.reclen.min(entry.used) as u64),
                 });
                 if !go_on {
                     return Ok(());
@@ -406,18 +409,5 @@ impl<L: Layout> Ufs<L> {
             chunk += CHUNK_BYTES;
         }
         Ok(())
-    }
-}
-
-/// Frees the entry at byte `at` of a chunk: the entry before it takes its space, or it becomes free
-/// space where it is the first.
-fn remove_from_chunk(chunk: &mut [u8], endian: ordo_format::Endian, at: usize) {
-    match dir::place_before(chunk, endian, at) {
-        Some(prev) => {
-            let reclen = endian.get_u16(chunk, prev + dir::RECLEN_OFFSET);
-            let freed = endian.get_u16(chunk, at + dir::RECLEN_OFFSET);
-            endian.put_u16(chunk, prev + dir::RECLEN_OFFSET, reclen.saturating_add(freed));
-        }
-        None => endian.put_u32(chunk, at + dir::INO_OFFSET, 0),
     }
 }

@@ -1,0 +1,95 @@
+//! The log's ordering: operations reach the device whole, because nothing is gathered while one is under way.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ordo_block::BlockError;
+use ordo_cache::{Cache, WriteGate};
+use ordo_ordering::{Change, OpKind, OrderingPolicy, What};
+use ordo_runtime::sync::Notify;
+
+/// Operations under way, and whether new ones wait.
+pub struct Quiet {
+    under_way: Cell<u32>,
+    closed: Cell<bool>,
+    changed: Notify,
+}
+
+/// The ordering.
+#[derive(Clone)]
+pub struct LogOrder(Rc<Quiet>);
+
+impl LogOrder {
+    pub fn new() -> LogOrder {
+        let changed = Notify::new("operations on the toy log", 0);
+        LogOrder(Rc::new(Quiet { under_way: Cell::new(0), closed: Cell::new(false), changed }))
+    }
+
+    /// Whether no operation is under way, and none is kept waiting.
+    pub fn is_quiet(&self) -> bool {
+        self.0.under_way.get() == 0 && !self.0.closed.get()
+    }
+
+    /// Waits until no operation is under way. None begins while the answer lives.
+    pub async fn close(&self) -> Closed {
+        while self.0.closed.get() {
+            self.0.changed.notified().await;
+        }
+        self.0.closed.set(true);
+        let closed = Closed(self.0.clone());
+        while self.0.under_way.get() > 0 {
+            self.0.changed.notified().await;
+        }
+        closed
+    }
+}
+
+/// No operation is under way.
+pub struct Closed(Rc<Quiet>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.closed.set(false);
+        self.0.changed.notify_all();
+    }
+}
+
+/// An operation, until it is dropped.
+pub struct UnderWay(Rc<Quiet>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.changed.notify_all();
+    }
+}
+
+impl WriteGate for LogOrder {
+    const FOLLOWS_WRITES: bool = false;
+}
+
+impl OrderingPolicy for LogOrder {
+    const NAME: &'static str = "toy-log";
+    const NEEDS_CHECK: bool = false;
+    type Op = UnderWay;
+
+    async fn begin(cache: &Cache<Self>, _kind: OpKind) -> Result<UnderWay, BlockError> {
+        let quiet = &cache.gate().0;
+        while quiet.closed.get() {
+            quiet.changed.notified().await;
+        }
+        quiet.under_way.set(quiet.under_way.get() + 1);
+        Ok(UnderWay(quiet.clone()))
+    }
+
+    async fn admit(_: &Cache<Self>, _: &mut UnderWay, _: &What<'_>) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    fn record(&self, _: &mut UnderWay, _: &Change<'_>) {}
+
+    async fn end(_: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
+        drop(op);
+        Ok(())
+    }
+}
