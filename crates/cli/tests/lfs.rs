@@ -47,7 +47,7 @@ fn an_empty_one_is_made_and_known_by_every_command() {
     assert!(code != 0 && errors.contains("holds an LFS; --force"), "{errors}");
     let before = fs::read(image).unwrap();
     let (code, _, errors) = ordo(&["import", text(temp.path()), image]);
-    assert!(code != 0 && errors.contains("an LFS, which can be read"), "{errors}");
+    assert!(code != 0 && errors.contains("an LFS, which can be made, read"), "{errors}");
     assert!(fs::read(image).unwrap() == before, "nothing was written");
     let (code, _, errors) =
         ordo(&["mkfs", image, "--force", "--fs", "lfs", "--segment-size", "4m"]);

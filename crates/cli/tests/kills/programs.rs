@@ -198,11 +198,15 @@ impl Program {
         let top = PathBuf::from(format!("program-{number}"));
         let folders = ["", "a", "a/b"].map(|folder| top.join(folder)).to_vec();
         let mut files = Vec::new();
+        // Files with several names are left alone: a change under one name would be one under all.
+        let others = record.others.lock().unwrap();
         for (path, states) in record.files.lock().unwrap().iter() {
-            if let ([State::Is(bytes)], true) = (&states[..], path.starts_with(&top)) {
+            let ours = path.starts_with(&top) && !others.contains_key(path);
+            if let ([State::Is(bytes)], true) = (&states[..], ours) {
                 files.push((path.clone(), bytes.clone()));
             }
         }
+        drop(others);
         let made = (seed % 1_000_000) as usize * 10_000;
         Program {
             root: root.to_owned(),
