@@ -23,17 +23,17 @@ fn listed(text: &str) -> Vec<String> {
 fn every_list_of_systems_is_the_registrys() {
     let ours: Vec<&str> = System::runnable().map(|s| s.name()).collect();
     for command in [&["compare"][..], &["bench", "micro"], &["crash", "mutants"]] {
-        let args = [command, &["--fs", "nosuch"]].concat();
+        let args = [command, &["--fs", "absentfs"]].concat();
         assert_eq!(listed(&refused(&args)), ours, "{command:?}");
     }
     let all: Vec<&str> = AnySystem::all().map(|s| s.name()).collect();
     assert!(all.starts_with(&ours) && all.len() > ours.len());
-    assert_eq!(listed(&refused(&["crash", "--fs", "nosuch"])), all);
+    assert_eq!(listed(&refused(&["crash", "--fs", "absentfs"])), all);
     let formats = FORMATS.iter().map(|f| f.name());
     let made: Vec<&str> = formats.chain(System::all().iter().map(|s| s.name())).collect();
-    assert_eq!(listed(&refused(&["mkfs", "/nosuch", "--fs", "nosuch"])), made);
+    assert_eq!(listed(&refused(&["mkfs", "/absent", "--fs", "absentfs"])), made);
     let orderings: Vec<&str> = orderings().into_iter().map(|(first, _)| first).collect();
-    let said = refused(&["mount", "/nosuch", "/", "-o", "ordering=nosuch"]);
+    let said = refused(&["mount", "/absent", "/", "-o", "ordering=nosuch"]);
     assert_eq!(listed(&said), orderings);
 }
 
