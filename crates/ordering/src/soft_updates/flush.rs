@@ -64,9 +64,8 @@ impl Graph {
         wanted.blocks.into_iter().collect()
     }
 
-    /// The blocks from which most changes hang, about so many of them, and the blocks on which there is anything that those
-    /// changes wait for.
-    fn heaviest(&self, count: usize) -> BTreeSet<BufKey> {
+    /// The blocks from which most changes hang, so many of them at most.
+    fn heaviest(&self, count: usize) -> impl Iterator<Item = BufKey> + use<> {
         let with_changes = self.blocks.iter().filter(|(_, block)| !block.changes().is_empty());
         let mut blocks: Vec<(usize, BufKey)> =
             with_changes.map(|(key, block)| (block.changes().len(), *key)).collect();
@@ -74,14 +73,7 @@ impl Graph {
             blocks.select_nth_unstable_by(count, |a, b| b.cmp(a));
             blocks.truncate(count);
         }
-        let mut wanted = Wanted::default();
-        wanted.blocks.extend(blocks.iter().map(|(_, key)| *key));
-        for key in blocks.into_iter().map(|(_, key)| key) {
-            for (_, id) in self.blocks[&key].changes() {
-                self.collect(*id, &mut wanted);
-            }
-        }
-        wanted.blocks
+        blocks.into_iter().map(|(_, key)| key)
     }
 
     /// Adds the first `changes` nodes, as far as they lie on some blocks, and all that they wait for.
@@ -208,7 +200,10 @@ async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, Bl
 async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
     let state = &cache.gate().state;
     let before = state.graph.borrow().met;
-    let keys = state.graph.borrow().heaviest(RELIEF_BLOCKS);
+    let heaviest = state.graph.borrow().heaviest(RELIEF_BLOCKS);
+    let bufs: Vec<BufRef> = heaviest.filter_map(|key| cache.peek(key)).collect();
+    // Each of them has a change, so they are among their own prerequisites.
+    let keys = cache.gate().prerequisites(&bufs, u64::MAX);
     let mut bufs: Vec<BufRef> = keys.into_iter().filter_map(|key| cache.peek(key)).collect();
     bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
     cache.write_all(bufs, false).await?;
