@@ -1,33 +1,34 @@
-//! The words in which a core says what it changes.
+//! Changes of metadata, described by their meaning. The core of a file system tells an ordering of each of
+//! them.
 
 use std::ops::Range;
 
 use ordo_cache::BufRef;
 
-/// A kind of operation, as a user asked for it.
+/// The kind of an operation, as a user asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
-    /// A file, directory, link or special file is made.
+    /// A file, directory, link or special file is created.
     Make,
     /// A name is added.
     Link,
-    /// A name is taken away.
+    /// A name is removed.
     Remove,
     /// A name is changed or moved.
     Rename,
     /// Contents are written.
     Write,
-    /// A file is cut or extended.
+    /// A file is truncated or extended.
     Truncate,
     /// Attributes are changed, extended ones included.
     Attributes,
     /// An inode without names is freed.
     Free,
-    /// The file system keeps its own books: summaries, clean flag.
+    /// The file system updates its own metadata: summaries, clean flag.
     Housekeeping,
 }
 
-/// What a block pointer points to.
+/// The kind of block that a pointer leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PointerTo {
     /// Contents of a file.
@@ -40,34 +41,34 @@ pub enum PointerTo {
     Attributes,
 }
 
-/// One change, by meaning. Addresses and block counts are in the layout's units (FFS: fragments, sectors of 512 bytes),
-/// inodes by number.
+/// One change, by its meaning. Addresses and counts of blocks are in the layout's units (FFS: fragments,
+/// sectors of 512 bytes). Inodes are given by number.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
-    /// A directory entry is made for `child`, whose inode is in the buffer `inode`.
+    /// A directory entry is made for `child`, whose inode is in the buffer `inode` (a *link addition*).
     AddEntry {
         /// The directory.
         dir: u64,
         /// The entry's name.
         name: &'a [u8],
-        /// What the entry stands for.
+        /// The inode for which the entry stands.
         child: u64,
-        /// Whether that is a directory.
+        /// Whether `child` is a directory.
         directory: bool,
         /// The first byte of the entry in the block. Entries never move.
         at: usize,
-        /// The buffer that holds the child's inode: where inodes have places, the block of it.
+        /// The buffer that holds the child's inode. Where inodes have fixed places, it is their block.
         inode: &'a BufRef,
     },
-    /// A directory entry is taken away.
+    /// A directory entry is removed (a *link removal*).
     RemoveEntry {
         /// The directory.
         dir: u64,
         /// The entry's name.
         name: &'a [u8],
-        /// What the entry stood for.
+        /// The inode for which the entry stood.
         child: u64,
-        /// Whether that is a directory.
+        /// Whether `child` is a directory.
         directory: bool,
         /// The first byte of the entry in the block.
         at: usize,
@@ -78,169 +79,170 @@ pub enum What<'a> {
         dir: u64,
         /// The entry's name.
         name: &'a [u8],
-        /// What it stood for.
+        /// The inode for which the entry stood.
         old: u64,
-        /// What it stands for now.
+        /// The inode for which the entry stands now.
         new: u64,
-        /// Whether that is a directory.
+        /// Whether `new` is a directory.
         directory: bool,
         /// The first byte of the entry in the block.
         at: usize,
-        /// The buffer that holds the new one's inode.
+        /// The buffer that holds the inode `new`.
         inode: &'a BufRef,
     },
-    /// A directory block, or a chunk of it that the directory grows by, gets its first contents: free
-    /// space, or `.` and `..`.
+    /// A directory block, or a chunk by which the directory grows, gets its first contents: free space, or `.`
+    /// and `..`.
     InitDirectory {
         /// The directory.
         dir: u64,
     },
     /// An inode is marked as used in its group's bitmap.
     AllocateInode {
-        /// Which.
+        /// The inode.
         ino: u64,
     },
     /// An inode is marked as free in its group's bitmap.
     ReleaseInode {
-        /// Which.
+        /// The inode.
         ino: u64,
     },
     /// A newly allocated inode gets its first contents.
     InitInode {
-        /// Which.
+        /// The inode.
         ino: u64,
     },
-    /// An inode's mode becomes zero: nothing must point to it any more.
+    /// An inode's mode becomes zero: the inode is free, and no entry may lead to it any more.
     ClearInode {
-        /// Which.
+        /// The inode.
         ino: u64,
     },
-    /// Fragments are marked as used in their group's bitmap.
+    /// Fragments are marked as used in their group's bitmap (a *block allocation*).
     AllocateBlock {
         /// The first fragment.
         address: u64,
-        /// How many.
+        /// The number of fragments.
         frags: u32,
     },
-    /// Fragments are marked as free in their group's bitmap. Nothing may point to them any more.
+    /// Fragments are marked as free in their group's bitmap (a *block deallocation*). No pointer may lead to
+    /// them any more.
     FreeBlock {
         /// The first fragment.
         address: u64,
-        /// How many.
+        /// The number of fragments.
         frags: u32,
     },
-    /// A pointer is set, where there was none or one to a shorter run of fragments.
+    /// A pointer is set. Before, it was empty, or led to a shorter run of fragments.
     SetPointer {
-        /// Whose.
+        /// The inode that has the pointer.
         ino: u64,
-        /// The logical block it is for, as the cache names it.
+        /// The logical block of the pointer, as the cache names it.
         block: i64,
-        /// What it pointed to: first fragment and length; 0, 0 for nothing.
+        /// The old run: first fragment and number of fragments, or 0, 0 for none.
         old: (u64, u32),
-        /// What it points to now.
+        /// The new run.
         new: (u64, u32),
-        /// What kind of block that is.
+        /// The kind of the block in the new run.
         to: PointerTo,
-        /// The buffer of the block pointed to: initialised before the pointer may be on disk.
+        /// The buffer of the block in the new run, which is initialised before the pointer may be on disk.
         init: &'a BufRef,
     },
-    /// Pointers are reset: whatever they pointed to is about to be freed.
+    /// Pointers are reset, since the blocks to which they lead are about to be freed.
     ClearPointers {
-        /// Whose.
+        /// The inode that has the pointers.
         ino: u64,
     },
     /// A link count changes.
     SetLinkCount {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// From.
+        /// The old count.
         old: u32,
-        /// To.
+        /// The new count.
         new: u32,
     },
-    /// An inode's count of blocks changes by itself: before pointers are set in blocks of pointers,
-    /// after some were reset there.
+    /// An inode's count of blocks changes, but no pointer in the inode. The core sends this before it sets
+    /// pointers in indirect blocks, and after it resets some there.
     SetBlockCount {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// From.
+        /// The old count.
         old: u64,
-        /// To.
+        /// The new count.
         new: u64,
     },
-    /// A size, with times, changes.
+    /// An inode's size changes, and its times with it.
     SetSize {
-        /// Whose.
+        /// The inode.
         ino: u64,
-        /// From.
+        /// The old size, in bytes.
         old: u64,
-        /// To.
+        /// The new size, in bytes.
         new: u64,
-        /// Whether it is a directory.
+        /// Whether the inode is a directory.
         directory: bool,
     },
-    /// Owner, permissions, flags or times change.
+    /// The owner, permissions, flags or times of an inode change.
     SetAttributes {
-        /// Whose.
+        /// The inode.
         ino: u64,
     },
-    /// The superblock or the summary area is brought up to date.
+    /// The superblock or the summary area is updated.
     Summary,
-    /// A group's counts change in the summary area, with the group. Told only to whom keeps that area
-    /// ([`OrderingPolicy::KEEPS_SUMMARY`](crate::OrderingPolicy::KEEPS_SUMMARY)).
+    /// A group's counts change in the summary area, in the operation that changes the group. Only an ordering
+    /// that keeps that area is told ([`OrderingPolicy::KEEPS_SUMMARY`](crate::OrderingPolicy::KEEPS_SUMMARY)).
     GroupCounts {
         /// The group.
         cg: u32,
     },
-    /// A block of inodes is filled for the first time: all of them free.
+    /// A block of inodes is filled for the first time; all its inodes are free.
     InitInodeBlock {
         /// The first inode in it.
         first: u64,
     },
-    /// A group comes to count a block of inodes as filled: they can be allocated.
+    /// A group begins to count a block of inodes as filled, so the inodes in it can be allocated.
     UseInodeBlock {
         /// The first inode in it.
         first: u64,
-        /// That block.
+        /// The buffer of the block of inodes.
         block: &'a BufRef,
     },
 }
 
-/// A change that has been made to a buffer.
+/// A change that was made to a buffer.
 #[derive(Debug)]
 pub struct Change<'a> {
     /// The buffer.
     pub buf: &'a BufRef,
-    /// The byte ranges that changed; the buffer has the new bytes.
+    /// The byte ranges that changed. The buffer has the new bytes.
     pub ranges: &'a [Range<usize>],
-    /// The old bytes of those ranges, one after another; empty where the ordering does not want them.
-    /// The ranges of a change of an entry are the chunk of 512 bytes that it is in.
+    /// The old bytes of the ranges, one after another; empty where the ordering does not want them. For a
+    /// change of a directory entry, the range is the chunk of 512 bytes around the entry.
     pub old: &'a [u8],
     /// The meaning.
     pub what: What<'a>,
 }
 
-/// A step that gives something back, which an ordering may put off: it is taken only when what led there
-/// has been reset on disk.
+/// A step that frees a resource. An ordering may defer it until the pointers to the resource have been reset on
+/// disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferred {
-    /// Fragments are to be marked free.
+    /// Fragments will be marked as free.
     FreeBlock {
         /// The first fragment.
         address: u64,
-        /// How many.
+        /// The number of fragments.
         frags: u32,
     },
-    /// An inode is to be marked free.
+    /// An inode will be marked as free.
     FreeInode {
-        /// Which.
+        /// The inode.
         ino: u64,
-        /// Whether it was a directory's.
+        /// Whether the inode was a directory.
         directory: bool,
     },
-    /// An inode that has lost its last name, and that nobody has open, is to be freed with all it has.
+    /// An inode that has lost its last name, and that nobody has open, will be freed with all its blocks.
     Release {
-        /// Which.
+        /// The inode.
         ino: u64,
     },
 }

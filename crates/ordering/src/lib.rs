@@ -1,19 +1,19 @@
-//! Orderings: what must reach the disk before what.
+//! Orderings: which writes of metadata must reach the disk before which others.
 //!
-//! A file system's core says what it changes, in words that carry meaning ([`What`]); an
-//! [`OrderingPolicy`] decides what that means for the order of writes. The core names no ordering and
-//! tests for none; an ordering knows no layout.
+//! A file system's core describes each change by its meaning ([`What`]). An [`OrderingPolicy`] decides what the
+//! change demands of the order of writes. The core names no ordering and tests for none; an ordering knows no
+//! layout.
 //!
 //! Layers:
-//! - [`change`]: the words.
+//! - [`change`]: the changes, by meaning.
 //! - [`policy`]: the trait, and [`Op`], through which the core makes every change of metadata.
 //! - [`none`], [`sync`], [`soft_updates`], [`journal`]: the orderings.
 //!
 //! Invariants:
-//! - Every change of metadata is made by [`Op::apply`], after [`Op::admit`] of the same thing: an [`Admitted`] change can
-//!   be made once, and there is no other way to have one.
+//! - [`Op::apply`] makes every change of metadata, after [`Op::admit`] of the same change. An [`Admitted`]
+//!   change is the only way to call it, and can be made once.
 //! - [`Op::apply`] does not wait: between `admit` and `apply` nothing else happens to the buffer.
-//! - An operation that fails is dropped without [`Op::end`]; it has then undone its own changes.
+//! - An operation that fails undoes its own changes, and is then dropped without [`Op::end`].
 //!
 //! Typical sequence, for a create: `Op::begin`; `admit` [`What::AllocateInode`] and apply it to the group, then
 //! [`What::InitInode`] to the inode's buffer, then [`What::AddEntry`] to the directory's block; `Op::end`.

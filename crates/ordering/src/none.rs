@@ -1,8 +1,7 @@
-//! No ordering: every write is delayed and goes out in any order.
+//! No ordering: every write is delayed, and delayed writes go out in any order.
 //!
-//! Source: "No Order" of soft-updates-2000, section 4.1; "FFS-async" of
-//! journaling-versus-soft-updates-2000, Table 1. The fastest there can be, and after a crash a check
-//! may not be able to mend what it finds.
+//! Source: "No Order" of soft-updates-2000, section 4.1; "FFS-async" of journaling-versus-soft-updates-2000,
+//! Table 1. No ordering can be faster. After a crash, a check may find damage that it cannot repair.
 
 use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};

@@ -1,4 +1,4 @@
-//! The trait an ordering implements, and the handle through which a core changes metadata.
+//! The trait that an ordering implements, and the handle through which a core changes metadata.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,24 +9,25 @@ use ordo_runtime::sync::Notify;
 
 use crate::{Change, Deferred, OpKind, What};
 
-/// What an ordering that undoes and puts off has had to do.
+/// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Changes undone in images.
+    /// Rollbacks in images.
     pub undone: u64,
-    /// The most memory that dependencies have taken, in bytes.
+    /// The most memory that dependencies have taken at any time, in bytes.
     pub memory_peak: usize,
-    /// Steps that were put off and taken.
+    /// Deferred frees that were done.
     pub put_off: u64,
 }
 
-/// An ordering of metadata writes. To add one: implement this and [`WriteGate`]; nothing else changes.
+/// An ordering of metadata writes. A new ordering implements this trait and [`WriteGate`]; nothing else
+/// changes.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait OrderingPolicy: WriteGate + Sized {
-    /// The name a user gives it.
+    /// The ordering's name on the command line.
     const NAME: &'static str;
 
-    /// Whether [`Change::old`] is wanted for such a change: keeping it costs a copy.
+    /// Whether the ordering wants the old bytes of such a change ([`Change::old`]). Keeping them costs a copy.
     fn wants_old(what: &What<'_>) -> bool {
         let _ = what;
         false
@@ -35,29 +36,31 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// Whether an image that was not unmounted must be checked before it can be used.
     const NEEDS_CHECK: bool;
 
-    /// Whether the bitmaps on disk never call free what is in use: an image that was not unmounted can then
-    /// be used once what follows from the bitmaps is worked out anew. Layouts mark such images.
+    /// Whether the bitmaps on disk never call free what is in use. An image that was not unmounted can then be
+    /// used after the summaries have been rebuilt from the bitmaps. Layouts mark such images.
     const BITMAPS_TRUSTED: bool = false;
 
-    /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read: each
-    /// change of it is told ([`What::GroupCounts`]) with the group's. Else it is stored now and then.
+    /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read. The
+    /// core then tells each change of it ([`What::GroupCounts`]) with the change of the group. Otherwise the
+    /// area is stored now and then.
     const KEEPS_SUMMARY: bool = false;
 
-    /// What it keeps for one operation.
+    /// The ordering's state of one operation.
     type Op;
 
-    /// How many blocks one operation may take or give back. What takes more is done in several.
+    /// The number of blocks that one operation may allocate or free. The core splits larger work into several
+    /// operations.
     fn blocks_max(&self) -> u64 {
         u64::MAX
     }
 
-    /// An operation starts. May wait for resources: log space, memory for dependencies.
+    /// Starts an operation. It may wait for resources: log space, memory for dependencies.
     ///
     /// # Errors
     /// The device failed.
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<Self::Op, BlockError>;
 
-    /// A change is about to be made. May wait until what it depends on is on disk.
+    /// Asks whether a change may be made. It may wait until everything on which the change depends is on disk.
     ///
     /// # Errors
     /// The device failed: the change must not be made.
@@ -67,23 +70,23 @@ pub trait OrderingPolicy: WriteGate + Sized {
         what: &What<'_>,
     ) -> Result<(), BlockError>;
 
-    /// Something will wait for this block before long: a chance to start writing it.
+    /// Announces that something will wait for this block before long, so that the ordering can start to write
+    /// it.
     fn soon(cache: &Cache<Self>, block: &BufRef) {
         let _ = (cache, block);
     }
 
-    /// A change has been made. Must not wait.
+    /// Notes a change that has been made. It must not wait.
     fn record(&self, op: &mut Self::Op, change: &Change<'_>);
 
-    /// The operation is complete. May wait until it is durable.
+    /// Completes the operation. It may wait until the operation is durable.
     ///
     /// # Errors
     /// The device failed: the operation is done in memory, but not durable.
     async fn end(cache: &Cache<Self>, op: Self::Op) -> Result<(), BlockError>;
 
-    /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and whatever is
-    /// needed to find it again after a crash. Unless an ordering says otherwise its blocks are written,
-    /// then its inode.
+    /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and everything that is
+    /// needed to find it after a crash. The default writes the file's blocks, then its inode.
     ///
     /// # Errors
     /// The device failed.
@@ -93,22 +96,22 @@ pub trait OrderingPolicy: WriteGate + Sized {
         cache.barrier().await
     }
 
-    /// Brings what a crash left on the device to a state that can be used, before anything of it is
-    /// cached, and takes note of the image that is mounted.
+    /// Brings an image that a crash left to a state in which it can be used, before anything of it is cached.
+    /// It also remembers which image is mounted.
     ///
     /// # Errors
-    /// The device failed, or what the ordering keeps does not belong to the image.
+    /// The device failed, or the ordering's own data do not belong to the image.
     async fn recover(&self, device: &Device, image: &dyn Image) -> Result<Recovery, RecoverError> {
         let _ = (device, image);
         Ok(Recovery::None)
     }
 
-    /// The file system is mounted to be written: starts whatever runs beside it.
+    /// Starts the ordering's tasks, when the file system has been mounted for writing.
     fn start(cache: &Cache<Self>) {
         let _ = cache;
     }
 
-    /// Makes durable what the ordering itself keeps about everything that has ended.
+    /// Makes the ordering's own data about all operations that have ended durable.
     ///
     /// # Errors
     /// The device failed.
@@ -117,7 +120,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         Ok(())
     }
 
-    /// Everything is on the device and the image is clean: ends what [`start`](Self::start) began.
+    /// Ends what [`start`](Self::start) began, when everything is on the device and the image is clean.
     ///
     /// # Errors
     /// The device failed.
@@ -126,50 +129,50 @@ pub trait OrderingPolicy: WriteGate + Sized {
         Ok(())
     }
 
-    /// A step that gives something back comes next in this operation. `None`: the ordering keeps it, and
-    /// [`ready`](Self::ready) returns it when its time has come. Else it is to be taken now.
+    /// Offers a step that frees a resource. `None`: the ordering defers it, and
+    /// [`next_ready`](Self::next_ready) returns it later. `Some`: the caller takes the step now.
     fn defer(&self, op: &mut Self::Op, step: Deferred) -> Option<Deferred> {
         let _ = op;
         Some(step)
     }
 
-    /// What is notified when steps that were put off may be taken; `None` where none ever is.
+    /// The signal that deferred frees have become ready; `None` where an ordering never defers.
     fn ready(&self) -> Option<Rc<Notify>> {
         None
     }
 
-    /// What [`next_ready`](Self::next_ready) would give out.
+    /// The step that [`next_ready`](Self::next_ready) would return.
     fn peek_ready(&self) -> Option<Deferred> {
         None
     }
 
-    /// The next step whose time has come; `None` when there is none for now.
+    /// The next deferred free that is ready; `None` when there is none for now.
     fn next_ready(&self) -> Option<Deferred> {
         None
     }
 
-    /// A step that [`next_ready`](Self::next_ready) gave out has been taken.
+    /// Notes that a step from [`next_ready`](Self::next_ready) has been done.
     fn taken(&self, step: Deferred) {
         let _ = step;
     }
 
-    /// How many steps are put off, those included that are ready, but for those that can only be taken when somebody
-    /// closes a directory that was removed.
+    /// The number of deferred frees, those included that are ready. Frees that wait until somebody closes a
+    /// removed directory do not count.
     fn deferred(&self) -> usize {
         0
     }
 
-    /// Fragments, and inodes, that steps put off will give back: to a user they are free.
+    /// The fragments, and the inodes, that deferred frees will free. A user sees them as free already.
     fn promised(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// What it has had to do for the dependencies that it keeps; `None` where it keeps none.
+    /// The counters of an ordering that keeps dependencies; `None` for any other.
     fn dependencies(&self) -> Option<Dependencies> {
         None
     }
 
-    /// Space is short: hastens the steps that were put off. Whether any was taken.
+    /// Hastens deferred frees, because space is short. Returns whether any was done.
     ///
     /// # Errors
     /// The device failed.
@@ -179,77 +182,77 @@ pub trait OrderingPolicy: WriteGate + Sized {
     }
 }
 
-/// What an ordering is told of an image before it is mounted.
+/// The facts about an image that an ordering may use before the mount.
 pub trait Image {
-    /// Tells one file system from another.
+    /// A number that tells file systems apart.
     fn id(&self) -> u64;
-    /// Whether it was unmounted.
+    /// Whether the image was unmounted cleanly.
     fn is_clean(&self) -> bool;
-    /// When it was last mounted to be written, as the image says.
+    /// The time of the last mount for writing, as the image has it.
     fn stamp(&self) -> i64;
-    /// What the mount that begins will say instead.
+    /// The time that the mount which begins now will write instead.
     fn next_stamp(&self) -> i64;
     /// Bytes in a fragment.
     fn fragment(&self) -> u64;
-    /// The block that holds a byte of the device, as far as it is finished as one.
+    /// The block that holds a byte of the device: the unit over which [`seal`](Self::seal) works.
     fn unit(&self, byte: u64) -> Range<u64>;
-    /// Finishes a block whose bytes were changed: check-hashes.
+    /// Completes a block whose bytes were changed: sets its check-hashes.
     fn seal(&self, start: u64, block: &mut [u8]);
 }
 
-/// What became of an image before it was mounted.
+/// The result of a recovery before a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
-    /// The ordering does not recover, or there was nothing to be done.
+    /// The ordering does not recover, or there was nothing to do.
     #[default]
     None,
-    /// A log was replayed; what is derived from groups has to be worked out anew.
+    /// A log was replayed. Everything that follows from the groups has to be rebuilt.
     Replayed {
         /// Records read.
         records: u64,
-        /// Operations that are complete now.
+        /// Operations that the recovery completed.
         operations: u64,
-        /// Changes that were undone.
+        /// Changes that the recovery undid.
         undone: u64,
-        /// Changes that were made again.
+        /// Changes that the recovery made again.
         redone: u64,
         /// Bytes of log read.
         log_bytes: u64,
-        /// Pieces of the device that the log had something to say about which was not in its place: each is read at
+        /// Pieces of the device that the log described and that were not in their places yet. Each is read at
         /// most once, and written at most once.
         blocks: u64,
     },
 }
 
-/// Why an image cannot be recovered.
+/// The reason why an image cannot be recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] BlockError),
-    /// The log is another file system's.
+    /// The log belongs to another file system.
     #[error("the log belongs to another file system; give the one that was made for this image")]
     OtherLog,
-    /// Somebody has changed the image since.
+    /// Something changed the image after the crash, without its log.
     #[error(
-        "not unmounted cleanly, and changed since by somebody who knows nothing of its log; check it (ordo fsck)"
+        "not unmounted cleanly, and changed since without its log, which can no longer be replayed; check it (ordo fsck)"
     )]
     StaleLog,
-    /// The log has no room for what an operation may have to say.
-    #[error("the log holds {have} bytes, which is too small; make one of {need} or more")]
+    /// The log has too little space for one operation.
+    #[error("the log holds {have} bytes, which is too small; make one of {need} bytes or more")]
     SmallLog {
-        /// What it holds.
+        /// The log's capacity, in bytes.
         have: u64,
-        /// What it must hold at least.
+        /// The smallest capacity that suffices, in bytes.
         need: u64,
     },
-    /// The log was never used with the image.
-    #[error("not unmounted cleanly, and its log was not in use then; check it (ordo fsck)")]
+    /// The image was last mounted without this log.
+    #[error("not unmounted cleanly, and last mounted without this log; check it (ordo fsck)")]
     UnusedLog,
 }
 
-/// Leave to make one change: [`Op::admit`] gives it and [`Op::apply`] takes it, so no change is made that was not
-/// admitted, and none twice.
+/// Permission to make one change. [`Op::admit`] returns it and [`Op::apply`] takes it, so no change is made
+/// that was not admitted, and none is made twice.
 #[derive(Debug)]
 #[must_use = "a change that was admitted is to be made"]
 pub struct Admitted<'w> {
@@ -263,7 +266,7 @@ impl<'w> Admitted<'w> {
     }
 }
 
-/// One operation of a core on metadata. Dropping it without [`end`](Op::end) abandons it.
+/// One operation of a core on metadata. An operation that is dropped without [`end`](Op::end) is abandoned.
 pub struct Op<'c, P: OrderingPolicy> {
     cache: &'c Cache<P>,
     state: P::Op,
@@ -274,9 +277,9 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// Starts an operation.
     ///
     /// # Errors
-    /// The device failed, now or earlier: with metadata that cannot be written nothing more is begun.
+    /// The device failed, now or earlier. No operation begins while metadata cannot be written.
     pub async fn begin(cache: &'c Cache<P>, kind: OpKind) -> Result<Self, BlockError> {
-        // What gives space back must not wait for those who wait for space.
+        // A free must not wait for operations that wait for space.
         if kind != OpKind::Free {
             cache.throttle().await?;
         }
@@ -284,7 +287,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
         Ok(Op { cache, state, old: Vec::new() })
     }
 
-    /// Asks for leave to make a change: returns once everything is on disk that must be there first.
+    /// Asks for permission to make a change. Returns once everything is on disk that must be there first.
     ///
     /// # Errors
     /// The device failed: the change cannot be made.
@@ -294,7 +297,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
         Ok(Admitted { what })
     }
 
-    /// Makes a change that was admitted: `change` gets the whole buffer and changes bytes within `ranges` only.
+    /// Makes an admitted change. `change` gets the whole buffer, and changes bytes within `ranges` only.
     #[inline]
     pub fn apply<R>(
         &mut self,
@@ -319,12 +322,12 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
         out
     }
 
-    /// Says that something will wait for a block before long.
+    /// Announces that something will wait for a block before long.
     pub fn soon(&self, block: &BufRef) {
         P::soon(self.cache, block);
     }
 
-    /// Puts a step off that gives something back, or returns it to be taken now.
+    /// Defers a step that frees a resource, or returns it to be taken now.
     pub fn defer(&mut self, step: Deferred) -> Option<Deferred> {
         let now = self.cache.gate().defer(&mut self.state, step);
         self.cache.charge_gate();
@@ -334,7 +337,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// Completes the operation.
     ///
     /// # Errors
-    /// The device failed: done in memory, not durable.
+    /// The device failed. The operation is done in memory, but not durable.
     pub async fn end(self) -> Result<(), BlockError> {
         P::end(self.cache, self.state).await
     }

@@ -1,25 +1,25 @@
 //! Synchronous writes: the classic fast file system.
 //!
 //! Source: soft-updates-2000, section 2.1 ("Synchronous Writes") and 4.1 ("Conventional");
-//! journaling-versus-soft-updates-2000, section 3. The rules, each of them a write that the operation
-//! waits for:
+//! journaling-versus-soft-updates-2000, section 3. Each rule is a write for which the operation waits:
 //!
 //! | before this change | this is on disk | rule |
 //! |---|---|---|
 //! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it | [`INODE_BEFORE_ENTRY`](SyncRules::INODE_BEFORE_ENTRY) |
 //! | a pointer to a directory block, a block of pointers or attributes is set | that block's contents | [`BLOCK_BEFORE_POINTER`](SyncRules::BLOCK_BEFORE_POINTER) |
 //! | a directory's size grows | the block with the entry in the new space | [`ENTRY_BEFORE_SIZE`](SyncRules::ENTRY_BEFORE_SIZE) |
-//! | an entry is taken away | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
+//! | an entry is removed | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
 //! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
 //! | a block is marked free | the inode and blocks of pointers without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
-//! | an inode of a block of inodes that was never used is allocated | that block, all of its inodes free, whoever filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
-//! | an entry is made for an inode of such a block | the group, which counts it as filled, whoever had it do so: a check looks for no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
-//! | the operation returns, or takes another name away | the directory blocks it changed, the inode of a directory that grew, and after that the block of pointers in which the new space is | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
+//! | an inode is allocated in a block of inodes that was never used | that block, all of its inodes free, whichever operation filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
+//! | an entry is made for an inode of such a block | the group, which counts the block as filled: a check looks at no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
+//! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
-//! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps and counts are delayed, which is why an image
-//! that was not unmounted must be checked. File data may reach the disk after the pointer to them. When
-//! the last fragments of a growing file move, not a directory, the old ones are free before the inode that
-//! no longer points to them is on disk: a crash can leave them in two files, which the check resolves.
+//! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
+//! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk
+//! after the pointer to them. The last fragments of a growing file, but not of a directory, may move: then the
+//! old fragments are free before the inode on disk has lost its pointer to them. A crash can leave them in two
+//! files, which the check resolves.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,27 +30,28 @@ use ordo_cache::{BufRef, Cache, WriteGate};
 use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
 
 bitflags::bitflags! {
-    /// The rules of `sync`, each of which can be switched off to see what it is there for.
+    /// The rules of `sync`. A test switches one off to show the damage that it prevents.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct SyncRules: u16 {
-        /// An inode, with the count that includes a new entry, before the entry.
+        /// The inode, with the count that includes a new entry, is on disk before the entry.
         const INODE_BEFORE_ENTRY = 1;
-        /// A directory block, a block of pointers or attributes before the pointer to it.
+        /// A directory block, an indirect block or a block of attributes is on disk before the pointer to it.
         const BLOCK_BEFORE_POINTER = 2;
-        /// The entry in a directory's new space before the size that includes it.
+        /// The entry in a directory's new space is on disk before the size that includes it.
         const ENTRY_BEFORE_SIZE = 4;
-        /// The new name before the old one goes.
+        /// A rename's new name is on disk before the old name is removed.
         const NEW_NAME_BEFORE_OLD = 8;
-        /// The directory block without the entry before the count falls or the inode is cleared.
+        /// The directory block without the entry is on disk before the link count falls or the inode is
+        /// cleared.
         const ENTRY_BEFORE_COUNT = 16;
-        /// The inode or block of pointers without the pointer before the block is free.
+        /// The inode or indirect block without the pointer is on disk before the block is free.
         const POINTER_BEFORE_FREE = 32;
-        /// A block of free inodes before any of them is allocated.
+        /// A block of free inodes is on disk before any of them is allocated.
         const INODES_BEFORE_USE = 64;
-        /// What the operation has changed in directories before it returns.
+        /// The operation's changes of directories are on disk before it returns.
         const DURABLE_ON_RETURN = 128;
-        /// The group that counts a block of inodes as filled before an entry for any of them: a check looks for no
-        /// others.
+        /// The group that counts a block of inodes as filled is on disk before an entry for any of them. A
+        /// check looks at no other inodes.
         const GROUP_BEFORE_ENTRY = 256;
     }
 }
@@ -59,14 +60,14 @@ bitflags::bitflags! {
 #[derive(Debug)]
 pub struct SyncOrder {
     rules: SyncRules,
-    /// Groups that have come to count a block of inodes and may not say so on disk, each with how many times that
-    /// had happened by then. Another operation may allocate an inode of the block meanwhile, and must wait too.
+    /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the
+    /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
     counting: RefCell<Vec<(BufRef, u64)>>,
     counted: Cell<u64>,
 }
 
 impl SyncOrder {
-    /// The ordering with some of its rules only: to measure or show what a rule does.
+    /// The ordering with some of its rules only, to measure or show what a rule does.
     pub fn with_rules(rules: SyncRules) -> SyncOrder {
         SyncOrder { rules, counting: RefCell::default(), counted: Cell::new(0) }
     }
@@ -80,7 +81,7 @@ impl SyncOrder {
         self.counting.borrow_mut().push((group.clone(), self.counted.get()));
     }
 
-    /// These are on disk as they were when so many times had been counted.
+    /// Whether these buffers are on disk as they were when the counter had this value.
     fn are_written(&self, bufs: &[BufRef], counted: u64) {
         let written = |group: &BufRef| bufs.iter().any(|b| Rc::ptr_eq(b, group));
         self.counting.borrow_mut().retain(|(g, when)| *when > counted || !written(g));
@@ -97,8 +98,8 @@ impl Default for SyncOrder {
 #[derive(Debug, Default)]
 pub struct Pending {
     blocks: Vec<BufRef>,
-    /// Blocks of pointers to a directory's new space. They follow the size: a hole at the end is no damage to whoever
-    /// checks, a pointer beyond it is.
+    /// Indirect blocks that lead to a directory's new space. They are written after the size: a checker takes a
+    /// hole at the end of a directory for no damage, but a pointer behind the end is damage.
     pointers: Vec<BufRef>,
 }
 
@@ -131,7 +132,7 @@ impl WriteGate for SyncOrder {
 }
 
 impl SyncOrder {
-    /// The rule that what an operation has changed so far must be on disk before this change.
+    /// The rule by which the operation's changes so far must be on disk before this change.
     fn rule_before(what: &What<'_>) -> Option<SyncRules> {
         match *what {
             What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
@@ -172,7 +173,7 @@ impl OrderingPolicy for SyncOrder {
             {
                 cache.write_now(std::slice::from_ref(init)).await
             }
-            // Another operation may have filled it.
+            // Another operation may have filled the block.
             What::UseInodeBlock { block, .. } if on(SyncRules::INODES_BEFORE_USE) => {
                 op.write(cache).await?;
                 cache.write_now(std::slice::from_ref(block)).await
@@ -192,7 +193,8 @@ impl OrderingPolicy for SyncOrder {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
             What::SetPointer { to: PointerTo::Attributes, old, .. } => old.1 > 0,
-            // Else another directory's first chunk may come to lie where this one still begins on disk.
+            // Otherwise another directory's first chunk may come to lie where this directory still begins on
+            // disk.
             What::SetPointer { to: PointerTo::Directory, old, new, .. } => {
                 old.1 > 0 && old.0 != new.0
             }

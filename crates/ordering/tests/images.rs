@@ -1,8 +1,8 @@
-//! Images of an inode under soft updates: whatever is rolled back, an image shows a state that the inode had.
+//! Images of an inode under soft updates. Whatever is rolled back, an image shows a state that the inode had.
 //!
-//! Fault model: none; the inode changes in random ways, its blocks are written and made durable in random order. Field
-//! values are few, so that a byte often becomes what it was before. Would catch bytes that are left out when two changes
-//! become one: an inode that is not in use, with a pointer.
+//! Fault model: none. The inode changes at random; its blocks are written and made durable in random order.
+//! Fields have few values, so a byte often returns to an earlier one. Would catch bytes that are lost when two
+//! changes are merged into one: an inode that is not in use, but has a pointer.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -23,7 +23,7 @@ const POINTER: usize = 112;
 
 const INO: u64 = 7;
 
-/// Values of bytes: few, and none.
+/// The values of bytes. They are few, so that old values return.
 const BYTES: [u8; 3] = [0, 0x3e, 0x5d];
 
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +31,13 @@ enum Step {
     Links,
     Size,
     Attributes,
-    /// The pointer leads to another block.
+    /// The pointer changes to another block.
     Pointer(u8, u8),
     /// The operation ends, and another one begins.
     NextOperation,
-    /// The block of inodes is written; durable if so said.
+    /// The block of inodes is written; the flag says whether the write is durable.
     WriteInode(bool),
-    /// A block of the file is written, durably.
+    /// A block of the file is written durably.
     WriteData,
 }
 
@@ -58,12 +58,12 @@ struct Bench {
     cache: Cache<SoftUpdates>,
     inode: BufRef,
     data: BufRef,
-    /// The states that the inode had, without its count of links; and the counts of links.
+    /// The states that the inode had without its link count, and the link counts that it had.
     states: Vec<Vec<u8>>,
     links: Vec<u8>,
 }
 
-/// The inode without its count of links.
+/// The inode without its link count.
 fn body(inode: &[u8]) -> Vec<u8> {
     let mut body = inode.to_vec();
     body[LINKS] = 0;
@@ -83,7 +83,7 @@ impl Bench {
         Bench { cache, inode, data, states: vec![first], links: vec![0] }
     }
 
-    /// Makes a change of the inode.
+    /// Changes the inode.
     fn change(
         &mut self,
         op: &mut <SoftUpdates as OrderingPolicy>::Op,
@@ -99,7 +99,7 @@ impl Bench {
         self.links.push(self.inode.read()[INODE][LINKS]);
     }
 
-    /// Makes an image of a block, and says where the write is durable.
+    /// Makes an image of a block, and marks the write as durable if so asked.
     fn write(&self, block: &BufRef, durable: bool) -> Vec<u8> {
         let mut image = WriteImage::of(block);
         let gate = self.cache.gate();

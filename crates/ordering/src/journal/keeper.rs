@@ -1,4 +1,5 @@
-//! The keeper: once a second the log is written, its start moved, and space made where it is short.
+//! The keeper (checkpointer): once a second it writes the log, moves the log's start, and makes space where it
+//! is short.
 
 use ordo_block::BlockError;
 use ordo_cache::{BufRef, Cache};
@@ -31,20 +32,20 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
             state.space.notify_all();
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
-                // An operation that is under way may be all that keeps the log's start where it is.
+                // An operation under way may be the only one that keeps the log's start where it is.
                 first(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
             }
         }
     });
 }
 
-/// Writes the log, and, where it is time or space is short, moves its start.
+/// Writes the log. Where a second has passed or space is short, it also moves the log's start.
 async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.end_behind();
-    // Complete or not: nobody is waited for.
+    // The log is written whether operations are complete or not, so the keeper waits for none.
     state.force(state.log.end()).await?;
-    // A log leaves sectors out for the sake of its disk as long as a quarter is free: space is made before.
+    // A log skips sectors for speed as long as a quarter of it is free, so space is made before that.
     let short = state.short.take() || state.log.room() < state.log.capacity() * 3 / 8;
     if short {
         force_out(cache).await?;
@@ -54,12 +55,12 @@ async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), Block
         *last = now;
         state.checkpoint().await?;
     }
-    // It need not be durable soon: without it a recovery has more to do.
+    // This record need not be durable soon. Without it a recovery only has more to do.
     state.append_placed();
     Ok(())
 }
 
-/// A forced checkpoint: the blocks that the older half of the log describes are written.
+/// A forced checkpoint: writes the blocks that the older half of the log describes.
 async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
@@ -75,7 +76,7 @@ async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// Everything is in its place, and the image says that it is clean: nothing of the log is needed.
+/// Closes the log, when everything is in its place and the image is marked clean: no record is needed any more.
 pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.closed.set(true);
@@ -85,14 +86,14 @@ pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError>
 }
 
 impl State {
-    /// Whether there is nothing to keep.
+    /// Whether no record has to be kept.
     fn is_settled(&self) -> bool {
         self.tracks.borrow().is_empty() && self.log.durable() == self.log.end()
     }
 
-    /// Records where the log starts now.
+    /// Records the log's new start on the log's device.
     async fn checkpoint(&self) -> Result<(), BlockError> {
-        // What old records say that must not be lost is said again, where it is certain.
+        // Facts in old records that must not be lost are logged again, and must be certain there first.
         let said: Vec<u64> = {
             let orphans = self.orphans.borrow();
             let half = self.log.start() + (self.log.end() - self.log.start()) / 2;

@@ -1,4 +1,4 @@
-//! The ordering `journal`: every change of metadata is in a log before it is in its place.
+//! The ordering `journal` (write-ahead logging): each change of metadata is in a log before it is in its place.
 //!
 //! Source: journaling-versus-soft-updates-2000, sections 3.2, 5 and 6; soft-updates-2000, section 4.5. Each
 //! change appends a record of the bytes that changed, new and old ([`ordo_log::record`]). The rules:
@@ -6,26 +6,27 @@
 //! | rule | what holds | switch |
 //! |---|---|---|
 //! | write-ahead | a block is written when the log is durable up to the last record about it | [`WRITE_AHEAD`](JournalRules::WRITE_AHEAD) |
-//! | undo | what the log has of operations that did not complete is undone at recovery | [`UNDO`](JournalRules::UNDO) |
-//! | revoke | records about a block that was freed since are not repeated | [`REVOKE`](JournalRules::REVOKE) |
-//! | hold | nothing is written to a block that was freed before it is certain that it was | [`HOLD`](JournalRules::HOLD) |
-//! | keep | log space is given up when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
+//! | undo | recovery undoes the changes of operations that did not complete | [`UNDO`](JournalRules::UNDO) |
+//! | revoke | recovery does not redo records about a block that was freed later | [`REVOKE`](JournalRules::REVOKE) |
+//! | hold | a freed block is written by its new owner only when the free is certain | [`HOLD`](JournalRules::HOLD) |
+//! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
 //!
-//! **Complete means certain.** Operations at the same time change the same bytes: a group's counts, bits side
-//! by side. To undo one is to undo whoever changed the same bytes after it, and whoever began when that had ended
-//! ([`ops`]). Who needs an operation to be durable waits for those under way that it hangs on, and for nobody else;
-//! nobody waits to begin. An operation's end says what it hangs on, so recovery comes to the same result, whatever
-//! operations share; what survives is a prefix of what was done. Where no operation is under way the log is *quiet*:
-//! recovery looks at single operations only behind the last such place.
+//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring
+//! bits. To undo one of them is to undo each that changed the same bytes after it, and each that began after
+//! such an operation had ended ([`ops`]). A caller that needs an operation to be durable waits for those under
+//! way on which it depends, and for no others; no operation waits to begin. The end record of an operation
+//! lists those on which it depends, so recovery comes to the same result whatever operations share. The
+//! operations that survive are a prefix of those that were done. Where no operation is under way the log is
+//! *quiet*, and recovery looks at single operations only behind the last such place.
 //!
-//! **Synchronous or not.** Synchronously a create, link, removal or rename waits until the log is durable
-//! behind it; everything else rides along. Otherwise the log is written in clusters, when a block has to
-//! be, and once a second.
+//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records
+//! are durable; all other operations wait for nothing. An asynchronous log is written in clusters, when a block
+//! must be written, and once a second.
 //!
-//! **Inodes that have lost their last name** and are not freed yet stay known to the log, so that recovery
-//! can hand them to the core: nothing leaks.
+//! **Inodes that have lost their last name** and are not freed yet are recorded in the log. Recovery hands them
+//! to the core, which frees them, so nothing leaks.
 //!
-//! Where this is not what the paper describes, and why, is in `docs/journal.md`.
+//! `docs/journal.md` lists where this differs from the paper, and why.
 
 mod keeper;
 mod ops;
@@ -46,39 +47,39 @@ pub use state::JournalStats;
 use state::State;
 
 bitflags::bitflags! {
-    /// The rules of the journal, each of which can be switched off to see what it is there for.
+    /// The rules of the journal. A test switches one off to show the damage that it prevents.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct JournalRules: u8 {
         /// The log is durable up to a block's last record before the block is written.
         const WRITE_AHEAD = 1;
         /// Recovery undoes operations that did not complete.
         const UNDO = 2;
-        /// Recovery repeats no record about a block that was freed since.
+        /// Recovery redoes no record about a block that was freed later.
         const REVOKE = 4;
-        /// A block that was freed is not written by its new owner before that is certain.
+        /// A freed block is not written by its new owner before the free is certain.
         const HOLD = 8;
-        /// Log space is given up only when nobody needs it.
+        /// Log space is reused only when no block and no undo needs it.
         const KEEP = 16;
-        /// The summary area is logged as the groups are: recovery need not read them.
+        /// The summary area is logged as the groups are, so recovery need not read the groups.
         const SUMMARY = 32;
     }
 }
 
-/// How a journal behaves.
+/// Options of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Creates, links, removals and renames are durable when they return.
+    /// Creates, links, removals and renames are durable when they return (the papers' "sync").
     pub synchronous: bool,
-    /// How often the log is written and its start looked for.
+    /// The interval at which the log is written and its start moved.
     pub tick: Duration,
-    /// How often at most the start is recorded on the log's device, while there is space.
+    /// The shortest interval between records of the log's start on its device, while there is space.
     pub checkpoint_every: Duration,
-    /// The rules that hold.
+    /// The rules that are on.
     pub rules: JournalRules,
 }
 
 impl JournalOptions {
-    /// A log file, as published: asynchronous, its start recorded each second.
+    /// Options of a log file, as published: asynchronous, with its start recorded each second.
     pub fn file() -> JournalOptions {
         JournalOptions {
             synchronous: false,
@@ -88,7 +89,7 @@ impl JournalOptions {
         }
     }
 
-    /// A stand-alone log, as published: its superblock is written infrequently.
+    /// Options of a stand-alone log (WAFS), as published: its superblock is written infrequently.
     pub fn wafs(synchronous: bool) -> JournalOptions {
         JournalOptions {
             synchronous,
@@ -98,7 +99,7 @@ impl JournalOptions {
     }
 }
 
-/// The ordering `journal`, on a log. Cheap to clone: clones share everything.
+/// The ordering `journal`, on a log. Clones are cheap and share everything.
 #[derive(Clone)]
 pub struct JournalOrder {
     state: Rc<State>,
@@ -115,7 +116,7 @@ impl JournalOrder {
         self.state.log.wafs()
     }
 
-    /// Counters.
+    /// The journal's counters.
     pub fn stats(&self) -> JournalStats {
         self.state.stats.get()
     }
@@ -148,7 +149,7 @@ impl WriteGate for JournalOrder {
     }
 
     async fn unblocked(&self) {
-        // A failure is kept, and told to the next who asks.
+        // A failure is kept, and the next caller gets it.
         if self.state.commit_more().await.is_err() {
             self.state.runtime.sleep(self.state.options.tick).await;
         }

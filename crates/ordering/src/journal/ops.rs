@@ -1,65 +1,66 @@
-//! Operations that may yet be undone, and what each one's fate hangs on.
+//! Operations that may still be undone, and the others on which each one's fate depends.
 //!
-//! An operation is *certain* when neither it nor anything that it hangs on can be undone any more. It hangs on another one
-//! that is under way
+//! An operation is *certain* when neither it nor any operation on which it depends can be undone any more. It
+//! depends on another one that is under way
 //!
-//! - if it has changed bytes that the other one had changed: to undo the other would undo it, too;
-//! - if it began when something had ended that hangs on the other: what survives stays a prefix of what was done.
+//! - if it has changed bytes that the other one had changed: undoing the other would undo it too;
+//! - if it began after the end of an operation that depends on the other: so the operations that survive a
+//!   crash are a prefix of those that were done.
 //!
-//! Undoing goes by bytes: of whatever is undone, all later changes of the same bytes are undone with it. So per byte,
-//! what is undone is the end of what was done. Operations that share nothing do not wait for one another, and
-//! nobody who begins waits for anybody who is under way.
+//! Undoing works on bytes. When an operation is undone, all later changes of the same bytes are undone with it.
+//! So for each byte, the changes that are undone are the last ones. Operations that share nothing do not wait
+//! for one another, and a new operation waits for none that is under way.
 //!
-//! Where no operation is under way that has changed anything, the log is *quiet*: all before is certain. Numbers begin
-//! anew there.
+//! The log is *quiet* (at a quiescent point) where no operation that has changed anything is under way:
+//! everything before is certain. Operations are numbered anew from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Ranges are looked through for those that tell nothing any more when there are so many.
+/// The number of ranges at which those of operations that are certain are removed.
 const WRITERS_MAX: usize = 4096;
 
-/// An operation's number, since the log was quiet.
+/// An operation's number since the log was last quiet.
 pub(super) type Number = u32;
 
-/// What an operation knows of itself.
+/// An operation's own record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticket {
-    /// How often the log had been quiet when it began.
+    /// The number of times that the log had been quiet when the operation began.
     generation: u64,
-    /// What it hung on then.
+    /// The operations on which it depended when it began.
     needs: Vec<Number>,
-    /// Once it has changed something.
+    /// The operation's number, once it has changed something.
     number: Option<Number>,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// All its records lie behind.
+    /// The LSN behind which all its records lie.
     first: u64,
     has_ended: bool,
     needs: BTreeSet<Number>,
 }
 
-/// What has changed something since the log was quiet, and is not certain.
+/// The operations that have changed something since the log was quiet, and are not certain.
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     generation: u64,
     next: Number,
     known: BTreeMap<Number, Known>,
-    /// Who has changed which bytes last: from, to, who.
+    /// The last writer of each range of bytes: by first byte, the end of the range and the operation.
     writers: BTreeMap<u64, (u64, Number)>,
-    /// Those under way that something hangs on that has ended.
+    /// Operations under way on which an ended operation depends.
     held_by: Vec<Number>,
 }
 
 impl Ops {
-    /// An operation begins.
+    /// Begins an operation.
     pub(super) fn begin(&self) -> Ticket {
         Ticket { generation: self.generation, needs: self.held_by.clone(), number: None }
     }
 
-    /// It is about to change something, with records from `lsn` on. Its number.
+    /// Gives an operation that will change something, with records from `lsn` on, its number.
     pub(super) fn enter(&mut self, ticket: &mut Ticket, lsn: u64) -> Number {
         if let Some(number) = ticket.number {
             return number;
@@ -74,7 +75,7 @@ impl Ops {
         number
     }
 
-    /// An operation changes bytes of the device.
+    /// Notes that an operation changes bytes of the device.
     pub(super) fn touch(&mut self, number: Number, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -106,18 +107,18 @@ impl Ops {
         }
     }
 
-    /// What an operation that ends hangs on: to be logged with its end.
+    /// The operations on which one that ends depends. The log keeps them with its end.
     pub(super) fn needs(&self, number: Number) -> Vec<Number> {
         let needs = self.known.get(&number).into_iter().flat_map(|known| &known.needs);
         needs.copied().filter(|need| self.known.contains_key(need)).collect()
     }
 
-    /// Whether the log is quiet when this one has ended.
+    /// Whether the log is quiet once this operation has ended.
     pub(super) fn is_last(&self, number: Number) -> bool {
         self.known.iter().all(|(other, known)| known.has_ended || *other == number)
     }
 
-    /// An operation has ended. True if anything is certain that was not.
+    /// Ends an operation. Returns whether any operation became certain.
     pub(super) fn end(&mut self, number: Number) -> bool {
         if let Some(known) = self.known.get_mut(&number) {
             known.has_ended = true;
@@ -131,7 +132,7 @@ impl Ops {
             return true;
         }
         let before = self.known.len();
-        // Ended, and what they hang on, however far, has not.
+        // Ended operations that depend, directly or not, on one that has not ended.
         let mut waiting: BTreeSet<Number> = BTreeSet::new();
         loop {
             let hangs = |need: &Number| {
@@ -161,18 +162,18 @@ impl Ops {
         self.known.len() < before
     }
 
-    /// Where all records before belong to what is certain; `None`: all records there are.
+    /// The LSN before which all records are certain; `None` if all records are.
     pub(super) fn horizon(&self) -> Option<u64> {
         self.known.values().map(|known| known.first).min()
     }
 
-    /// Whether an operation is certain: one that has changed nothing is.
+    /// Whether an operation is certain. An operation that has changed nothing is.
     pub(super) fn is_certain(&self, ticket: &Ticket) -> bool {
         let Some(number) = ticket.number else { return true };
         ticket.generation != self.generation || !self.known.contains_key(&number)
     }
 
-    /// All that are not certain: those that have ended, and the others where they are asked for.
+    /// The operations that are not certain: those that have ended, and on request those under way.
     pub(super) fn uncertain(&self, those_under_way: bool) -> Vec<Ticket> {
         let known = self.known.iter().filter(|(_, known)| known.has_ended || those_under_way);
         let generation = self.generation;
@@ -192,8 +193,8 @@ mod tests {
         (ticket, number)
     }
 
-    /// Who shares nothing with what is under way is certain when it ends; who changes bytes after another is when that
-    /// one has ended.
+    /// An operation that shares nothing with those under way is certain when it ends. One that changes bytes
+    /// after another is certain when the other has ended too.
     #[test]
     fn only_who_comes_after_waits() {
         let mut ops = Ops::default();
@@ -212,8 +213,8 @@ mod tests {
         assert!(ops.is_certain(&after) && ops.is_certain(&long) && ops.horizon().is_none());
     }
 
-    /// Whoever begins behind an end that is not certain is not before it is: nothing survives without what was
-    /// done before it.
+    /// An operation that begins after an end that is not certain becomes certain no earlier than that end. So
+    /// none survives without those that were done before it.
     #[test]
     fn what_survives_is_a_prefix() {
         let mut ops = Ops::default();
@@ -236,7 +237,8 @@ mod tests {
         assert!(ops.is_certain(&later));
     }
 
-    /// Two that have each changed what the other had are certain together; numbers begin anew where it is quiet.
+    /// Two operations that each changed the other's bytes become certain together. Numbers begin anew where the
+    /// log is quiet.
     #[test]
     fn circles_end() {
         let mut ops = Ops::default();

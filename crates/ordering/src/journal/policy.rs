@@ -1,4 +1,4 @@
-//! The journal as an ordering: what each change means for the log.
+//! The journal as an ordering: the log records of each change.
 
 use std::rc::Rc;
 
@@ -14,19 +14,19 @@ use crate::{
     Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
 };
 
-/// Bytes of records about a block that is taken or given back, at most: pointer, bitmap, revocation.
+/// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
 const BLOCK_RECORDS: u64 = 256;
 
-/// An operation under way. Dropped without an end it has undone its own changes, which counts as one.
+/// An operation under way. One that is dropped without an end has undone its own changes, and counts as ended.
 pub struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
     ticket: Ticket,
-    /// Bytes of log that are kept for it.
+    /// Bytes of log that are reserved for it.
     reserved: u64,
     wrote: bool,
     ended: bool,
-    /// Blocks whose first contents are in the log, with their places then.
+    /// Blocks whose first contents are in the log, with their addresses at that time.
     fresh: Vec<(BufKey, u64)>,
 }
 
@@ -54,7 +54,7 @@ impl JournalOrder {
     /// Logs the contents of a block that a pointer is set to, where they are metadata.
     fn log_target(&self, op: &mut JournalOp, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
-        // The target of a long symbolic link is in a block of data, and part of making it.
+        // The target of a long symbolic link lies in a block of data, and is part of creating the link.
         if to == PointerTo::Data && op.kind != OpKind::Make {
             return;
         }
@@ -88,7 +88,7 @@ impl OrderingPolicy for JournalOrder {
     }
 
     fn blocks_max(&self) -> u64 {
-        // So much of the log is kept for each operation under way.
+        // Each operation under way has this share of the log.
         (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
     }
 
@@ -110,10 +110,10 @@ impl OrderingPolicy for JournalOrder {
     fn record(&self, op: &mut JournalOp, change: &Change<'_>) {
         let state = &self.state;
         match change.what {
-            // The superblock: its sums are worked out anew at mount.
+            // The superblock is not logged: its sums are computed anew at mount.
             What::Summary => return,
             What::GroupCounts { .. } if !state.is_on(JournalRules::SUMMARY) => return,
-            // What the device has there is not what memory had: all of it is logged.
+            // The device may hold other old bytes than memory did, so the whole block is logged.
             What::InitDirectory { .. } | What::InitInodeBlock { .. } => {
                 op.wrote = true;
                 let whole = std::slice::from_ref(&(0..change.buf.len())) == change.ranges;
@@ -159,7 +159,7 @@ impl OrderingPolicy for JournalOrder {
     }
 
     async fn fsync(cache: &Cache<Self>, ino: u64, _inode: &BufRef) -> Result<(), BlockError> {
-        // First the log: what it holds back can be written then.
+        // The log comes first, since blocks that it holds back can be written then.
         cache.gate().state.commit_all().await?;
         cache.flush_file(ino).await?;
         cache.barrier().await

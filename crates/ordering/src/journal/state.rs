@@ -1,4 +1,5 @@
-//! What a journal knows in memory: which records each block needs, what was freed, who is under way.
+//! The journal's state in memory: the records that each block needs, the freed blocks, the operations under
+//! way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,44 +17,44 @@ use super::ops::{Number, Ops, Ticket};
 use super::{JournalOptions, JournalRules};
 use crate::{Deferred, OpKind};
 
-/// Blocks in one record of those that are in their places.
+/// The most blocks in one record of blocks that are durable in their places.
 const PLACED_MAX: usize = 256;
 
-/// What a journal did since it was mounted.
+/// Counters of a journal since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
     /// Operations that changed something.
     pub operations: u64,
     /// Times a block had to wait for the log.
     pub write_ahead: u64,
-    /// Times that somebody waited for an operation of another's, whose undoing would have undone his own.
+    /// Times that an operation waited for another one whose undoing would have undone it too.
     pub waits: u64,
     /// Checkpoints that were forced because space was short.
     pub forced_checkpoints: u64,
 }
 
-/// What the log has about a block that is not in its place.
+/// The log's records about a block that is not in its place yet.
 pub(super) struct Track {
     pub buf: BufRef,
     /// The first record that a crash now would need.
     pub low: u64,
     /// The end of the last record.
     pub high: u64,
-    /// Writes under way, or not known to be durable.
+    /// Writes that are under way, or not known to be durable.
     images: Vec<Written>,
 }
 
-/// A write of a block, under way or not known to be durable.
+/// A write of a block that is under way, or not known to be durable.
 struct Written {
     version: u64,
-    /// Where the log ended then: what it had until then about the block is in the write.
+    /// The log's end when the write was made. The write contains every record about the block before it.
     end: u64,
-    /// Where the write went, and how long it is, in bytes: the block may have moved, or grown, since.
+    /// The address and the length of the write, in bytes. The block may have moved or grown since.
     at: u64,
     len: u64,
 }
 
-/// What an image of the file system's device is kept with in the log.
+/// The journal's data about the file system's image that the log keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Client {
     pub id: u64,
@@ -81,18 +82,18 @@ pub(super) struct State {
     pub log: Log,
     pub options: JournalOptions,
     pub tracks: RefCell<BTreeMap<BufKey, Track>>,
-    /// Records that are needed though their block is gone: the first, and up to where the log must be
-    /// quiet and durable for it to be certain.
+    /// Records that are still needed although their block is gone: the first of them, and the LSN up to which
+    /// the log must be quiet and durable before the block's end is certain.
     zombies: RefCell<Vec<(u64, u64)>>,
-    /// Fragments that were freed: where the log ended then.
+    /// Freed fragments, each with the log's end when it was freed.
     freed: RefCell<BTreeMap<u64, u64>>,
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
-    /// Blocks of files that the log has records about: byte address; length, end of the last record.
+    /// Blocks of files with records in the log: by byte address, the length and the end of the last record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// Blocks that are durable in their places, which the log does not say yet: by address; length, and the LSN before
-    /// which all about them is there.
+    /// Blocks that are durable in their places, but not in the log's list of such blocks yet: by address, the
+    /// length, and the LSN before which all records about the block have reached it.
     pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// Inodes without a name that are not freed yet, and where the log says so.
+    /// Inodes without a name that are not freed yet, each with the place of the record that says so.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub client: Cell<Client>,
     pub fragment: Cell<u64>,
@@ -100,13 +101,13 @@ pub(super) struct State {
     ops: RefCell<Ops>,
     /// Bytes of log that operations under way may need.
     reserved: Cell<u64>,
-    /// Somebody waits for space.
+    /// Whether an operation waits for space.
     pub short: Cell<bool>,
-    /// Where the log ended when all records before a place had become certain, and that place.
+    /// Pairs of LSNs: when the log is durable up to the first, all records before the second are certain.
     certain: RefCell<VecDeque<(u64, u64)>>,
-    /// Everything before it is certain, and durable with all that makes it so.
+    /// The LSN before which everything is certain, and durable with all on which that depends.
     pub safe: Cell<u64>,
-    /// Something has become certain.
+    /// Signals that an operation has become certain.
     pub settled: Notify,
     pub work: Rc<Notify>,
     pub idle: Cell<bool>,
@@ -119,7 +120,7 @@ pub(super) struct State {
     pub stats: Cell<JournalStats>,
 }
 
-/// What there is when the log has no room, which begins see to that it has.
+/// The error when the log has no space left. [`State::begin`] reserves space, so that this does not happen.
 const NO_ROOM: BlockError =
     BlockError { op: Operation::Write, offset: 0, len: 0, fault: Fault::Io(28) };
 
@@ -144,7 +145,7 @@ impl State {
             short: Cell::new(false),
             certain: RefCell::default(),
             safe: Cell::new(end),
-            settled: Notify::new("an operation that another hangs on", 0),
+            settled: Notify::new("the end of an operation on which another depends", 0),
             work: Rc::new(Notify::new("something logged", 0)),
             idle: Cell::new(false),
             space: Notify::new("log space", 0),
@@ -157,7 +158,7 @@ impl State {
         }
     }
 
-    /// Everything in the log was recovered, and is given up: it ends at a quiet place.
+    /// Gives up the whole log, which has been recovered; it ends at a quiet place.
     pub fn start_over(&self) {
         self.certain.borrow_mut().clear();
         self.safe.set(self.log.end());
@@ -187,7 +188,7 @@ impl State {
         match self.log.append(bytes) {
             Some(at) => at,
             None => {
-                // Nothing can be written any more: what is in memory is not in the log.
+                // Nothing can be written any more, because the log lacks changes that memory has.
                 self.failure.set(Some(NO_ROOM));
                 self.settled.notify_all();
                 (self.log.end(), self.log.end())
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// The number of an operation that is about to log something.
+    /// The number of an operation that will log something.
     pub fn enter(&self, ticket: &mut Ticket) -> Number {
         self.ops.borrow_mut().enter(ticket, self.log.end())
     }
@@ -209,14 +210,14 @@ impl State {
         at
     }
 
-    /// An inode without a name has been freed, or has a name again.
+    /// Notes that an inode without a name has been freed, or has a name again.
     pub fn keep(&self, number: Number, ino: u64) {
         if self.orphans.borrow_mut().remove(&ino).is_some() {
             self.append_short(number, &Entry::Kept(ino));
         }
     }
 
-    /// Logs what changed in a block.
+    /// Logs the bytes of a block that changed.
     pub fn append_patch(&self, op: Number, buf: &BufRef, ranges: &[Range<usize>], old: &[u8]) {
         let Some(address) = buf.address() else { return };
         let mut out = self.scratch.take();
@@ -233,7 +234,7 @@ impl State {
         self.scratch.replace(out);
     }
 
-    /// Logs all of a part of a block.
+    /// Logs all bytes of a part of a block.
     pub fn append_fresh(&self, op: Number, buf: &BufRef, range: Range<usize>) {
         let Some(address) = buf.address() else { return };
         let place = address + range.start as u64..address + range.end as u64;
@@ -267,14 +268,14 @@ impl State {
         }
     }
 
-    /// The block has moved: what the log has about its old place is needed until that is certain.
+    /// Notes that a block has moved. The records about its old place are needed until the move is certain.
     pub fn moved(&self, buf: &Buffer) {
         if let Some(track) = self.tracks.borrow().get(&buf.key()) {
             self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
         }
     }
 
-    /// Fragments have been freed.
+    /// Notes that fragments have been freed.
     pub fn freed(&self, op: Number, address: u64, frags: u32) {
         let size = self.fragment.get();
         let (at, len) = (address * size, u64::from(frags) * size);
@@ -302,7 +303,7 @@ impl State {
         self.freed_order.borrow_mut().push_back((end, address, frags));
     }
 
-    // Blocks on their way to the disk.
+    // Blocks that are being written.
 
     pub fn before_write(&self, block: &Buffer) -> Verdict {
         if self.failure.get().is_some() {
@@ -333,7 +334,7 @@ impl State {
         let image = track.images.iter().find(|image| image.version == version);
         if let Some(Written { end, at, len, .. }) = image {
             self.placed.borrow_mut().insert(*at, (*len, *end));
-            // Whatever was logged since the image was taken is not in it.
+            // The image lacks everything that was logged after it was made.
             track.low = track.low.max(*end);
         }
         if block.version() == version {
@@ -343,8 +344,8 @@ impl State {
         track.images.retain(|image| image.version > version);
     }
 
-    /// Logs which blocks have come to be durable in their places, as far as the log has records about them, and there is
-    /// much room: a recovery leaves them alone.
+    /// Logs the blocks that have become durable in their places, as far as the log has records about them, and
+    /// while at least half of the log is free. A recovery then leaves these blocks alone.
     pub fn append_placed(&self) {
         let placed = self.placed.take().into_iter();
         if self.closed.get() {
@@ -353,7 +354,8 @@ impl State {
         let (mut out, start) = (self.scratch.take(), self.log.start());
         let mut blocks: Vec<Block> = Vec::new();
         for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
-            // Addresses may overlap where a block was given away meanwhile: the later one is left out.
+            // Addresses may overlap where a block was freed and allocated again meanwhile. The block at the
+            // higher address is left out.
             if blocks.last().is_none_or(|last| last.at + last.len <= at) {
                 blocks.push(Block { at, len, lsn });
             }
@@ -374,7 +376,7 @@ impl State {
         if tracks.get(&block.key()).is_some_and(ours)
             && let Some(track) = tracks.remove(&block.key())
         {
-            // The operation that gives the block up may yet be undone.
+            // The operation that frees the block may still be undone.
             self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
         }
     }
@@ -392,9 +394,10 @@ impl State {
 
     // Operations.
 
-    /// What an operation of this kind may log at most, in bytes: as many blocks as one may take or give back
-    /// ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and two blocks that are new and full: of those of names, inodes
-    /// and pointers that an operation may need, most are nearly all zeros, which are not logged.
+    /// The most bytes that an operation of this kind may log: for the blocks that one operation may allocate or
+    /// free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and for two new blocks that are full. An
+    /// operation may need more new blocks, of names, inodes and pointers, but most of these are nearly all
+    /// zeros, which are not logged.
     fn most(&self, kind: OpKind) -> u64 {
         let blocks = match kind {
             OpKind::Write | OpKind::Truncate | OpKind::Free => self.log.capacity() / 16,
@@ -404,12 +407,13 @@ impl State {
         (blocks + new).min(self.log.capacity() / 4)
     }
 
-    /// Waits until there is space for all that an operation may log, beside what those under way may. How much that is.
+    /// Waits until the log has space for this operation beside all that are under way. Returns the bytes
+    /// reserved for it.
     pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
         let most = self.most(kind);
         loop {
             self.check()?;
-            // What gives space back must not wait for those who wait for space.
+            // A free must not wait for operations that wait for space.
             let spare = self.log.capacity() / 8;
             let is_room = self.log.room() >= self.reserved.get() + most + spare;
             if kind == OpKind::Housekeeping || is_room {
@@ -424,7 +428,7 @@ impl State {
         Ok((self.ops.borrow().begin(), most))
     }
 
-    /// An operation has ended, which had so much reserved; the place in the log behind it.
+    /// Ends an operation, which had `reserved` bytes of log. Returns the LSN behind its last record.
     pub fn end(&self, kind: OpKind, ticket: &mut Ticket, reserved: u64, wrote: bool) -> u64 {
         self.reserved.set(self.reserved.get() - reserved);
         if self.short.get() {
@@ -454,7 +458,7 @@ impl State {
         self.log.end()
     }
 
-    /// Logs facts that belong to no operation, as one that ends at once.
+    /// Logs facts that belong to no operation, as an operation that ends at once. Returns the records' LSNs.
     pub fn append_aside(&self, entries: impl IntoIterator<Item = Entry<'static>>) -> Vec<u64> {
         let mut ticket = self.ops.borrow().begin();
         let number = self.enter(&mut ticket);
@@ -463,14 +467,15 @@ impl State {
         places
     }
 
-    /// Where nobody is under way, but something waits for a place behind the last end: such a place.
+    /// Makes a quiet place behind the last end, where no operation is under way but a freed block waits for
+    /// such a place.
     pub fn end_behind(&self) {
         if self.ops.borrow().horizon().is_none() && !self.zombies.borrow().is_empty() {
             self.append_aside([]);
         }
     }
 
-    /// Waits until these are certain.
+    /// Waits until these operations are certain.
     async fn settle(&self, mut tickets: Vec<Ticket>) -> Result<(), BlockError> {
         let mut has_waited = false;
         loop {
@@ -489,7 +494,7 @@ impl State {
         }
     }
 
-    /// Waits until an operation that has ended, with its end before `behind`, is certain and durable.
+    /// Waits until an ended operation, whose end lies before `behind`, is certain and durable.
     pub async fn commit(&self, ticket: Ticket, behind: u64) -> Result<(), BlockError> {
         if self.ops.borrow().is_certain(&ticket) {
             return self.force(behind).await;
@@ -498,21 +503,21 @@ impl State {
         self.force(self.log.end()).await
     }
 
-    /// Waits until everything that has ended is certain and durable.
+    /// Waits until all operations that have ended are certain and durable.
     pub async fn commit_all(&self) -> Result<(), BlockError> {
         let tickets = self.ops.borrow().uncertain(false);
         self.settle(tickets).await?;
         self.force(self.log.end()).await
     }
 
-    /// Waits until everything that has been logged is certain and durable, that of operations under way, too.
+    /// Waits until everything in the log is certain and durable, the records of operations under way included.
     pub async fn commit_more(&self) -> Result<(), BlockError> {
         let tickets = self.ops.borrow().uncertain(true);
         self.settle(tickets).await?;
         self.force(self.log.end()).await
     }
 
-    /// Makes the log durable up to `lsn`, complete there or not.
+    /// Makes the log durable up to `lsn`, whether the operations there are complete or not.
     pub async fn force(&self, lsn: u64) -> Result<(), BlockError> {
         self.check()?;
         let forced = self.log.force(lsn.min(self.log.end())).await;
@@ -525,7 +530,7 @@ impl State {
         forced
     }
 
-    /// The log may be durable further than it was: what was waiting for that is certain now.
+    /// Notes that more of the log may be durable, and so more of it certain.
     pub fn forced(&self) {
         let durable = self.log.durable();
         let mut certain = self.certain.borrow_mut();
@@ -539,7 +544,7 @@ impl State {
         while let Some((end, address, frags)) = order.front().copied().filter(|f| f.0 <= safe) {
             order.pop_front();
             for frag in address..address + u64::from(frags) {
-                // Freed again meanwhile: that is not certain yet.
+                // A fragment that was freed again meanwhile has a later end, which is not certain yet.
                 if freed.get(&frag) == Some(&end) {
                     freed.remove(&frag);
                 }
@@ -548,7 +553,7 @@ impl State {
         self.zombies.borrow_mut().retain(|(_, until)| *until > safe);
     }
 
-    /// The oldest record that a crash now would need.
+    /// The first record that a recovery would need if the crash came now.
     pub fn oldest(&self) -> u64 {
         if !self.is_on(JournalRules::KEEP) {
             return self.safe.get();

@@ -1,4 +1,4 @@
-//! A journal by itself: who waits for whom, and how much of a log can be used.
+//! The journal without a file system: which operations wait for which, and how much of a log can be used.
 
 use std::rc::Rc;
 
@@ -26,9 +26,9 @@ fn run<T>(work: impl AsyncFnOnce(&Runtime, State) -> T) -> T {
     executor.block_on(all).unwrap()
 }
 
-/// An operation stays under way for ever. Others begin, end and are durable all the same, a thousand times; one that
-/// has freed what the first had changed is not. Would catch a commit that waits until nobody is under way, and one
-/// that keeps others from beginning.
+/// One operation stays under way for ever. A thousand others begin, end and become durable all the same. An
+/// operation that has freed blocks which the first had changed does not become durable. Would catch a commit
+/// that waits until no operation is under way, and one that keeps others from beginning.
 #[test]
 fn a_commit_waits_for_nobody_that_it_does_not_hang_on() {
     run(async |rt, state| {
@@ -54,15 +54,15 @@ fn a_commit_waits_for_nobody_that_it_does_not_hang_on() {
             done.set(true);
         };
         first(commit, rt.sleep(Duration::from_secs(10))).await;
-        assert!(!done.get(), "it hangs on the first");
+        assert!(!done.get(), "it depends on the first");
         state.end(OpKind::Write, &mut long, 0, true);
         state.commit_all().await.unwrap();
         assert_eq!(state.safe.get(), state.log.end());
     });
 }
 
-/// So much of the log can be used before somebody has to wait, with several under way. Would catch space that is kept for
-/// operations that nobody has begun.
+/// Several operations at once can use most of the log before one has to wait. Would catch space that is
+/// reserved for operations that have not begun.
 #[test]
 fn most_of_a_log_can_be_used() {
     run(async |rt, state| {

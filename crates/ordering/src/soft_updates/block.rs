@@ -1,4 +1,4 @@
-//! Dependencies that hang from one block.
+//! The dependencies of one block.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use super::node::{Id, Ids};
 
 /// A write of a block, from the time its image was made until it is durable.
 pub(super) struct Image {
-    /// Which buffer, by its address: after a block is forgotten another may have its key.
+    /// The buffer, identified by its address: after a block is forgotten, another buffer may have its key.
     pub who: usize,
     pub version: u64,
     pub holds: Ids,
 }
 
-/// The changes of a block with their cells: those of a cell together, oldest first.
+/// The changes of a block, with their cells. Those of one cell are together, oldest first.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(u32, Id)>);
 
@@ -49,7 +49,7 @@ impl Changes {
         }
     }
 
-    /// Makes changes of several cells, given oldest first, those of another cell that has none.
+    /// Moves changes of several cells, given oldest first, to another cell, which has none.
     pub(super) fn join(&mut self, cells: &Range<u32>, cell: u32, oldest_first: &[Id]) {
         self.0.retain(|(c, _)| !cells.contains(c));
         let at = self.0.partition_point(|(c, _)| *c <= cell);
@@ -57,15 +57,16 @@ impl Changes {
     }
 }
 
-/// What a block of file data never has.
+/// The lists of a block of metadata. A block of file data never has any.
 #[derive(Default)]
 pub(super) struct BlockLists {
     /// Changes that are not on disk.
     pub changes: Changes,
     /// Writes that are not durable.
     pub images: Vec<Image>,
-    /// The *parent links* of a directory's block: changes of the directory's inode, or of a pointer, that lead to it, each
-    /// from a byte on, oldest first. Until they are on disk, entries in the block can be written but not found.
+    /// The *parent links* of a directory's block: the changes of the directory's inode, or of a pointer, that
+    /// lead to the block, each with the first byte to which it leads, oldest first. Until they are on disk,
+    /// entries in the block can be written but not found.
     pub parents: SmallVec<[(Id, u32); 1]>,
 }
 
@@ -75,7 +76,7 @@ pub(super) struct BlockDeps {
     /// The block-written dependency that the next image meets.
     pub written: Option<Id>,
     lists: Option<Box<BlockLists>>,
-    /// Changes that wait for something.
+    /// The number of changes that wait for something.
     pub held: u32,
     /// Whether an image made now would show anything that the last one did not.
     pub news: bool,
@@ -107,12 +108,12 @@ impl BlockDeps {
         self.lists.as_ref().map_or(&[], |lists| &lists.parents)
     }
 
-    /// The lists where there are any.
+    /// The lists, if there are any.
     pub(super) fn lists(&mut self) -> Option<&mut BlockLists> {
         self.lists.as_deref_mut()
     }
 
-    /// The lists, made where there are none.
+    /// The lists; allocates them where there are none.
     pub(super) fn make_lists(&mut self) -> &mut BlockLists {
         self.lists.get_or_insert_default()
     }
@@ -122,7 +123,7 @@ impl BlockDeps {
         self.lists.is_some()
     }
 
-    /// Forgets lists in which nothing is left.
+    /// Drops empty lists.
     pub(super) fn tidy(&mut self) {
         let empty = |l: &mut Box<BlockLists>| {
             l.changes.0.is_empty() && l.images.is_empty() && l.parents.is_empty()

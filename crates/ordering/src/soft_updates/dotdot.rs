@@ -1,9 +1,9 @@
-//! Which `..` entries on disk may lead to a directory that is removed itself.
+//! The `..` entries on disk that may lead to a directory which is itself removed.
 //!
-//! A directory that was removed stays on disk until its inode is cleared, and its `..` with it. Were the parent's inode
-//! used again before that, as a file's, the entry would lead to a file: FreeBSD's fsck stops there when it preens. FreeBSD
-//! lowers the parent's count of links only when the child is cleared (the second `dirrem` of a removed directory); here the
-//! parent's inode is given back only then.
+//! A removed directory stays on disk until its inode is cleared, and its `..` with it. If the parent's inode
+//! were reused as a file's before that, the entry would lead to a file, and FreeBSD's fsck stops there when it
+//! preens. FreeBSD lowers the parent's link count only when the child is cleared (the second `dirrem` of a
+//! removed directory). Here the parent's inode is freed only then.
 
 use ordo_cache::BufKey;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,12 +13,12 @@ use super::graph::Graph;
 use super::memory::in_map;
 use super::node::{Id, Ids};
 
-/// Entries kept before the first search for those that have ended.
+/// The number of nodes before the first search for those that have ended.
 const KEPT: usize = 256;
 
 /// A directory that was removed and is not cleared yet.
 struct Removed {
-    /// Ends with the clearing.
+    /// The node that ends with the clearing.
     cleared: Id,
     /// The directories to which its `..` may lead on disk.
     parents: SmallVec<[u64; 1]>,
@@ -27,15 +27,15 @@ struct Removed {
 /// The pending ends of `..` entries.
 #[derive(Default)]
 pub(super) struct DotDots {
-    /// By directory, the nodes with which a `..` leads there no longer.
+    /// By directory, the nodes with whose end a `..` no longer leads there.
     ends: FxHashMap<u64, SmallVec<[Id; 1]>>,
-    /// By directory, the parents that its `..` led to and that the pending changes of it take away.
+    /// By directory, the parents to which its `..` led, each with the pending change that takes it away.
     moved: FxHashMap<u64, SmallVec<[(u64, Id); 1]>>,
     /// The directories that were removed and are not cleared yet.
     removed: FxHashMap<u64, Removed>,
-    /// Nodes in `ends` and `moved`, ended ones included.
+    /// The number of nodes in `ends` and `moved`, including those that have ended.
     noted: usize,
-    /// How many of them there may be before those that have ended are taken out.
+    /// The number of nodes at which those that have ended are removed.
     noted_max: usize,
 }
 
@@ -45,7 +45,7 @@ impl DotDots {
         self.noted += 1;
     }
 
-    /// Bytes of all that is there.
+    /// The memory of all this, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let list = size_of::<SmallVec<[(u64, Id); 1]>>();
         self.noted * size_of::<(u64, Id)>()
@@ -53,14 +53,14 @@ impl DotDots {
             + self.removed.len() * in_map(size_of::<(u64, Removed)>())
     }
 
-    /// The nodes that end with the clearing of a directory, as far as nothing has begun to clear it.
+    /// The nodes that end with the clearing of a directory, if no change has begun to clear it.
     fn not_begun(&self) -> FxHashSet<Id> {
         self.removed.values().map(|removed| removed.cleared).collect()
     }
 }
 
 impl Graph {
-    /// The `..` of a directory no longer leads to `parent` when the change `id` is on disk.
+    /// Notes that the `..` of a directory no longer leads to `parent` when the change `id` is on disk.
     pub(super) fn note_dotdot(&mut self, dir: u64, parent: u64, id: Id) {
         self.forget_ended();
         self.dotdots.note_end(parent, id);
@@ -68,7 +68,7 @@ impl Graph {
         self.dotdots.noted += 1;
     }
 
-    /// A directory, whose `..` leads to `parent`, has lost its last name.
+    /// Notes that a directory, whose `..` leads to `parent`, has lost its last name.
     pub(super) fn note_removed_directory(&mut self, dir: u64, parent: u64) {
         self.forget_ended();
         let cleared = self.add_mark(BufKey::file(dir, 0));
@@ -84,7 +84,7 @@ impl Graph {
         debug_assert!(before.is_none(), "directory {dir} was removed twice");
     }
 
-    /// An inode is cleared by the change `by`; with none, it never was on disk and never will be.
+    /// Notes that the change `by` clears an inode. Without one, the inode never was on disk and never will be.
     pub(super) fn note_cleared(&mut self, ino: u64, by: Option<Id>) {
         let Some(removed) = self.dotdots.removed.remove(&ino) else { return };
         for (parent, by) in removed.parents.iter().filter_map(|parent| Some((*parent, by?))) {
@@ -93,12 +93,12 @@ impl Graph {
         self.replace(removed.cleared, by);
     }
 
-    /// What must be on disk before no `..` leads to a directory any more.
+    /// The nodes that must end before no `..` leads to a directory any more.
     pub(super) fn ends_of_dotdots(&self, ino: u64) -> Ids {
         self.dotdots.ends.get(&ino).map(|ends| self.live(ends)).unwrap_or_default()
     }
 
-    /// Deferred frees that wait for a directory which somebody still has open.
+    /// The number of deferred frees that wait for a directory which somebody still has open.
     pub(super) fn frees_held_by_open(&self) -> usize {
         let not_begun = self.dotdots.not_begun();
         if not_begun.is_empty() {
@@ -108,7 +108,7 @@ impl Graph {
         frees.filter(|needs| self.edges.iter(*needs).any(|id| not_begun.contains(&id))).count()
     }
 
-    /// Takes out what has ended, now and then: each node is looked at a bounded number of times.
+    /// Removes nodes that have ended, now and then: the work for each node is bounded.
     fn forget_ended(&mut self) {
         if self.dotdots.noted < self.dotdots.noted_max.max(KEPT) {
             return;

@@ -1,4 +1,4 @@
-//! Making durable what is asked for, and keeping memory within its bound.
+//! Making data durable on demand, and keeping memory for dependencies within its bound.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use super::SoftUpdates;
 use super::graph::Graph;
 use super::node::Id;
 
-/// Rounds of writing for space that bring nothing before it is given up.
+/// The rounds of writing without a gain after which the search for space ends.
 const RECLAIM_ROUNDS: u32 = 8;
 
-/// Rounds of an fsync that bring nothing before that is taken for a mistake.
+/// The rounds of an fsync without a gain after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
-/// Blocks that are written at once for want of memory, besides those on which they depend.
+/// The blocks that are written at once for want of memory, besides those on which they depend.
 const RELIEF_BLOCKS: usize = 1024;
 
-/// The share of the memory for dependencies that is free after operations were held back.
+/// The share (one over this) of the memory for dependencies that is free when held-back operations continue.
 const ROOM: usize = 8;
 
-/// Blocks that have to be written for a file to be durable.
+/// The blocks that must be written before a file is durable.
 #[derive(Default)]
 struct Wanted {
     blocks: BTreeSet<BufKey>,
@@ -30,7 +30,7 @@ struct Wanted {
 }
 
 impl Graph {
-    /// Everything that a file waits for: its inode, what its dirty blocks wait for, its names, and the
+    /// Everything for which a file waits: its inode, the dependencies of its dirty blocks, its names, and the
     /// directories up to the root.
     fn wanted(&self, ino: u64, dirty: &[BufRef]) -> Wanted {
         let mut wanted = Wanted::default();
@@ -56,15 +56,14 @@ impl Graph {
         wanted
     }
 
-    /// The blocks on which there is anything that the first `changes` nodes wait for, as far as they lie on these
-    /// blocks.
+    /// The blocks that must be written before the first `changes` nodes on these blocks are met.
     pub(super) fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         let mut wanted = Wanted::default();
         self.collect_blocks(blocks, changes, &mut wanted);
         wanted.blocks.into_iter().collect()
     }
 
-    /// The blocks from which most changes hang, so many of them at most.
+    /// The blocks with the most changes, at most `count` of them.
     fn heaviest(&self, count: usize) -> impl Iterator<Item = BufKey> + use<> {
         let with_changes = self.blocks.iter().filter(|(_, block)| !block.changes().is_empty());
         let mut blocks: Vec<(usize, BufKey)> =
@@ -76,7 +75,7 @@ impl Graph {
         blocks.into_iter().map(|(_, key)| key)
     }
 
-    /// Adds the first `changes` nodes, as far as they lie on some blocks, and all that they wait for.
+    /// Adds those of the first `changes` nodes that lie on these blocks, and all for which they wait.
     fn collect_blocks(&self, blocks: &[BufRef], changes: u64, wanted: &mut Wanted) {
         for block in blocks.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
             for (_, id) in block.changes() {
@@ -87,7 +86,7 @@ impl Graph {
         }
     }
 
-    /// Adds a node, and all that it waits for.
+    /// Adds a node, and all for which it waits.
     fn collect(&self, id: Id, wanted: &mut Wanted) {
         let mut stack = vec![id];
         while let Some(id) = stack.pop() {
@@ -95,8 +94,7 @@ impl Graph {
             if wanted.seen.insert(id) {
                 wanted.blocks.insert(block);
                 stack.extend(self.needs(id));
-                // What comes before it in its cell goes before it to the disk, and perhaps with what
-                // comes after.
+                // Earlier changes of its cell reach the disk before it, and perhaps together with later ones.
                 if let Some(change) = self.change(id) {
                     stack.extend(self.cell(block, change.cell));
                 }
@@ -105,14 +103,14 @@ impl Graph {
     }
 }
 
-/// Writes a file's blocks, its inode and its names, wave by wave, until nothing of them is left.
+/// Writes a file's blocks, its inode and its names, wave by wave, until none of them is dirty.
 pub(super) async fn fsync(
     cache: &Cache<SoftUpdates>,
     ino: u64,
     inode: &BufRef,
 ) -> Result<(), BlockError> {
     let state = &cache.gate().state;
-    // A write under way may hold the inode as it is, and leave nothing to be written.
+    // A write that is under way may contain the inode as it is, and leave nothing to write.
     inode.written().await;
     let mut fruitless = 0;
     let mut first = true;
@@ -133,22 +131,22 @@ pub(super) async fn fsync(
         cache.failure().map_or(Ok(()), Err)?;
         let left = bufs.iter().filter(|b| b.is_dirty()).count();
         if !first && state.graph.borrow().met == before && left == dirty {
-            // What is wanted may be in others' hands.
+            // Other tasks may be writing the wanted blocks.
             cache.wait_for_writes().await;
             cache.barrier_if_needed().await?;
             fruitless += 1;
             assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().story());
             state.wait_for_an_end().await;
-            // It may be the time of a step: whoever takes it must come to run.
+            // A deferred free may be due. The task that does it must get to run.
             cache.runtime().yield_now().await;
         }
         first = false;
     }
 }
 
-/// Holds an operation back when dependencies take more memory than they may, and writes meanwhile, so that dependencies are
-/// made at the rate at which they are met. It goes on until there is some room again: then one write and one flush serve
-/// many operations.
+/// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile, so that
+/// dependencies are made at the rate at which they are met. It continues until some memory is free again, so
+/// that one write and one flush serve many operations.
 pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
@@ -170,8 +168,8 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     Ok(())
 }
 
-/// Before something is given back, which makes dependencies of its own: writes until there is room, or
-/// nothing comes of it. Never waits for a step: it is the one who takes them.
+/// Writes until there is memory, or writing brings none. The task that does deferred frees calls it, since a
+/// free makes dependencies of its own; so it never waits for a free.
 pub(super) async fn make_room(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
@@ -182,9 +180,9 @@ pub(super) async fn make_room(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     Ok(())
 }
 
-/// Writes the blocks from which most dependencies hang, with what those wait for, and says whether anything came of it;
-/// nothing where somebody else has just written. On a disk with a volatile cache each wave costs a flush: many
-/// dependencies must be met by one.
+/// Writes the blocks with the most dependencies, and those for which they wait. Returns whether that brought
+/// memory; `None` where another task has just written. On a disk with a volatile cache each wave costs a flush,
+/// so one wave must meet many dependencies.
 async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, BlockError> {
     let state = &cache.gate().state;
     if state.writing.replace(true) {
@@ -202,7 +200,7 @@ async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> 
     let before = state.graph.borrow().met;
     let heaviest = state.graph.borrow().heaviest(RELIEF_BLOCKS);
     let bufs: Vec<BufRef> = heaviest.filter_map(|key| cache.peek(key)).collect();
-    // Each of them has a change, so they are among their own prerequisites.
+    // Each of these blocks has a change, so it is among its own prerequisites.
     let keys = cache.gate().prerequisites(&bufs, u64::MAX);
     let mut bufs: Vec<BufRef> = keys.into_iter().filter_map(|key| cache.peek(key)).collect();
     bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
@@ -214,7 +212,7 @@ async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> 
     cache.write_some(cache.config().dirty_max / 4).await
 }
 
-/// Hastens what has been put off: writes what it waits for. Whether anything was given back.
+/// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was freed.
 pub(super) async fn reclaim(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
     let state = &cache.gate().state;
     let before = state.taken.get();

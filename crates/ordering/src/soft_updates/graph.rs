@@ -1,7 +1,7 @@
-//! What waits for what: nodes, and the blocks and inodes from which they hang.
+//! The dependency graph: nodes, and the blocks and inodes that they concern.
 //!
-//! A node ([`node`](super::node)) knows what it waits for and what waits for it. A node ends when it is on disk; its
-//! number then stands for nothing, which is how others see that it is met.
+//! A node ([`node`](super::node)) lists the nodes for which it waits and those that wait for it. It ends when
+//! it is on disk. Then its number finds nothing, which tells others that the dependency is met.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -18,58 +18,59 @@ use super::rollback::Rollback;
 use super::slab::{List, Lists, Slab};
 use crate::Deferred;
 
-/// All nodes, and what they hang from.
+/// All nodes, and the blocks and inodes that they concern.
 #[derive(Default)]
 pub(super) struct Graph {
     pub(super) changes: Slab<Change>,
     pub(super) written: Slab<Written>,
     pub(super) frees: Slab<Free>,
-    /// Who waits for whom, from both ends.
+    /// The lists of waiting nodes, in both directions.
     pub(super) edges: Lists<Id>,
-    /// Addresses of blocks that inodes gained.
+    /// The addresses of blocks that inodes gained.
     pub(super) placed: Lists<u64>,
     pub blocks: FxHashMap<BufKey, BlockDeps>,
     pub inodes: Inodes,
-    /// The inodes of which a name is found by a parent link.
+    /// By parent link, the inodes with a name that is found through it.
     pub(super) names_by_parent: FxHashMap<Id, Vec<u64>>,
-    /// The blocks to which a parent link leads.
+    /// By parent link, the blocks that are found through it.
     pub(super) blocks_by_parent: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
-    /// New names, not on disk yet, of directories that had others: the paths of all that lies below them change.
+    /// New names, not on disk yet, of directories that had others. The paths to everything below these
+    /// directories change.
     pub(super) moved: Ids,
-    /// Entries taken away that may still be on disk, by a hash of directory and name: the node with whose end they are
-    /// not, and the chunk in which they are.
+    /// Removed entries that may still be on disk: by a hash of directory and name, the node whose end removes
+    /// the entry from the disk, and the entry's chunk.
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
-    /// The names that go with a node.
+    /// By node, the removed names that end with it.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
-    /// Blocks of inodes that were initialised and are not counted yet, with the nodes that say that they are on disk.
+    /// Blocks of inodes that were initialised and are not counted yet, each with its block-written node.
     pub(super) filled: FxHashMap<BufKey, Id>,
     pub(super) dotdots: DotDots,
-    /// Addresses of blocks to which no pointer will ever be written.
+    /// Addresses to which no pointer will ever be written.
     pub never_written: FxHashSet<u64>,
-    /// Deferred frees whose time has come.
+    /// Deferred frees that are ready.
     pub ready: VecDeque<Deferred>,
-    /// Deferred frees that are not done yet, those given out included.
+    /// Deferred frees that are not done yet, including those that a task is doing.
     pub steps: usize,
-    /// Deferred frees that somebody is doing.
+    /// Deferred frees that a task is doing.
     pub given_out: usize,
-    /// Fragments and inodes that they will give back.
+    /// Fragments and inodes that the deferred frees will free.
     pub promised: (u64, u64),
-    /// Nodes so far.
+    /// Nodes that were made so far.
     pub made: u64,
     /// Nodes that have ended.
     pub met: u64,
     /// Rollbacks in images.
     pub rollbacks: u64,
-    /// The last node's stamp.
+    /// The stamp of the newest node.
     stamp: u32,
-    /// Bytes of rollbacks beside the changes.
+    /// Memory of rollbacks outside their changes, in bytes.
     pub(super) spilled: usize,
-    /// Blocks with lists.
+    /// Blocks that have lists.
     pub(super) listed: usize,
     /// Images that are not durable.
     pub(super) images: usize,
     pub(super) peak: usize,
-    /// Nodes made when memory was last given back.
+    /// The value of `made` when memory was last freed.
     pub(super) released: u64,
 }
 
@@ -91,7 +92,7 @@ impl Graph {
         }
     }
 
-    /// Whether a node says that a block is written.
+    /// Whether a node is a block-written dependency.
     pub(super) fn is_written(&self, id: Id) -> bool {
         id.kind() == Kind::Written && self.is_live(id)
     }
@@ -105,7 +106,7 @@ impl Graph {
         }
     }
 
-    /// The nodes for which a node waits, or waited when they were live.
+    /// The nodes for which a node waits, met ones included.
     pub(super) fn needs(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
         let list = match id.kind() {
             Kind::Change => self.changes.get(id.place()).map(|change| change.needs),
@@ -131,7 +132,7 @@ impl Graph {
         }
     }
 
-    /// The nodes that wait for one, oldest first.
+    /// The nodes that wait for a node, oldest first.
     pub(super) fn waiting(&self, id: Id) -> Ids {
         let list = match id.kind() {
             Kind::Change => self.changes.get(id.place()).map(|change| change.waiting),
@@ -143,7 +144,7 @@ impl Graph {
         out
     }
 
-    /// Those that have not ended, each once.
+    /// Those of `ids` that have not ended, each once.
     pub(super) fn live(&self, ids: &[Id]) -> Ids {
         let mut out: Ids = ids.iter().copied().filter(|id| self.is_live(*id)).collect();
         out.sort_unstable();
@@ -179,7 +180,7 @@ impl Graph {
         false
     }
 
-    /// What is on disk before a change, or with it, because they are of one cell.
+    /// Nodes that reach the disk before a change, or together with it, because they are of one cell.
     fn bound(&self, id: Id) -> Ids {
         let Some(change) = self.change(id) else { return Ids::new() };
         let chain = self.cell(change.block, change.cell);
@@ -195,10 +196,10 @@ impl Graph {
     fn new_stamp(&mut self) -> NonZeroU32 {
         self.stamp = self.stamp.checked_add(1).unwrap_or(1);
         self.made += 1;
-        NonZeroU32::new(self.stamp).expect("it begins at 1")
+        NonZeroU32::new(self.stamp).expect("stamps begin at 1")
     }
 
-    /// Notes that a node waits for some others, which are live; as a list for the node.
+    /// Notes that a node waits for others, which are live. Returns the list for the node.
     fn wait_for_all(&mut self, id: Id, needs: &[Id]) {
         let mut list = List::default();
         for need in needs {
@@ -229,7 +230,7 @@ impl Graph {
         *self.needs_mut(id).expect("just seen").0 = list;
     }
 
-    /// A new change of a cell of a block that waits for `needs`, and for the end of its operation where it is `open`.
+    /// Adds a change of a cell of a block. It waits for `needs`, and, if `open`, for the end of its operation.
     pub(super) fn add_change(
         &mut self,
         (block, cell): (BufKey, u32),
@@ -262,7 +263,7 @@ impl Graph {
         id
     }
 
-    /// The lists of a block, made where there are none.
+    /// The lists of a block; allocates them where there are none.
     pub(super) fn lists(&mut self, key: BufKey) -> &mut BlockLists {
         let block = self.blocks.entry(key).or_default();
         self.listed += usize::from(!block.has_lists());
@@ -282,14 +283,14 @@ impl Graph {
         id
     }
 
-    /// A node that no image meets: it ends when it is [`replaced`](Self::replace) or ended.
+    /// A node that no image meets. It ends by [`end`](Self::end) or [`replace`](Self::replace).
     pub(super) fn add_mark(&mut self, block: BufKey) -> Id {
         let stamp = self.new_stamp();
         let written = Written { stamp: stamp.get(), waiting: List::default(), block };
         Id::new(Kind::Written, self.written.insert(written), stamp)
     }
 
-    /// A resource is given back when `needs` are met; at once where they are.
+    /// Adds a free that becomes ready when `needs` are met, or at once where they are.
     pub(super) fn add_free(&mut self, what: Deferred, needs: Ids) {
         if needs.is_empty() {
             self.ready.push_back(what);
@@ -303,7 +304,7 @@ impl Graph {
         self.note_peak();
     }
 
-    /// A change waits for more than it did.
+    /// Makes a change wait for more nodes.
     pub(super) fn need(&mut self, id: Id, more: &[Id]) {
         for need in more {
             if !self.is_live(id) {
@@ -318,7 +319,7 @@ impl Graph {
         }
     }
 
-    /// A live node waits for one thing more: [`satisfy`](Self::satisfy) says that it is there.
+    /// Makes a live node wait for one thing more, which [`satisfy`](Self::satisfy) announces.
     fn hold(&mut self, id: Id) {
         let (_, unmet) = self.needs_mut(id).expect("it is live");
         *unmet += 1;
@@ -329,7 +330,7 @@ impl Graph {
         }
     }
 
-    /// Exchanges how to roll a change back.
+    /// Replaces the rollback of a change.
     pub(super) fn set_rollback(&mut self, id: Id, new: Rollback) {
         let Some(change) = self.change_mut(id) else { return };
         let (more, less) = (new.bytes(), change.rollback.bytes());
@@ -337,7 +338,7 @@ impl Graph {
         self.spilled = self.spilled + more - less;
     }
 
-    /// An inode gains the block at an address in a change.
+    /// Notes that an inode gains the block at an address in a change.
     pub(super) fn note_placed(&mut self, id: Id, address: u64) {
         let Some(change) = self.changes.get_mut(id.place()) else { return };
         self.placed.push(&mut change.placed, address);
@@ -348,7 +349,7 @@ impl Graph {
         self.change(id).is_some_and(|c| self.placed.iter(c.placed).any(|a| a == address))
     }
 
-    /// The change `id` is never on disk without those after it in its cell.
+    /// Makes sure that no image has the change `id` without those after it in its cell.
     pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
         let chain = self.cell(key, cell);
         for later in chain.iter().skip_while(|i| **i != id).skip(1) {
@@ -361,7 +362,7 @@ impl Graph {
 
 /// Ending nodes.
 impl Graph {
-    /// One of the things for which a node waited is there.
+    /// Announces one of the things for which a node waits.
     pub(super) fn satisfy(&mut self, id: Id) {
         let Some((_, unmet)) = self.needs_mut(id) else { return };
         *unmet -= 1;
@@ -381,7 +382,7 @@ impl Graph {
         }
     }
 
-    /// A node is on disk, or is needed no more: whatever waits for it does so no longer. The caller
+    /// Ends a node, which is on disk or no longer needed: no node waits for it any more. The caller
     /// [`tidies`](Self::tidy) its block.
     pub(super) fn end(&mut self, id: Id) {
         for waiter in self.take(id) {
@@ -389,7 +390,7 @@ impl Graph {
         }
     }
 
-    /// Takes a node out without telling those that wait for it; they are returned.
+    /// Removes a node without telling those that wait for it. Returns them.
     fn take(&mut self, id: Id) -> Ids {
         let (mut waiting, at, subject) = match id.kind() {
             Kind::Free => return Ids::new(),
@@ -436,7 +437,7 @@ impl Graph {
         waiting
     }
 
-    /// Takes a change, no longer live, off its block, and forgets what it needed.
+    /// Removes a change, no longer live, from its block, and drops the list of nodes for which it waited.
     fn unhang(&mut self, id: Id, change: &Change) {
         let (mut needs, mut placed) = (change.needs, change.placed);
         self.edges.take::<[Id; 2]>(&mut needs);
@@ -450,7 +451,8 @@ impl Graph {
         }
     }
 
-    /// A node is needed no more, but whatever waits for it waits for another instead; with none, for nothing.
+    /// Ends a node that is no longer needed. Nodes that waited for it wait for `by` instead, or no longer where
+    /// it is `None`.
     pub(super) fn replace(&mut self, id: Id, by: Option<Id>) {
         let by = by.filter(|by| *by != id && self.is_live(*by));
         let Some(by) = by else { return self.end(id) };
@@ -458,7 +460,7 @@ impl Graph {
         self.wait_for(id, waiting, by);
     }
 
-    /// As [`replace`](Self::replace), by several.
+    /// As [`replace`](Self::replace), with several nodes.
     pub(super) fn replace_all(&mut self, id: Id, by: &[Id]) {
         let Some((first, rest)) = by.split_first() else { return self.end(id) };
         let waiting = self.waiting(id);
@@ -472,7 +474,7 @@ impl Graph {
         }
     }
 
-    /// Nodes that waited for `id` wait for `by`.
+    /// Makes the nodes that waited for `id` wait for `by`.
     fn wait_for(&mut self, id: Id, waiting: Ids, by: Id) {
         for waiter in waiting {
             if !self.is_live(waiter) {
@@ -480,7 +482,7 @@ impl Graph {
             }
             self.drop_need(waiter, id);
             let twice = self.needs(waiter).any(|need| need == by);
-            // What takes the place may wait for this one itself.
+            // The replacement may itself wait for this node.
             if twice || waiter == by || self.depends(by, waiter) {
                 self.satisfy(waiter);
                 continue;
@@ -490,7 +492,7 @@ impl Graph {
         }
     }
 
-    /// A change does not wait for `need` any more.
+    /// Makes a change wait for `need` no longer.
     pub(super) fn unneed(&mut self, id: Id, need: Id) {
         let Some(list) = self.waiting_mut(need) else { return };
         let mut list = *list;
@@ -500,7 +502,7 @@ impl Graph {
         self.satisfy(id);
     }
 
-    /// Forgets a block on which nothing is left.
+    /// Forgets a block without dependencies.
     pub(super) fn tidy(&mut self, key: BufKey) {
         let Some(block) = self.blocks.get_mut(&key) else { return };
         let before = block.has_lists();
@@ -517,7 +519,7 @@ impl Graph {
 
 /// Deferred frees.
 impl Graph {
-    /// Gives out the next free whose time has come.
+    /// Returns the next deferred free that is ready.
     pub(super) fn give_out(&mut self) -> Option<Deferred> {
         let step = self.ready.pop_front()?;
         self.given_out += 1;
@@ -529,7 +531,7 @@ impl Graph {
         Some(step)
     }
 
-    /// A free that was given out is done.
+    /// Notes that a free that was given out is done.
     pub(super) fn step_taken(&mut self, step: Deferred) {
         self.given_out -= 1;
         self.steps -= 1;
@@ -540,7 +542,7 @@ impl Graph {
         }
     }
 
-    /// An inode without links will be freed: its count is written with that.
+    /// Keeps back the count of an inode without links: it is written when the inode is freed.
     pub(super) fn keep_count(&mut self, ino: u64) {
         let Some(id) = self.inodes.get(ino).dropped else { return };
         if self.change(id).is_none_or(|change| change.included) {

@@ -1,4 +1,4 @@
-//! Images: what of a block may be written, and what becomes of that.
+//! Images: the parts of a block that may be written, and the effects of the write.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ use super::node::{Change, FLAG, Free, Id, Ids};
 use super::slab::List;
 
 impl Graph {
-    /// Rolls back in an image what must not be on disk yet; whether anything was. `cells` gets the places of
-    /// what was rolled back.
+    /// Rolls back in an image what must not be on disk yet, and returns whether that was anything. `cells` gets
+    /// the places of the cells that were rolled back.
     pub(super) fn make_image(
         &mut self,
         key: BufKey,
@@ -50,7 +50,8 @@ impl Graph {
         !back.is_empty()
     }
 
-    /// Rolls the changes at some places of a block back, the newest first: two cells may share bytes.
+    /// Rolls back the changes at some indices of a block's list, the newest first, since two cells may share
+    /// bytes.
     fn roll_back(
         &mut self,
         block: &BlockDeps,
@@ -70,14 +71,14 @@ impl Graph {
         self.rollbacks += back.len() as u64;
     }
 
-    /// The places of those changes that must be rolled back, in order: of each cell all from some change on.
+    /// The indices of the changes that must be rolled back, in order: in each cell, all from some change on.
     fn to_roll_back(&self, block: &BlockDeps) -> Vec<usize> {
         let mut back = Vec::new();
         let mut from = 0;
         for cell in block.changes().chunk_by(|a, b| a.0 == b.0) {
             let change = |at: usize| self.change(cell[at].1).expect("changes on a block are live");
             let mut cut = (0..cell.len()).find(|at| change(*at).unmet > 0).unwrap_or(cell.len());
-            // A change that must not be there without one that is rolled back goes too.
+            // A change that must not be there without one that is rolled back is rolled back too.
             let mut at = cell.len();
             while at > cut {
                 at -= 1;
@@ -93,14 +94,14 @@ impl Graph {
         back
     }
 
-    /// The oldest change of a block that no image so far has held: how many nodes were made before it.
+    /// The number of nodes made before the oldest change of a block that was in no image so far.
     pub(super) fn oldest_unwritten(&self, key: BufKey) -> Option<u64> {
         let changes = self.blocks.get(&key)?.changes().iter();
         let change = |id: Id| self.change(id).expect("changes on a block are live");
         changes.map(|(_, id)| change(*id)).filter(|c| !c.included).map(|c| c.age).min()
     }
 
-    /// The write of an image is durable.
+    /// Notes that the write of an image is durable.
     pub(super) fn written(&mut self, key: BufKey, who: usize, version: u64) {
         let Some(lists) = self.blocks.get_mut(&key).and_then(BlockDeps::lists) else { return };
         let mut done = Ids::new();
@@ -122,9 +123,9 @@ impl Graph {
         self.release_memory();
     }
 
-    /// A block leaves memory and is not written any more: the pointer to it has been reset. What waits for the block now
-    /// waits for the last change of the inode `owner`. Where the pointer was in a block of pointers, that change
-    /// gets the lower count of blocks, which waits for the reset itself.
+    /// A block leaves memory and is never written: the pointer to it has been reset. Everything that waits for
+    /// the block now waits for the last change of the inode `owner`. Where the pointer was in an indirect
+    /// block, that change gets the lower count of blocks, and itself waits for the reset.
     pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
         let Some(block) = self.blocks.remove(&key) else { return };
         self.listed -= usize::from(block.has_lists());
@@ -132,7 +133,7 @@ impl Graph {
         let heir = self.inodes.get(owner).body;
         let held: Ids =
             block.images().iter().flat_map(|image| image.holds.iter().copied()).collect();
-        // A block-written dependency that an image has met counts as open as well: that write may be lost.
+        // A block-written dependency that an image has met counts as open too, since that write may be lost.
         let met = held.iter().copied().filter(|id| self.is_written(*id));
         let written: Ids = met.chain(block.written).collect();
         for written in written {
@@ -147,8 +148,8 @@ impl Graph {
         }
     }
 
-    /// A pointer in the inode waits for a block that will never be written. The pointer has been reset
-    /// since: neither is ever on disk without the other.
+    /// Joins a pointer in the inode, which waits for a block that will never be written, to the change that
+    /// reset it: neither is ever on disk without the other.
     fn join_pointer(&mut self, written: Id, waiter: Id, owner: u64) {
         let Some(change) = self.change(waiter) else { return };
         if change.subject != owner || change.included {
@@ -159,7 +160,7 @@ impl Graph {
         self.unneed(waiter, written);
     }
 
-    /// What waits for what, in words.
+    /// A dump in words of which nodes wait for which.
     pub(super) fn story(&self) -> String {
         use std::fmt::Write;
         let mut out = String::new();

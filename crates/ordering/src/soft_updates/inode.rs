@@ -1,4 +1,4 @@
-//! What is pending for one inode (FreeBSD's `inodedep`), and for its names.
+//! The pending changes of one inode (FreeBSD's `inodedep`), and of its names.
 
 use ordo_cache::BufKey;
 use rustc_hash::FxHashMap;
@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use super::node::Id;
 use super::slab::{List, Lists};
 
-/// A name that cannot be found on disk: the change that must be on disk for that, and the block and the cell of its entry.
+/// A name that cannot be found on disk yet: the change that must be on disk first, and the block and cell of
+/// its entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     pub id: Id,
@@ -16,23 +17,23 @@ pub(super) struct Name {
 /// A chunk of a directory: its block, and the chunk's number in the block.
 pub(super) type Chunk = (BufKey, u32);
 
-/// What is pending for one inode.
+/// The pending changes of one inode.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct InodeDeps {
-    /// The latest pending change of its count of links.
+    /// The latest pending change of its link count.
     pub links: Option<Id>,
     /// The latest pending change of everything else in it.
     pub body: Option<Id>,
-    /// The change with which its count of links became 0.
+    /// The change with which its link count became 0.
     pub dropped: Option<Id>,
-    /// That change, where it is kept back until the inode is freed: on disk a directory without links has no contents
-    /// either.
+    /// That change, if it is kept back until the inode is freed. On disk, a directory without links then has no
+    /// contents either.
     pub kept: Option<Id>,
-    /// Its names that cannot be found on disk.
+    /// The inode's names that cannot be found on disk yet.
     names: List,
-    /// Directories, not to be found themselves, in which it has names that are on disk.
+    /// Directories that cannot be found yet and have names of the inode which are on disk.
     hidden_in: List,
-    /// The inodes that are hidden in this one, a directory.
+    /// The inodes with names on disk in this one, which is a directory that cannot be found yet.
     hides: List,
 }
 
@@ -45,12 +46,12 @@ pub(super) struct Inodes {
 }
 
 impl Inodes {
-    /// What is pending for an inode.
+    /// The pending changes of an inode.
     pub(super) fn get(&self, ino: u64) -> InodeDeps {
         self.all.get(&ino).copied().unwrap_or_default()
     }
 
-    /// Changes what is pending for an inode, and forgets the inode where nothing is left.
+    /// Changes the record of an inode, and drops it where nothing is pending any more.
     pub(super) fn update<T>(&mut self, ino: u64, change: impl FnOnce(&mut InodeDeps) -> T) -> T {
         self.edit(ino, |deps, _, _| change(deps))
     }
@@ -73,7 +74,7 @@ impl Inodes {
         self.names.iter(self.get(ino).names)
     }
 
-    /// An inode gets a name that cannot be found on disk; false where it had it.
+    /// Adds a name that cannot be found on disk yet. Returns false where the inode had it.
     pub(super) fn add_name(&mut self, ino: u64, name: Name) -> bool {
         self.edit(ino, |deps, names, _| {
             let new = !names.iter(deps.names).any(|n| n == name);
@@ -84,7 +85,7 @@ impl Inodes {
         })
     }
 
-    /// Keeps some of an inode's names; false where it had none.
+    /// Keeps some of an inode's names. Returns false where it had none.
     pub(super) fn retain_names(&mut self, ino: u64, keep: impl Fn(&Name) -> bool) -> bool {
         if !self.has_names(ino) {
             return false;
@@ -93,23 +94,23 @@ impl Inodes {
         true
     }
 
-    /// Whether an inode has a name that cannot be found on disk.
+    /// Whether an inode has a name that is not on disk yet.
     pub(super) fn has_names(&self, ino: u64) -> bool {
         self.get(ino).names != List::default()
     }
 
-    /// Whether an inode has a name that cannot be found yet: itself, or since its directory cannot.
+    /// Whether an inode has a name that cannot be found yet, either itself or because of its directory.
     pub(super) fn is_hidden(&self, ino: u64) -> bool {
         let deps = self.get(ino);
         deps.names != List::default() || deps.hidden_in != List::default()
     }
 
-    /// The directories, not to be found themselves, in which an inode has names that are on disk.
+    /// Directories that cannot be found yet and have names of the inode which are on disk.
     pub(super) fn hidden_in(&self, ino: u64) -> impl Iterator<Item = u64> + '_ {
         self.numbers.iter(self.get(ino).hidden_in)
     }
 
-    /// A name of an inode is on disk, in a directory that cannot be found yet.
+    /// Notes that a name of an inode is on disk, in a directory that cannot be found yet.
     pub(super) fn hide(&mut self, ino: u64, dir: u64) {
         if self.hidden_in(ino).any(|d| d == dir) {
             return;
@@ -118,7 +119,7 @@ impl Inodes {
         self.edit(dir, |deps, _, numbers| numbers.push(&mut deps.hides, ino));
     }
 
-    /// A directory can be found; `found` gets the inodes that can be found with it.
+    /// Notes that a directory can be found. `found` gets the inodes that can be found with it.
     pub(super) fn reveal(&mut self, dir: u64, found: &mut Vec<u64>) {
         if self.get(dir).hides == List::default() {
             return;
@@ -132,14 +133,14 @@ impl Inodes {
         }
     }
 
-    /// Bytes of all that is there.
+    /// The memory of all records, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.all.len() * super::memory::in_map(size_of::<(u64, InodeDeps)>())
             + self.names.bytes()
             + self.numbers.bytes()
     }
 
-    /// Gives memory back where no inode is pending.
+    /// Frees memory where no inode is pending.
     pub(super) fn release(&mut self, kept: usize) {
         if self.all.is_empty() {
             self.names.release();

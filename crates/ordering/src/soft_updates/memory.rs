@@ -1,4 +1,4 @@
-//! How much memory dependencies take, and giving it back.
+//! The memory that dependencies take, and how it is freed.
 
 use ordo_cache::BufKey;
 use rustc_hash::FxHashMap;
@@ -11,26 +11,28 @@ use super::inode::Chunk;
 use super::node::Id;
 use crate::Deferred;
 
-/// Bytes of a hash map's entry: the map keeps a share of empty places, and a byte of control for each.
+/// The memory of a hash map's entry, in bytes. The map keeps a share of vacant entries, and a control byte for
+/// each.
 pub(super) const fn in_map(payload: usize) -> usize {
     payload + payload / 4 + 1
 }
 
-/// Bytes that a change takes in its block's list, with the room that a growing list keeps.
+/// The memory of a change in its block's list, with the spare capacity of a growing list, in bytes.
 const IN_LIST: usize = size_of::<(u32, Id)>() * 3 / 2;
 
 impl Graph {
-    /// Bytes that the graph takes, now and at most so far.
+    /// The graph's memory, in bytes: now, and at most so far.
     pub(super) fn memory(&self) -> (usize, usize) {
         (self.bytes(), self.peak)
     }
 
-    /// Notes how much memory there is, where it is more than ever.
+    /// Updates the highest value of the graph's memory.
     pub(super) fn note_peak(&mut self) {
         self.peak = self.peak.max(self.bytes());
     }
 
-    /// Bytes of all that is there: what a bound can be held to, since it falls when things end.
+    /// The memory of everything that is in the graph, in bytes. It falls when nodes end, so a bound can be
+    /// held.
     fn bytes(&self) -> usize {
         let list = size_of::<SmallVec<[u64; 1]>>();
         self.changes.bytes()
@@ -55,11 +57,11 @@ impl Graph {
             + self.ready.len() * size_of::<Deferred>()
     }
 
-    /// Gives memory back where nothing waits for anything any more.
+    /// Frees memory when the graph has no nodes.
     pub(super) fn release_memory(&mut self) {
-        /// Entries of a map for which there is always room.
+        /// Entries of a map that stay allocated.
         const KEPT: usize = 1024;
-        /// Nodes made since the last time: fewer are not worth it.
+        /// The least number of nodes made since the last time: fewer are not worth the work.
         const WORTH: u64 = 4 * KEPT as u64;
         let nodes = self.changes.len() + self.written.len() + self.frees.len();
         if nodes > 0 || self.made - self.released < WORTH {
@@ -93,7 +95,7 @@ mod tests {
     use super::super::rollback::Rollback;
     use super::*;
 
-    /// Would catch memory that is kept for ever, and a number that comes to stand for another node.
+    /// Would catch memory that is never freed, and a number that comes to stand for another node.
     #[test]
     fn what_has_ended_takes_no_memory_and_never_comes_back() {
         let mut graph = Graph::default();

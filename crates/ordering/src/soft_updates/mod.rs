@@ -1,30 +1,33 @@
-//! Soft updates: every write is delayed, and what must not be on disk yet is rolled back in the image that is written.
+//! Soft updates: every write is delayed. Changes that must not be on disk yet are rolled back in the image that
+//! is written.
 //!
-//! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Three rules, from
-//! section 2: never point to a structure before it is initialised; never reuse a resource before all
-//! pointers to it are reset; never reset the last pointer to something live before a new one is set. Here is
-//! what each means, and the switch that turns it off to see what it is there for:
+//! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Section 2 has the
+//! three rules: never point to a structure before it has been initialised; never reuse a resource before all
+//! pointers to it have been reset; never reset the last pointer to a live structure before a new one has been
+//! set. This table says what each rule means here, and names the switch by which a test turns it off:
 //!
-//! | this | waits for | switch |
+//! | this change | waits for | switch |
 //! |---|---|---|
-//! | an entry | the inode it stands for, as it was when the entry was made | `ENTRY_AFTER_INODE` |
-//! | an entry | the link counts raised for it: the new one's parent has a `..` more | `COUNT_BEFORE_ENTRY` |
-//! | taking a name away from something | its other names that are not on disk, and the way to them; a directory's earlier names are gone | `NEW_NAME_FIRST` |
-//! | an entry | the end of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
-//! | a lower link count, and all that follows from the last one | the entry's end | `COUNT_AFTER_ENTRY` |
+//! | an entry | the inode for which it stands, as it was when the entry was made | `ENTRY_AFTER_INODE` |
+//! | an entry | the link counts raised for it: a new directory's `..` is one more link of its parent | `COUNT_BEFORE_ENTRY` |
+//! | an entry's removal | the inode's other names that are not on disk, and the paths to them; the removal of a directory's earlier names | `NEW_NAME_FIRST` |
+//! | an entry | the removal of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
+//! | a lower link count, and the frees that follow from the last one | the entry's removal | `COUNT_AFTER_ENTRY` |
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
 //! | a pointer | its fragments' bits in the bitmap | `POINTER_AFTER_BITMAP` |
-//! | a pointer to a directory block, a block of pointers, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
-//! | a larger size of a directory | the chunks by which it grows are initialised | `SIZE_AFTER_CONTENTS` |
-//! | a pointer to a directory block in a block of pointers | the pointer to the block before it: no hole but at the end | `SIZE_AFTER_CONTENTS` |
+//! | a pointer to a directory block, an indirect block, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
+//! | a larger size of a directory | the contents of the chunks by which it grows | `SIZE_AFTER_CONTENTS` |
+//! | a pointer to a directory block in an indirect block | the pointer to the block before it, so a hole can only be at the end | `SIZE_AFTER_CONTENTS` |
 //! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
 //! | fragments become free | the pointers to them are reset | `FREE_AFTER_RESET` |
-//! | an inode becomes free | it is cleared | `REUSE_AFTER_CLEAR` |
-//! | a directory's inode becomes free | the directories removed from it are cleared: no `..` leads to it | `REUSE_AFTER_DOTDOT` |
-//! | a link count of 0 | the inode is cleared: in the same write | `LAST_COUNT_WITH_CLEARING` |
+//! | an inode becomes free | the clearing of the inode | `REUSE_AFTER_CLEAR` |
+//! | a directory's inode becomes free | the clearing of all directories removed from it: no `..` leads to it any more | `REUSE_AFTER_DOTDOT` |
+//! | a link count of 0 | the clearing of the inode, in the same write | `LAST_COUNT_WITH_CLEARING` |
 //! | pointers, size and count of blocks of one operation | each other: they are one change of the inode | `WHOLE_OPERATIONS` |
-//! | a group counts a block of inodes as initialised; an inode in it | that block; that count | `INODES_BEFORE_USE` |
-//! | a pointer in a block of pointers; a lower count of blocks | the higher count, and the size that comes with it; the pointer's reset | `BLOCK_COUNTS` |
+//! | a group's higher count of initialised inodes | the newly initialised block of inodes | `INODES_BEFORE_USE` |
+//! | an inode in such a block | that higher count | `INODES_BEFORE_USE` |
+//! | a pointer in an indirect block | the inode's higher count of blocks, and the size that comes with it | `BLOCK_COUNTS` |
+//! | an inode's lower count of blocks | the reset of the pointers | `BLOCK_COUNTS` |
 //!
 //! # One create and one remove
 //!
@@ -42,14 +45,15 @@
 //! ```
 //!
 //! The entry is a *link addition* (`diradd`), the pointer a *block allocation* (`allocdirect`), the pending inode an
-//! `inodedep`, the bitmap a `bmsafemap`. The three blocks may be written in any order. If the block of `d` goes first, its
-//! image shows inode number 0 in the entry; the buffer keeps the new entry, and the block stays dirty. If block 90 and the
-//! bitmap were written before the block of inodes, nothing is rolled back at all.
+//! `inodedep`, the bitmap a `bmsafemap`. The blocks may be written in any order. If the block of `d` goes
+//! first, its image shows inode number 0 in the entry; the buffer keeps the new entry, and the block stays
+//! dirty. If block 90 and the bitmap are written first, then the inodes, then the block of `d`, nothing is
+//! rolled back at all.
 //!
-//! `unlink("f")` takes the entry away at once, a *link removal* (`dirrem`). The rest follows step by step, each step when the
-//! one before it is on disk: the count of links falls to 0; the inode is cleared and its pointers with it, a *block
-//! deallocation* (`freeblks`, `freefile`); the bits in the bitmap are cleared. Whatever was made and removed between two writes
-//! never reaches the disk: the entry and the inode cancel out in memory.
+//! `unlink("f")` removes the entry at once, a *link removal* (`dirrem`). The other steps follow, each when the
+//! one before it is on disk: the link count falls to 0; the inode is cleared and its pointers with it, a *block
+//! deallocation* (`freeblks`, `freefile`); the bits in the bitmap are cleared. A file that is created and
+//! removed between two writes never reaches the disk: the entry and the inode cancel out in memory.
 //!
 //! # FreeBSD's structures
 //!
@@ -72,26 +76,27 @@
 //! | link addition | `record::entry_change`, `record::links_change` |
 //! | link removal | `record::remove_entry`, `record::links_change`, `record::defer` |
 //!
-//! As section 3.5 arrives at it, one structure stands for a dependency, and lists lead to it from the block and from the
-//! inode that it concerns; no second structure stands for the other side. Memory is bounded where dependencies are made
-//! (`flush::hold_back`), and blocks without pending dependencies are written first ([`WriteGate::prerequisites`]).
+//! As in the paper's section 3.5, one structure stands for a dependency, and both the block and the inode that
+//! it concerns have lists that lead to it. Memory is bounded where dependencies are made (`flush::hold_back`),
+//! and blocks without pending dependencies are written first ([`WriteGate::prerequisites`]).
 //!
 //! # Layers
 //!
-//! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency), `block` and `inode` (what
-//! hangs from a block, from an inode), `graph` (what waits for what), `memory` (how much that takes), `names` (what must be
-//! there for something to be found), `dotdot` (which `..` lead where), `image` (what may be written), `record` (from the core's words to the graph), `flush`
+//! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency), `block` and
+//! `inode` (the dependencies of a block, of an inode), `graph` (which node waits for which), `memory` (the
+//! graph's size), `names` (the nodes that make a name findable), `dotdot` (the directories to which `..`
+//! entries lead), `image` (what may be written), `record` (from the core's changes to the graph), `flush`
 //! (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
 //!
 //! # Invariants
 //!
-//! - A node waits only for nodes that were there before it: there are no circles, whatever blocks they
-//!   lie on.
-//! - An image shows each cell (an inode, its count of links, a pointer, an entry) in a state that the cell had.
-//! - Each node waits for something that is dirty, or written but not flushed, or belongs to an operation under way: so it
-//!   will be met.
-//! - Bits in bitmaps are set in memory at once and written whole; they are cleared only by steps whose time
-//!   has come. So bitmaps on disk can be trusted, and at worst say that something free is used.
+//! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on.
+//! - An image shows each cell (an inode, its link count, a pointer, an entry) in a state that the cell had.
+//! - Each node waits for a block that is dirty, or written but not flushed, or for an operation under way. So
+//!   it will be met.
+//! - Bits in bitmaps are set in memory at once, and bitmaps are written without rollbacks. Only deferred frees
+//!   clear bits, when they are due. So bitmaps on disk can be trusted: at worst, they call something used that
+//!   is free.
 
 mod block;
 mod dotdot;
@@ -118,61 +123,62 @@ use graph::Graph;
 pub use record::SoftOp;
 
 bitflags::bitflags! {
-    /// The rules of soft updates, each of which can be switched off to see what it is there for.
+    /// The rules of soft updates. A test switches one off to show the damage that it prevents.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct SoftRules: u32 {
-        /// An entry after the inode it stands for.
+        /// An entry is on disk after the inode for which it stands.
         const ENTRY_AFTER_INODE = 1;
-        /// An entry after the link counts raised for it.
+        /// An entry is on disk after the link counts raised for it.
         const COUNT_BEFORE_ENTRY = 2;
-        /// A rename's new name before the old one goes.
+        /// A rename's new name is on disk before the old one goes.
         const NEW_NAME_FIRST = 4;
-        /// A lower link count after the entry's end.
+        /// A lower link count is on disk after the entry's removal.
         const COUNT_AFTER_ENTRY = 8;
-        /// A new inode after its bit in the bitmap.
+        /// A new inode is on disk after its bit in the bitmap.
         const INODE_AFTER_BITMAP = 16;
-        /// A pointer after its fragments' bits in the bitmap.
+        /// A pointer is on disk after its fragments' bits in the bitmap.
         const POINTER_AFTER_BITMAP = 32;
-        /// A block of metadata before the pointer to it.
+        /// A block of metadata is on disk before the pointer to it.
         const BLOCK_BEFORE_POINTER = 64;
-        /// A block of a file before the pointer to it: without it a crash may show a file's user what
-        /// somebody else had deleted.
+        /// A block of a file is on disk before the pointer to it. Otherwise a crash may show a file's user data
+        /// that another user had deleted.
         const DATA_BEFORE_POINTER = 128;
-        /// Fragments are free after the pointers to them are reset.
+        /// Fragments become free after the pointers to them are reset.
         const FREE_AFTER_RESET = 256;
-        /// An inode is free after it is cleared.
+        /// An inode becomes free after it is cleared.
         const REUSE_AFTER_CLEAR = 512;
-        /// What one operation changes in an inode is one change.
+        /// All changes of an inode in one operation are one change.
         const WHOLE_OPERATIONS = 1024;
-        /// A block of inodes before its group counts it.
+        /// A block of inodes is on disk before its group counts it.
         const INODES_BEFORE_USE = 2048;
         /// An inode's count of blocks is never too low on disk, and no pointer lies beyond its size.
         const BLOCK_COUNTS = 4096;
-        /// An entry after the end of another one of its name.
+        /// An entry is on disk after the removal of another one of its name.
         const ONE_OF_A_NAME = 8192;
-        /// A link count becomes 0 with the clearing of the inode: FreeBSD takes a directory's `.` for a link
-        /// too many where it comes earlier.
+        /// A link count becomes 0 in the write that clears the inode. If it came earlier, FreeBSD's check would
+        /// count a directory's `.` as a link too many.
         const LAST_COUNT_WITH_CLEARING = 16384;
-        /// A directory's size after the contents of the space by which it grows.
+        /// A directory's size is on disk after the contents of the space by which it grows.
         const SIZE_AFTER_CONTENTS = 32768;
-        /// A directory's inode is free after no `..` on disk leads to it.
+        /// A directory's inode becomes free after no `..` on disk leads to it.
         const REUSE_AFTER_DOTDOT = 65536;
     }
 }
 
-/// How soft updates are to work.
+/// Options of soft updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftOptions {
-    /// The rules.
+    /// The rules that are on.
     pub rules: SoftRules,
-    /// Memory for dependencies, in bytes: beyond it operations are slowed. An eighth of the cache's where not given.
+    /// Memory for dependencies, in bytes, beyond which operations are slowed. The default is an eighth of the
+    /// cache's.
     pub memory_max: Option<usize>,
 }
 
 impl SoftOptions {
-    /// Memory for dependencies beside a cache of `capacity` bytes.
+    /// The memory for dependencies beside a cache of `capacity` bytes.
     fn memory_beside(&self, capacity: usize) -> usize {
-        /// What is kept for dependencies of a small cache.
+        /// The least memory, for a small cache.
         const LEAST: usize = 1 << 20;
         self.memory_max.unwrap_or((capacity / 8).max(LEAST))
     }
@@ -184,20 +190,20 @@ impl Default for SoftOptions {
     }
 }
 
-/// What soft updates did.
+/// Counters of soft updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftStats {
-    /// Changes undone in images.
+    /// Rollbacks in images.
     pub undone: u64,
-    /// Memory of dependencies now, in bytes.
+    /// The memory of dependencies now, in bytes.
     pub memory: usize,
     /// The most memory at any time, in bytes.
     pub memory_peak: usize,
-    /// Steps put off that are not taken yet.
+    /// Deferred frees that are not done yet.
     pub steps: usize,
-    /// Steps put off and taken.
+    /// Deferred frees that were done.
     pub taken: u64,
-    /// Times an operation was held back for want of memory.
+    /// Times that an operation was held back for want of memory.
     pub held_back: u64,
 }
 
@@ -210,31 +216,31 @@ pub struct SoftUpdates {
 struct State {
     options: SoftOptions,
     graph: RefCell<Graph>,
-    /// Steps may be taken.
+    /// Signals that deferred frees are ready.
     ready: Rc<Notify>,
-    /// An operation has ended.
+    /// Signals that an operation has ended.
     ended: Notify,
-    /// A step was taken.
+    /// Signals that a deferred free was done.
     step_taken: Notify,
-    /// Somebody has written for want of memory.
+    /// Signals that a task has written for want of memory.
     relieved: Notify,
     writing: Cell<bool>,
     open_ops: Cell<usize>,
     taken: Cell<u64>,
     held_back: Cell<u64>,
-    /// Nodes made and undone that the processor has been charged for.
+    /// The nodes, and rollbacks, for which the processor has been charged.
     charged: Cell<u64>,
 }
 
 impl State {
-    /// Waits until an operation has ended; not at all where none is under way.
+    /// Waits until an operation has ended. Returns at once where none is under way.
     async fn wait_for_an_end(&self) {
         if self.open_ops.get() > 0 {
             self.ended.notified().await;
         }
     }
 
-    /// Waits until a step that is ready, or given out, is taken; false where none is.
+    /// Waits until a deferred free that is ready, or being done, is done. Returns false where there is none.
     async fn wait_for_steps(&self) -> bool {
         let waiting = {
             let graph = self.graph.borrow();
@@ -247,7 +253,7 @@ impl State {
         waiting
     }
 
-    /// Tells of steps that have become ready.
+    /// Signals deferred frees that have become ready.
     fn announce(&self) {
         if !self.graph.borrow().ready.is_empty() {
             self.ready.notify_all();
@@ -267,9 +273,9 @@ impl SoftUpdates {
         let state = State {
             options,
             graph: RefCell::new(Graph::default()),
-            ready: Rc::new(Notify::new("steps that were put off", 0)),
+            ready: Rc::new(Notify::new("deferred frees", 0)),
             ended: Notify::new("the end of an operation", 0),
-            step_taken: Notify::new("a step that was put off", 0),
+            step_taken: Notify::new("the end of a deferred free", 0),
             relieved: Notify::new("memory for dependencies", 0),
             writing: Cell::new(false),
             open_ops: Cell::new(0),
@@ -280,12 +286,12 @@ impl SoftUpdates {
         SoftUpdates { state: Rc::new(state) }
     }
 
-    /// With some of the rules only: to measure or show what a rule does.
+    /// The ordering with some of its rules only, to measure or show what a rule does.
     pub fn with_rules(rules: SoftRules) -> SoftUpdates {
         SoftUpdates::new(SoftOptions { rules, ..SoftOptions::default() })
     }
 
-    /// Counters since it was made.
+    /// Counters since the ordering was made.
     pub fn stats(&self) -> SoftStats {
         let graph = self.state.graph.borrow();
         let (memory, memory_peak) = graph.memory();
@@ -300,7 +306,7 @@ impl SoftUpdates {
     }
 }
 
-/// Which buffer it is: another may get its key after it is forgotten.
+/// The identity of a buffer. Another buffer may get its key after it is forgotten.
 fn who(block: &Buffer) -> usize {
     std::ptr::from_ref(block) as usize
 }
@@ -323,7 +329,7 @@ impl WriteGate for SoftUpdates {
     }
 
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
-        // After a failure nothing is met any more; the file system takes no more changes.
+        // After a failure no dependency is met any more; the file system takes no more changes.
         if result.is_ok() {
             self.state.graph.borrow_mut().written(block.key(), who(block), version);
             self.state.announce();
@@ -384,7 +390,7 @@ impl OrderingPolicy for SoftUpdates {
     type Op = SoftOp;
 
     fn wants_old(what: &What<'_>) -> bool {
-        // Bitmaps are written whole, and so are blocks with their first contents.
+        // Bitmaps are written without rollbacks, and so are blocks with their first contents.
         !matches!(
             what,
             What::AllocateInode { .. }
@@ -399,7 +405,7 @@ impl OrderingPolicy for SoftUpdates {
 
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<SoftOp, BlockError> {
         match kind {
-            // What gives back must not wait for those who wait for it.
+            // A free must not wait for operations that wait for frees.
             OpKind::Free => flush::make_room(cache).await?,
             OpKind::Housekeeping => {}
             _ => flush::hold_back(cache).await?,
@@ -414,8 +420,8 @@ impl OrderingPolicy for SoftUpdates {
     ) -> Result<(), BlockError> {
         match *what {
             What::SetPointer { init, .. } if !cache.is_durable(init) => {
-                // A write under way may be of older contents, and one that was not flushed may be lost:
-                // another will follow, and that one counts.
+                // A write that is under way may have older contents, and one that was not flushed may be lost.
+                // Another write will follow, and the node waits for that one.
                 if init.is_writing() || !init.is_dirty() {
                     cache.mark_dirty(init);
                 }

@@ -1,4 +1,4 @@
-//! Names: what must be on disk for an inode to be found, and which names are still there.
+//! Names: the nodes that must be on disk before an inode can be found, and the names that may still be there.
 
 use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
@@ -8,7 +8,7 @@ use super::graph::Graph;
 use super::inode::{Chunk, Name};
 use super::node::{FLAG, Id, Ids};
 
-/// Two names with one hash only wait for one another without need.
+/// A hash of a name. Two names with the same hash only wait for one another without need.
 fn name_hash(dir: u64, name: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = rustc_hash::FxHasher::default();
@@ -18,7 +18,7 @@ fn name_hash(dir: u64, name: &[u8]) -> u64 {
 }
 
 impl Graph {
-    /// Says by which change a block of a directory is found, from byte `from` on.
+    /// Notes the change through which a block of a directory is found, from byte `from` on.
     pub(super) fn set_parent(&mut self, key: BufKey, id: Id, from: u32) {
         let parents = &mut self.lists(key).parents;
         if let Some((_, earlier)) = parents.iter_mut().find(|(parent, _)| *parent == id) {
@@ -29,9 +29,9 @@ impl Graph {
         }
     }
 
-    /// The parent links that must be on disk for a change of a directory's block to be found: of a cell, or of the block
-    /// as a whole. They are the directory's size, and the pointer to the block where it is not in the inode. An entry that
-    /// is taken away in space that cannot be found yet is away.
+    /// The parent links that must be on disk before a change of a directory's block can be found: those of a
+    /// cell, or of the whole block. They are the directory's size, and the pointer to the block if it is not in
+    /// the inode. An entry that is removed in space that cannot be found yet is gone already.
     pub(super) fn parents_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
         let Some(block) = self.blocks.get(&key).filter(|b| !b.parents().is_empty()) else {
             return Ids::new();
@@ -51,7 +51,7 @@ impl Graph {
             .flat_map(|block| block.parents().iter().map(|(id, _)| *id))
     }
 
-    /// The entries that must be on disk for one in the directory `dir` to be found: the directory's, its
+    /// The entries that must be on disk before one in the directory `dir` can be found: the directory's, its
     /// parent's, and so on.
     pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
         let mut dirs = vec![dir];
@@ -65,18 +65,18 @@ impl Graph {
         }
     }
 
-    /// A directory gets another name.
+    /// Notes that a directory gets another name.
     pub(super) fn note_moved(&mut self, id: Id) {
         self.moved.push(id);
         self.moved = self.live(&self.moved);
     }
 
-    /// The names of directories that have changed and are not on disk.
+    /// The new names of directories that are not on disk.
     pub(super) fn moved(&self) -> Ids {
         self.live(&self.moved)
     }
 
-    /// The directory of the entry that a change makes, or whose inode it changes.
+    /// The directory of the entry that a change makes, or that it gives another inode.
     fn dir_of(&self, id: Id) -> Option<u64> {
         self.change(id).map(|c| if c.block.file == 0 { c.subject } else { c.block.file })
     }
@@ -87,10 +87,11 @@ impl Graph {
         pending.chain(self.inodes.hidden_in(ino)).collect()
     }
 
-    /// What must be on disk for an inode to be found by its names other than the one at a place, which has the
-    /// changes `own`: the other names, the `new` ones of this operation among them, and the ways to all.
+    /// The nodes that must be on disk before an inode can be found by its names other than the one at `at`,
+    /// which has the changes `own`. They are the other names, among them the `new` ones of this operation, and
+    /// the paths to all.
     pub(super) fn other_names(&self, ino: u64, at: (BufKey, u32), own: &[Id], new: &[Id]) -> Ids {
-        // Its own name may be on disk, and wait for the way to it.
+        // The name at `at` may itself be on disk, and wait for the path to it.
         let names = self.inodes.names(ino).filter(|n| !own.contains(&n.id) && n.at != at);
         let mut needs: Ids = names.map(|n| n.id).chain(new.iter().copied()).collect();
         let hidden_in = self.inodes.hidden_in(ino);
@@ -102,7 +103,8 @@ impl Graph {
         needs
     }
 
-    /// A name of an inode, in `dir`, is on disk or gone: it is found as soon as `parents` are on disk.
+    /// Notes that a name of an inode, in `dir`, is on disk or gone: it is found as soon as `parents` are on
+    /// disk.
     pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Name], dir: u64) {
         if !self.inodes.retain_names(ino, |name| name.id != id) {
             return;
@@ -113,7 +115,7 @@ impl Graph {
             }
         }
         if parents.is_empty() {
-            // The name that was not on disk is.
+            // The name, which was not on disk, is there now.
             if self.inodes.is_hidden(dir) {
                 self.inodes.hide(ino, dir);
             }
@@ -121,14 +123,14 @@ impl Graph {
         }
     }
 
-    /// A name is taken away for good, whether it could be found or not.
+    /// Notes that a name is removed for good, whether it could be found or not.
     pub(super) fn forget_name(&mut self, ino: u64, at: (BufKey, u32)) {
         if self.inodes.retain_names(ino, |name| name.at != at) && !self.inodes.has_names(ino) {
             self.note_found(ino);
         }
     }
 
-    /// All names of an inode may be found by now, and so may what has names in it.
+    /// Marks an inode's names as found where all can be, and so the names in it if it is a directory.
     fn note_found(&mut self, ino: u64) {
         let mut found = vec![ino];
         while let Some(dir) = found.pop() {
@@ -138,15 +140,15 @@ impl Graph {
         }
     }
 
-    /// An entry was taken away that may still be on disk until `id` is.
+    /// Notes that an entry was removed which may still be on disk until `id` is.
     pub(super) fn note_removed(&mut self, dir: u64, name: &[u8], id: Id, chunk: Chunk) {
         let name = name_hash(dir, name);
         self.removed.insert(name, (id, chunk));
         self.removed_with.entry(id).or_default().push(name);
     }
 
-    /// What must be on disk before there is an entry of this name in `chunk`: the end of another one, unless
-    /// they change places in one piece.
+    /// The node that must end before an entry of this name may be on disk in `chunk`: the removal of another
+    /// one, unless both are in one chunk and so change together.
     pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
         let (id, place) = *self.removed.get(&name_hash(dir, name))?;
         (place != chunk).then_some(id)

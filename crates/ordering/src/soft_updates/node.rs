@@ -15,7 +15,7 @@ use super::rollback::Rollback;
 use super::slab::{List, Place, Stamped};
 use crate::Deferred;
 
-/// Set in a cell's number where two cells start at one byte.
+/// A flag in a cell's number, for the second of two cells that start at one byte.
 pub(super) const FLAG: u32 = 1 << 31;
 
 /// A few nodes.
@@ -29,17 +29,18 @@ pub(super) enum Kind {
     Free,
 }
 
-/// The number of a node. The number of a node that has ended stands for nothing: that is how others see that it is met.
+/// The number of a node. Once the node has ended, the number finds nothing: that shows that the dependency is
+/// met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
-    /// The index in the slab of its kind; the kind in the two highest bits.
+    /// The index in the slab of its kind. The two highest bits give the kind.
     index: u32,
     stamp: NonZeroU32,
 }
 
 impl Id {
     pub(super) fn new(kind: Kind, index: u32, stamp: NonZeroU32) -> Id {
-        assert!(index < 1 << 30, "a billion dependencies");
+        assert!(index < 1 << 30, "more than a billion dependencies of one kind");
         Id { index: index | (kind as u32) << 30, stamp }
     }
 
@@ -56,18 +57,18 @@ impl Id {
     }
 }
 
-/// A change of a cell: of an inode's count of links, of all else of an inode, of a pointer, of a directory entry. Changes
-/// of one cell build on one another: none is in an image without those before it, so an image always shows a state that
-/// the cell had.
+/// A change of a cell. A cell is an inode's link count, all else of an inode, a pointer, or a directory entry.
+/// Changes of one cell build on one another: no image has one without those before it, so an image always shows
+/// a state that the cell had.
 pub(super) struct Change {
     pub stamp: u32,
-    /// How many nodes it waits for, an operation that is not complete included.
+    /// The number of nodes for which the change waits. An operation that is not complete counts as one.
     pub unmet: u32,
-    /// The block on which it lies.
+    /// The block that was changed.
     pub block: BufKey,
-    /// The inode that it changes, or for which the entry stands; 0 for none.
+    /// The inode that was changed, or for which the entry stands; 0 for none.
     pub subject: u64,
-    /// The number of nodes made before it.
+    /// The number of nodes that were made before this one.
     pub age: u64,
     pub rollback: Rollback,
     /// An earlier change of its cell that is never in an image without it.
@@ -80,13 +81,13 @@ pub(super) struct Change {
     pub waiting: List,
     /// Addresses of blocks that the inode gained in it.
     pub placed: List,
-    /// It has been in an image: it is on disk, or will be if that write is not lost.
+    /// Whether the change has been in an image, and so is on disk unless that write is lost.
     pub included: bool,
-    /// The first contents of an inode that was free.
+    /// Whether the change is the first contents of an inode that was free.
     pub first: bool,
 }
 
-/// A block as it is now.
+/// A node that is met when a block is on disk as it is now.
 pub(super) struct Written {
     pub stamp: u32,
     /// The nodes that wait for it.
@@ -94,7 +95,7 @@ pub(super) struct Written {
     pub block: BufKey,
 }
 
-/// A resource to be given back.
+/// A resource that will be freed.
 pub(super) struct Free {
     pub stamp: u32,
     pub unmet: u32,

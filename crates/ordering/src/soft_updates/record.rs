@@ -1,4 +1,4 @@
-//! From the words of the core to the graph: which change waits for which.
+//! Entering the core's changes into the graph: which change waits for which.
 
 use std::rc::Rc;
 
@@ -15,35 +15,35 @@ use crate::{Change, Deferred, PointerTo, What};
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
 
-/// The cell that a group's header is: how many of its inodes it counts is all that can be rolled back in it.
+/// The cell of a group's header. Only the number of inodes that it counts can be rolled back in it.
 const GROUP: u32 = 0;
 
-/// What an operation has done so far that later steps of it wait for.
+/// The steps of an operation so far for which its later steps wait.
 pub struct SoftOp {
     state: Rc<State>,
     /// Changes that are rolled back in every image until the operation is complete.
     open: Ids,
-    /// Bitmaps in which it has marked something as used.
+    /// Bitmaps in which the operation has marked something as used.
     bitmaps: Ids,
-    /// Higher counts of initialised inodes in groups from which it has taken one.
+    /// Higher counts of initialised inodes, in groups from which the operation has taken an inode.
     counted: Ids,
-    /// Entries made or changed.
+    /// Entries that were made or changed.
     entries: Ids,
-    /// Link counts raised.
+    /// Link counts that were raised.
     counts: Ids,
     /// The count of blocks that a file will have.
     block_count: Option<Id>,
-    /// Space of a directory that was initialised.
+    /// A directory's space that was initialised.
     grown: Ids,
-    /// Entries that stand no longer for what they stood for.
+    /// Entries that no longer stand for the inode that they had.
     gone: Ids,
-    /// Whether the last entry taken away may be on disk.
+    /// Whether the entry that was removed last may be on disk.
     removed: bool,
-    /// The directory that it stood for, and the one in which it was.
+    /// The directory for which that entry stood, and the directory that had the entry.
     removed_directory: Option<(u64, u64)>,
-    /// Pointers reset.
+    /// Pointers that were reset.
     resets: Ids,
-    /// Inodes cleared.
+    /// Inodes that were cleared.
     clears: Ids,
 }
 
@@ -72,7 +72,7 @@ impl SoftOp {
         self.state.options.rules.contains(rule)
     }
 
-    /// Those of `ids` that are not on disk, where the rule is on.
+    /// Those of `ids` that are not on disk, or none where the rule is off.
     fn under(&self, rule: SoftRules, graph: &Graph, ids: &[Id]) -> Ids {
         if self.has(rule) { graph.live(ids) } else { Ids::new() }
     }
@@ -102,7 +102,7 @@ fn start(change: &Change<'_>) -> u32 {
     change.ranges[0].start as u32
 }
 
-/// How to roll a change back, in the first of its ranges: mostly there is no other.
+/// The rollback of a change, in its first range. Nearly every change has only one.
 fn difference(change: &Change<'_>) -> Rollback {
     let range = change.ranges[0].clone();
     let (old, new) = (&change.old[..range.len()], &change.buf.read()[range.clone()]);
@@ -140,7 +140,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         }
         What::ChangeEntry { dir, name, old, new, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, new, directory);
-            // What `..` stands for does not get its name from it.
+            // A directory does not get its name from a `..` that stands for it.
             if name != b".." {
                 needs.extend(end_needs(graph, op, (key, at), old, directory));
             }
@@ -158,7 +158,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let needs = end_needs(graph, op, (key, at), child, directory);
             remove_entry(graph, op, change, (at, child), needs);
             op.removed_directory = directory.then_some((child, dir));
-            // Nothing where it never was on disk.
+            // The removal has no node where the entry never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
             }
@@ -181,7 +181,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     }
 }
 
-/// Enters a change of an inode, or of what hangs from it, into the graph.
+/// Enters a change of an inode, or of blocks that belong to it, into the graph.
 fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     let key = change.buf.key();
     match change.what {
@@ -217,7 +217,8 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 let own = graph.cell(key, start(change));
                 needs.retain(|id| !own.contains(id));
             }
-            // A higher count goes to the disk with the size that the operation sets: pointers wait for both.
+            // A higher count reaches the disk together with the size that the operation sets. Pointers wait for
+            // both.
             let id = inode_change(graph, op, change, ino, needs, new > old);
             op.block_count = (new > old).then_some(id);
         }
@@ -233,7 +234,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
         }
         What::SetSize { ino, .. } | What::SetAttributes { ino } => plain(graph, change, ino),
-        _ => unreachable!("entered by the caller"),
+        _ => unreachable!("the caller handles all others"),
     }
 }
 
@@ -243,9 +244,9 @@ fn news(graph: &mut Graph, key: BufKey) {
     }
 }
 
-/// A change of an inode's count of links. Links are a cell of their own: what they wait for, names, may
-/// wait for the rest of the inode. Of the `last` one nothing that waits for an earlier one is made to wait: it
-/// may be kept until the inode is released.
+/// Enters a change of an inode's link count. The count is a cell of its own, since names, for which it waits,
+/// may wait for the rest of the inode. The `last` change is never merged into an earlier one, on which other
+/// nodes wait, because it may be kept until the inode is freed.
 fn links_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -258,7 +259,7 @@ fn links_change(
         merge(graph, change, tail);
         return tail;
     }
-    // Before its first contents an inode has no links.
+    // An inode has no links before its first contents.
     let first = graph.cell(key, start(change)).first().copied();
     let is_new = |id: &Id| graph.change(*id).is_some_and(|c| c.first && !c.included);
     let first = first.filter(is_new);
@@ -275,8 +276,8 @@ fn links_change(
     id
 }
 
-/// A change of an inode for which nothing waits: where one before it may have to be rolled back, it is
-/// rolled back with it.
+/// Enters a change of an inode for which nothing waits. If the change before it may have to be rolled back,
+/// both are rolled back together.
 fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     let key = change.buf.key();
     match graph.open_tail(key, start(change)) {
@@ -288,8 +289,8 @@ fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     }
 }
 
-/// Makes a change part of the one before it in its cell, or of the last one of the inode. With another one between the
-/// two, bytes that happen to be as they were before the earlier one would not be rolled back any more.
+/// Makes a change part of the one before it in its cell, or of the inode's last one. No other change may lie
+/// between the two: bytes that happen to be as they were before the earlier one would no longer be rolled back.
 fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     debug_assert_eq!(
         graph.open_tail(change.buf.key(), graph.change(tail).map_or(0, |c| c.cell)),
@@ -306,9 +307,9 @@ fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     graph.set_rollback(tail, rollback);
 }
 
-/// A change of an inode: part of the one before it where it waits for nothing, or for nothing but what is
-/// written whole anyhow, in the same operation; else a node of its own. `open`: rolled back until the
-/// operation is complete.
+/// Enters a change of an inode. It becomes part of the change before it if it waits for nothing, or, in the
+/// same operation, only for blocks that are written whole anyway. Otherwise it gets a node of its own. An
+/// `open` change is rolled back until the operation is complete.
 fn inode_change(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -344,9 +345,9 @@ fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
     }
 }
 
-/// What an entry waits for: the inode it stands for, the counts raised for its sake, and the entries
-/// made before it in the same operation. A `directory` that is renamed is to be found by its old name
-/// first: its `..` is right for that one until the new one is there too.
+/// The nodes for which an entry waits: the inode for which it stands, the counts that were raised for it, and
+/// the entries that the same operation made before it. A renamed `directory` must first be found by its old
+/// name, because its `..` agrees with that one until the new name is there too.
 fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     let mut needs = Ids::new();
     if op.has(SoftRules::ENTRY_AFTER_INODE) {
@@ -365,19 +366,19 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     graph.live(&needs)
 }
 
-/// The cell that a whole chunk is, the one with byte `at`.
+/// The cell of a whole chunk: the one with byte `at`.
 fn whole_chunk(at: usize) -> u32 {
     (at as u32 / CHUNK * CHUNK) | FLAG
 }
 
-/// The cell of the chunk with byte `at`, where its entries are one cell for the time being.
+/// The cell of the chunk with byte `at`, while its entries are joined into one cell.
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
     let cell = whole_chunk(at);
     let block = graph.blocks.get(&key)?;
     (!block.of(cell).is_empty()).then_some(cell)
 }
 
-/// An entry comes to stand for an inode: for the first time where it is `new`.
+/// Enters that an entry stands for an inode: for its first one if the entry is `new`.
 fn entry_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -393,7 +394,7 @@ fn entry_change(
         None if new => (at as u32, Rollback::Entry(at as u32)),
         None => (at as u32, difference(change)),
     };
-    // Of one cell, what came before is never there later.
+    // An earlier change of one cell never reaches the disk after a later one, so no wait is needed.
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
     let id = graph.add_change((key, cell), child, rollback, needs, false);
@@ -401,19 +402,20 @@ fn entry_change(
     id
 }
 
-/// Makes the entries of a chunk one cell, so that they are rolled back in the order in which they were made.
+/// Joins the entries of a chunk into one cell, so that they are rolled back in the order in which they were
+/// made.
 fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let first = cell & !FLAG;
     let entries = first..first + CHUNK;
     let Some(block) = graph.blocks.get(&key) else { return };
     let mut moved: Ids = block.within(&entries).iter().map(|(_, id)| *id).collect();
-    // What has been in an image stays there, whatever was made before it.
+    // A change that was in an image stays there, whatever was made before it.
     moved.sort_unstable_by_key(|id| graph.change(*id).map(|c| (!c.included, c.age)));
     graph.lists(key).changes.join(&entries, cell, &moved);
     for id in &moved {
         let Some(change) = graph.change_mut(*id) else { continue };
         change.cell = cell;
-        // They reach the disk in one piece: their order needs no waiting.
+        // The chunk reaches the disk in one piece, so its changes need not wait for each other.
         let inner: Ids = graph.needs(*id).filter(|n| moved.contains(n)).collect();
         for need in inner {
             graph.unneed(*id, need);
@@ -421,10 +423,10 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     }
 }
 
-/// What the end of an entry waits for: the inode's other names, as far as they are not on disk, made by this
-/// operation or earlier; the directories in which they are to be found; and the ends of a directory's
-/// earlier names: the last one, with which its `..` agrees, must not go while an older one may still be on
-/// disk.
+/// The nodes for which the removal of an entry waits. First, the inode's other names that are not on disk,
+/// whether this operation made them or an earlier one, and the directories in which they are. Second, for a
+/// directory, the removals of its earlier names: the last name, with which its `..` agrees, must not go while
+/// an older one may still be on disk.
 fn end_needs(
     graph: &Graph,
     op: &SoftOp,
@@ -437,7 +439,7 @@ fn end_needs(
     }
     let own = graph.cell(key, at as u32);
     let mut needs = graph.other_names(child, (key, at as u32), &own, &op.entries);
-    // What had the entry earlier, and on disk still has it, waits for its other names as it did.
+    // An inode that had the entry earlier, and still has it on disk, waits for its other names as before.
     for id in &own {
         let Some(change) = graph.change(*id).filter(|c| !c.included) else { continue };
         if !matches!(change.rollback, Rollback::Entry(_)) {
@@ -451,8 +453,8 @@ fn end_needs(
     graph.live(&needs)
 }
 
-/// An entry is taken away. Where that must wait for another name, it can be rolled back, and so can all that
-/// happens to its chunk from then on; else what waited for the entry has nothing to wait for any more.
+/// Enters the removal of an entry. If it must wait for another name, it can be rolled back, and so can all
+/// later changes of its chunk. Otherwise nodes that waited for the entry no longer wait.
 fn remove_entry(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -475,7 +477,7 @@ fn remove_entry(
         return;
     }
     let chain = graph.cell(key, at as u32);
-    // Whether it may be on disk, whatever it stands for there.
+    // Whether the entry may be on disk, whatever inode it has there.
     let made =
         |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
     let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
@@ -488,7 +490,7 @@ fn remove_entry(
         }
         op.gone.push(mark);
     } else {
-        // It never was on disk, and will not be.
+        // The entry never was on disk, and never will be.
         for id in chain {
             graph.end(id);
         }
@@ -522,8 +524,8 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         let id = inode_change(graph, op, change, ino, needs, true);
         if let Some(stale) = stale {
             graph.fuse_after(key, cell, chain[stale]);
-            // Where an older change has put the block, and not only made it longer, it never was: neither was
-            // a pointer to that place.
+            // If an older change has placed the block there, and not only made it longer, that change never was
+            // on disk, and no pointer to that address was.
             let puts = |id: &Id| graph.placed_in(*id, old.0);
             if chain[stale..].iter().any(puts) {
                 graph.never_written.insert(old.0);
@@ -550,7 +552,7 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         id
     };
     if to == PointerTo::Directory {
-        // What was there before it grew in its place is found as it was.
+        // Contents from before a block grew in place are found as before.
         let from = if moved { 0 } else { init.len() as u64 * u64::from(old.1) / u64::from(new.1) };
         graph.set_parent(init.key(), id, from as u32);
     }
@@ -579,7 +581,7 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     op.resets.push(mark);
 }
 
-/// The ends of the names of an inode that has none left: until they are on disk the inode must be there.
+/// The removals of the names of an inode that has none left. Until they are on disk, the inode must stay there.
 fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     match graph.inodes.get(ino).dropped.is_some() {
         true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
@@ -592,7 +594,7 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
     let chain = graph.cell(key, cell);
     let first = chain.first().and_then(|id| graph.change(*id));
     if first.is_some_and(|change| change.first && !change.included) {
-        // It never was on disk, and will not be: what it took can be given back at once.
+        // The inode never was on disk, and never will be, so its resources can be freed at once.
         for id in chain.into_iter().chain(graph.cell(key, cell | FLAG)) {
             graph.end(id);
         }
@@ -607,20 +609,20 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
     graph.note_cleared(ino, Some(id));
 }
 
-/// What an inode's release waits for: the end of all names that it ever had. Until then they may come to the
-/// disk, and wait for the inode to be there.
+/// The nodes for which the release of an inode waits: the removals of all names that it ever had. Until then a
+/// name may reach the disk, and needs the inode there.
 fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     let mut gone = op.gone.clone();
     gone.extend(ends_of_names(graph, ino));
     graph.live(&gone)
 }
 
-/// The ends of an inode's names that are not on disk: what its lowered counts wait for.
+/// The removals of an inode's names that are not on disk yet. Its lower counts wait for them.
 fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     let mut gone = Ids::new();
     if let Some(last) = graph.inodes.get(ino).links.and_then(|id| graph.change(id)) {
         for change in graph.cell(last.block, last.cell) {
-            // Not those on the inode itself.
+            // Nodes on the inode itself do not count.
             let elsewhere = |n: &Id| graph.block_of(*n).is_some_and(|block| block != last.block);
             gone.extend(graph.needs(change).filter(elsewhere));
         }
@@ -628,8 +630,8 @@ fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     gone
 }
 
-/// Keeps a step until what led to the thing has been reset on disk; returns it where it has, or where
-/// nothing ever did.
+/// Defers a free until the pointers to the resource have been reset on disk. Returns it if they have been, or
+/// if there never were any on disk.
 pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
     let needs = match step {
         Deferred::FreeBlock { address, .. } => {

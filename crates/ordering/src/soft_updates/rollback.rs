@@ -1,46 +1,46 @@
-//! How to roll a change back in an image: the bytes that were there before it.
+//! The rollback of a change in an image: the bytes that were there before it.
 
 use smallvec::SmallVec;
 
-/// Old bytes, by their place in the block.
+/// Old bytes, with their places in the block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rollback {
     /// No byte differs.
     #[default]
     Nothing,
-    /// A directory entry stands for nothing: its inode number, four bytes, becomes zero.
+    /// A directory entry becomes vacant: its inode number, four bytes, becomes zero.
     Entry(u32),
-    /// Bytes become zero, all that a free inode has.
+    /// Bytes become zero, as all those of a free inode are.
     Zeroes { at: u32, len: u16 },
     /// A few bytes in one place.
     Few { at: u32, len: u8, bytes: [u8; FEW] },
-    /// More than that.
+    /// Longer or several ranges.
     Runs(Box<Runs>),
 }
 
-/// Bytes that need no memory of their own.
+/// The number of bytes that fit in the value itself.
 const FEW: usize = 10;
 
-/// Runs of bytes, one after another: place after `base` (2 bytes), length (2 bytes, the highest bit set where all
-/// bytes are zero), bytes unless they are zero.
+/// Runs of bytes, one after another. Each has its place after `base` (2 bytes), its length (2 bytes, the
+/// highest bit set where all bytes are zero), and its bytes unless they are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     base: u32,
     runs: Box<[u8]>,
 }
 
-/// Runs while they are put together: an inode's fit.
+/// A buffer for runs while they are made. Those of an inode fit.
 type Buffer = SmallVec<[u8; 256]>;
 
 const ZEROES: u16 = 0x8000;
 
-/// Runs that are closer than this are one: the head of a run takes four bytes.
+/// Runs that are closer than this become one, since the head of a run takes four bytes.
 const GAP: usize = 4;
 
 const _: () = assert!(size_of::<Rollback>() == 16);
 
 impl Rollback {
-    /// What turns `new` back into `old`, both of which start at byte `base` of the block.
+    /// The rollback that turns `new` into `old`. Both start at byte `base` of the block.
     pub(super) fn difference(base: usize, old: &[u8], new: &[u8]) -> Rollback {
         let mut runs = Buffer::new();
         let (mut at, mut count, mut last) = (0, 0, 0..0);
@@ -69,8 +69,8 @@ impl Rollback {
         }
     }
 
-    /// As [`difference`](Self::difference), for the first contents of what was free before: where all old bytes are zero
-    /// it does not matter what they become, now or in the same operation.
+    /// As [`difference`](Self::difference), for the first contents of what was free before. Where all old bytes
+    /// are zero, the new bytes do not matter, now or later in the operation.
     pub(super) fn first_contents(base: usize, old: &[u8], new: &[u8]) -> Rollback {
         match old.iter().all(|b| *b == 0) {
             true => Rollback::Zeroes { at: base as u32, len: old.len() as u16 },
@@ -78,7 +78,7 @@ impl Rollback {
         }
     }
 
-    /// Whether it rolls back all of `len` bytes from `at` on, whatever they become.
+    /// Whether it restores all of the `len` bytes from `at` on, whatever they become.
     pub(super) fn covers(&self, at: usize, len: usize) -> bool {
         let Rollback::Zeroes { at: first, len: all } = *self else { return false };
         let (first, end) = (first as usize, first as usize + all as usize);
@@ -111,7 +111,7 @@ impl Rollback {
         }
     }
 
-    /// Memory beside the change's own, in bytes.
+    /// The memory beside the change's own, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Rollback::Runs(runs) => size_of::<Runs>() + runs.runs.len(),
@@ -120,7 +120,7 @@ impl Rollback {
     }
 }
 
-/// The first place from `at` on where they differ.
+/// The first index from `at` on at which the two differ.
 fn differs_from(mut at: usize, old: &[u8], new: &[u8]) -> Option<usize> {
     const WORD: usize = 16;
     let word = |bytes: &[u8]| bytes.first_chunk::<WORD>().map(|w| u128::from_ne_bytes(*w));
@@ -162,7 +162,7 @@ fn each_run(mut runs: &[u8], mut each: impl FnMut(usize, usize, Option<&[u8]>)) 
 mod tests {
     use super::*;
 
-    /// Whatever differs comes back, at the edges too, and what does not differ takes no memory.
+    /// A rollback restores every byte that differs, at the edges too. Bytes that do not differ take no memory.
     #[test]
     fn differences_are_rolled_back() {
         let old: Vec<u8> = (0..=255).collect();
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(Rollback::difference(0, &old[..10], &[9; 10]).bytes(), 0);
     }
 
-    /// A free inode that was never used is zero: its first contents take no memory, however often they change before
-    /// they are in an image.
+    /// A free inode that was never used is all zeros. Its first contents take no memory, however often they
+    /// change before an image has them.
     #[test]
     fn first_contents_take_no_memory() {
         let zero = Rollback::first_contents(256, &[0; 200], &[1; 200]);

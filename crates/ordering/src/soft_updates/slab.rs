@@ -39,20 +39,20 @@ impl<T> Chunks<T> {
     }
 }
 
-/// The number of a value in a slab.
+/// The index of a value in a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
     pub index: u32,
-    /// No two values of a graph have one stamp, so the place of a value that has ended stands for nothing.
+    /// The stamp of the value. No two values of a graph have the same one, so a stale index finds nothing.
     pub stamp: NonZeroU32,
 }
 
 /// A value that carries its own stamp.
 pub(super) trait Stamped {
-    /// The stamp; 0 of a place without a value.
+    /// The stamp; 0 for a vacant index.
     fn stamp(&self) -> u32;
 
-    /// What a place without a value holds.
+    /// The content of a vacant index.
     fn vacant() -> Self;
 }
 
@@ -70,12 +70,12 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Stamped> Slab<T> {
-    /// Values in it.
+    /// The number of values.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of the values in it.
+    /// The memory of the values, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
@@ -112,7 +112,7 @@ impl<T: Stamped> Slab<T> {
         all.filter(|(_, value)| value.stamp() != 0).map(|(index, value)| (index as u32, value))
     }
 
-    /// Gives all memory back; it must be empty.
+    /// Frees all memory. The slab must be empty.
     pub(super) fn release(&mut self) {
         debug_assert_eq!(self.len, 0);
         *self = Slab::default();
@@ -145,7 +145,7 @@ impl<T> Default for Lists<T> {
 }
 
 impl<T: Copy + PartialEq> Lists<T> {
-    /// Bytes of the links in use.
+    /// The memory of the links in use, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.len * size_of::<Link<T>>()
     }
@@ -170,7 +170,7 @@ impl<T: Copy + PartialEq> Lists<T> {
         std::iter::successors(link(list.0), move |at| link(at.next)).map(|link| link.value)
     }
 
-    /// Empties a list; its values, oldest first.
+    /// Empties a list, and returns its values, oldest first.
     pub(super) fn take<A: smallvec::Array<Item = T>>(&mut self, list: &mut List) -> SmallVec<A> {
         let mut out: SmallVec<A> = self.iter(*list).collect();
         out.reverse();
@@ -183,7 +183,7 @@ impl<T: Copy + PartialEq> Lists<T> {
         out
     }
 
-    /// Takes all equal to `value` out of a list.
+    /// Removes all values equal to `value` from a list.
     pub(super) fn remove(&mut self, list: &mut List, value: T) {
         self.retain(list, |v| *v != value);
     }
@@ -197,7 +197,7 @@ impl<T: Copy + PartialEq> Lists<T> {
         all.into_iter().filter(keep).for_each(|v| self.push(list, v));
     }
 
-    /// Gives all memory back; no list may have anything in it.
+    /// Frees all memory. All lists must be empty.
     pub(super) fn release(&mut self) {
         debug_assert_eq!(self.len, 0);
         *self = Lists::default();

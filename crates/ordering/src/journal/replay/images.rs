@@ -1,11 +1,12 @@
-//! What a log says of the blocks in a window of the device: one image for each, byte by byte.
+//! The images of blocks in a window of the device, made from the log: one for each block, byte by byte.
 //!
-//! Records come in the order of the log. What is repeated replaces what was there; what is undone goes to bytes
-//! that nothing is known of yet: the first undone change of a byte has what was there before all of them. So one
-//! pass over the log, from its start to its end, leaves what a pass back and a pass on would.
+//! Records come in the order of the log. Bytes that are redone replace those in the image. Bytes that are
+//! undone go only to places that are not known yet: the first undone change of a byte has the value from before
+//! all of them. So one pass over the log, from its start to its end, has the result of a backward (undo) and a
+//! forward (redo) pass.
 //!
-//! Memory is bounded: where images take more than they may, those with the highest addresses are given up, and the
-//! window ends there. The next pass begins where this one ended.
+//! Memory is bounded. Where images take more than allowed, those with the highest addresses are dropped, and
+//! the window ends there. The next pass begins where this one ended.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,14 +15,14 @@ use ordo_log::record;
 
 use crate::Image;
 
-/// What a unit takes beside its bytes and masks, in bytes: its place in the map.
+/// The memory of a unit beside its bytes and masks, in bytes: its place in the map.
 const UNIT_OVERHEAD: usize = 128;
 
-/// Bytes of a unit, each of which is in it or is not.
+/// A set of a unit's bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
     words: Vec<u64>,
-    /// How many are in it.
+    /// The number of bytes in the set.
     count: usize,
 }
 
@@ -34,7 +35,7 @@ impl Mask {
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// The bits of each word that a range has in it.
+    /// Calls `each` with every word that a range touches, and the range's bits in it.
     fn each(range: Range<usize>, mut each: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -61,19 +62,19 @@ impl Mask {
     }
 }
 
-/// What is known of a unit: a piece of the device that is finished as one.
+/// The known bytes of a unit: a piece of the device that is sealed as one.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// Where it ends on the device.
+    /// The unit's end on the device.
     pub(super) end: u64,
-    /// Its bytes; what is not known is anything.
+    /// The unit's bytes. Bytes that are not known have any value.
     pub(super) bytes: Vec<u8>,
     pub(super) known: Mask,
-    /// Bytes that stay as they are on the device whatever is undone: their block was new.
+    /// Bytes that stay as they are on the device whatever is undone, because their block was new.
     kept: Option<Mask>,
-    /// The end of the last record that is repeated in it.
+    /// The end of the last record that is redone in the unit.
     last: u64,
-    /// Something in it is undone.
+    /// Whether something in the unit is undone.
     is_undone: bool,
 }
 
@@ -84,12 +85,12 @@ impl Unit {
         Unit { end, bytes, known, kept: None, last: 0, is_undone: false }
     }
 
-    /// Whether all of it is known: what is on the device does not matter.
+    /// Whether all bytes are known, so that those on the device do not matter.
     pub(super) fn is_whole(&self) -> bool {
         self.known.count == self.bytes.len()
     }
 
-    /// Whether nothing of it is to be changed.
+    /// Whether no byte has to change.
     pub(super) fn is_empty(&self) -> bool {
         self.known.count == 0
     }
@@ -98,7 +99,7 @@ impl Unit {
         self.bytes.len() + self.bytes.len() / 4 + UNIT_OVERHEAD
     }
 
-    /// Puts what is known of it over what the device has of it.
+    /// Puts the known bytes over the device's.
     pub(super) fn put_over(&self, place: &mut [u8]) {
         if self.is_whole() {
             place.copy_from_slice(&self.bytes);
@@ -117,7 +118,7 @@ pub(super) struct Images<'a> {
     image: &'a dyn Image,
     /// The device's end.
     bytes: u64,
-    /// The part of the device that this pass is about; its end is lowered where memory is short.
+    /// The part of the device that this pass covers. Its end is lowered where memory is short.
     window: Range<u64>,
     memory_max: usize,
     memory: usize,
@@ -125,25 +126,25 @@ pub(super) struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// None yet, of a window that ends where the device does.
+    /// No images yet, of a window that ends where the device does.
     pub(super) fn new(image: &'a dyn Image, window: Range<u64>, memory_max: usize) -> Images<'a> {
         let (bytes, units) = (window.end, BTreeMap::new());
         Images { image, bytes, window, memory_max, memory: 0, units }
     }
 
-    /// What they take, in bytes.
+    /// The images' memory, in bytes.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// All of them, by address, and where the next window begins.
+    /// All units, by address, and the start of the next window.
     pub(super) fn finish(self) -> (BTreeMap<u64, Unit>, u64) {
         (self.units, self.window.end)
     }
 
-    /// Calls `each` with every unit that `len` bytes at `at` are in, as far as they are in the window: with the range
-    /// in the unit, and where that begins in the bytes.
+    /// Calls `each` with every unit in the window that shares bytes with the `len` bytes at `at`: with the
+    /// range in the unit, and the index of its first byte in those bytes.
     fn visit(&mut self, at: u64, len: usize, mut each: impl FnMut(&mut Unit, Range<usize>, usize)) {
         let end = at.saturating_add(len as u64).min(self.window.end);
         let mut next = at.max(self.window.start);
@@ -169,7 +170,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Lowers the end of the window until what is in it fits, one unit at least.
+    /// Lowers the end of the window until its images fit in memory, or one unit is left.
     fn give_up(&mut self) {
         while self.memory > self.memory_max
             && self.units.len() > 1
@@ -180,7 +181,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Repeats: these bytes were put there by a record that ends at `lsn`.
+    /// Redoes a change: a record that ends at `lsn` put these bytes there.
     pub(super) fn redo(&mut self, at: u64, bytes: &[u8], lsn: u64) {
         self.visit(at, bytes.len(), |unit, range, from| {
             unit.bytes[range.clone()].copy_from_slice(&bytes[from..from + range.len()]);
@@ -189,7 +190,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Repeats: a block, or part of one, was made anew by a record that ends at `lsn`.
+    /// Redoes first contents: a record that ends at `lsn` made a block, or part of one, anew.
     pub(super) fn redo_whole(&mut self, at: u64, len: usize, image: record::Image<'_>, lsn: u64) {
         self.visit(at, len, |unit, range, _| {
             unit.bytes[range.clone()].fill(0);
@@ -204,7 +205,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Undoes: these bytes were there before; `None`: zeros.
+    /// Undoes a change: these bytes were there before; `None` stands for zeros.
     pub(super) fn undo(&mut self, at: u64, len: usize, old: Option<&[u8]>) {
         self.visit(at, len, |unit, range, from| {
             unit.is_undone = true;
@@ -218,8 +219,8 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// A block was new in what is undone: it belonged to nobody before, or to somebody who has it back. What was done to
-    /// it has not been written, or does not matter.
+    /// Notes a block that was new in an operation that is undone. Before, it was free, or belonged to an owner
+    /// that now has it back. Changes of the new block were not written, or do not matter.
     pub(super) fn keep(&mut self, at: u64, len: usize) {
         self.visit(at, len, |unit, range, _| {
             let len = unit.bytes.len();
@@ -227,7 +228,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// The block was freed: what came before about it is void.
+    /// Notes that the block was freed: earlier records about it are void.
     pub(super) fn revoke(&mut self, at: u64, len: u64) {
         let end = at.saturating_add(len);
         for start in self.in_range(at, end) {
@@ -238,13 +239,13 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// What records that end at `lsn` at most say of the block is on the device.
+    /// Notes that the device has all that records up to `lsn` say about the block.
     pub(super) fn placed(&mut self, at: u64, len: u64, lsn: u64) {
         let end = at.saturating_add(len);
         for start in self.in_range(at, end) {
             let unit = self.units.get_mut(&start).expect("just found");
             let is_all = start >= at && unit.end <= end;
-            // What was undone stays so: the device may hold what it was before that.
+            // Undone bytes stay in the image, since the device may hold those from before the undoing.
             if is_all && unit.last <= lsn && !unit.is_undone {
                 unit.known.clear(0..unit.bytes.len());
                 self.drop_if_empty(start);
@@ -252,7 +253,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// The units that a range of the device is in.
+    /// The units that share bytes with a range of the device.
     fn in_range(&self, at: u64, end: u64) -> Vec<u64> {
         let before = self.units.range(..at).next_back().filter(|(_, unit)| unit.end > at);
         let inside = self.units.range(at..end.max(at));

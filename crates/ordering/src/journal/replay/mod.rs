@@ -1,15 +1,16 @@
-//! Recovery: what the log says is gathered by block, then each block is put in its place, once.
+//! Recovery: gathers the log's records by block, then brings each block to its place once.
 //!
-//! A first reading of the log finds what is complete. A second one makes one [image](images) of each block: what is
-//! complete is repeated, the rest undone. Then the blocks that the log does not hold whole are [read](place), in order,
-//! and those that differ written, in order. What the log says is in its place already is left alone.
+//! A first reading of the log (the analysis pass) finds the complete operations. A second one makes one
+//! [image](images) of each block: complete operations are redone, all others undone. Then the blocks that the
+//! log does not hold whole are [read](place), in order, and those that differ are written, in order. Blocks
+//! that the log calls placed already are left alone.
 //!
-//! Images take [`MEMORY`] at most. Where there are more, the log is read again for those with higher addresses, as
-//! often as that is needed: a block is read and written once all the same.
+//! Images take [`MEMORY`] at most. Where they need more, the log is read again for those with higher addresses,
+//! as often as necessary; each block is still read and written once.
 //!
-//! What a block becomes follows from the log and from the bytes of it that the log says nothing of, which stay as they
-//! are. So a recovery can be cut off and begun anew any number of times. The log is given up only when all is durable
-//! in its place.
+//! The result follows from the log, and from those bytes of a block of which the log says nothing, which stay
+//! as they are. So a crash may interrupt recovery, and it may begin anew, any number of times. The log is given
+//! up only when everything is durable in its place.
 
 mod images;
 mod place;
@@ -29,17 +30,17 @@ use super::JournalRules;
 use super::state::{Client, State};
 use crate::{Deferred, Image, RecoverError, Recovery};
 
-/// What a log holds at least, in bytes: some operations on blocks of directories or pointers.
+/// The smallest log, in bytes: it has space for some operations on blocks of directories or pointers.
 const LOG_MIN: u64 = 48 << 10;
 
-/// Memory for images, in bytes. Beside them are what is read at once ([`place::BATCH`]) and as much again as it is
-/// written.
+/// Memory for images, in bytes. The bytes that are read at once ([`place::BATCH`]) come in addition, and as
+/// many again while they are written.
 pub(super) const MEMORY: usize = 16 << 20;
 
-/// The longest block that is new, in bytes: the largest of a file system.
+/// The longest new block, in bytes: the largest block of a file system.
 const FRESH_MAX: usize = 1 << 16;
 
-/// Recovers what a crash left, and takes note of the image.
+/// Recovers from a crash, and remembers the image.
 pub(super) async fn recover(
     state: &State,
     device: &Device,
@@ -90,7 +91,7 @@ pub(super) async fn recover(
     })
 }
 
-/// Puts everything in its place that the log has something to say about, lowest addresses first.
+/// Brings everything that the log describes to its place, lowest addresses first.
 async fn put_in_place(
     state: &State,
     device: &Device,
@@ -103,7 +104,7 @@ async fn put_in_place(
     while next < bytes {
         let mut images = Images::new(image, next..bytes, memory);
         let counted = pass(state, found, &mut images).await?;
-        // Each pass reads every record.
+        // Each pass reads every record, so the first one's counts are right.
         counts.get_or_insert(counted);
         let units;
         (units, next) = images.finish();
@@ -112,27 +113,27 @@ async fn put_in_place(
     Ok((counts.unwrap_or_default(), work))
 }
 
-/// What a first reading of the log tells.
+/// The result of the first reading of the log.
 #[derive(Default)]
 struct Found {
-    /// The first record to be looked at.
+    /// The first record that the passes read.
     start: u64,
-    /// Behind the last quiet end.
+    /// The LSN behind the last quiet end.
     quiet: u64,
-    /// The end.
+    /// The LSN behind the last record.
     end: u64,
-    /// Where recovery said last that all before is in its place.
+    /// The last record that says that a recovery has completed, so everything before is in its place.
     restart: u64,
     records: u64,
     operations: u64,
-    /// Operations behind the last quiet end that are undone, by number.
+    /// Operations behind the last quiet end that must be undone, by number.
     undone: BTreeSet<u64>,
-    /// Inodes to be freed.
+    /// Inodes that must be freed.
     orphans: Vec<u64>,
 }
 
 impl Found {
-    /// Whether a record is repeated: what it belongs to is complete.
+    /// Whether a record is redone, because its operation is complete.
     fn is_complete(&self, record: &RecordRef<'_>) -> bool {
         record.end <= self.quiet || !self.undone.contains(&owner(record.bytes).0)
     }
@@ -141,14 +142,15 @@ impl Found {
 /// The operations behind the last quiet end.
 #[derive(Default)]
 struct Tail {
-    /// By number: what it hangs on, where it has ended.
+    /// By number: the operations on which it depends, if it has ended.
     operations: BTreeMap<u64, Option<Vec<u64>>>,
-    /// What was said of inodes, and by whom.
+    /// Records about inodes, each with its operation.
     told: Vec<(u64, Told)>,
 }
 
 impl Tail {
-    /// Those that did not end, and what hangs on them. What is not here at all was certain before the log begins.
+    /// The operations that did not end, and all that depend on them. An operation that is not listed was
+    /// certain before the log begins.
     fn undone(&self) -> BTreeSet<u64> {
         let open = self.operations.iter().filter(|(_, needs)| needs.is_none());
         let mut undone: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
@@ -212,7 +214,8 @@ async fn survey(log: &Log) -> Result<Found, BlockError> {
     found.end = found.end.max(found.quiet);
     found.undone = tail.undone();
     let is_complete = |(number, _): &(u64, Told)| !found.undone.contains(number);
-    // A recovery that was cut off has said nothing yet: its numbers are those of others.
+    // An interrupted recovery has not logged its own restart durably yet. Operations behind it reuse earlier
+    // numbers.
     let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, Told::Restart));
     before.filter(is_complete).for_each(|(_, told)| tell(told));
     let ended = tail.operations.keys().filter(|number| !found.undone.contains(number));
@@ -221,21 +224,21 @@ async fn survey(log: &Log) -> Result<Found, BlockError> {
     Ok(found)
 }
 
-/// What a record says beside bytes.
+/// A record's statement that is not about bytes.
 enum Told {
     Orphan(u64),
     Kept(u64),
     Restart,
 }
 
-/// What was done with the records.
+/// The numbers of changes that were undone and redone.
 #[derive(Default)]
 struct Counts {
     undone: u64,
     redone: u64,
 }
 
-/// One pass over the log, from its start to its end: the images of a window, and what was done for them.
+/// One pass over the log, from its start to its end. It makes the images of a window, and counts the changes.
 async fn pass(state: &State, found: &Found, images: &mut Images<'_>) -> Result<Counts, BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();

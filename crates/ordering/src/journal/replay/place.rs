@@ -1,5 +1,5 @@
-//! Putting images in their places: what the log does not hold whole is read, in order; then what differs is written,
-//! in order.
+//! Writing images to their places. Units that the log does not hold whole are read, in order; then those that
+//! differ are written, in order.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +9,34 @@ use ordo_runtime::sync::abreast;
 use super::images::Unit;
 use crate::Image;
 
-/// Bytes that are read or written at once at most, if the device takes as many: on many a disk a request that goes on
-/// where another ended waits for a turn.
+/// The most bytes that one request reads or writes, if the device takes as many. On many disks a request that
+/// continues where another ended loses a turn.
 const SPAN: u64 = 1 << 20;
 /// The widest gap beside a unit that is read and written with it, in bytes: it passes under the head anyway.
 const HOLE: u64 = 16 << 10;
 /// Requests under way at the same time.
 const ABREAST: usize = 32;
-/// Bytes that are read before what was read is written.
+/// Bytes that are read before the changed ones among them are written.
 pub(super) const BATCH: u64 = 8 << 20;
 
-/// What it took.
+/// The work that recovery took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Units, each of which has one image.
+    /// Units with an image.
     pub(super) units: u64,
-    /// Requests to read.
+    /// Read requests.
     pub(super) reads: u64,
-    /// Requests to write.
+    /// Write requests.
     pub(super) writes: u64,
 }
 
-/// A range of the device that is read at once, for the units in it that are not known whole: with the gaps between them,
-/// and up to units beside them that are.
+/// A range of the device that is read in one request, for the units in it that are not known whole. It includes
+/// the gaps between them, and may begin or end at units beside them that are known whole.
 struct Span {
     start: u64,
     end: u64,
     image: IoBuf,
-    /// It is not on the device as it is here.
+    /// Whether the device's bytes differ from these.
     is_changed: bool,
 }
 
@@ -72,8 +72,8 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// The spans that have to be read for the first units, each of `most` bytes at most, and the first unit that is left for
-/// later.
+/// The spans that must be read for the first units, each of `most` bytes at most, and the first unit that is
+/// left for later.
 fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     let mut spans: Vec<Span> = Vec::new();
     let (mut bytes, mut end, mut was_read) = (0, 0, false);
@@ -82,7 +82,7 @@ fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
         let is_near = end > 0 && start <= end + HOLE;
         let to = if is_read { unit.end } else { start };
         match spans.last_mut() {
-            // What the log holds whole is not read; the gap before it is.
+            // A unit that the log holds whole is not read; the gap before it is.
             Some(span) if was_read && is_near && to - span.start <= most => {
                 bytes += to - span.end;
                 span.end = to;
@@ -102,7 +102,7 @@ fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     (spans, None)
 }
 
-/// Puts units over what was read, and finishes them. What is to be written, by address.
+/// Puts units over the bytes that were read, and seals them. Returns what must be written, by address.
 fn changed<'s>(
     image: &dyn Image,
     units: BTreeMap<u64, Unit>,
@@ -131,7 +131,7 @@ fn changed<'s>(
     out
 }
 
-/// Requests: neighbours go together.
+/// Joins neighbouring pieces into requests.
 fn gather(pieces: Vec<(u64, std::borrow::Cow<'_, [u8]>)>, most: u64) -> Vec<(u64, IoBuf)> {
     let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
     for (start, bytes) in pieces {

@@ -1,8 +1,9 @@
-//! Recovery by itself: a log, a device that counts, and no file system.
+//! Recovery without a file system: a log, and a device that counts its requests.
 //!
-//! Fault model: whatever bytes of the blocks that the log describes were written before the power went, with what was to
-//! be undone or without. Demanded: what a pass back and a pass on over the whole log leave, byte by byte; each block
-//! read once at most and written once at most; nothing read that the log holds whole; as much memory as was allowed.
+//! Fault model: any bytes of the blocks that the log describes were written before the power went, with or
+//! without changes that must be undone. Demanded: recovery leaves, byte by byte, what a backward and a forward
+//! pass over the whole log would leave; it reads each block at most once and writes it at most once; it reads
+//! no block that the log holds whole; it takes no more memory than allowed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use crate::{Image, OpKind};
 
 const UNIT: u64 = 1024;
 
-/// An image of fragments, none of which has a check-hash.
+/// An image whose blocks are fragments without check-hashes.
 struct Plain;
 
 impl Image for Plain {
@@ -51,7 +52,7 @@ impl Image for Plain {
     fn seal(&self, _start: u64, _block: &mut [u8]) {}
 }
 
-/// A disk that notes where it is read and written.
+/// A disk that notes the addresses of its reads and writes.
 struct Counted {
     ram: RamDisk,
     reads: RefCell<Vec<Range<u64>>>,
@@ -84,46 +85,46 @@ impl BlockDevice for Counted {
     }
 }
 
-/// What happens to a device, and to its log.
+/// An event of a device and its log.
 #[derive(Clone, Debug)]
 enum Event {
-    /// One of a few clients, in an operation that this begins where none is under way, changes bytes of a unit to this.
+    /// A client changes bytes of a unit to this value. Its operation begins here where none is under way.
     Patch(usize, u64, Range<usize>, u8),
-    /// The same; the unit is new.
+    /// As `Patch`, but the unit is new.
     Fresh(usize, u64, u8),
     /// A unit is freed.
     Revoke(usize, u64),
-    /// A unit is written as it is now, and the log says so, or not.
+    /// A unit is written as it is now. The flag says whether the log notes that.
     Written(u64, bool),
     /// A client's operation ends.
     End(usize),
 }
 
-/// A log that says what was done, the device as it was left, and as it has to become.
+/// A log of the events, the device as the crash left it, and the device as it must become.
 struct Told {
     rt: Runtime,
     log: Wafs,
     left: RamDisk,
     wanted: Vec<u8>,
-    /// Units that were new in what has to be undone: what is in them does not matter.
+    /// Units that were new in operations that must be undone. Their contents do not matter.
     nobodys: Vec<u64>,
 }
 
 const UNITS: u64 = 12;
 const CLIENTS: usize = 3;
 
-/// An operation as it was: when it began and ended, by the number of events until then.
+/// An operation of the test. It began and ended after this many events.
 #[derive(Default)]
 struct Done {
     began: usize,
     ended: Option<usize>,
-    /// Where it changed what, with what was there before, and when.
+    /// Its changes: the event's number, the first byte, and the old bytes.
     changes: Vec<(usize, usize, Vec<u8>)>,
     fresh: Vec<u64>,
 }
 
-/// Which have to be undone, by the rules in words: what has not ended; who changed a byte after one that is undone had;
-/// who began when one that is undone had ended.
+/// The operations that must be undone, by the rules in words: each that has not ended; each that changed a byte
+/// after one that is undone; each that began after the end of one that is undone.
 fn undone(all: &[Done]) -> Vec<bool> {
     let mut undone: Vec<bool> = all.iter().map(|done| done.ended.is_none()).collect();
     let overlaps = |before: &Done, after: &Done| {
@@ -147,7 +148,7 @@ fn undone(all: &[Done]) -> Vec<bool> {
     }
 }
 
-/// Blocks in memory, a log, and what has happened.
+/// Blocks in memory, a log, and the events so far.
 struct World {
     log: Wafs,
     left: RamDisk,
@@ -155,12 +156,12 @@ struct World {
     ops: Ops,
     all: Vec<Done>,
     under_way: [Option<(Ticket, usize)>; CLIENTS],
-    /// Units that are in their places, which the log does not say yet, with the log's end then.
+    /// Units that are in their places, which the log does not say yet, each with the log's end at that time.
     placed: BTreeMap<u64, u64>,
 }
 
 impl World {
-    /// The number of a client's operation, and its place in `all`.
+    /// The number of a client's operation, and its index in `all`.
     fn enter(&mut self, client: usize, when: usize) -> (u32, usize) {
         let (ops, all) = (&mut self.ops, &mut self.all);
         let (ticket, n) = self.under_way[client].get_or_insert_with(|| {
@@ -175,7 +176,7 @@ impl World {
         self.log.append(&record).unwrap();
     }
 
-    /// Changes bytes of a unit; a unit that is new becomes wholly something else.
+    /// Changes bytes of a unit. All bytes of a unit that is new change.
     fn change(
         &mut self,
         (client, when): (usize, usize),
@@ -202,7 +203,7 @@ impl World {
     }
 
     fn write(&mut self, unit: u64, told: bool) {
-        // What is new and may be undone is held back.
+        // A new unit that may be undone is not written.
         let undone = undone(&self.all);
         if self.all.iter().zip(undone).any(|(done, undone)| undone && done.fresh.contains(&unit)) {
             return;
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// What is in its place is told some time later.
+    /// Logs, some time later, which units are in their places.
     fn tell_placed(&mut self) {
         let block = |(unit, lsn): (u64, u64)| Block { at: unit * UNIT, len: UNIT, lsn };
         let blocks: Vec<Block> = std::mem::take(&mut self.placed).into_iter().map(block).collect();
@@ -262,7 +263,7 @@ impl World {
     }
 }
 
-/// Carries events out in memory as a journal does, and works out the long way what has to come of it.
+/// Carries the events out in memory as a journal does, and computes the demanded result in the slow way.
 async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
     let disk = Rc::new(RamDisk::new(4 << 20));
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
@@ -287,14 +288,14 @@ async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
     Told { rt: rt.clone(), log, left, wanted: now, nobodys }
 }
 
-/// Recovers with so much memory for images; the device then, and what it took.
+/// Recovers with so much memory for images. Returns the device, and the work that it took.
 async fn recover(told: &Told, memory: usize, rules: JournalRules) -> (Counted, Work) {
     let options = JournalOptions { rules, ..JournalOptions::wafs(false) };
     let state = State::new(&told.rt, told.log.clone().into(), options);
     let device = Rc::new(Counted::new(told.left.snapshot()));
     let found = survey(&state.log).await.unwrap();
     let done = put_in_place(&state, &device.clone().erase(), &Plain, &found, memory).await.unwrap();
-    (Rc::into_inner(device).expect("nobody has it any more"), done.1)
+    (Rc::into_inner(device).expect("the recovery has dropped its handle"), done.1)
 }
 
 fn run<T>(work: impl AsyncFnOnce(&Runtime) -> T) -> T {
@@ -316,7 +317,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// All of a device, and as it has to be, but units that are nobody's.
+/// The device's bytes and the demanded bytes, without the units whose contents do not matter.
 fn compared(told: &Told, device: &Counted) -> (Vec<u8>, Vec<u8>) {
     let mut there = vec![0; (UNITS * UNIT) as usize];
     device.ram.load(0, &mut there);
@@ -332,8 +333,8 @@ fn compared(told: &Told, device: &Counted) -> (Vec<u8>, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever happened, and whatever of it was written, recovery leaves what was complete; with as little memory as
-    /// there can be, too, and when it is done once more on what it left.
+    /// Recovery leaves the completed operations, whatever happened and whatever of it was written. That holds
+    /// with the least memory too, and for a second recovery of the result.
     #[test]
     fn what_was_complete_is_left(events in events()) {
         run(async |rt| {
@@ -375,7 +376,7 @@ fn a_recovery_reads_and_writes_each_block_once() {
     });
 }
 
-/// Blocks that are new, and changed since, between others that are only changed.
+/// New blocks, changed later, lie between others that were only changed.
 #[test]
 fn what_the_log_holds_whole_is_not_read() {
     let mut events = Vec::new();
@@ -400,7 +401,7 @@ fn what_the_log_holds_whole_is_not_read() {
     });
 }
 
-/// What the log says is in its place is neither read nor written; what was changed since is.
+/// A block that the log calls placed is neither read nor written. A block that was changed later is.
 #[test]
 fn what_is_in_its_place_is_left_alone() {
     let mut events: Vec<Event> = (0..UNITS).map(|unit| Event::Patch(0, unit, 0..9, 3)).collect();
@@ -415,7 +416,7 @@ fn what_is_in_its_place_is_left_alone() {
     });
 }
 
-/// A block that was freed is not written, nor read, whatever the log had about it.
+/// A freed block is neither written nor read, whatever the log has about it.
 #[test]
 fn what_was_freed_is_left_alone() {
     let events = [Event::Fresh(0, 2, 1), Event::Patch(0, 3, 0..9, 1), Event::End(0)];
@@ -425,12 +426,16 @@ fn what_was_freed_is_left_alone() {
         let (device, _) = recover(&told, MEMORY, JournalRules::all()).await;
         assert!(device.reads.borrow().is_empty() && device.writes.borrow().is_empty());
         let (device, _) = recover(&told, MEMORY, JournalRules::all() - JournalRules::REVOKE).await;
-        assert_eq!(device.writes.borrow()[0], 2 * UNIT..4 * UNIT, "the rule is missed");
+        assert_eq!(
+            device.writes.borrow()[0],
+            2 * UNIT..4 * UNIT,
+            "without the rule the freed block is written"
+        );
     });
 }
 
-/// A unit was freed and made anew for another, which is undone: what it held belongs to somebody again. Would catch changes
-/// of the new contents that are undone in the old ones.
+/// A unit was freed and allocated anew in an operation that is undone, so its old contents belong to their
+/// owner again. Would catch changes of the new contents that are undone in the old ones.
 #[test]
 fn what_somebody_has_back_is_left_alone() {
     let events = [Event::Revoke(0, 2), Event::Fresh(0, 2, 7), Event::Patch(0, 2, 10..20, 9)];
@@ -441,7 +446,7 @@ fn what_somebody_has_back_is_left_alone() {
     });
 }
 
-/// The same log asks for the same of a small device and of a large one.
+/// The same log causes the same requests on a small device and on a large one.
 #[test]
 fn the_size_of_the_device_does_not_matter() {
     let events: Vec<Event> = (0..500)
@@ -463,7 +468,7 @@ fn the_size_of_the_device_does_not_matter() {
     assert!(!requests[0].0.is_empty());
 }
 
-/// Images never take more memory than they may, beside one.
+/// Images never take more memory than allowed, except that one may always be there.
 #[test]
 fn memory_is_bounded() {
     let mut images = Images::new(&Plain, 0..1 << 40, 64 << 10);
@@ -475,7 +480,7 @@ fn memory_is_bounded() {
     assert!(units.len() > 30 && units.keys().all(|start| *start < next));
 }
 
-/// The switch for undoing is missed by the passes themselves.
+/// Without the rule `UNDO`, changes of operations that did not complete stay.
 #[test]
 fn what_is_not_complete_is_undone() {
     let events = [
@@ -483,7 +488,7 @@ fn what_is_not_complete_is_undone() {
         Event::End(0),
         Event::Patch(1, 1, 5..20, 2),
         Event::Written(1, true),
-        // This one changes what the one before has changed; the last shares nothing.
+        // This operation changes bytes that the one before has changed. The last operation shares nothing.
         Event::Patch(0, 1, 0..30, 3),
         Event::Patch(2, 1, 500..510, 4),
         Event::End(2),
