@@ -1,4 +1,4 @@
-//! Attributes: looking at them, changing them.
+//! Attributes: reading and changing them.
 
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
@@ -8,7 +8,7 @@ use crate::layout::{Layout, PinnedInode};
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
-    /// Changes an inode's fields and stores it, as the change `what`.
+    /// Changes an inode's fields, and stores the inode as the change `what`.
     pub(crate) async fn update_inode(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -23,8 +23,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Pins these inodes: while the pins live, storing the inodes needs no read, so that none can fail half way
-    /// through an operation.
+    /// Pins these inodes. While the pins live, storing the inodes needs no read, so no read can fail in the
+    /// middle of an operation.
     pub(crate) async fn hold<const N: usize>(
         &self,
         inodes: [&LayoutInode<L>; N],
@@ -40,7 +40,7 @@ impl<L: Layout> Ufs<L> {
         ip.attr(self.limits())
     }
 
-    /// Waits until nobody writes the inode, and checks that it is still there.
+    /// Waits until no task writes the inode, and checks that it still exists.
     pub(crate) fn still_there(&self, ip: &LayoutInode<L>) -> FsResult<()> {
         if ip.gone.get() || ip.is_unused() { Err(Errno::Stale.into()) } else { Ok(()) }
     }

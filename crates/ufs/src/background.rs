@@ -1,4 +1,4 @@
-//! Giving back in the background: what an ordering has put off is done when its time has come.
+//! Deferred frees: a background task frees what an ordering has deferred, when it is due.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use ordo_vfs::{Errno, FsError, FsResult};
 use crate::layout::Layout;
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// Steps that one operation takes at most: others get their turn between two.
+/// The most frees in one operation. Others get their turn between two operations.
 const STEPS_MAX: usize = 64;
 
 impl<L: Layout> Ufs<L> {
-    /// Starts the task that gives back, where the ordering puts anything off. It ends with the
+    /// Starts the task that does deferred frees, where the ordering defers any. The task ends with the
     /// executor, and keeps nothing of the file system in memory while it waits.
     pub(crate) fn start_giving_back(&self) {
         let Some(ready) = self.cache().gate().ready() else { return };
@@ -25,7 +25,7 @@ impl<L: Layout> Ufs<L> {
         });
     }
 
-    /// Takes every step whose time has come. When it returns none is under way.
+    /// Does every deferred free that is due. None is being done when it returns.
     pub(crate) async fn give_back(&self) {
         let _one = self.shared.giving_back.write().await;
         while let Some(step) = self.cache().gate().next_ready() {
@@ -38,13 +38,13 @@ impl<L: Layout> Ufs<L> {
                 step => self.give_back_from(step).await,
             };
             if let Err(error) = done {
-                // What has failed for good is known to the cache; the rest is told at the next sync.
+                // The cache knows of a failure for good. Any other is reported at the next sync.
                 self.shared.put_off_failure.borrow_mut().get_or_insert(error);
             }
         }
     }
 
-    /// Takes a step and those that follow it in one operation.
+    /// Does a deferred free, and those that follow it, in one operation.
     async fn give_back_from(&self, step: Deferred) -> FsResult<()> {
         let gate = self.cache().gate();
         let mut done = Ok(());
@@ -69,8 +69,8 @@ impl<L: Layout> Ufs<L> {
     }
 
     async fn release_put_off(&self, ino: u64) -> FsResult<()> {
-        // Without a name and unopened it stays in the table until it is released; what a crash has left
-        // without a name is on disk.
+        // An unnamed, unopened inode stays in the table until it is freed. One that a crash has left is on
+        // disk.
         match self.inode(ino).await {
             Ok(ip) => self.release_unnamed(&ip).await,
             Err(error) if error.errno == Errno::NotFound => Ok(()),
@@ -78,17 +78,17 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Puts the release of an inode off that has just lost its last name. False where the ordering wants
+    /// Defers the release of an inode that has just lost its last name. Returns false where the ordering wants
     /// it done at once, or where the inode is open and lives on.
     pub(crate) fn put_off_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
         ip.is_unused() && op.defer(Deferred::Release { ino: ip.ino() }).is_none()
     }
 
-    /// Makes everything durable, and gives everything back that was put off; first what needs no write to
-    /// be given back, so that it is not written.
+    /// Makes everything durable, and does all deferred frees. Those that need no write come first, so that
+    /// nothing is written for them.
     ///
     /// # Errors
-    /// The device failed, now or earlier when something was given back.
+    /// The device failed, now or earlier in a deferred free.
     pub async fn sync_all(&self) -> FsResult<()> {
         loop {
             self.give_back().await;

@@ -1,9 +1,9 @@
-//! Device errors as a user of the file system sees them.
+//! The errors that a user sees when a device fails.
 
 use ordo_block::{BlockError, Fault};
 use ordo_vfs::{Errno, FsError};
 
-/// The error an operation returns when the device failed it.
+/// The error of an operation for which the device failed.
 pub fn io_error(error: BlockError) -> FsError {
     let errno = match error.fault {
         Fault::Io(raw) => Errno::from_raw(raw).unwrap_or(Errno::Io),

@@ -10,14 +10,14 @@ use crate::layout::{Fill, Layout};
 use crate::names::require;
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// Read-ahead keeps this many clusters under way beyond what is being read.
+/// The number of clusters that read-ahead keeps under way beyond the one that is being read.
 const AHEAD_CLUSTERS: u64 = 5;
 
-/// How many blocks a request may come before the one that it should follow.
+/// The most blocks by which a request may overtake the one that it should follow.
 const OVERTAKING_MAX: u64 = 32;
 
 impl<L: Layout> Ufs<L> {
-    /// A regular file, to read or write.
+    /// A regular file, for reading or writing.
     pub(crate) async fn regular(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode_of(ino).await?;
         match ip.file_type() {
@@ -47,7 +47,7 @@ impl<L: Layout> Ufs<L> {
         Ok(read)
     }
 
-    /// Reads the contents of an inode whose lock is held.
+    /// Reads the contents of an inode. The caller holds its lock.
     pub(crate) async fn read_at(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -74,7 +74,7 @@ impl<L: Layout> Ufs<L> {
             match found {
                 Some(buf) => {
                     let bytes = buf.read();
-                    // What was never allocated of the last block reads as zero.
+                    // A part of the last block that was never allocated reads as zeros.
                     let have = bytes.len().saturating_sub(within).min(n);
                     out[..have].copy_from_slice(&bytes[within..within + have]);
                     out[have..].fill(0);
@@ -97,8 +97,8 @@ impl<L: Layout> Ufs<L> {
         self.cache().config().cluster.max(self.limits().block)
     }
 
-    /// How much to read from block `lbn` on for a reader who wants `asked` bytes. Where contents pass, no more
-    /// of a file is read ahead than was asked for up to here.
+    /// The bytes that are worth reading from block `lbn` on, for a reader that wants `asked` bytes. With
+    /// drop-behind, no more is read ahead than the reader has asked for in this file so far.
     fn worth_reading(&self, ip: &LayoutInode<L>, lbn: u64, asked: u64) -> usize {
         let (pass, cluster) = (self.shared.config.contents_pass, self.cluster() as u64);
         let worth = match self.goes_on(ip, lbn) || lbn == 0 {
@@ -109,14 +109,14 @@ impl<L: Layout> Ufs<L> {
         worth.min(cluster) as usize
     }
 
-    /// Whether a reader of block `lbn` goes on where the file was read last. Where contents pass, requests of
-    /// one reader come several at a time, and overtake each other.
+    /// Whether a read of block `lbn` continues the last one. With drop-behind, several requests of one reader
+    /// come at the same time, and overtake each other.
     fn goes_on(&self, ip: &LayoutInode<L>, lbn: u64) -> bool {
         let slack = if self.shared.config.contents_pass { OVERTAKING_MAX } else { 0 };
         lbn.abs_diff(ip.next_read.get()) <= slack
     }
 
-    /// Keeps reading ahead of a reader that goes from block to block.
+    /// Keeps read-ahead going for a sequential reader.
     fn read_ahead(&self, ip: &Rc<LayoutInode<L>>, lbn: u64) {
         let sequential = self.goes_on(ip, lbn);
         let next = if sequential { ip.next_read.get().max(lbn + 1) } else { lbn + 1 };
@@ -132,7 +132,7 @@ impl<L: Layout> Ufs<L> {
         let most = if self.shared.config.contents_pass { lbn + 1 } else { u64::MAX };
         let goal = (lbn + 1 + (AHEAD_CLUSTERS * blocks).min(most)).min(last);
         let from = ip.ahead_until.get().max(lbn + 1);
-        // A whole cluster at a time, but for the end of the file.
+        // Read-ahead takes whole clusters, except at the end of the file.
         if from + blocks > goal && !(goal == last && from < last) {
             return;
         }
@@ -140,8 +140,8 @@ impl<L: Layout> Ufs<L> {
         ip.ahead_until.set(to);
         let (fs, ip) = (self.clone(), ip.clone());
         drop(self.cache().runtime().spawn("read-ahead", async move {
-            // Truncation waits for the lock, so nothing is read that is being freed. An error shows
-            // itself when the block is really read.
+            // Truncation waits for the lock, so no block is read while it is freed. The real read of the block
+            // reports an error.
             let _guard = ip.lock.read().await;
             let mut at = from;
             while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
@@ -162,7 +162,7 @@ impl<L: Layout> Ufs<L> {
         self.write_locked(&ip, offset, data).await
     }
 
-    /// Writes to a file whose lock is held.
+    /// Writes to a file. The caller holds its lock.
     pub(crate) async fn write_locked(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -219,8 +219,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Before writing beyond the end: the last block must be whole, and zero up to its end, since it
-    /// will lie inside of the file.
+    /// Prepares a write beyond the end: makes the last block whole, and zero up to its end, since it will lie
+    /// inside of the file.
     async fn fill_gap(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -236,13 +236,13 @@ impl<L: Layout> Ufs<L> {
         let buf = self.layout().make_block(op, ip, last, block as usize, Fill::Keep).await?;
         buf.write(|bytes| bytes[(size % block) as usize..].fill(0));
         self.cache().mark_dirty(&buf);
-        // Layouts with fragments tell by the size how long the last block is.
+        // A layout with fragments takes the length of the last block from the size.
         let whole = (last + 1) * block;
         let what = What::SetSize { ino: ip.ino(), old: size, new: whole, directory: false };
         self.update_inode(op, ip, what, |d| d.size = whole).await
     }
 
-    /// Writes block after block; how much was written, and what stopped it.
+    /// Writes block after block. Returns the number of bytes written, and the error that ended it.
     async fn write_blocks(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -259,7 +259,7 @@ impl<L: Layout> Ufs<L> {
             let n = (block - within).min(data.len() - written);
             let piece = &data[written..written + n];
             let old_size = ip.size();
-            // What lies beyond the end of the file is not worth reading.
+            // Bytes beyond the end of the file need not be read.
             let covers = within == 0 && at + n as u64 >= old_size || n == block;
             let fill = if covers { Fill::Overwritten } else { Fill::Keep };
             let buf = match self.layout().make_block(op, ip, lbn, within + n, fill).await {
@@ -270,7 +270,7 @@ impl<L: Layout> Ufs<L> {
                 bytes[within..within + n].copy_from_slice(piece);
                 let used = (old_size.saturating_sub(lbn * block as u64)).min(bytes.len() as u64);
                 let tail = (within + n).max(used as usize);
-                // A reused or enlarged block may hold an older file's bytes beyond the end.
+                // A reused or enlarged block may have an older file's bytes beyond the end.
                 bytes[tail..].fill(0);
             });
             self.cache().mark_dirty(&buf);
@@ -285,8 +285,8 @@ impl<L: Layout> Ufs<L> {
         (written, None)
     }
 
-    /// A block was written to its end: when it completes a cluster of blocks written one after
-    /// another, the cluster goes to the device without anybody waiting for it.
+    /// Notes that a block was written to its end. If it completes a cluster of blocks that were written in
+    /// order, the cluster goes to the device, and no task waits for that.
     async fn block_written(
         &self,
         op: &mut LayoutOp<'_, L>,

@@ -1,4 +1,4 @@
-//! The [`FileSystem`] trait for [`Ufs`].
+//! The implementation of [`FileSystem`] for [`Ufs`].
 
 use ordo_vfs::{
     Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,

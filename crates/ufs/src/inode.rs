@@ -10,13 +10,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::dir::index::DirIndex;
 use crate::layout::Limits;
 
-/// What every inode has, whichever layout keeps it. Where the file's blocks are is the layout's
+/// The fields of an inode that every layout has. The layout keeps the places of the file's blocks
 /// ([`Layout::Pointers`](crate::Layout::Pointers)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InodeRecord {
-    /// Type and permissions; 0: not in use.
+    /// File type and permissions; 0 for a free inode.
     pub mode: u16,
-    /// Names it has.
+    /// The link count.
     pub links: u32,
     /// The owner.
     pub uid: u32,
@@ -24,7 +24,7 @@ pub struct InodeRecord {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Space that it takes, in units of [`Limits::block_unit`] bytes.
+    /// The file's space, in units of [`Limits::block_unit`] bytes.
     pub blocks: u64,
     /// Last access.
     pub atime: Timestamp,
@@ -32,43 +32,43 @@ pub struct InodeRecord {
     pub mtime: Timestamp,
     /// Last change of the attributes.
     pub ctime: Timestamp,
-    /// When it was made.
+    /// The time of creation.
     pub birthtime: Timestamp,
     /// BSD file flags (`UF_*`, `SF_*`).
     pub flags: u32,
-    /// Differs each time the number is used again.
+    /// The generation, which is new each time that the inode number is used again.
     pub generation: u32,
-    /// The device's number, of a device.
+    /// The device number of a device file.
     pub rdev: u64,
 }
 
 impl InodeRecord {
-    /// Whether it is a device's.
+    /// Whether the inode is a device file.
     pub fn is_device(&self) -> bool {
         let file_type = FileType::from_mode(self.mode);
         matches!(file_type, Some(FileType::CharDevice | FileType::BlockDevice))
     }
 }
 
-/// An inode in use, with what its layout keeps of it.
+/// An inode in memory, with the data that its layout keeps.
 pub struct Inode<X> {
     ino: u64,
     record: RefCell<InodeRecord>,
     pointers: RefCell<X>,
-    /// Contents and attributes: readers or one writer.
+    /// The lock on contents and attributes: many readers or one writer.
     pub(crate) lock: RwLock,
-    /// How often it is open: kept alive without a name.
+    /// The number of times that the inode is open. An open inode lives without a name.
     pub(crate) opens: Cell<u32>,
-    /// It was made without a name, and may get one.
+    /// Whether the inode was created without a name (`O_TMPFILE`) and may still get one.
     pub(crate) nameless: Cell<bool>,
-    /// It has been freed: whoever waited for its lock has lost it.
+    /// Whether the inode has been freed. A task that waited for its lock finds it gone.
     pub(crate) gone: Cell<bool>,
     pub(crate) index: RefCell<Option<DirIndex>>,
-    /// The block after the last one read, for read-ahead.
+    /// The block after the last one that was read, for read-ahead.
     pub(crate) next_read: Cell<u64>,
-    /// How far read-ahead has come.
+    /// The block up to which read-ahead has come.
     pub(crate) ahead_until: Cell<u64>,
-    /// The first block of the run being written one after another, and the block after its last.
+    /// The blocks that are being written in order: the first, and the one after the last.
     pub(crate) writing: Cell<(u64, u64)>,
     referenced: Cell<bool>,
 }
@@ -91,64 +91,65 @@ impl<X> Inode<X> {
         }
     }
 
-    /// Its number.
+    /// The inode number.
     pub fn ino(&self) -> u64 {
         self.ino
     }
 
-    /// The fields, to look at. Not to be held across an await.
+    /// The fields, for reading. The borrow must not live across an await.
     pub fn record(&self) -> Ref<'_, InodeRecord> {
         self.record.borrow()
     }
 
-    /// The fields, to change; the layout's `store_inode` must follow. Not to be held across an await.
+    /// The fields, for a change; the layout's `store_inode` must follow. The borrow must not live across an
+    /// await.
     pub fn record_mut(&self) -> RefMut<'_, InodeRecord> {
         self.record.borrow_mut()
     }
 
-    /// What the layout keeps, to look at. Not to be held across an await.
+    /// The layout's data, for reading. The borrow must not live across an await.
     pub fn pointers(&self) -> Ref<'_, X> {
         self.pointers.borrow()
     }
 
-    /// What the layout keeps, to change; `store_inode` must follow. Not to be held across an await.
+    /// The layout's data, for a change; `store_inode` must follow. The borrow must not live across an await.
     pub fn pointers_mut(&self) -> RefMut<'_, X> {
         self.pointers.borrow_mut()
     }
 
-    /// What it is.
+    /// The file type.
     pub fn file_type(&self) -> FileType {
         FileType::from_mode(self.record.borrow().mode).expect("checked when it was loaded")
     }
 
-    /// Whether it is a directory.
+    /// Whether the inode is a directory.
     pub fn is_directory(&self) -> bool {
         self.record.borrow().mode & 0o170_000 == FileType::Directory.mode_bits()
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.record.borrow().size
     }
 
-    /// How many names it has.
+    /// The link count.
     pub fn links(&self) -> u32 {
         self.record.borrow().links
     }
 
-    /// Whether it has no name and is open nowhere: it is only not released yet.
+    /// Whether the inode has no name and is not open, and only waits to be freed.
     pub(crate) fn is_unused(&self) -> bool {
         self.links() == 0 && self.opens.get() == 0
     }
 
-    /// Counts `units` more of the layout's unit of block counts.
+    /// Adds to the count of blocks, in the layout's unit.
     pub fn add_blocks(&self, units: u64) {
         let mut record = self.record_mut();
-        // A damaged inode may count anything.
+        // A damaged inode may have any count.
         record.blocks = record.blocks.saturating_add(units);
     }
 
-    /// Its attributes.
+    /// The attributes.
     pub(crate) fn attr(&self, limits: &Limits) -> Attr {
         let d = self.record.borrow();
         let file_type = FileType::from_mode(d.mode).expect("checked when it was loaded");
@@ -173,11 +174,11 @@ impl<X> Inode<X> {
     }
 }
 
-/// The inodes in memory. Those that nobody uses are given up beyond a limit.
+/// The inodes in memory. Beyond a limit, those that are not in use are evicted.
 pub struct InodeTable<X> {
     limit: usize,
     map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
-    /// The order in which eviction looks at them.
+    /// The order in which eviction looks at the inodes.
     ring: RefCell<std::collections::VecDeque<u64>>,
 }
 
@@ -212,7 +213,7 @@ impl<X> InodeTable<X> {
         self.map.borrow_mut().remove(&ip.ino);
     }
 
-    /// Whether nobody but the table knows it, and it needs no memory of its own.
+    /// Whether only the table refers to the inode, and it needs no memory of its own.
     fn is_idle(ip: &Rc<Inode<X>>) -> bool {
         Rc::strong_count(ip) == 1 && ip.opens.get() == 0 && ip.links() > 0
     }
@@ -221,7 +222,7 @@ impl<X> InodeTable<X> {
         let mut map = self.map.borrow_mut();
         let mut ring = self.ring.borrow_mut();
         let mut looks = 0;
-        // The ring may name inodes that are gone; those are dropped from it on the way.
+        // The ring may list inodes that are gone. Eviction drops these from it.
         while map.len() >= self.limit && looks < 64 {
             let Some(ino) = ring.pop_front() else { return };
             let Some(ip) = map.get(&ino) else { continue };
@@ -234,13 +235,13 @@ impl<X> InodeTable<X> {
             }
         }
         if ring.len() > 2 * map.len() + 64 {
-            // A number that was used again may be there more than once.
+            // The ring may list a reused number more than once.
             let mut seen = FxHashSet::default();
             ring.retain(|ino| map.contains_key(ino) && seen.insert(*ino));
         }
     }
 
-    /// Those without a name, kept alive only by being open.
+    /// Orphans: inodes without a name that live because they are open.
     pub(crate) fn orphans(&self) -> Vec<Rc<Inode<X>>> {
         let map = self.map.borrow();
         let mut all: Vec<_> = map.values().filter(|ip| ip.links() == 0).cloned().collect();
@@ -248,7 +249,7 @@ impl<X> InodeTable<X> {
         all
     }
 
-    /// Takes out all that nobody uses.
+    /// Removes all inodes that are not in use, and returns them.
     pub(crate) fn drop_unused(&self) -> Vec<Rc<Inode<X>>> {
         let mut map = self.map.borrow_mut();
         let mut idle: Vec<u64> =
@@ -259,7 +260,7 @@ impl<X> InodeTable<X> {
         out
     }
 
-    /// Directories with an index that nobody uses, in no particular order of age.
+    /// Idle directories that have an index, in no particular order.
     pub(crate) fn idle_indexes(&self) -> Vec<Rc<Inode<X>>> {
         let map = self.map.borrow();
         let mut all: Vec<_> = map

@@ -1,8 +1,8 @@
-//! What a layout does for the names and files above it: decides where inodes and blocks go, and brings their codecs.
+//! The layout's part: it decides where inodes and blocks go, and has their codecs.
 //!
-//! A layout may keep everything in a place of its own (FFS), or write it wherever the log has come to. So nothing here
-//! promises a place: an inode is in a buffer that is changed ([`PinnedInode`]), and a block that is made is a buffer
-//! too; either may get its address as late as when it is written.
+//! A layout may keep everything in a fixed place (FFS), or write it wherever the end of the log is. So this
+//! trait promises no place. An inode is in a buffer that is changed ([`PinnedInode`]), and a new block is a
+//! buffer too. Either may get its address as late as when it is written.
 
 use std::rc::Rc;
 
@@ -15,20 +15,20 @@ use crate::dir::format::DirFormat;
 use crate::inode::InodeRecord;
 use crate::{LayoutInode, LayoutOp};
 
-/// What a layout's files can be like. Sizes in bytes.
+/// The limits of a layout's files. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The root directory's inode.
     pub root: u64,
     /// The size of a block.
     pub block: usize,
-    /// What an inode's count of blocks counts: a multiple of 512.
+    /// The unit of an inode's count of blocks, a multiple of 512.
     pub block_unit: u64,
-    /// The largest file.
+    /// The size of the largest file.
     pub file_max: u64,
-    /// Targets of symbolic links shorter than this are kept in the inode.
+    /// The length below which the target of a symbolic link is kept in the inode.
     pub short_link: usize,
-    /// The most names an inode can have.
+    /// The largest link count of an inode.
     pub links_max: u32,
     /// Extended attributes, where files can have them.
     pub attributes: Option<AttributeArea>,
@@ -40,17 +40,18 @@ pub struct Limits {
 pub struct AttributeArea {
     /// The largest area, in bytes.
     pub bytes_max: usize,
-    /// The byte order in it.
+    /// The byte order of the area.
     pub endian: Endian,
 }
 
-/// An inode's buffer, in memory as long as this lives: the inode can be stored without a read, so storing it cannot
-/// fail. Whether the buffer has an address, and how many inodes share it, is the layout's.
+/// An inode's buffer, which stays in memory as long as this value lives. The inode can be stored without a
+/// read, so storing it cannot fail. The layout decides whether the buffer has an address, and how many inodes
+/// share it.
 #[derive(Clone, Debug)]
 pub struct PinnedInode(BufRef);
 
 impl PinnedInode {
-    /// The inode in this buffer.
+    /// The pin of the inode in this buffer.
     pub fn new(buffer: BufRef) -> PinnedInode {
         PinnedInode(buffer)
     }
@@ -60,51 +61,51 @@ impl PinnedInode {
         &self.0
     }
 
-    /// The buffer, held as long as the caller likes.
+    /// The buffer, as a value that pins it too.
     pub fn into_buffer(self) -> BufRef {
         self.0
     }
 }
 
-/// An inode that was marked used for a new file.
+/// An inode that was allocated for a new file.
 #[derive(Clone, Debug)]
 pub struct NewInode<X> {
-    /// Its number.
+    /// The inode number.
     pub ino: u64,
-    /// Its generation: another than this number had before.
+    /// The generation, which differs from that of the number's last use.
     pub generation: u32,
-    /// What the layout keeps of it: no blocks.
+    /// The layout's data of the inode, without blocks.
     pub pointers: X,
 }
 
-/// What a block gets to hold when it is made.
+/// The initial contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill<'a> {
-    /// What it held before, and zeroes where it held nothing.
+    /// The block's contents from before, or zeros where it is new.
     Keep,
-    /// Anything: the caller overwrites all of it, with no await in between.
+    /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,
-    /// These bytes at its start, zeroes after them. For a block that was not there before.
+    /// These bytes, then zeros. Only for a new block.
     With(&'a [u8]),
 }
 
-/// Decides where inodes and blocks go. Logical blocks count from 0, in blocks.
+/// Decides where inodes and blocks go. Logical block numbers begin at 0 and count blocks.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Layout: Sized + 'static {
     /// The ordering.
     type Policy: OrderingPolicy;
 
-    /// What the layout keeps of each inode in memory beside its record: pointers to blocks, and whatever else of its
-    /// inode format must come out as it came in. The default has no blocks.
+    /// The layout's data of an inode in memory, beside the record: pointers to blocks, and all other fields
+    /// that a store must write back unchanged. The default has no blocks.
     type Pointers: Default + Clone + PartialEq + 'static;
 
     /// The format of directories.
     type Directory: DirFormat;
 
-    /// The cache all blocks go through.
+    /// The cache for all blocks.
     fn cache(&self) -> &Cache<Self::Policy>;
 
-    /// What files can be like.
+    /// The limits of files.
     fn limits(&self) -> Limits;
 
     /// The format of directories.
@@ -113,16 +114,16 @@ pub trait Layout: Sized + 'static {
     /// Reads an inode that is in use.
     ///
     /// # Errors
-    /// `NotFound` where it is not in use; `Corrupt` where it cannot be right.
+    /// `NotFound` if the inode is free; `Corrupt` if its fields cannot be right.
     async fn load_inode(&self, ino: u64) -> FsResult<(InodeRecord, Self::Pointers)>;
 
-    /// The buffer in which an inode is kept, read and held.
+    /// Reads an inode's buffer, and pins it.
     ///
     /// # Errors
     /// The device failed.
     async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode>;
 
-    /// Encodes an inode into its buffer, as the change that was admitted.
+    /// Encodes an inode into its buffer. An ordering has admitted the change.
     fn store_inode(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -131,14 +132,14 @@ pub trait Layout: Sized + 'static {
         admitted: Admitted<'_>,
     );
 
-    /// The target of a symbolic link that is kept in the inode: as many bytes as the inode has for it, or fewer.
+    /// The target of a symbolic link in the inode: at most as many bytes as the inode has for it.
     fn short_link(&self, ip: &LayoutInode<Self>) -> Vec<u8>;
 
-    /// Keeps the target of a symbolic link in an inode that has no blocks. It is shorter than
+    /// Stores the target of a symbolic link in an inode without blocks. The target is shorter than
     /// [`Limits::short_link`].
     fn set_short_link(&self, pointers: &mut Self::Pointers, target: &[u8]);
 
-    /// Finds a free inode for something of type and permissions `mode` in the directory `parent`, and marks it used.
+    /// Allocates an inode of type and permissions `mode`, for the directory `parent`.
     ///
     /// # Errors
     /// `NoSpace`; the device failed.
@@ -149,7 +150,7 @@ pub trait Layout: Sized + 'static {
         mode: u16,
     ) -> FsResult<NewInode<Self::Pointers>>;
 
-    /// Marks an inode free, now or when the ordering says so. Its mode is zero in its buffer already.
+    /// Marks an inode as free, at once or when the ordering allows it. Its mode in the buffer is zero already.
     ///
     /// # Errors
     /// The device failed.
@@ -160,11 +161,11 @@ pub trait Layout: Sized + 'static {
         was_directory: bool,
     ) -> FsResult<()>;
 
-    /// The block of a file, read from the device with up to `ahead` bytes of what follows it on disk
+    /// The block of a file, read from the device together with up to `ahead` bytes that follow it both on disk
     /// and in the file. `None` for a hole.
     ///
     /// # Errors
-    /// The device failed; `Corrupt` for a pointer that points nowhere.
+    /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
     async fn read_block(
         &self,
         ip: &LayoutInode<Self>,
@@ -172,12 +173,12 @@ pub trait Layout: Sized + 'static {
         ahead: usize,
     ) -> FsResult<Option<BufRef>>;
 
-    /// The block of a file, with room for `len` bytes from its start, made or enlarged where needed. Space for it is
-    /// taken, and the inode's block count and stored copy are up to date when it returns; its size is the caller's.
-    /// The buffer may move before it is written, and may have no address until then.
+    /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns,
+    /// its space is allocated, and the inode's count of blocks is stored; the caller sets the size. The buffer
+    /// may move before it is written, and may have no address until then.
     ///
     /// # Errors
-    /// `NoSpace`, with nothing changed; the device failed.
+    /// `NoSpace`, and nothing has changed; the device failed.
     async fn make_block(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -187,10 +188,10 @@ pub trait Layout: Sized + 'static {
         fill: Fill<'_>,
     ) -> FsResult<BufRef>;
 
-    /// Sets a file's size, freeing what lies beyond it; the last block is always there afterwards.
+    /// Sets a file's size, and frees the blocks beyond it. The last block always exists afterwards.
     ///
     /// # Errors
-    /// `NoSpace` where the last block has to be made; the device failed.
+    /// `NoSpace` where the last block must be allocated; the device failed.
     async fn truncate(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -198,11 +199,11 @@ pub trait Layout: Sized + 'static {
         size: u64,
     ) -> FsResult<()>;
 
-    /// Takes blocks `first..end` of a file away, or as many from `first` on as one step may; they are holes
-    /// afterwards. Returns up to which it has come. None of them is the file's last.
+    /// Punches a hole: frees blocks `first..end` of a file, or as many from `first` on as one step may. Returns
+    /// the block up to which it has come. The file's last block must not be among them.
     ///
     /// # Errors
-    /// The device failed; `Corrupt` for a pointer that points nowhere.
+    /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
     async fn take_out(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -211,14 +212,15 @@ pub trait Layout: Sized + 'static {
         end: u64,
     ) -> FsResult<u64>;
 
-    /// Whether block `lbn` of a file is there, and for how many blocks from it on that is known to hold.
+    /// Whether block `lbn` of a file is mapped, and the number of blocks from it on for which that is known to
+    /// hold.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
     async fn is_there(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)>;
 
-    /// A run of blocks that was just written one after another is complete: a chance to place them
-    /// better, and to start writing them.
+    /// Announces that a cluster of blocks, written in order, is complete. The layout may place the blocks
+    /// better, and start to write them.
     ///
     /// # Errors
     /// The device failed.
@@ -233,7 +235,7 @@ pub trait Layout: Sized + 'static {
         Ok(())
     }
 
-    /// The extended-attribute area of an inode. Asked only where [`Limits::attributes`] says that there can be one.
+    /// The extended-attribute area of an inode. It is asked for only if [`Limits::attributes`] is set.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
@@ -242,11 +244,11 @@ pub trait Layout: Sized + 'static {
         Err(Errno::NotSupported.into())
     }
 
-    /// Replaces the extended-attribute area, all or nothing. Empty: none. Asked as
-    /// [`read_attributes`](Self::read_attributes) is.
+    /// Replaces the whole extended-attribute area; an empty one removes it. It is called only if
+    /// [`Limits::attributes`] is set.
     ///
     /// # Errors
-    /// `NoSpace`, with nothing changed; the device failed.
+    /// `NoSpace`, and nothing has changed; the device failed.
     async fn write_attributes(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -257,17 +259,17 @@ pub trait Layout: Sized + 'static {
         Err(Errno::NotSupported.into())
     }
 
-    /// Takes a step that the layout's own operations have put off ([`Op::defer`](ordo_ordering::Op::defer)): whoever
-    /// defers blocks and inodes knows how they are freed. Never [`Deferred::Release`].
+    /// Does a deferred free of the layout's own ([`Op::defer`](ordo_ordering::Op::defer)), since only the
+    /// layout knows how blocks and inodes are freed. It never gets [`Deferred::Release`].
     ///
     /// # Errors
-    /// The device failed; `Corrupt` for what is free already.
+    /// The device failed; `Corrupt` for a resource that is free already.
     async fn give_back(&self, op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()>;
 
-    /// Space and inodes.
+    /// The numbers of blocks and inodes, in all and free.
     fn statfs(&self) -> StatFs;
 
-    /// Makes one file durable: contents, inode, and what they depend on.
+    /// Makes one file durable: its contents, its inode, and everything on which they depend.
     ///
     /// # Errors
     /// The device failed.

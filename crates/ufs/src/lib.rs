@@ -1,23 +1,23 @@
 //! Names, inodes and directories, over a [`Layout`] that decides where inodes and blocks go.
 //!
 //! Layers, lowest first:
-//! - [`layout`]: the trait a layout implements: its codecs, its limits, its places (`ffs`; logs have none).
-//! - [`inode`]: the record of an inode, inodes in memory and the table of them.
+//! - [`layout`]: the trait that a layout implements: its codecs, its limits, its places (`ffs` has fixed ones,
+//!   logs have none).
+//! - [`inode`]: the record of an inode, inodes in memory and their table.
 //! - [`dir`](mod@dir): the formats of entries, and the index that finds them.
 //! - `file`, `space`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
-//! - `background`: what an ordering puts off, done when its time has come; `reclaim`: what a crash leaked,
-//!   given back.
+//! - `background`: deferred frees; `reclaim`: freeing resources that a crash leaked.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
-//! - The truth about an inode is in its buffer in the cache ([`PinnedInode`]): every change goes there at once, through
-//!   an ordering's operation, so an inode in memory can be dropped whenever nobody uses it.
-//! - No address, no size of an inode and no unit of space is known here: a buffer need not have an address.
+//! - An inode's buffer in the cache ([`PinnedInode`]) is always up to date: every change goes there at once,
+//!   through an ordering's operation. So an inode in memory can be dropped whenever it is not in use.
+//! - This crate knows no address, no size of an inode and no unit of space. A buffer need not have an address.
 //! - Directory entries never move: a place in a directory stays valid while entries come and go.
-//! - No ordering is named or asked for.
+//! - This crate names no ordering and tests for none.
 //!
-//! Lock order: the rename lock; directories, an ancestor before its descendants, else by inode
-//! number; other inodes, by number. An operation (`Op`) is begun after its locks are held.
+//! Lock order: the rename lock; directories, an ancestor before its descendants, otherwise by inode number;
+//! other inodes, by number. An operation (`Op`) begins after its locks are held.
 //!
 //! Typical sequence: `let fs = Ufs::new(layout, config)`; then the operations of `FileSystem`.
 
@@ -58,36 +58,36 @@ pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Policy>;
 /// The cache of a layout.
 pub type LayoutCache<L> = Cache<<L as Layout>::Policy>;
 
-/// How a file system is used.
+/// Options of a mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UfsConfig {
-    /// Refuse every change.
+    /// Refuse every change (`ro`).
     pub read_only: bool,
-    /// When the time of last access is recorded.
+    /// The rule for updating access times.
     pub access_times: AccessTimes,
-    /// Inodes kept in memory when nobody uses them.
+    /// The number of inodes in memory above which unused ones are evicted.
     pub inodes_max: usize,
-    /// Directory entries indexed in memory, over all directories.
+    /// The number of directory entries that all indexes in memory may have.
     pub indexed_entries_max: usize,
-    /// Contents that are read or written one block after another leave memory at once: whoever is above
+    /// Drop-behind: contents that are read or written in order leave memory at once, since the layer above
     /// keeps them.
     pub contents_pass: bool,
 }
 
-/// When the time of last access is recorded.
+/// The rule for updating an inode's access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
     /// Never.
     #[default]
     Never,
-    /// Where the file was changed since, or a day has passed.
+    /// On a read after a change of the file, or a day after the last update (`relatime`).
     Relative,
-    /// With every read.
+    /// On every read (`strictatime`).
     Always,
 }
 
 impl AccessTimes {
-    /// Whether an inode's time of last access is to be set to `now`.
+    /// Whether a read at `now` updates the access time.
     fn wants(self, d: &InodeRecord, now: Timestamp) -> bool {
         const DAY_SECONDS: i64 = 24 * 60 * 60;
         match self {
@@ -114,7 +114,7 @@ impl Default for UfsConfig {
     }
 }
 
-/// A file system over a layout. Cheap to clone: clones share everything.
+/// A file system over a layout. Clones are cheap and share everything.
 pub struct Ufs<L: Layout> {
     shared: Rc<Shared<L>>,
 }
@@ -126,9 +126,9 @@ struct Shared<L: Layout> {
     inodes: InodeTable<L::Pointers>,
     rename: RwLock,
     indexed_entries: Cell<usize>,
-    /// Held while steps that the ordering had put off are taken.
+    /// A lock that is held while deferred frees are done.
     giving_back: RwLock,
-    /// Why such a step could not be taken.
+    /// The error of a deferred free that failed.
     put_off_failure: RefCell<Option<FsError>>,
 }
 
@@ -147,7 +147,7 @@ impl<L: Layout> Ufs<L> {
             inodes: InodeTable::new(config.inodes_max),
             rename: RwLock::new("the rename lock", 0),
             indexed_entries: Cell::new(0),
-            giving_back: RwLock::new("the lock on giving back", 0),
+            giving_back: RwLock::new("the lock on deferred frees", 0),
             put_off_failure: RefCell::new(None),
             config,
         };
@@ -178,20 +178,20 @@ impl<L: Layout> Ufs<L> {
         self.shared.config.read_only || self.cache().failure().is_some()
     }
 
-    /// The time now, as it is kept on disk.
+    /// The time now, as stored on disk.
     pub(crate) fn now(&self) -> Timestamp {
         let (seconds, nanos) = self.cache().runtime().wall_time();
         Timestamp { seconds, nanos }
     }
 
-    /// Leave to change something: refused when read-only, and for good after a failed write, since
-    /// what is on disk is then not what later changes build on.
+    /// Checks that changes are allowed. They are refused on a read-only mount, and for good after a failed
+    /// write: then the disk lacks what later changes build on.
     pub(crate) fn writable(&self) -> FsResult<()> {
         if let Some(failure) = self.cache().failure() {
             return Err(FsError::with_detail(
                 Errno::ReadOnly,
                 format_args!(
-                    "read-only since a write failed ({failure}); unmount, mend the device, check"
+                    "read-only since a write failed ({failure}); unmount, repair the device, then check (fsck)"
                 ),
             ));
         }
@@ -213,14 +213,14 @@ impl<L: Layout> Ufs<L> {
             return Ok(ip);
         }
         let (record, pointers) = self.shared.layout.load_inode(ino).await?;
-        // Somebody else may have loaded it meanwhile, and changed it since.
+        // Another task may have loaded the inode meanwhile, and changed it since.
         match self.table().get(ino) {
             Some(ip) => Ok(ip),
             None => Ok(self.table().insert(Inode::new(ino, record, pointers))),
         }
     }
 
-    /// An inode by the number a user gave.
+    /// An inode, by the number that a user gave.
     pub(crate) async fn inode_of(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode(ino.0).await.map_err(|e| match e.errno {
             Errno::NotFound => Errno::Stale.into(),
@@ -229,27 +229,27 @@ impl<L: Layout> Ufs<L> {
         if ip.is_unused() { Err(Errno::Stale.into()) } else { Ok(ip) }
     }
 
-    /// A directory by the number a user gave.
+    /// A directory, by the number that a user gave.
     pub(crate) async fn directory(&self, ino: Ino) -> FsResult<Rc<LayoutInode<L>>> {
         let ip = self.inode_of(ino).await?;
         if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
     }
 
-    /// Ends the use of the file system: everything durable, marked clean. Nothing may be open.
+    /// Unmounts: makes everything durable and marks the file system clean. Nothing may be open.
     ///
     /// # Errors
     /// The device failed: the image must be checked before it is used again.
     pub async fn unmount(&self) -> FsResult<()> {
         let read_only = self.shared.config.read_only;
         if !read_only && self.cache().gate().deferred() > 0 {
-            // What is put off has its time.
+            // Deferred frees are done first.
             self.sync_all().await?;
         }
-        // Where nothing may change, what has no name is the next check's.
+        // On a read-only mount orphans stay; the next check frees them.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {
             if let Err(error) = self.release(&ip).await {
-                // Not clean, but everything that can be is on the device.
+                // The file system is not clean, but everything that can be written is.
                 let synced = self.sync_all().await;
                 return Err(synced.err().unwrap_or(error));
             }
@@ -260,8 +260,8 @@ impl<L: Layout> Ufs<L> {
         self.shared.layout.unmount(read_only).await
     }
 
-    /// Forgets every inode and clean buffer that nobody uses, as a remount would: a benchmark's way to
-    /// start cold.
+    /// Drops every inode and clean buffer that is not in use, as a remount would. Benchmarks use it to start
+    /// cold.
     ///
     /// # Errors
     /// The device failed.
@@ -281,7 +281,7 @@ impl<L: Layout> Ufs<L> {
 mod tests {
     use super::*;
 
-    /// A relative time of access must be set after a change, and once a day; else reading costs no write.
+    /// A relative access time is updated after a change, and once a day. Other reads cost no write.
     #[test]
     fn relative_access_times() {
         let at = |seconds| Timestamp { seconds, nanos: 0 };

@@ -1,7 +1,7 @@
-//! Operations on names: look up, make, link, unlink, rmdir.
+//! Operations on names: look up, create, link, unlink, rmdir.
 //!
-//! Errors come in the order that `ordo_vfs::model` gives: arguments, kinds of the directories, `.` and
-//! `..`, the names, kinds of what they stand for, flags, limits.
+//! Errors are checked in the order that `ordo_vfs::model` gives: arguments, types of the directories, `.` and
+//! `..`, the names, types of the inodes that they name, flags, limits.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::inode::{Inode, InodeRecord};
 use crate::layout::{Fill, Layout, NewInode};
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// A link count and the time it was changed, to go back to.
+/// An inode's link count and change time, kept so that they can be restored.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
     links: u32,
@@ -47,7 +47,7 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
-    /// The inode an entry stands for. An entry for an inode that is not in use is damage.
+    /// The inode for which an entry stands. An entry for a free inode is damage.
     pub(crate) async fn child(
         &self,
         dp: &LayoutInode<L>,
@@ -65,8 +65,8 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
-    /// Checks that what an entry stands for can be locked after the directories it is in: a directory
-    /// that holds itself, or the root, is damage.
+    /// Checks that an entry's inode can be locked after the directories that contain the entry. An entry for
+    /// the directory itself, or for the root, is damage.
     pub(crate) fn is_below(
         &self,
         dirs: &[&Rc<LayoutInode<L>>],
@@ -84,14 +84,14 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    /// Checks that `name` can be added to a directory whose lock is held.
+    /// Checks that `name` can be added to a directory. The caller holds its lock.
     pub(crate) async fn may_add(&self, dp: &LayoutInode<L>, name: &[u8]) -> FsResult<()> {
         self.still_named(dp)?;
         require(!name::is_dot(name), Errno::Exists)?;
         require(self.find_entry(dp, name).await?.is_none(), Errno::Exists)
     }
 
-    /// Checks that a directory whose lock is held has not been removed.
+    /// Checks that a directory has not been removed. The caller holds its lock.
     pub(crate) fn still_named(&self, dp: &LayoutInode<L>) -> FsResult<()> {
         self.still_there(dp)?;
         require(dp.links() > 0, Errno::NotFound)
@@ -124,7 +124,7 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
-        // Its number may be known from an earlier file: nobody gets at it before it is complete.
+        // Its number may be known from an earlier file. The lock keeps others out until the inode is complete.
         let guard = ip.lock.write().await;
         let made = match self.fill_node(&mut op, &dp, &ip, new).await {
             Ok(()) => self.add_entry(&mut op, &dp, &slot, name, ip.ino(), new.file_type).await,
@@ -139,8 +139,8 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
-    /// Makes a file that has no name yet and is open once. An ordering sees it lose one: after a crash it is
-    /// what any file is that was open and had lost its last name.
+    /// Creates a file without a name (`O_TMPFILE`), which is open once. An ordering sees it lose a name. After
+    /// a crash it is like any file that was open when it lost its last name.
     pub(crate) async fn make_nameless(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         require(new.file_type == FileType::Regular, Errno::Invalid)?;
         let dp = self.directory(dir).await?;
@@ -195,8 +195,8 @@ impl<L: Layout> Ufs<L> {
         Ok(self.table().insert(inode))
     }
 
-    /// What a new inode needs besides itself: a directory's first block and its parent's count, the
-    /// block of a long target.
+    /// Gives a new inode its parts: a directory's first block and its parent's link count, or the block of a
+    /// long link target.
     async fn fill_node(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -224,7 +224,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Takes back a node whose entry could not be made. The directory's lock is held.
+    /// Undoes the creation of an inode whose entry could not be made. The caller holds the directory's lock.
     async fn unmake(
         &self,
         mut op: LayoutOp<'_, L>,
@@ -240,7 +240,7 @@ impl<L: Layout> Ufs<L> {
         self.release(ip).await
     }
 
-    /// Gives an inode back the link count it had; does nothing where it still has it.
+    /// Restores an inode's link count, if it has changed.
     pub(crate) async fn restore_names(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -289,7 +289,7 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
-    /// Whether the flags let the entry of `ip` in `dp` go.
+    /// Whether the flags of `dp` and `ip` allow the entry to be removed.
     pub(crate) fn may_remove(&self, dp: &LayoutInode<L>, ip: &LayoutInode<L>) -> FsResult<()> {
         let fixed =
             flags::attributes_fixed(dp.record().flags) || flags::names_fixed(ip.record().flags);
@@ -341,9 +341,9 @@ impl<L: Layout> Ufs<L> {
         if put_off { Ok(()) } else { self.release_unnamed(&ip).await }
     }
 
-    /// Counts the links of an empty directory that has lost its name in `dp`, and its parent's. A crash in
-    /// the midst of a rename may have left it two names: then it lives on with the other, and its `..`,
-    /// `up`, tells whose count it raises.
+    /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash
+    /// during a rename may have left it a second name; then it lives on with that one, and its `..`, `up`,
+    /// names the parent whose count it raises.
     pub(crate) async fn drop_directory(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -371,14 +371,14 @@ impl<L: Layout> Ufs<L> {
             let target = self.layout().short_link(&ip);
             return target.get(..len).map(<[u8]>::to_vec).ok_or_else(|| {
                 FsError::corrupt(format_args!(
-                    "inode {}: a link of {size} bytes without a block; run a check (fsck)",
+                    "inode {}: a symbolic link of {size} bytes has no block; run a check (fsck)",
                     ip.ino()
                 ))
             });
         }
         if size > self.limits().block as u64 {
             return Err(FsError::corrupt(format_args!(
-                "inode {}: a symbolic link of {size} bytes; run a check (fsck)",
+                "inode {}: a symbolic link of {size} bytes is too long; run a check (fsck)",
                 ip.ino()
             )));
         }

@@ -1,16 +1,16 @@
-//! Giving back what a crash leaked, while the file system is used: steps for whoever checked it as it was
-//! when it was mounted.
+//! Freeing resources that a crash leaked, while the file system is in use. The steps are for a checker that
+//! reads a snapshot from the time of the mount.
 //!
-//! What was leaked then cannot have come into use since:
-//! - A block or an inode that the layout calls used is chosen by nobody, and what no pointer leads to is
-//!   freed by nobody. It stays as it was until a step here frees it.
-//! - An inode without a name is reached by nobody: names lead to inodes, and new names are made only for
-//!   new inodes and for those that a name has led to.
-//! - A link count that was too high by some number stays too high by it: whatever is done to names changes
-//!   names and count alike. Only freeing the inode ends that, and then its generation ends too.
+//! A resource that was leaked at that time cannot have come into use since:
+//! - An allocation never chooses a block or an inode that the layout calls used, and nothing frees one to which
+//!   no pointer leads. It stays as it was until a step here frees it.
+//! - An inode without a name is out of reach: names lead to inodes, and new names are made only for new inodes
+//!   and for those to which a name has led.
+//! - A link count that was too high by some number stays too high by it, since changes of names change the
+//!   count alike. Only freeing the inode ends that, and then its generation ends too.
 //!
-//! Each step looks again at what can be seen, under the locks that an ordinary operation takes, and leaves
-//! everything alone where it is not as it was.
+//! Each step looks again, under the locks that an ordinary operation takes, and leaves everything alone that
+//! has changed.
 
 use std::rc::Rc;
 
@@ -22,20 +22,20 @@ use crate::layout::Layout;
 use crate::{LayoutInode, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
-    /// Takes a step that frees what nothing leads to, as an operation of its own.
+    /// Does a free of a resource to which nothing leads, as an operation of its own.
     ///
     /// # Errors
-    /// `Corrupt` where it is free; the device failed.
+    /// `Corrupt` if it is free already; the device failed.
     pub async fn reclaim_step(&self, step: Deferred) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
         self.layout().give_back(&mut op, step).await?;
         op.end().await.map_err(io_error)
     }
 
-    /// Whether an inode is in use: in memory, or on disk.
+    /// Whether an inode is in use, in memory or on disk.
     ///
     /// # Errors
-    /// `Corrupt` where it cannot be right; the device failed.
+    /// `Corrupt` if its fields cannot be right; the device failed.
     pub async fn is_in_use(&self, ino: u64) -> FsResult<bool> {
         let on_disk = match self.layout().load_inode(ino).await {
             Ok(_) => true,
@@ -45,7 +45,7 @@ impl<L: Layout> Ufs<L> {
         Ok(on_disk || self.table().get(ino).is_some())
     }
 
-    /// An inode as it was when the file system was mounted, if it still is that one.
+    /// An inode, if it is still the one that it was at the time of the mount.
     async fn same_inode(
         &self,
         ino: u64,
@@ -63,8 +63,8 @@ impl<L: Layout> Ufs<L> {
         Ok(same.then_some(ip))
     }
 
-    /// Frees an inode without a name, with all that it has. True as well where it has been freed; false where
-    /// it is not as it must be.
+    /// Frees an inode without a name, with its blocks. Returns true also where that was done already, and false
+    /// where the inode has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -74,8 +74,8 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, links).await
     }
 
-    /// Lowers a link count by what it is too high. True as well where the inode has been freed; false where
-    /// it is not as it must be.
+    /// Lowers a link count by its excess. Returns true also where the inode has been freed, and false where it
+    /// has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -84,13 +84,13 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, excess).await
     }
 
-    /// Lowers a link count; frees what then has no name. A directory that was removed while its count was
-    /// too high still counts its own `.`, and its parent counts its `..`: these go with it.
+    /// Lowers a link count, and frees an inode that has no name then. A directory that was removed while its
+    /// count was too high still counts its own `.`, and its parent counts its `..`: both are subtracted too.
     async fn lower_links(&self, ip: &Rc<LayoutInode<L>>, by: u32) -> FsResult<bool> {
         let mut next = Some((ip.clone(), by));
         while let Some((ip, by)) = next.take() {
             let guard = ip.lock.write().await;
-            // Without any it is being freed, or was.
+            // An inode without links is being freed, or was freed.
             if ip.gone.get() || (by > 0 && ip.links() == 0) {
                 return Ok(true);
             }
@@ -120,8 +120,9 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Makes the size, and the count of blocks (in the layout's unit), right of an inode that nobody has changed since
-    /// it was mounted. A size is only ever cut, to the end of the last block. False where somebody has.
+    /// Corrects the size, and the count of blocks (in the layout's unit), of an inode that has not changed
+    /// since the mount. A size is only ever cut, to the end of the last block. Returns false where the inode
+    /// has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -147,7 +148,7 @@ impl<L: Layout> Ufs<L> {
         }
         if let Some(blocks) = blocks {
             let what = What::SetAttributes { ino };
-            // The cut may have freed blocks of pointers that led nowhere.
+            // The cut may have freed indirect blocks without pointers.
             let right = |now: u64| now.saturating_add(blocks).saturating_sub(then.blocks);
             self.update_inode(&mut op, &ip, what, |d| d.blocks = right(d.blocks)).await?;
         }
@@ -155,7 +156,7 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Takes a directory's second name away, while its first, which it keeps, is still there too. False
+    /// Removes a directory's second name, if its first name, which it keeps, is still there. Returns false
     /// where one of them is not.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Giving up names, and inodes that have none left.
+//! Removing links, and freeing inodes that have none left.
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use crate::inode::InodeRecord;
 use crate::layout::Layout;
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// Steps in which a file is cut at most.
+/// The most steps in which a file is cut.
 const STEPS_MAX: u64 = 4096;
 
 impl<L: Layout> Ufs<L> {
-    /// Sets a link count, with the time of change.
+    /// Sets a link count, and the change time.
     pub(crate) async fn set_links(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -21,7 +21,7 @@ impl<L: Layout> Ufs<L> {
         links: u32,
     ) -> FsResult<()> {
         let now = self.now();
-        // A damaged inode may have more than can be.
+        // A damaged inode may have a count that is not possible.
         let links = links.min(u16::MAX.into());
         let what = What::SetLinkCount { ino: ip.ino(), old: ip.links(), new: links };
         self.update_inode(op, ip, what, |d| {
@@ -31,8 +31,7 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Frees an inode that has no names and that nobody has open; does nothing to any other. Takes
-    /// the inode's lock.
+    /// Frees an inode that has no names and is not open; does nothing to any other. Takes the inode's lock.
     pub(crate) async fn release(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let _guard = ip.lock.write().await;
         if ip.links() > 0 || ip.opens.get() > 0 || ip.gone.get() {
@@ -44,8 +43,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// Cuts a file that has more blocks than one operation may give back, from its end on, until it has no
-    /// more than that above `size`, or until it cannot be cut further. Takes no lock.
+    /// Cuts a file from its end on, until it has no more blocks above `size` than one operation may free, or
+    /// until it cannot be cut further. Takes no lock.
     pub(crate) async fn cut_in_steps(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -54,7 +53,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (block, unit) = (self.limits().block as u64, self.limits().block_unit);
         let most = self.cache().gate().blocks_max().saturating_mul(block);
-        // By what it has, not by its size: most of that may be holes.
+        // The file's count of blocks matters, not its size, most of which may be holes.
         let has = |ip: &LayoutInode<L>| ip.record().blocks.saturating_mul(unit);
         let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
         while has(ip) > most && ip.size().saturating_sub(size) > step {
@@ -62,7 +61,7 @@ impl<L: Layout> Ufs<L> {
             let mut op = self.begin(kind).await?;
             let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
             op.end().await.map_err(io_error)?;
-            // There may be no block for a hole to end in.
+            // The device may have no space for the block in which a hole must end.
             match cut {
                 Err(e) if e.errno == Errno::NoSpace => break,
                 cut => cut?,
@@ -71,9 +70,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// As [`release`](Self::release), at the end of an operation that has taken the last name away. That
-    /// is done whatever happens here: what cannot be read now is freed when the file system is
-    /// unmounted.
+    /// As [`release`](Self::release), at the end of an operation that has removed the last name. The removal
+    /// stands even if this fails: an inode that cannot be read now is freed at the unmount.
     pub(crate) async fn release_unnamed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         match self.release(ip).await {
             Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
@@ -81,7 +79,7 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Frees an inode without names that was closed for the last time, now or when the ordering says so.
+    /// Frees an inode without names that was closed for the last time, at once or when the ordering allows it.
     pub(crate) async fn release_closed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
         let put_off = self.put_off_release(&mut op, ip);
@@ -89,7 +87,7 @@ impl<L: Layout> Ufs<L> {
         if put_off { Ok(()) } else { self.release(ip).await }
     }
 
-    /// Frees everything an inode has, then the inode.
+    /// Frees all blocks of an inode, then the inode.
     async fn free_contents(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -107,12 +105,12 @@ impl<L: Layout> Ufs<L> {
         let pin = layout.pin_inode(ino).await?;
         let what = What::ClearInode { ino };
         let admitted = op.admit(&what).await.map_err(io_error)?;
-        // Nothing but the generation outlives the file: not a link's target, not a device's number.
+        // Only the generation outlives the file: no link's target, no device number.
         let generation = ip.record().generation;
         *ip.record_mut() = InodeRecord { generation, ..InodeRecord::default() };
         *ip.pointers_mut() = L::Pointers::default();
         layout.store_inode(op, &pin, ip, admitted);
-        // Not before: whoever comes with the old number would load it again.
+        // The inode leaves the table only now. Earlier, a caller with the old number would load it again.
         self.table().remove(ip);
         layout.free_inode(op, ino, was_directory).await
     }

@@ -1,8 +1,8 @@
 //! Rename: replacing, exchanging, across directories, of directories.
 //!
-//! A rename that replaces nothing first counts the new name, makes it, and only then takes the old one
-//! away (rule 3 of soft-updates-2000, section 2): at no time is the last pointer to something live
-//! reset before the new one is set.
+//! A rename that replaces nothing first raises the link count for the new name, then makes the name, and only
+//! then removes the old one (rule 3 of soft-updates-2000, section 2). So the last pointer to a live structure
+//! is never reset before a new one is set.
 
 use std::rc::Rc;
 
@@ -17,10 +17,10 @@ use crate::layout::{Layout, PinnedInode};
 use crate::names::{Names, require};
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// The deepest tree a walk to the root believes in: deeper is a loop on disk.
+/// The deepest path to the root that a walk accepts. A deeper one is a loop on disk.
 const DEPTH_MAX: usize = 100_000;
 
-/// One end of a rename: a directory, a name in it, and what is there.
+/// One end of a rename: a directory, a name in it, and the entry with that name.
 struct End<'a, X> {
     dir: &'a Rc<Inode<X>>,
     name: &'a [u8],
@@ -47,7 +47,7 @@ impl<L: Layout> Ufs<L> {
         let dots = name::is_dot(from.1) || name::is_dot(to.1);
         require(!dots, Errno::Invalid)?;
         let across = from_dir.ino() != to_dir.ino();
-        // Only moves across directories change the shape of the tree.
+        // Only a move between directories changes the shape of the tree.
         let _shape = if across { Some(self.shared.rename.write().await) } else { None };
         let _dirs = self.lock_directories(&from_dir, &to_dir).await?;
         self.still_named(&from_dir)?;
@@ -60,7 +60,7 @@ impl<L: Layout> Ufs<L> {
             RenameMode::NoReplace => require(to.entry.is_none(), Errno::Exists)?,
             RenameMode::Replace => {}
         }
-        // Only a move across directories can put a directory below itself, or onto one above it.
+        // Only a move between directories can put a directory below itself, or in place of one above it.
         if across && source.is_directory() && self.is_within(&to_dir, source.ino(), false).await? {
             return Err(Errno::Invalid.into());
         }
@@ -71,8 +71,8 @@ impl<L: Layout> Ufs<L> {
         if let Some(target) = target.as_ref().filter(|t| across && t.is_directory())
             && self.is_within(&from_dir, target.ino(), false).await?
         {
-            // What would be replaced holds what is to be renamed. It is not locked: it may be locked
-            // already, or come before what is.
+            // The entry that would be replaced contains the source. It is not locked here: it may be locked
+            // already, or come before the source in the lock order.
             require(mode != RenameMode::Exchange, Errno::Invalid)?;
             self.may_replace(&from, &source, &to)?;
             return Err(Errno::NotEmpty.into());
@@ -96,7 +96,7 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Reads and keeps what a rename changes: once the first entry has changed no read may fail.
+    /// Reads and pins everything that a rename changes: after the first change of an entry no read may fail.
     async fn hold_for_rename(
         &self,
         from: &End<'_, L::Pointers>,
@@ -112,7 +112,7 @@ impl<L: Layout> Ufs<L> {
                 held.push(self.dir_block(end.dir, found.place).await?.0);
             }
             if ip.is_directory() && from.dir.ino() != to.dir.ino() {
-                // Its `..` is found by its index.
+                // The directory's index finds its `..`.
                 self.find_entry(ip, b"..").await?;
                 held.push(self.dir_block(ip, 0).await?.0);
             }
@@ -132,7 +132,7 @@ impl<L: Layout> Ufs<L> {
         Ok(End { dir, name, entry })
     }
 
-    /// Locks two directories: an ancestor before its descendant, else the lower number first.
+    /// Locks two directories: an ancestor before its descendant, otherwise the lower number first.
     pub(crate) async fn lock_directories<'a>(
         &self,
         a: &'a Rc<LayoutInode<L>>,
@@ -153,10 +153,10 @@ impl<L: Layout> Ufs<L> {
         Ok((first, Some(second.lock.write().await)))
     }
 
-    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock the way up
-    /// from a directory that has a name does not change. `lock`: each directory on the way is locked
-    /// while it is looked at, so that one that is being made or removed is seen whole or gone; else
-    /// `dir` is locked already.
+    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, the path from a
+    /// directory with a name to the root does not change. `lock`: lock each directory on the path while it is
+    /// read, so that one that is being created or removed is seen either whole or gone. Without it, `dir` is
+    /// locked already.
     async fn is_within(
         &self,
         dir: &Rc<LayoutInode<L>>,
@@ -174,7 +174,7 @@ impl<L: Layout> Ufs<L> {
             }
             let guard = if lock { Some(at.lock.read().await) } else { None };
             if at.gone.get() || at.links() == 0 {
-                // Removed: it has no way up, and nothing below it.
+                // A removed directory has no path to the root, and nothing below it.
                 return Ok(false);
             }
             let Some(up) = self.find_entry(&at, b"..").await? else { return Ok(false) };
@@ -188,7 +188,7 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    /// Checks kinds, flags and limits; what is replaced may still turn out not to be empty.
+    /// Checks types, flags and limits. A directory that would be replaced may still turn out not to be empty.
     fn may_replace(
         &self,
         from: &End<'_, L::Pointers>,
@@ -212,7 +212,7 @@ impl<L: Layout> Ufs<L> {
         require(!adds_link || !full, Errno::TooManyLinks)
     }
 
-    /// Gives the source the new name; whether the release of what had it was put off.
+    /// Gives the source the new name. Returns whether the release of the replaced inode was deferred.
     async fn replace(
         &self,
         from: &End<'_, L::Pointers>,
@@ -255,7 +255,7 @@ impl<L: Layout> Ufs<L> {
         Ok(put_off)
     }
 
-    /// Makes the new name stand for the source.
+    /// Gives the new name to the source.
     async fn set_name(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -282,12 +282,12 @@ impl<L: Layout> Ufs<L> {
         from: &End<'_, L::Pointers>,
         source: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
-        let (found, _) = from.entry.as_ref().expect("looked up before");
+        let (found, _) = from.entry.as_ref().expect("it was looked up before");
         debug_assert_eq!(found.ino, source.ino());
         self.remove_entry(op, from.dir, from.name, *found, source.is_directory()).await
     }
 
-    /// A directory goes from one parent to another: its `..`, and the counts of both.
+    /// Moves a directory from one parent to another: changes its `..`, and the link counts of both.
     async fn hang_below(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -305,11 +305,12 @@ impl<L: Layout> Ufs<L> {
         })?;
         let file_type = ordo_vfs::FileType::Directory;
         self.change_entry(op, dir, (b"..", up), new_parent.ino(), file_type).await?;
-        // Moving a directory does not count as changing its contents.
+        // A move of a directory does not count as a change of its contents.
         let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
         self.update_inode(op, dir, what, |d| d.mtime = mtime).await?;
         if up.ino != old_parent.ino() {
-            // A crash in the midst of an earlier rename left it two names: another's count is too high.
+            // A crash during an earlier rename left the directory two names. Another parent's count is too high
+            // then.
             return Ok(());
         }
         self.set_links(op, old_parent, old_parent.links().saturating_sub(1)).await
@@ -332,8 +333,8 @@ impl<L: Layout> Ufs<L> {
         let spare = self.spare_name(from.dir, source).await?;
         let mut op = self.begin(OpKind::Rename).await?;
         let before = [Names::of(source), Names::of(target)];
-        // Each is counted once more while both entries are in flux, and the source, whose name goes first,
-        // has a name to spare: at no time is anything without one.
+        // Each link count is one higher while both entries change, and the source, whose name goes first, has
+        // one more to spare. So no inode is ever without a name.
         self.set_links(&mut op, source, source.links() + 2).await?;
         self.set_links(&mut op, target, target.links() + 1).await?;
         if let Err(error) = self.add_spare(&mut op, from.dir, &spare, source).await {
@@ -345,7 +346,7 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
-        // Before an entry ends a directory's old name, its `..` is right for the new one.
+        // An entry that ends a directory's old name is changed only after its `..` agrees with the new name.
         for (end, ip, old) in [(from, target, to.dir), (to, source, from.dir)] {
             let (found, _) = end.entry.as_ref().expect("looked up before");
             let entry = (end.name, *found);
@@ -361,8 +362,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// A name that nothing has in a directory whose lock is held: what a crash in the midst of an exchange
-    /// may leave beside the two names.
+    /// An unused name in a directory, whose lock is held. A crash during an exchange may leave it beside the
+    /// two names.
     async fn spare_name(
         &self,
         dir: &Rc<LayoutInode<L>>,
@@ -390,7 +391,7 @@ impl<L: Layout> Ufs<L> {
     }
 }
 
-/// Locks what is renamed and what it replaces, the lower number first.
+/// Locks the source and the inode that it replaces, the lower number first.
 async fn lock_pair<'a, X>(
     source: &'a Rc<Inode<X>>,
     target: Option<&'a Rc<Inode<X>>>,

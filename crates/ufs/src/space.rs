@@ -1,8 +1,8 @@
-//! Storage of files: giving it, clearing it, finding out where it is.
+//! Space of files: allocation, holes, and the search for data.
 //!
-//! There is no storage on UFS that is given and not written: what is allocated is written with zeroes. What is
-//! cleared is given back, but for parts of blocks and the last block of a file, which is always there: these
-//! are written with zeroes.
+//! UFS has no preallocated space that is not written: allocated blocks are written with zeros. Punching a hole
+//! frees whole blocks. Parts of blocks, and the last block of a file, which must always exist, are written with
+//! zeros instead.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::names::require;
 use crate::{LayoutInode, Ufs, io_error};
 
-/// Zeroes written at once, in bytes.
+/// The zeros in one write, in bytes.
 const ZEROES: usize = 256 << 10;
 
 impl<L: Layout> Ufs<L> {
@@ -41,7 +41,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Writes zeroes from `at` to `end`. The file's lock is held.
+    /// Writes zeros from `at` to `end`. The caller holds the file's lock.
     async fn write_zeroes(&self, ip: &Rc<LayoutInode<L>>, at: u64, end: u64) -> FsResult<()> {
         let zeroes = vec![0; ZEROES.min((end - at) as usize)];
         let mut at = at;
@@ -72,7 +72,7 @@ impl<L: Layout> Ufs<L> {
         self.take_blocks_out(&ip, first, behind).await
     }
 
-    /// Gives blocks in the midst of a file back, step by step. The file's lock is held.
+    /// Frees blocks in the middle of a file, step by step. The caller holds the file's lock.
     async fn take_blocks_out(&self, ip: &Rc<LayoutInode<L>>, first: u64, end: u64) -> FsResult<()> {
         let most = self.cache().gate().blocks_max().max(1);
         ip.writing.set((0, 0));
@@ -101,7 +101,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Writes zeroes where something is stored from `at` to `end`, which lie inside of the file.
+    /// Writes zeros to those blocks from `at` to `end` that are mapped. Both lie inside of the file.
     async fn clear_stored(&self, ip: &Rc<LayoutInode<L>>, at: u64, end: u64) -> FsResult<()> {
         let block = self.limits().block as u64;
         let mut at = at;

@@ -1,4 +1,4 @@
-//! Extended attributes: get, set, list, remove, over the area the layout keeps.
+//! Extended attributes: get, set, list, remove, on the area that the layout stores.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::extattr;
@@ -9,7 +9,7 @@ use crate::layout::{AttributeArea, Layout};
 use crate::names::require;
 use crate::{Ufs, io_error};
 
-/// The prefixes of names, and the name space each stands for.
+/// The prefixes of names, each with its name space.
 const SPACES: [(&[u8], u8); 2] =
     [(b"user.", extattr::NAMESPACE_USER), (b"system.", extattr::NAMESPACE_SYSTEM)];
 
@@ -27,7 +27,7 @@ fn corrupt(ino: Ino, error: impl std::fmt::Display) -> FsError {
     ))
 }
 
-/// The area with one attribute set to `value`, in its old place where it has one, or without it.
+/// The area with one attribute set to `value`, in its old place where it had one, or removed.
 fn with_attribute(
     area: &[u8],
     endian: Endian,
@@ -81,7 +81,7 @@ impl<L: Layout> Ufs<L> {
         let mut names = Vec::new();
         for attribute in extattr::attrs(&area, endian) {
             let a = attribute.map_err(|e| corrupt(ino, e))?;
-            // Name spaces that have no prefix here are kept, but not shown.
+            // Attributes of name spaces without a prefix here are kept, but not listed.
             if let Some((prefix, _)) = SPACES.iter().find(|(_, s)| *s == a.namespace) {
                 names.push([prefix, a.name].concat());
             }
@@ -117,7 +117,7 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Replaces an inode's area by what `edit` makes of it.
+    /// Replaces an inode's area by the result of `edit`.
     async fn edit_xattrs(
         &self,
         ino: Ino,

@@ -1,48 +1,48 @@
-//! The formats of directories: what entries are like in the bytes of a block.
+//! The formats of directories: the layout of entries in the bytes of a block.
 //!
-//! All of them are rows of chunks of 512 bytes, each filled by entries without gaps, so that a torn write of sectors never
-//! tears an entry. They differ in the head of an entry. A format says how entries are found, made and removed; which
-//! chunk a name goes to, and the index of names, are the same for all ([`super`]).
+//! Each format is a row of chunks of 512 bytes, which entries fill without gaps. So a torn write of sectors
+//! never tears an entry. The formats differ in the head of an entry. A format says how entries are found, made
+//! and removed. The choice of a chunk for a name, and the index of names, are the same for all ([`super`]).
 
 use ordo_vfs::FileType;
 
 /// The unit in which directories grow, in bytes. No entry crosses it.
 pub const CHUNK: usize = 512;
 
-/// An entry, where it lies; or free space.
+/// An entry in a chunk, or free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirRecord<'a> {
-    /// Its first byte in the chunk.
+    /// The entry's first byte in the chunk.
     pub at: usize,
-    /// The inode; 0: free space.
+    /// The inode number; 0 for free space.
     pub ino: u64,
-    /// Its length in bytes, free space behind the name included.
+    /// The entry's length in bytes, the free space behind the name included.
     pub reclen: usize,
-    /// The bytes of it that the name needs; 0 of free space.
+    /// The bytes of the entry that the name needs; 0 for free space.
     pub used: usize,
-    /// What kind of file it says that is.
+    /// The file type in the entry, where the format has one.
     pub file_type: Option<FileType>,
-    /// The name; empty of free space.
+    /// The name; empty for free space.
     pub name: &'a [u8],
 }
 
 /// A broken entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirDamage<F> {
-    /// Its first byte in the chunk.
+    /// The entry's first byte in the chunk.
     pub at: usize,
-    /// What is wrong.
+    /// The fault.
     pub fault: F,
 }
 
-/// An entry with free space behind its name, or nothing but free space.
+/// An entry with free space behind its name, or free space only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
     /// The entry's first byte in the chunk.
     pub at: usize,
     /// The bytes of it that are in use.
     pub used: usize,
-    /// Its length in bytes.
+    /// The entry's length in bytes.
     pub reclen: usize,
 }
 
@@ -53,32 +53,33 @@ impl FreeSpace {
     }
 }
 
-/// A format of directories. A chunk has [`CHUNK`] bytes. But for [`records`](Self::records), chunks were looked at
-/// before: what cannot be right in them ends a search, and nothing panics.
+/// A format of directories. A chunk has [`CHUNK`] bytes. All functions but [`records`](Self::records) get
+/// chunks that were checked before: a fault in them ends a search, and never causes a panic.
 pub trait DirFormat: Copy + 'static {
-    /// What can be wrong with an entry.
+    /// The faults that an entry can have.
     type Fault: std::fmt::Display;
 
     /// The bytes that an entry with a name of `len` bytes needs, a multiple of 4.
     fn entry_size(&self, len: usize) -> usize;
 
-    /// The entries of a chunk, free space included, until one is broken.
+    /// The entries of a chunk, free space included, up to the first that is broken.
     fn records<'b>(
         &self,
         chunk: &'b [u8],
     ) -> impl Iterator<Item = Result<DirRecord<'b>, DirDamage<Self::Fault>>>;
 
-    /// The inode of the entry at the start of `rest` if it has this name. `rest` goes to the end of the chunk, or
-    /// further.
+    /// The inode of the entry at the start of `rest`, if the entry has this name. `rest` reaches at least to
+    /// the end of the chunk.
     fn inode_if_named(&self, rest: &[u8], name: &[u8]) -> Option<u64>;
 
-    /// The first entry with `bytes` to spare.
+    /// The first entry with `bytes` of free space.
     fn first_with_room(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace>;
 
-    /// The most that any entry has to spare, in bytes.
+    /// The most free space in any entry, in bytes.
     fn most_room(&self, chunk: &[u8]) -> usize;
 
-    /// Makes an entry in the free space of another, which keeps what it uses. It fits.
+    /// Makes an entry in the free space of another, which keeps its own bytes. The caller has checked that it
+    /// fits.
     fn insert(
         &self,
         chunk: &mut [u8],
@@ -88,19 +89,19 @@ pub trait DirFormat: Copy + 'static {
         name: &[u8],
     );
 
-    /// Frees the entry at byte `at`: the entry before it takes its space, or it becomes free space where it is the
+    /// Frees the entry at byte `at`. The entry before it takes its space, or it becomes free space if it is the
     /// first.
     fn remove(&self, chunk: &mut [u8], at: usize);
 
-    /// Makes the entry at byte `at` stand for another inode.
+    /// Gives the entry at byte `at` another inode.
     fn change(&self, chunk: &mut [u8], at: usize, ino: u64, file_type: FileType);
 
-    /// Whether a chunk is nothing but free space.
+    /// Whether a chunk is free space only.
     fn is_free(&self, chunk: &[u8]) -> bool;
 
-    /// Makes a chunk nothing but free space.
+    /// Makes a chunk free space only.
     fn write_free(&self, chunk: &mut [u8]);
 
-    /// Makes the first chunk of a new directory: `.` and `..`.
+    /// Writes the first chunk of a new directory: `.` and `..`.
     fn write_first(&self, chunk: &mut [u8], ino: u64, parent: u64);
 }

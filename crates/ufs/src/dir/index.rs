@@ -1,7 +1,7 @@
-//! The index of a directory in memory: where each name is, and where there is room for another.
+//! The index of a directory in memory: the place of each name, and the free space for new ones.
 //!
-//! Built from the directory's blocks on first use and dropped when memory runs short. It answers in
-//! the same time for a thousand entries as for a million.
+//! The index is built from the directory's blocks on first use, and dropped when memory runs short. A look-up
+//! takes the same time among a thousand entries as among a million.
 
 use std::hash::Hasher;
 
@@ -9,36 +9,36 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::format::CHUNK;
 
-/// Room is counted in units of 4 bytes: 0 to 128 in a chunk.
+/// The unit in which free space is counted, in bytes: a chunk has 0 to 128 units.
 const UNIT: usize = 4;
 const UNITS_MAX: usize = CHUNK / UNIT;
 
-/// The hash a name is found by. Two names may share it: an entry found must be compared.
+/// The hash by which a name is found. Two names may share it, so an entry that is found must be compared.
 pub(crate) fn hash(name: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(name);
     hasher.finish()
 }
 
-/// Where names are and where room is.
+/// The places of names and of free space.
 #[derive(Default)]
 pub struct DirIndex {
-    /// Name hash to the byte of the entry in the directory.
+    /// By the hash of a name, the entry's first byte in the directory.
     places: FxHashMap<u64, u64>,
-    /// Further names with a hash that is in `places` already.
+    /// Names whose hash is in `places` already.
     twins: Vec<(u64, u64)>,
     /// The largest free piece in each chunk, in units.
     room: Vec<u8>,
-    /// Chunks by largest free piece. May name a chunk whose room has changed since.
+    /// Chunks by their largest free piece. A chunk may be listed whose free space has changed since.
     by_room: Vec<Vec<u32>>,
-    /// Whether `by_room` has anything for a size: bit n for n units.
+    /// The sizes for which `by_room` has chunks: bit n for n units.
     sizes: [u64; 3],
-    /// Where the directory's blocks end, if that is before its size.
+    /// The end of the directory's blocks, if it is before the directory's size.
     pub(crate) hole: Option<u64>,
 }
 
 impl DirIndex {
-    /// How many names there are.
+    /// The number of names.
     pub(crate) fn len(&self) -> usize {
         self.places.len() + self.twins.len()
     }
@@ -91,7 +91,8 @@ impl DirIndex {
         }
     }
 
-    /// A block with free chunks was made where the hole at the directory's end began, if it did at byte `start`.
+    /// Notes a new block of free chunks, if it lies at byte `start`, where the hole at the directory's end
+    /// began.
     pub(crate) fn fill_hole(&mut self, start: u64, block: u64, size: u64) {
         if self.hole != Some(start) {
             return;
@@ -103,7 +104,7 @@ impl DirIndex {
         }
     }
 
-    /// A chunk with a free piece of `bytes` or more: the tightest fit there is.
+    /// The chunk whose largest free piece fits `bytes` most tightly.
     pub(crate) fn chunk_with_room(&mut self, bytes: usize) -> Option<u64> {
         let mut units = bytes.div_ceil(UNIT);
         while let Some(size) = self.next_size(units) {
@@ -120,7 +121,7 @@ impl DirIndex {
         None
     }
 
-    /// The smallest size from `units` up for which `by_room` has something.
+    /// The smallest size from `units` up for which `by_room` has chunks.
     fn next_size(&self, units: usize) -> Option<usize> {
         (units / 64..self.sizes.len()).find_map(|word| {
             let skip = if word == units / 64 { units % 64 } else { 0 };
@@ -134,8 +135,8 @@ impl DirIndex {
 mod tests {
     use super::*;
 
-    /// Names whose hashes collide are all found, and removing one leaves the others. Would catch an
-    /// index that takes the hash for the name, which hostile names can exploit.
+    /// Names whose hashes collide are all found, and removing one leaves the others. Would catch an index that
+    /// takes the hash for the name, which hostile names can exploit.
     #[test]
     fn names_with_one_hash_do_not_hide_each_other() {
         let mut index = DirIndex::default();
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(index.len(), 2);
     }
 
-    /// The tightest chunk is taken, a stale size is not believed, and a full directory says so.
+    /// The tightest chunk is chosen, a stale size is not believed, and a full directory has none.
     #[test]
     fn room_is_found_by_size() {
         let mut index = DirIndex::default();

@@ -1,7 +1,7 @@
 //! Entries in directories.
 //!
-//! An entry, once made, stays where it is until it is removed: free space is never gathered by moving
-//! entries, so a place in a directory can be given to users as a cookie, and an ordering can name an entry by its place.
+//! An entry stays in its place until it is removed: free space is never gathered by moving entries. So a place
+//! in a directory can be given to users as a cookie, and an ordering can name an entry by its place.
 
 pub mod format;
 pub(crate) mod index;
@@ -18,13 +18,13 @@ use index::DirIndex;
 /// An entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What it stands for.
+    /// The inode for which the entry stands.
     pub ino: u64,
-    /// Its first byte in the directory.
+    /// The entry's first byte in the directory.
     pub place: u64,
 }
 
-/// Where a new entry will go.
+/// A place for a new entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     /// The chunk's first byte in the directory.
@@ -43,8 +43,8 @@ impl<L: Layout> Ufs<L> {
         ))
     }
 
-    /// The block of a directory that holds byte `place`, and the byte within it. A hole in a directory
-    /// is damage.
+    /// The block of a directory that holds byte `place`, and that byte's index in it. A hole in a directory is
+    /// damage.
     pub(crate) async fn dir_block(
         &self,
         dir: &LayoutInode<L>,
@@ -63,9 +63,9 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// As [`dir_block`](Self::dir_block), but `None` where a directory ends in a hole: an ordering may have written the
-    /// size, and not the pointer to the last block, which is in a block of pointers. No name was ever there. A hole
-    /// with a block behind it is damage.
+    /// As [`dir_block`](Self::dir_block), but `None` where the directory ends in a hole. An ordering may have
+    /// written the directory's size, but not the pointer to its last block, which is in an indirect block; then
+    /// no name was ever there. A hole with a block behind it is damage.
     async fn dir_block_or_end(
         &self,
         dir: &LayoutInode<L>,
@@ -88,7 +88,7 @@ impl<L: Layout> Ufs<L> {
         Ok(None)
     }
 
-    /// Builds the index of a directory if it has none. The directory's lock is held.
+    /// Builds the index of a directory that has none. The caller holds the directory's lock.
     async fn index(&self, dir: &LayoutInode<L>) -> FsResult<()> {
         if dir.index.borrow().is_some() {
             return Ok(());
@@ -113,7 +113,7 @@ impl<L: Layout> Ufs<L> {
             at += (end - within) as u64;
         }
         if dir.index.borrow().is_some() {
-            // Another reader has built it meanwhile.
+            // Another reader may have built it meanwhile.
             return Ok(());
         }
         let count = index.len();
@@ -140,8 +140,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Counts entries that came into the index, and drops the indexes of idle directories when there
-    /// are too many.
+    /// Counts entries that an index gained. Where all indexes have too many, it drops those of idle
+    /// directories.
     fn note_indexed(&self, count: usize) {
         let total = &self.shared.indexed_entries;
         total.set(total.get() + count);
@@ -162,7 +162,7 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Finds `name` in a directory whose lock is held.
+    /// Finds `name` in a directory. The caller holds the directory's lock.
     pub(crate) async fn find_entry(
         &self,
         dir: &LayoutInode<L>,
@@ -190,8 +190,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Where an entry for `name` would go. The directory's lock is held to write, and no such entry
-    /// is there.
+    /// The place for an entry `name`. The caller holds the directory's lock for writing, and has checked that
+    /// there is no such entry.
     pub(crate) async fn find_slot(&self, dir: &LayoutInode<L>, name: &[u8]) -> FsResult<Slot> {
         self.index(dir).await?;
         let need = self.layout().directory().entry_size(name.len());
@@ -203,8 +203,8 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
-    /// Makes an entry in the slot found for it, growing the directory if need be, and stores the
-    /// directory's inode with new times. The directory's lock is held to write.
+    /// Makes an entry in a slot, for which the directory grows if need be, and stores the directory's inode
+    /// with new times. The caller holds the directory's lock for writing.
     pub(crate) async fn add_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -222,10 +222,10 @@ impl<L: Layout> Ufs<L> {
             let need = format.entry_size(name.len());
             format.first_with_room(&buf.read()[range.clone()], need)
         };
-        // The index has said that there is one; none where the block, not only this directory's on a
-        // damaged image, has changed since.
+        // The index says that the space is there. On a damaged image the block may belong to another file too,
+        // and have changed since.
         let Some(space) = space else {
-            let what = "the free space that was here is gone";
+            let what = "another file has changed this directory's block";
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
         };
         let at = space.start();
@@ -244,7 +244,7 @@ impl<L: Layout> Ufs<L> {
         });
         {
             let mut index = dir.index.borrow_mut();
-            let index = index.as_mut().expect("built by find_slot, under the same lock");
+            let index = index.as_mut().expect("find_slot has built it, under the same lock");
             if slot.grows {
                 index.fill_hole(slot.chunk, self.limits().block as u64, dir.size());
             }
@@ -258,7 +258,7 @@ impl<L: Layout> Ufs<L> {
         self.directory_changed(op, dir, size).await
     }
 
-    /// The block with a slot's chunk, and where in it that is. A directory that grows gets both.
+    /// The block with a slot's chunk, and the chunk's first byte in it. A directory that grows gets both.
     async fn slot_block(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -304,8 +304,8 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Takes an entry away, that of a `directory` or not, and stores the directory's inode with new times.
-    /// The directory's lock is held to write.
+    /// Removes an entry, and stores the directory's inode with new times. `directory`: whether the entry stands
+    /// for a directory. The caller holds the directory's lock for writing.
     pub(crate) async fn remove_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -334,7 +334,7 @@ impl<L: Layout> Ufs<L> {
         self.directory_changed(op, dir, dir.size()).await
     }
 
-    /// Makes an entry stand for another inode, and stores the directory's inode with new times.
+    /// Gives an entry another inode, and stores the directory's inode with new times.
     pub(crate) async fn change_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -364,7 +364,7 @@ impl<L: Layout> Ufs<L> {
         self.directory_changed(op, dir, dir.size()).await
     }
 
-    /// Whether a directory has no entries but `.` and `..`. Its lock is held.
+    /// Whether a directory has no entries but `.` and `..`. The caller holds its lock.
     pub(crate) async fn is_empty(&self, dir: &LayoutInode<L>) -> FsResult<bool> {
         let mut empty = true;
         self.each_entry(dir, Cookie::START, &mut |entry| {
@@ -375,14 +375,14 @@ impl<L: Layout> Ufs<L> {
         Ok(empty)
     }
 
-    /// Calls `each` for the entries from `cookie` on, until it returns false. The lock is held.
+    /// Calls `each` for the entries from `cookie` on, until it returns false. The caller holds the lock.
     pub(crate) async fn each_entry(
         &self,
         dir: &LayoutInode<L>,
         cookie: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
-        // Entries may have been merged with what was at the cookie: start where entries must start.
+        // The entry at the cookie may be part of a longer one by now, so the scan begins at its chunk.
         let mut chunk = cookie.0 / CHUNK_BYTES * CHUNK_BYTES;
         let size = dir.size();
         while chunk < size {

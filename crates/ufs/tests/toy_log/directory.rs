@@ -1,4 +1,4 @@
-//! Directories of LFS64: heads of 12 bytes.
+//! Directories of LFS64: entries with a head of 12 bytes.
 
 use ordo_format::lfs::Width;
 use ordo_format::lfs::dir::{DirFault, DirHeader, entries, entry_size, fill_chunk, put};
@@ -15,7 +15,7 @@ fn kind(file_type: FileType) -> u8 {
     (file_type.mode_bits() >> 12) as u8
 }
 
-/// The entries of a chunk, as far as they are whole: place, bytes in use, length.
+/// The entries of a chunk, up to the first broken one: place, bytes in use, length.
 fn frames(chunk: &[u8]) -> impl Iterator<Item = FreeSpace> + '_ {
     let whole = entries(WIDTH, chunk).map_while(Result::ok);
     whole.map(|e| FreeSpace { at: e.at, used: used(e.ino, e.name), reclen: e.reclen })

@@ -1,5 +1,5 @@
-//! The layout: a log of blocks of 4 KiB, inodes and directories as LFS64 has them, files of 12 blocks and one block of
-//! pointers.
+//! The layout: a log of blocks of 4 KiB, with inodes and directories as in LFS64. A file has 12 direct blocks
+//! and one indirect block.
 
 use std::rc::Rc;
 
@@ -29,11 +29,12 @@ pub type ToyFs = Ufs<ToyLog>;
 
 pub struct ToyLog {
     pub store: Rc<Store>,
-    /// Owned here; the cache only knows it.
+    /// The layout owns the writer; the cache only refers to it.
     _writer: Rc<SegmentWriter>,
 }
 
-/// What an inode in memory has beside its record: no pointers, since those in its buffer are the only ones.
+/// The layout's data of an inode in memory: the target of a short link. Pointers are in the inode's buffer
+/// only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShortLink(Vec<u8>);
 
@@ -76,7 +77,7 @@ fn put_record(d: &mut LfsInode, record: &InodeRecord) {
     }
 }
 
-/// Whether an inode's pointers are pointers.
+/// Whether an inode's pointer fields hold pointers.
 fn has_pointers(ip: &LayoutInode<ToyLog>) -> bool {
     match ip.file_type() {
         FileType::Regular | FileType::Directory => true,
@@ -94,7 +95,7 @@ impl ToyLog {
         if ip.is_directory() { Class::Directory } else { Class::Data }
     }
 
-    /// Changes an inode's buffer: its record is that in memory, its pointers are what `change` makes of them.
+    /// Changes an inode's buffer: writes the record from memory, and lets `change` edit the pointers.
     fn put(
         op: &mut LayoutOp<'_, Self>,
         pin: &BufRef,
@@ -111,7 +112,7 @@ impl ToyLog {
         });
     }
 
-    /// Sets a file's pointer to a block, with the count of blocks.
+    /// Sets a file's pointer to a block, and its count of blocks.
     async fn point(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -154,7 +155,7 @@ impl ToyLog {
         Ok(())
     }
 
-    /// Sees to it that a file has its block of pointers.
+    /// Makes sure that a file has its indirect block.
     async fn make_indirect(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -175,7 +176,7 @@ impl ToyLog {
         Ok(())
     }
 
-    /// Takes a block of a file away, where it has it.
+    /// Frees a block of a file, if it is mapped.
     async fn take(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -327,7 +328,7 @@ impl Layout for ToyLog {
         if let Some(buf) = self.store.cache.peek(Self::key(ip, lbn)) {
             return Ok(Some(buf));
         }
-        assert!(pointer > 0, "what was never written is in memory");
+        assert!(pointer > 0, "a block that was never written is in memory");
         let (key, class) = (Self::key(ip, lbn), Self::class(ip));
         let found = self.store.cache.get(key, byte_of(pointer), BLOCK, class).await;
         found.map(Some).map_err(io_error)
@@ -349,7 +350,7 @@ impl Layout for ToyLog {
             return Err(Errno::TooBig.into());
         }
         if !self.store.has_room(3) {
-            return Err(FsError::with_detail(Errno::NoSpace, "the log is at its end"));
+            return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
         }
         if lbn >= DIRECT {
             self.make_indirect(op, ip).await?;
@@ -425,7 +426,7 @@ impl Layout for ToyLog {
     }
 
     async fn give_back(&self, _op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()> {
-        unreachable!("nothing is put off here, but {step:?} was")
+        unreachable!("this layout defers nothing, but {step:?} was deferred")
     }
 
     fn statfs(&self) -> StatFs {
@@ -466,7 +467,7 @@ fn log_on(rt: &Runtime, device: Device, config: &CacheConfig, checkpoint: Checkp
     ToyLog { store, _writer: writer }
 }
 
-/// Makes an empty file system with the writer that will write to it.
+/// Makes an empty file system, with the writer that will write to it.
 pub async fn mkfs(rt: &Runtime, device: Device) -> FsResult<()> {
     let first = Checkpoint { serial: 0, ifile: 0, next: 2 };
     let log = log_on(rt, device, &CacheConfig::default(), first);

@@ -1,9 +1,9 @@
-//! The seams of a layout, proven by one that is as unlike FFS as can be: a log.
+//! The trait `Layout`, tested with a layout that is as unlike FFS as possible: a log.
 //!
-//! Nothing has a place before it is written, and nothing is written twice in the same place: contents, blocks of pointers,
-//! inodes, and the IFILE that says where inodes are, go to the end of the log when the cache's syncer, its eviction or
-//! a user says so. There is no cleaner, and no recovery but the last checkpoint. All else is `ufs`, without a line of it
-//! changed for this.
+//! Nothing has a place before it is written, and nothing is written twice in the same place. Contents, indirect
+//! blocks, inodes, and the IFILE, which has the places of inodes, go to the end of the log when the cache's
+//! syncer, its eviction or a user demands it. There is no cleaner, and recovery uses the last checkpoint only.
+//! All else is `ufs`, which has no line for this layout.
 
 mod directory;
 mod layout;
@@ -49,10 +49,10 @@ fn model(rt: &Runtime) -> ModelFs {
     ModelFs::new(config, clock(rt))
 }
 
-/// What one step came to, to be compared: an error's number, or what was read.
+/// The result of one step, for comparison: an error's number, or the bytes that were read.
 type Outcome = Result<Vec<u8>, Errno>;
 
-/// Directories by path; the last parts of paths are few, so that they meet.
+/// A random directory and path. The last parts of paths are few, so that steps meet.
 fn random_place(rng: &mut Pcg64Mcg) -> (Vec<&'static [u8]>, Vec<u8>) {
     const DIRECTORIES: [&[u8]; 3] = [b"d0", b"d1", b"d2"];
     let depth = rng.random_range(0..3);
@@ -73,7 +73,7 @@ async fn directory<F: FileSystem>(fs: &F, way: &[&[u8]]) -> FsResult<Ino> {
     Ok(at)
 }
 
-/// Carries out the step that `seed` stands for.
+/// Does the step for which `seed` stands.
 async fn step<F: FileSystem>(fs: &F, seed: u64) -> Outcome {
     step_of(fs, &mut Pcg64Mcg::seed_from_u64(seed)).await.map_err(|e| e.errno)
 }
@@ -139,7 +139,7 @@ async fn step_of<F: FileSystem>(fs: &F, rng: &mut Pcg64Mcg) -> FsResult<Vec<u8>>
     }
 }
 
-/// Clears a range; the model, which cannot, writes zeroes.
+/// Clears a range. On the model, which cannot, it writes zeros.
 async fn clear<F: FileSystem>(fs: &F, attr: Attr, offset: u64, data: &mut [u8]) -> FsResult<()> {
     let end = attr.size.min(offset + data.len() as u64);
     match fs.clear(attr.ino, offset, data.len() as u64).await {
@@ -165,9 +165,9 @@ async fn fresh(rt: &Runtime, device: Device, config: &CacheConfig) -> ToyFs {
     mount(rt, device, config).await.expect("just made")
 }
 
-/// Every answer is the model's, and so is the tree, before and after each remount: with memory for everything, and with
-/// so little that blocks and inodes come and go all the time. Time passes, so that the syncer writes in the midst of it.
-/// Would catch whatever in `ufs` or the cache still takes a place on the device for granted.
+/// Every answer, and the tree before and after each remount, equals the model's: with memory for everything,
+/// and with so little that blocks and inodes come and go all the time. Time passes, so that the syncer writes
+/// between steps. Would catch any code in `ufs` or the cache that expects a place on the device.
 #[test]
 fn the_whole_of_ufs_runs_on_a_log() {
     for (seed, capacity) in [(1, 64 << 20), (2, 256 << 10), (3, 1 << 20)] {
@@ -196,9 +196,9 @@ fn the_whole_of_ufs_runs_on_a_log() {
     }
 }
 
-/// The power goes at any time, and any part of what the disk's cache held is lost, torn: what is found is the tree as it
-/// was when the newest whole checkpoint was gathered, to the byte; and that is not older than the last sync. Would catch a
-/// checkpoint before what it points to, an operation in halves, a block that was written over.
+/// The power fails at any time, and any part of the disk's cache is lost or torn. The recovered tree is, byte
+/// for byte, that of the newest whole checkpoint, and no older than the last sync. Would catch a checkpoint
+/// that is written before what it refers to, half an operation, a block that was overwritten.
 #[test]
 fn a_crash_comes_back_as_the_last_checkpoint() {
     for seed in 0..12 {
@@ -238,21 +238,21 @@ fn a_crash_comes_back_as_the_last_checkpoint() {
             let config = CacheConfig::default();
             let fs = mount(&rt, crashed.erase(), &config).await.expect("a checkpoint is whole");
             let serial = fs.layout().store.checkpoint.get().serial;
-            // The first is of mkfs, before there was anything.
+            // The first checkpoint is that of mkfs, before any step.
             let at = made.iter().find(|(made, _)| *made == serial).map_or(0, |(_, done)| *done);
             // A checkpoint may be gathered when a step's operation has ended and the step has not.
             let next = (at + 1).min(models.len() as u64 - 1);
             let is_next = differences(&fs, &models[next as usize]).await.is_empty();
             let found = differences(&fs, &models[at as usize]).await;
             assert!(is_next || found.is_empty(), "seed {seed}, {at} steps: {found:#?}");
-            // Steps that changed nothing make no checkpoint.
+            // A step that changes nothing makes no checkpoint.
             let there = if is_next { next } else { at };
             let durable = differences(&fs, &models[synced as usize]).await;
             assert!(
                 there >= synced || durable.is_empty(),
                 "seed {seed}: {there} of {synced} steps"
             );
-            // It goes on from there.
+            // The recovered file system can be used.
             let made = fs.make(fs.root(), b"after", &NewNode::file(0o600)).await.expect("room");
             fs.write(made.ino, 0, b"the crash").await.expect("room");
             fs.unmount().await.expect("a healthy device");

@@ -25,12 +25,12 @@ impl LogOrder {
         LogOrder(Rc::new(Quiet { under_way: Cell::new(0), closed: Cell::new(false), changed }))
     }
 
-    /// Whether no operation is under way, and none is kept waiting.
+    /// Whether no operation is under way, and none is held back.
     pub fn is_quiet(&self) -> bool {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }
 
-    /// Waits until no operation is under way. None begins while the answer lives.
+    /// Waits until no operation is under way. None begins while the returned value lives.
     pub async fn close(&self) -> Closed {
         while self.0.closed.get() {
             self.0.changed.notified().await;
@@ -44,7 +44,7 @@ impl LogOrder {
     }
 }
 
-/// No operation is under way.
+/// A guard: no operation is under way while it lives.
 pub struct Closed(Rc<Quiet>);
 
 impl Drop for Closed {

@@ -1,7 +1,7 @@
-//! The writer: everything that is dirty goes to the end of the log, and a checkpoint says so.
+//! The writer: writes everything dirty to the end of the log, then a checkpoint.
 //!
-//! Order in the log: contents and directories, which makes pointers change; blocks of pointers; inodes, in blocks of
-//! sixteen, which makes the IFILE change; the IFILE's blocks; its inode. Every sixteenth block or so is a summary.
+//! Order in the log: contents and directories, which change pointers; indirect blocks; inodes, in blocks of
+//! sixteen, which change the IFILE; the IFILE's blocks; its inode. About every sixteenth block is a summary.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use ordo_vfs::FsError;
 
 use crate::store::{BLOCK, Checkpoint, DIRECT, IFILE, INDIRECT, INODES, Store, decode};
 
-/// Blocks of one request, its summary included.
+/// The blocks of one request, its summary included.
 const REQUEST_BLOCKS: usize = 16;
 
 pub struct SegmentWriter {
@@ -26,7 +26,8 @@ impl SegmentWriter {
         SegmentWriter { store, one: Mutex::new((), "the writer of the toy log", 0) }
     }
 
-    /// Reads what giving addresses needs, and keeps it: inodes of files with dirty blocks, their blocks of pointers.
+    /// Reads and pins everything that is needed to assign addresses: inodes of files with dirty blocks, and
+    /// their indirect blocks.
     async fn hold(&self) -> Result<Vec<BufRef>, BlockError> {
         let store = &self.store;
         let mut held = Vec::new();
@@ -45,7 +46,7 @@ impl SegmentWriter {
         Ok(held)
     }
 
-    /// Gives everything that is dirty a place in the log. Nothing waits here, so nothing changes meanwhile.
+    /// Gives everything dirty a place in the log. It never waits, so nothing changes meanwhile.
     fn gather(&self) -> (Vec<Gathered>, Checkpoint) {
         let store = &self.store;
         let last = store.checkpoint.get();
@@ -84,7 +85,7 @@ impl SegmentWriter {
         (requests, Checkpoint { serial, ifile: ifile.cast_unsigned(), next })
     }
 
-    /// A block of a file has a place now.
+    /// Sets the pointer to a block of a file, which has a place now.
     fn point(&self, key: BufKey, place: i64) {
         let lbn = key.block.cast_unsigned();
         if lbn < DIRECT {
@@ -187,7 +188,7 @@ impl Log<'_> {
         place
     }
 
-    /// Ends a request with its summary: how many blocks it has.
+    /// Ends a request with its summary, which has the number of blocks.
     fn close(&mut self) {
         let Some(mut request) = self.open.take() else { return };
         let mut summary = IoBuf::zeroed(BLOCK);

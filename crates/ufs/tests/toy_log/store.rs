@@ -1,7 +1,8 @@
-//! What is where: inodes through the IFILE, blocks through the pointers in inodes' buffers.
+//! The places of inodes, through the IFILE, and of blocks, through the pointers in inodes' buffers.
 //!
-//! An inode's buffer has the 256 bytes of the inode and no place on the device; the log's writer copies it into a block of
-//! inodes. Its pointers are the only ones: the writer changes them there when blocks get their addresses.
+//! An inode's buffer has the 256 bytes of the inode and no place on the device; the log's writer copies it into
+//! a block of inodes. It has the only copy of the pointers: the writer changes them there when blocks get their
+//! addresses.
 
 use std::cell::{Cell, RefCell};
 
@@ -23,21 +24,21 @@ pub const INODES_MAX: u64 = IFILE_BLOCKS * PER_BLOCK;
 pub const DIRECT: u64 = 12;
 pub const PER_BLOCK: u64 = BLOCK as u64 / 8;
 pub const FILE_BLOCKS: u64 = DIRECT + PER_BLOCK;
-/// The block of pointers of a file, as the cache names it.
+/// The indirect block of a file, as the cache names it.
 pub const INDIRECT: i64 = -12;
 /// The cache's name for inodes' buffers: block n is inode n.
 pub const INODES: u64 = u64::MAX;
-/// The cache's name for blocks of inodes as they are on the device: block n is the one at block n of the device.
+/// The cache's name for blocks of inodes as they are on the device: block n is the device's block n.
 const INODE_BLOCKS: u64 = u64::MAX - 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"OrdoToy0");
 
-/// Where the log has come to, and where its newest IFILE is. One sector, in turn in block 0 and block 1.
+/// The end of the log, and the place of its newest IFILE. It takes one sector, in block 0 and block 1 by turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub serial: u64,
     /// The block with the IFILE's inode.
     pub ifile: u64,
-    /// The block that is written next.
+    /// The block that will be written next.
     pub next: u64,
 }
 
@@ -59,17 +60,17 @@ impl Checkpoint {
     }
 }
 
-/// What the layout and its writer share.
+/// The data that the layout and its writer share.
 pub struct Store {
     pub cache: Cache<LogOrder>,
     pub checkpoint: Cell<Checkpoint>,
-    /// Blocks of the device.
+    /// The number of blocks of the device.
     pub blocks: u64,
-    /// The IFILE's inode and its blocks, always in memory.
+    /// The IFILE's inode and its blocks, which are always in memory.
     pub ifile: RefCell<Vec<BufRef>>,
-    /// Held while an inode comes into memory.
+    /// A lock that is held while an inode is read.
     coming: Mutex<()>,
-    /// What the user has done by now, as the user counts, and how much of it each checkpoint has.
+    /// The number of steps that the user has done, and the number that each checkpoint contains.
     pub done: Cell<u64>,
     pub made: RefCell<Vec<(u64, u64)>>,
 }
@@ -85,7 +86,7 @@ pub fn byte_of(block: i64) -> u64 {
 impl Store {
     pub fn new(cache: Cache<LogOrder>, checkpoint: Checkpoint) -> Store {
         let blocks = cache.device().geometry().bytes / BLOCK as u64;
-        let coming = Mutex::new((), "inodes that come into memory", 0);
+        let coming = Mutex::new((), "inodes that are being read", 0);
         Store {
             cache,
             checkpoint: Cell::new(checkpoint),
@@ -97,13 +98,13 @@ impl Store {
         }
     }
 
-    /// The IFILE's block with an inode's entry, and where in it that is.
+    /// The IFILE's block with an inode's entry, and the entry's first byte in it.
     pub fn entry_place(&self, ino: u64) -> (BufRef, usize) {
         let block = self.ifile.borrow()[1 + (ino / PER_BLOCK) as usize].clone();
         (block, (ino % PER_BLOCK) as usize * 8)
     }
 
-    /// The block with an inode: [`NO_ADDRESS`] where it is not in use, [`UNWRITTEN`] where it never was on the device.
+    /// The block with an inode: [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never written.
     pub fn entry(&self, ino: u64) -> i64 {
         let (block, at) = self.entry_place(ino);
         LE.get_i64(&block.read(), at)
@@ -146,13 +147,13 @@ impl Store {
         Ok(self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, |_| {}).await)
     }
 
-    /// The block of pointers of a file that has one.
+    /// The indirect block of a file that has one.
     pub async fn indirect(&self, ino: u64, block: i64) -> FsResult<BufRef> {
         let key = BufKey::file(ino, INDIRECT);
         if let Some(buf) = self.cache.peek(key) {
             return Ok(buf);
         }
-        assert!(block > 0, "what was never written is in memory");
+        assert!(block > 0, "a block that was never written is in memory");
         self.cache.get(key, byte_of(block), BLOCK, Class::Metadata).await.map_err(io_error)
     }
 
@@ -170,10 +171,10 @@ impl Store {
         Ok(LE.get_i64(&bytes, (lbn - DIRECT) as usize * 8))
     }
 
-    /// Whether the log has room for so many blocks more, when all that is dirty by then is written.
+    /// Whether the log has space for `more` blocks after everything dirty has been written.
     pub fn has_room(&self, more: u64) -> bool {
         let dirty = self.cache.all_dirty().len() as u64;
-        // Summaries, blocks of pointers, inodes and IFILE come on top.
+        // Summaries, indirect blocks, inodes and the IFILE take space too.
         self.checkpoint.get().next + 2 * (dirty + more) + 64 < self.blocks
     }
 
@@ -186,7 +187,7 @@ impl Store {
     }
 }
 
-/// Whether a pointer leads to a block, on the device or in memory only.
+/// Whether a pointer leads to a block, on the device or in memory.
 pub fn is_set(pointer: i64) -> bool {
     pointer == UNWRITTEN || pointer > 0
 }
