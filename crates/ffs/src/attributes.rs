@@ -1,8 +1,8 @@
-//! The extended-attribute area: at most two blocks that hang from the inode.
+//! The extended-attribute area: at most two blocks, to which the inode points.
 //!
-//! A changed area is written to new blocks, which replace the old ones in one store of the inode. In memory a
-//! block that is replaced moves, as the last fragments of a growing file do: what waits for its contents waits
-//! for those that are there now.
+//! A changed area is written to new blocks, which replace the old ones in one store of the inode. A replaced
+//! block moves in memory, as the last fragments of a growing file do: everything that waits for its contents
+//! then waits for the new ones.
 
 use std::rc::Rc;
 
@@ -13,19 +13,19 @@ use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::{Ffs, FfsInode, FfsOp};
 
-/// What the cache calls the n-th block of the area.
+/// The cache's key of the n-th block of the area.
 fn key(ip: &FfsInode, n: usize) -> BufKey {
     BufKey::file(ip.ino(), -1 - n as i64)
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// The blocks of an area of `len` bytes: address and fragments of each.
+    /// The blocks of an area of `len` bytes: the address and the number of fragments of each.
     fn area_blocks(&self, ip: &FfsInode) -> FsResult<Vec<(u64, u32)>> {
         let d = ip.pointers();
         let (len, bsize) = (d.extsize as usize, self.sb.block_size());
         if len > 2 * bsize {
             return Err(FsError::corrupt(format_args!(
-                "{}: {len} bytes of extended attributes; run a check (fsck)",
+                "{}: {len} bytes of extended attributes do not fit their blocks; run a check (fsck)",
                 self.inode_place(ip.ino())
             )));
         }
@@ -70,7 +70,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         if area.len() > 2 * bsize {
             return Err(Errno::NoSpace.into());
         }
-        // Held: once something is changed no read may fail.
+        // The buffers are pinned: after the first change no read may fail.
         let _inode = self.inode_buffer(ip.ino()).await?;
         let _groups = self.groups_of(old.iter().map(|(address, _)| *address)).await?;
         let mut moved = Vec::with_capacity(2);
@@ -97,7 +97,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let (byte, len) = (self.sb.byte_of(*address), *frags as usize * self.sb.frag_size());
             let buf = match moved.get(n) {
                 Some(buf) => {
-                    // A write to the old place may be under way: the old place is given up after this.
+                    // A write to the old place may be under way. The old place is freed only after it.
                     buf.written().await;
                     buf.set_address(Some(byte));
                     self.cache.resize(buf, len);
@@ -122,7 +122,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Stores the inode with the new blocks instead of the old ones.
+    /// Stores the inode with pointers to the new blocks instead of the old ones.
     async fn hang_area(
         &self,
         op: &mut FfsOp<'_, P>,

@@ -1,4 +1,5 @@
-//! What is free in each group, in memory, and the superblock that says it on disk.
+//! The allocation summary: the free space of each group, in memory, and its copy in the superblock and summary
+//! area.
 
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::csum::CsTotal;
@@ -9,19 +10,20 @@ use ordo_vfs::FsResult;
 
 use crate::Ffs;
 
-/// Counts per group and in all, and what changes in the superblock.
+/// The counts of each group and of all, and the fields of the superblock that change.
 pub(crate) struct Books {
-    /// Per group, as in the summary area.
+    /// The counts of each group, as in the summary area (`fs_csp`).
     pub groups: Vec<Csum>,
     /// The sum of `groups`.
     pub total: CsTotal,
-    /// Directories made in a group without files in between: keeps trees from crowding one group.
+    /// By group, the directories that were created there without files in between (FreeBSD's `fs_contigdirs`).
+    /// The count keeps trees from crowding one group.
     pub directories_in_a_row: Vec<u8>,
-    /// Per group, how many inodes have blocks that were filled and are perhaps not counted yet.
+    /// By group, the inodes in blocks that were filled and are perhaps not counted yet.
     pub inodes_prepared: Vec<u32>,
-    /// Whether blocks are placed for time or, as free space breaks up, for space.
+    /// Whether blocks are placed for time or, as free space gets fragmented, for space (`fs_optim`).
     pub optim: i32,
-    /// Whether anything here is not on disk.
+    /// Whether any of this is not on disk.
     pub dirty: bool,
 }
 
@@ -35,7 +37,7 @@ impl Books {
         Books { groups, total, directories_in_a_row, inodes_prepared, optim, dirty: false }
     }
 
-    /// A group's counts have changed from `old` to `new`.
+    /// Notes that a group's counts have changed from `old` to `new`.
     pub(crate) fn changed(&mut self, cg: u32, old: Csum, new: Csum) {
         let mine = &mut self.groups[cg as usize];
         let delta = |new: i32, old: i32| new.wrapping_sub(old);
@@ -53,13 +55,13 @@ impl Books {
         self.dirty = true;
     }
 
-    /// Free fragments in all.
+    /// The free fragments of all groups.
     pub(crate) fn free_frags(&self, sb: &Superblock) -> u64 {
         let blocks = self.total.nbfree.max(0).cast_unsigned();
         sb.blocks_to_frags(blocks) + self.total.nffree.max(0).cast_unsigned()
     }
 
-    /// Fragments that are kept free.
+    /// The number of fragments that are reserved (`minfree`).
     pub(crate) fn reserve(sb: &Superblock) -> u64 {
         sb.dsize.max(0).cast_unsigned() * sb.minfree.max(0).cast_unsigned() as u64 / 100
     }
@@ -73,8 +75,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key, self.sb_at, len, Class::Metadata).await.map_err(io_error)
     }
 
-    /// Brings the superblock and the summary area in the cache up to date. `unmounted`: everything else
-    /// is on the disk.
+    /// Updates the superblock and the summary area in the cache. `unmounted`: everything else is on the disk.
     pub(crate) async fn store_books(&self, unmounted: bool) -> FsResult<()> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
@@ -97,7 +98,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         op.end().await.map_err(io_error)
     }
 
-    /// A group's counts have changed: so they do in the summary area, where the ordering keeps that.
+    /// Notes a change of a group's counts in the summary area, where the ordering keeps that area.
     pub(crate) fn note_counts(
         &self,
         op: &mut crate::FfsOp<'_, P>,
@@ -148,7 +149,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// The buffer of the n-th block of the summary area; the last one is as long as there is summary.
+/// The buffer of the n-th block of the summary area. The last block ends with the summary.
 pub(crate) async fn summary_block<P: OrderingPolicy>(
     cache: &ordo_cache::Cache<P>,
     sb: &Superblock,

@@ -1,4 +1,4 @@
-//! One cylinder group: its header and bitmaps in the cache, and every change of them.
+//! One cylinder group: its header and bitmaps in the cache, and all changes of them.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::{Ffs, FfsOp};
 
-/// A group being changed: the decoded header, stored when the change is done, and the bitmaps.
+/// A group during a change: the decoded header, which is stored at the end, and the bitmaps.
 pub(crate) struct GroupEdit<'a> {
     pub header: Group,
     pub bytes: &'a mut [u8],
@@ -25,7 +25,7 @@ pub(crate) struct GroupEdit<'a> {
     frag: u32,
 }
 
-/// A change of a group, and that of its counts in the summary area.
+/// A change of a group, and the change of its counts in the summary area.
 pub(crate) struct GroupChange<'w> {
     what: What<'w>,
     counts: What<'static>,
@@ -37,19 +37,19 @@ impl<'w> GroupChange<'w> {
     }
 }
 
-/// Leave to change a group, and its counts in the summary area.
+/// Permission to change a group, and its counts in the summary area.
 pub(crate) struct GroupAdmitted<'w> {
     change: Admitted<'w>,
     counts: Option<Admitted<'w>>,
 }
 
-/// Fragments were to be freed that are free, or to be used that are used.
+/// The error for fragments that were to be freed but are free, or to be used but are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongState;
 
 impl GroupEdit<'_> {
-    /// Marks `count` fragments from `first` (in the group, inside one block) free or used, with every
-    /// count that follows from it.
+    /// Marks `count` fragments from `first` on (by index in the group, inside one block) as free or used, and
+    /// updates every count that follows from them.
     pub(crate) fn change_frags(
         &mut self,
         first: u32,
@@ -63,7 +63,7 @@ impl GroupEdit<'_> {
         for bit in first..first + count {
             let map = &mut self.bytes[map.clone()];
             if is_set(map, bit) == free {
-                // Nothing has been counted yet: put back what was changed.
+                // No count has changed yet, so only the bits are restored.
                 (first..bit).for_each(|b| if free { clear(map, b) } else { set(map, b) });
                 return Err(WrongState);
             }
@@ -78,7 +78,7 @@ impl GroupEdit<'_> {
         frag_sum(after, self.frag, &mut self.header.frsum, 1);
         let loose = |bits: u8| if bits == whole { 0 } else { bits.count_ones() as i32 };
         let cs = &mut self.header.cs;
-        // Counts of a damaged image may be anything.
+        // A damaged image may have any counts.
         cs.nffree = cs.nffree.saturating_add(loose(after) - loose(before));
         if (before == whole) != (after == whole) {
             cs.nbfree = cs.nbfree.saturating_add(if after == whole { 1 } else { -1 });
@@ -88,7 +88,7 @@ impl GroupEdit<'_> {
         Ok(())
     }
 
-    /// Marks an inode (by its number in the group) free or used.
+    /// Marks an inode (by its index in the group) as free or used.
     pub(crate) fn change_inode(
         &mut self,
         index: u32,
@@ -117,7 +117,7 @@ impl GroupEdit<'_> {
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// The buffer of a group's header and bitmaps, checked when it was read.
+    /// The buffer of a group's header and bitmaps. It was checked when it was read.
     pub(crate) async fn group(&self, cg: u32) -> FsResult<BufRef> {
         let at = self.sb.byte_of(self.sb.cg_header(cg));
         let len = (self.sb.cgsize as usize).next_multiple_of(512);
@@ -136,8 +136,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(buf)
     }
 
-    /// The groups of these fragments, read: whoever holds them can free the fragments without a read
-    /// that may fail half way. A group that is damaged is left to whoever needs it.
+    /// Reads the groups of these fragments. A caller that holds their buffers can free the fragments without a
+    /// read that may fail halfway. A damaged group is left out; the operation that needs it reports it.
     pub(crate) async fn groups_of(
         &self,
         addresses: impl IntoIterator<Item = u64>,
@@ -158,7 +158,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(held)
     }
 
-    /// Asks for leave to change a group, and its counts in the summary area where the ordering keeps that.
+    /// Asks for permission to change a group, and its counts in the summary area where the ordering keeps that.
     #[inline]
     pub(crate) async fn admit_group<'w>(
         &self,
@@ -173,8 +173,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(GroupAdmitted { change: admitted, counts })
     }
 
-    /// Changes a group as the change that was admitted: `edit` works on the header and the bitmaps, of which it
-    /// changes nothing outside of `maps` (byte ranges in the group) and the cluster maps.
+    /// Makes an admitted change of a group. `edit` changes the header and the bitmaps: nothing outside of
+    /// `maps` (byte ranges in the group) and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -206,7 +206,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         out
     }
 
-    /// Changes a group's number of directories, which no bitmap knows, by what it was wrong.
+    /// Corrects a group's number of directories, which no bitmap shows, by adding `by`.
     ///
     /// # Errors
     /// The device failed.
@@ -230,8 +230,8 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// Finishes a block's image before it is written: the check-hashes that are over a whole block, and those
-/// of inodes in which something was `undone`; an inode's is else made when the inode is stored.
+/// Completes a block's image before it is written. It sets the check-hashes over a whole block, and those of
+/// inodes with bytes that were rolled back (`undone`). Any other inode got its hash when it was stored.
 pub(crate) fn seal(
     sb: &Superblock,
     sb_at: u64,
@@ -249,7 +249,7 @@ pub(crate) fn seal(
         Group::seal(image.to_mut(), endian, sb);
         return;
     }
-    // Whatever else of the device's own is undone in part is a block of inodes.
+    // Any other block with keys of the device that was partly rolled back is a block of inodes.
     for at in undone.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
         let inode = &mut image.to_mut()[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
         if Dinode::decode(inode, endian).mode != 0 {

@@ -1,4 +1,4 @@
-//! UFS2's inodes as `ufs` has them: the record that every layout has, and the rest.
+//! UFS2's inodes in the form that `ufs` uses: the record that every layout has, and the other fields.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
@@ -9,24 +9,25 @@ use ordo_vfs::Timestamp;
 /// An inode in memory.
 pub type FfsInode = Inode<Pointers>;
 
-/// What an inode has beside its record: where its blocks are, and fields that only have to come out as they came in.
-/// Two are equal where the blocks are the same.
+/// The fields of an inode outside of its record: the places of its blocks, and fields that are only written
+/// back unchanged. Two values are equal if their blocks are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Pointers {
-    /// Direct blocks, as fragments' addresses; or the first part of a short link's target.
+    /// The addresses of direct blocks, in fragments; or the first part of a short link's target (`di_db`).
     pub db: [i64; NDADDR],
-    /// Indirect blocks: single, double, triple; or the rest of a short link's target.
+    /// The addresses of indirect blocks: single, double, triple; or the rest of a short link's target
+    /// (`di_ib`).
     pub ib: [i64; 3],
-    /// Blocks of the extended attributes.
+    /// The addresses of the blocks of extended attributes (`di_extb`).
     pub extb: [i64; 2],
-    /// Size of the extended attributes, in bytes.
+    /// The size of the extended attributes, in bytes (`di_extsize`).
     pub extsize: u32,
     ckhash: u32,
-    /// Most inodes have none of it: a file system keeps many inodes in memory.
+    /// The rarely used fields. Most inodes have none, and a file system keeps many inodes in memory.
     rest: Option<Box<Rest>>,
 }
 
-/// Fields that only have to come out as they came in.
+/// Fields that are only written back unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Rest {
     blksize: u32,
@@ -60,7 +61,7 @@ fn time(seconds: i64, nanos: i32) -> Timestamp {
     Timestamp { seconds, nanos: nanos.cast_unsigned() }
 }
 
-/// The two parts of an inode.
+/// Splits an inode into its two parts.
 pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     let mut record = InodeRecord {
         mode: d.mode,
@@ -92,7 +93,7 @@ pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     (record, Pointers { db, ib, extb, extsize, ckhash, rest })
 }
 
-/// The inode of two parts. It has 16 bits for the count of links, which `ufs` keeps below that.
+/// Joins the two parts of an inode. The link count has 16 bits, and `ufs` keeps it below that.
 pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
     let none = Rest::default();
     let rest = pointers.rest.as_deref().unwrap_or(&none);
@@ -136,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// Every byte of an inode comes out as it came in, known to `ufs` or not, of a file and of a device. Would catch
-    /// a field that is forgotten: on an image of FreeBSD's it would be zero after the first change of the file.
+    /// Every byte of an inode comes back, whether `ufs` knows it or not, for a file and for a device. Would
+    /// catch a field that is forgotten: on FreeBSD's image it would be zero after the first change of the file.
     #[test]
     fn an_inode_in_two_parts_loses_nothing() {
         for kind in [IFREG, IFCHR] {

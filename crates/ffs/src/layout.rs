@@ -1,4 +1,4 @@
-//! [`Layout`] for [`Ffs`], and inodes in their blocks.
+//! The implementation of [`Layout`] for [`Ffs`], and inodes in their blocks.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::directory::UfsDirectory;
 use crate::inode::{Pointers, join, split};
 use crate::{Ffs, FfsInode, FfsOp};
 
-/// The most names an inode can have: FreeBSD's UFS limit.
+/// The largest link count of an inode: the limit of FreeBSD's UFS (`UFS_LINK_MAX`).
 const LINKS_MAX: u32 = 65_500;
 
 impl<P: OrderingPolicy> Ffs<P> {
@@ -29,7 +29,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
     }
 
-    /// An inode and where it is on the device, for errors.
+    /// An inode and its place on the device, for errors.
     pub(crate) fn inode_place(&self, ino: u64) -> String {
         let (address, at) = self.sb.inode_block(ino);
         format!("inode {ino} (at byte {})", self.sb.byte_of(address) + at as u64)
@@ -56,7 +56,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.runtime().cpu().touch();
     }
 
-    /// Stores an inode as the change `what`.
+    /// Stores an inode, as the change `what`.
     pub(crate) async fn store(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -84,7 +84,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(dinode)
     }
 
-    /// Whether a group's inode block with this inode was ever filled.
+    /// Whether the block with this inode was ever initialised.
     async fn is_initialised(&self, ino: u64) -> FsResult<bool> {
         if self.sb.is_ufs1() {
             return Ok(true);
@@ -132,7 +132,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         if dinode.mode == 0 {
             return Err(Errno::NotFound.into());
         }
-        // A directory has no holes, and so is never larger than the disk.
+        // A directory has no holes, so it is never larger than the disk.
         let size_max = match FileType::from_mode(dinode.mode) {
             None => None,
             Some(FileType::Directory) => Some(self.sb.byte_of(self.sb.size.max(0).cast_unsigned())),
@@ -140,7 +140,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         };
         if size_max.is_none_or(|max| dinode.size > max) {
             return Err(FsError::corrupt(format_args!(
-                "{}: mode {:#o}, size {}; run a check (fsck)",
+                "{}: mode {:#o} and size {} cannot both be right; run a check (fsck)",
                 self.inode_place(ino),
                 dinode.mode,
                 dinode.size
@@ -282,7 +282,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
             Deferred::FreeInode { ino, directory } => {
                 self.release_inode_now(op, ino, directory).await
             }
-            Deferred::Release { .. } => unreachable!("the layout above releases inodes"),
+            Deferred::Release { .. } => unreachable!("`ufs` releases inodes itself"),
         }
     }
 
@@ -305,7 +305,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
         P::fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
-        // What failed earlier may be what this file needs to be found again.
+        // An earlier failure may concern blocks through which this file is found.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }
 
@@ -327,7 +327,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.store_books(false).await?;
         P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
-        // Only now is it true, and only then is it said.
+        // The superblock says "clean" only now, since only now that is true.
         self.store_books(true).await?;
         self.cache.flush_all().await.map_err(io_error)?;
         P::close(&self.cache).await.map_err(io_error)

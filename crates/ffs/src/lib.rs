@@ -2,27 +2,28 @@
 //!
 //! Layers, lowest first:
 //! - [`mkfs`]: makes an empty file system.
-//! - [`mount`](mod@mount): finds and checks the superblock, reads the summaries; `torn`, `recount`: what a
-//!   crash left of them; `marks`: what the superblock says of how it is used.
-//! - [`recover`]: what an ordering is told of an image that a crash left.
+//! - [`mount`](mod@mount): finds and checks the superblock, and reads the summaries. `torn`, `recount`:
+//!   recovery of a torn superblock, and the rebuilding of summaries after a crash. `marks`: the superblock's
+//!   state flags.
+//! - [`recover`]: the facts about a crashed image that an ordering needs.
 //! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
-//! - `books`: what is free in each group, in memory, and writing that back.
-//! - `alloc`: choosing groups, blocks, fragments, inodes, clusters.
-//! - `map`: from logical blocks to addresses, and making blocks; `truncate`, `attributes`: the rest.
-//! - [`reclaim`]: what a crash leaked of bitmaps, given back.
+//! - `books`: the allocation summary: the free space of each group in memory, and its copy on disk.
+//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters.
+//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `attributes`: the rest.
+//! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
 //!
 //! Invariants:
-//! - A fragment is marked used before a pointer to it is set, and marked free after it is reset and no
-//!   buffer of it is in memory.
-//! - The fragments of a file's last block follow from its size: whoever makes or cuts a block sets the
-//!   size before anybody else can look.
-//! - Counts in a group's header, its summary and the totals change together, in one place.
-//! - No ordering is named or asked for.
+//! - A fragment is marked used before a pointer to it is set. It is marked free after the pointer has been
+//!   reset, and when memory has no buffer of it.
+//! - The number of fragments of a file's last block follows from its size. So an operation that allocates or
+//!   cuts a block sets the size before it next waits.
+//! - Counts in a group's header, in its summary and in the totals change together, in one place.
+//! - This crate names no ordering and tests for none.
 //!
-//! Sources: the 1984 fast file system's policies as soft-updates-2000, section 4.1, and
-//! journaling-versus-soft-updates-2000, section 7, use them (clustering and block reallocation
-//! included); the format's page `docs/formats/ufs2.md`.
+//! Sources: the policies of the 1984 fast file system, with clustering and block reallocation, as
+//! soft-updates-2000, section 4.1, and journaling-versus-soft-updates-2000, section 7, use them; the format's
+//! page `docs/formats/ufs2.md`.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};
@@ -83,26 +84,26 @@ use marks::Marks;
 /// A fast file system on a device, under an ordering.
 pub type FastFs<P> = Ufs<Ffs<P>>;
 
-/// Direct blocks of an inode, as a logical block number.
+/// The number of direct blocks of an inode, as a logical block number.
 pub(crate) const DIRECT: u64 = NDADDR as u64;
 
 /// The layout: one mounted UFS2 file system.
 pub struct Ffs<P> {
     cache: Cache<P>,
-    /// Geometry and constants; the counts in it are as they were at mount.
+    /// Geometry and constants. Its counts are those at the time of the mount.
     sb: Superblock,
     endian: Endian,
-    /// The superblock's place, in bytes.
+    /// The superblock's address, in bytes.
     sb_at: u64,
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
     books: RefCell<Books>,
-    /// The blocks of the summary area, kept in memory where the ordering keeps that area.
+    /// The blocks of the summary area, pinned where the ordering keeps that area.
     summary: Vec<BufRef>,
     marks: Marks,
-    /// What was done to mount it, where it had not been unmounted.
+    /// The repairs at the mount, if the image had not been unmounted cleanly.
     recovered: Option<Recovered>,
-    /// Whether groups may have been torn and not mended: it is only read.
+    /// Whether groups may be torn and not repaired, because the mount is read-only.
     torn_groups: bool,
 }
 
@@ -110,7 +111,7 @@ pub struct Ffs<P> {
 pub(crate) type FfsOp<'a, P> = Op<'a, P>;
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// The superblock, as it was at mount but for what never changes.
+    /// The superblock as it was at the mount, except for fields that never change.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
     }
@@ -120,26 +121,25 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.endian
     }
 
-    /// What was done when it was mounted so that it could be used without a check; `None` where it was
-    /// clean.
+    /// The repairs at the mount that made the image usable without a check; `None` where it was clean.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
     }
 
-    /// A check has gone through all of it as it was when it was mounted, and what it found is given back:
-    /// it will be clean once it is unmounted.
+    /// Notes that a check has gone through the whole image as it was at the mount, and that its findings are
+    /// repaired. The image will be clean once it is unmounted.
     pub fn set_checked(&self) {
         self.marks.checked();
         self.books.borrow_mut().dirty = true;
     }
 
-    /// Damage was found that no crash explains: it must be checked before it is mounted again.
+    /// Notes damage that no crash explains. The image must be checked before the next mount.
     pub fn set_needs_check(&self) {
         self.marks.needs_check();
         self.books.borrow_mut().dirty = true;
     }
 
-    /// Fragments in a block.
+    /// The number of fragments in a block.
     pub(crate) fn frag(&self) -> u32 {
         self.sb.frag as u32
     }
@@ -149,7 +149,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.sb.bsize as u64
     }
 
-    /// Sectors of 512 bytes that `frags` fragments take: the unit of an inode's block count.
+    /// The sectors of 512 bytes that `frags` fragments take. They are the unit of an inode's block count
+    /// (`di_blocks`).
     pub(crate) fn sectors(&self, frags: u32) -> u64 {
         u64::from(frags) * (self.sb.fsize as u64 / 512)
     }

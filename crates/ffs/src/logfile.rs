@@ -1,9 +1,8 @@
-//! A log in a file of the file system: making room for it, and finding it again before anything else can be
-//! read.
+//! A log in a file of the file system: its creation, and its discovery before anything else can be read.
 //!
-//! The file is in the root, hidden from no one and in nobody's way: no dump, and nobody, root included,
-//! may write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn
-//! the root directory, but an inode that never changes is never half written.
+//! The file is in the root, visible to all but protected: it is not dumped, and no user, root included, may
+//! write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn the root
+//! directory, but an inode that never changes is never half written.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::{Dinode, NDADDR, ROOT_INO};
@@ -14,19 +13,19 @@ use crate::mount::Found;
 /// The file's name.
 pub const NAME: &[u8] = b".ordojournal";
 
-/// The flags that it is known by.
+/// The flags by which its inode is found.
 const FLAGS: u32 = flags::UF_NODUMP | flags::SF_IMMUTABLE | flags::SF_NOUNLINK;
 
-/// How large a log file is unless somebody says otherwise: a hundredth of the file system.
+/// The default size of a log file: a hundredth of the file system.
 pub fn usual_size(bytes: u64) -> u64 {
     (bytes / 100).clamp(64 << 10, 1 << 30)
 }
 
-/// Makes the file on a mounted file system, new and empty but for the root: its blocks are then as
+/// Makes the file on a mounted file system, which is new and empty except for the root. So its blocks are as
 /// contiguous as any large file's.
 ///
 /// # Errors
-/// There is no room, or the device failed.
+/// There is no space, or the device failed.
 pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
     let file = fs.make(fs.root(), NAME, &NewNode::file(0o400)).await?;
     let chunk = vec![0; 256 << 10];
@@ -41,7 +40,7 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
     fs.sync().await
 }
 
-/// Where the log file of an image lies: offset and length of each run, in bytes. `None` where it has none.
+/// The places of an image's log file: offset and length of each run, in bytes. `None` where it has none.
 ///
 /// # Errors
 /// The device failed, or the file's blocks cannot be right.
@@ -53,7 +52,7 @@ pub async fn find(device: &Device, image: &Found) -> FsResult<Option<Vec<(u64, u
     let block = sb.block_size();
     let per_block = u64::from(sb.inopb);
     let mut first = 0;
-    // It was made first, so it is in the first group.
+    // The file was made first, so its inode is in the first group.
     while first < u64::from(sb.ipg).min(per_block * 4) {
         let (address, _) = sb.inode_block(first);
         let bytes = read(device, sb.byte_of(address), block).await?;
@@ -74,7 +73,7 @@ async fn read(device: &Device, at: u64, len: usize) -> FsResult<Vec<u8>> {
     device.read(at, len).await.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
-/// The runs of a file, from its pointers.
+/// The runs of a file's blocks, from its pointers.
 async fn extents(device: &Device, image: &Found, d: &Dinode) -> FsResult<Vec<(u64, u64)>> {
     let sb = &image.sb;
     let block = sb.block_size() as u64;
@@ -86,7 +85,7 @@ async fn extents(device: &Device, image: &Found, d: &Dinode) -> FsResult<Vec<(u6
         if left == 0 {
             break;
         }
-        // The blocks of pointers of one level after the other.
+        // Reads the indirect blocks of one level after the other.
         let mut level = vec![*root];
         for _ in 0..=depth {
             let mut below = Vec::new();

@@ -1,9 +1,9 @@
-//! From logical blocks to addresses, and making blocks.
+//! Mapping logical blocks to addresses, and allocating blocks.
 //!
-//! Blocks 0 to 11 hang from the inode; the rest from trees of blocks of pointers, one, two and three
-//! levels deep. In the cache a block of pointers has the negated number of the first block below it,
-//! less its height minus one: -12 for the single indirect block, so that all of a file's blocks share
-//! one name space (the extended-attribute area has -1 and -2).
+//! The inode points to blocks 0 to 11, and to three trees of indirect blocks for the others, one, two and three
+//! levels deep. In the cache an indirect block has the negated number of the first block below it, less its
+//! level minus one: -12 for the single indirect block (FreeBSD's convention). So all blocks of a file share one
+//! name space. The blocks of the extended attributes are -1 and -2.
 
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::dir;
@@ -13,25 +13,25 @@ use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
-/// One step down a tree of pointers.
+/// One level on the path down a tree of indirect blocks (FreeBSD's `struct indir`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// Its height: 1 where it points to data.
+    /// The level: 1 for a block that points to data.
     pub height: u32,
-    /// The first logical block below it.
+    /// The first logical block below this indirect block.
     pub first: u64,
-    /// The pointer to follow.
+    /// The index of the pointer to follow.
     pub index: usize,
 }
 
 impl Hop {
-    /// What the cache calls the block of pointers.
+    /// The number of the indirect block in the cache.
     pub(crate) fn key(&self) -> i64 {
         -self.first.cast_signed() - i64::from(self.height - 1)
     }
 }
 
-/// The way to a block: which root in the inode, then hops from the top.
+/// The indirect path to a block: the root in the inode, then the levels from the top.
 pub(crate) struct Way {
     pub root: usize,
     hops: [Hop; 3],
@@ -43,12 +43,13 @@ impl Way {
     }
 }
 
-/// The blocks below one pointer of a block of pointers of this height.
+/// The number of blocks below one pointer of an indirect block of this level.
 pub(crate) fn span(per_block: u64, height: u32) -> u64 {
     per_block.pow(height - 1)
 }
 
-/// The way to block `lbn`, which is not direct, with `per_block` pointers in a block.
+/// The path to block `lbn`, which is not direct, with `per_block` pointers in a block (FreeBSD's
+/// `ufs_getlbns`).
 pub(crate) fn way(per_block: u64, lbn: u64) -> Option<Way> {
     let mut first = DIRECT;
     for root in 0..3 {
@@ -76,7 +77,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         way(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
     }
 
-    /// The pointer at `index` in a block of pointers.
+    /// The pointer at `index` in an indirect block.
     pub(crate) fn pointer(&self, bytes: &[u8], index: usize) -> i64 {
         self.sb.pointer(bytes, index, self.endian)
     }
@@ -89,8 +90,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data }
     }
 
-    /// Checks an address that was read from disk: `frags` fragments of one block, outside of the file
-    /// system's own structures.
+    /// Checks an address that was read from disk: it must be that of `frags` fragments of one block, outside of
+    /// the file system's own structures.
     pub(crate) fn check_address(
         &self,
         ip: &FfsInode,
@@ -108,12 +109,12 @@ impl<P: OrderingPolicy> Ffs<P> {
             return Ok(unsigned);
         }
         Err(FsError::corrupt(format_args!(
-            "{}, block {block}: fragment {address} cannot be a file's; run a check (fsck)",
+            "{}, block {block}: fragment {address} cannot belong to a file; run a check (fsck)",
             self.inode_place(ip.ino())
         )))
     }
 
-    /// The buffer of a block of pointers at `address`.
+    /// The buffer of an indirect block at `address`.
     pub(crate) async fn pointers(
         &self,
         ip: &FfsInode,
@@ -127,7 +128,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
     }
 
-    /// How many fragments block `lbn` of a file of this size has.
+    /// The number of fragments of block `lbn` in a file of this size.
     pub(crate) fn frags_at(&self, size: u64, lbn: u64) -> u32 {
         (self.sb.file_block_size(size, lbn) >> self.sb.fshift) as u32
     }
@@ -155,8 +156,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.check_address(ip, lbn.cast_signed(), address, frags)
     }
 
-    /// Whether block `lbn` is there, and for how many blocks from it on that holds: where a whole block of
-    /// pointers is missing, as many as it would have led to.
+    /// Whether block `lbn` is mapped, and the number of blocks from it on for which that holds. Where a whole
+    /// indirect block is missing, these are all blocks below it.
     pub(crate) async fn block_is_there(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         if lbn < DIRECT {
             return Ok((ip.pointers().db[lbn as usize] != 0, 1));
@@ -178,7 +179,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok((address != 0, 1))
     }
 
-    /// As [`lookup`](Self::lookup), but only from what is in memory.
+    /// As [`lookup`](Self::lookup), but only from blocks that are in memory.
     fn peek_address(&self, ip: &FfsInode, lbn: u64) -> Option<u64> {
         let address = if lbn < DIRECT {
             ip.pointers().db[lbn as usize]
@@ -192,7 +193,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.check_address(ip, lbn.cast_signed(), address, frags).ok()
     }
 
-    /// Reads a block of a file, with what follows it on disk and in the file, up to `ahead` bytes.
+    /// Reads a block of a file, with up to `ahead` bytes that follow it both on disk and in the file.
     pub(crate) async fn read_file_block(
         &self,
         ip: &FfsInode,
@@ -232,8 +233,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key(lbn), byte, len, class).await.map(Some).map_err(io_error)
     }
 
-    /// Sets the pointer of block `lbn`, which has a place to be set in, and stores the inode where the
-    /// pointer is in it. The block count is the caller's.
+    /// Sets the pointer of block `lbn`, and stores the inode if it has the pointer. The indirect blocks on the
+    /// path exist. The caller updates the count of blocks.
     pub(crate) async fn set_pointer(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -253,7 +254,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             return Ok(());
         }
         let way = self.way(lbn)?;
-        let hop = way.hops().last().expect("a way has a hop");
+        let hop = way.hops().last().expect("an indirect path has a level");
         let mut address = ip.pointers().ib[way.root];
         for above in &way.hops()[..way.root] {
             let buf = self.pointers(ip, above, address).await?;
@@ -287,7 +288,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         len: usize,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
-        // Held: once something is allocated no read may fail.
+        // The buffers are pinned: after the first allocation no read may fail.
         let _inode = self.inode_buffer(ip.ino()).await?;
         if lbn >= DIRECT {
             return self.make_indirect(op, ip, lbn, fill).await;
@@ -307,7 +308,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 self.inode_place(ip.ino())
             )));
         }
-        // Growing can fail: the old contents are then still wanted.
+        // Growing can fail, and then the old contents are still needed.
         let fill = if needed > have { Fill::Keep } else { fill };
         let buf = self.existing(ip, lbn, address, have, fill).await?;
         if needed > have {
@@ -316,7 +317,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(buf)
     }
 
-    /// The buffer of a block that is there, read only where its contents matter.
+    /// The buffer of a mapped block. The block is read only if its contents matter.
     async fn existing(
         &self,
         ip: &FfsInode,
@@ -385,7 +386,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         (previous > 0).then_some(previous.cast_unsigned())
     }
 
-    /// Makes the run of fragments of a file's last block longer: where it is, else elsewhere.
+    /// Extends the fragments of a file's last block, in place if possible, otherwise elsewhere.
     async fn grow_fragments(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -397,7 +398,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         let len = needed as usize * self.sb.frag_size();
         let old = (address, have);
-        // What comes after the first change must not need a read.
+        // Steps after the first change must not need a read.
         let _held = self.groups_of([address]).await?;
         if self.extend(op, address, have, needed).await? {
             self.lengthen(op, ip, buf, len).await?;
@@ -418,7 +419,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             Err(e) => return Err(e),
         };
-        // A write to the old place may be under way: the old place is given up after this.
+        // A write to the old place may be under way. The old place is freed only after it.
         buf.written().await;
         buf.set_address(Some(self.sb.byte_of(new)));
         self.lengthen(op, ip, buf, len).await?;
@@ -427,8 +428,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.free(op, address, have).await
     }
 
-    /// Gives a file's last block `len` bytes. All that a directory gets is free chunks: it can grow into them
-    /// without another write.
+    /// Extends a file's last block to `len` bytes. The whole new space of a directory gets free chunks, so that
+    /// the directory can grow into it without another write.
     async fn lengthen(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -474,7 +475,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let missing = &way.hops()[above.len()..];
         let mut new = self.allocate_tree(op, ip, lbn, above.last(), &way, missing.len()).await?;
         let frags = self.frag();
-        // Before the pointers: a count that is too low is damage, one that is too high only wrong.
+        // The count of blocks is set before the pointers: on disk, a count that is too low is damage; one that
+        // is too high is merely wrong.
         let old = ip.record().blocks;
         ip.add_blocks(self.sectors(frags) * new.len() as u64);
         let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.record().blocks };
@@ -489,7 +491,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(buf)
     }
 
-    /// Allocates `pointers` blocks of pointers and a block of data, or nothing: addresses from the top.
+    /// Allocates `pointers` indirect blocks and a block of data, or nothing. Returns the addresses from the
+    /// top.
     async fn allocate_tree(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -502,8 +505,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let frags = self.frag();
         let mut new: Vec<u64> = Vec::with_capacity(pointers + 1);
         for i in 0..=pointers {
-            // Only data follow the block before them; blocks of pointers start a new place.
-            let index = way.hops().last().expect("a way has a hop").index;
+            // Only data blocks are placed behind the block before them. An indirect block starts a new place.
+            let index = way.hops().last().expect("an indirect path has a level").index;
             let previous = match lowest {
                 Some(buf) if pointers == 0 && index > 0 => {
                     Some(self.pointer(&buf.read(), index - 1))
@@ -526,7 +529,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(new)
     }
 
-    /// Hangs an empty block of pointers into the tree.
+    /// Sets a pointer to an empty indirect block.
     async fn hang_pointers(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -543,7 +546,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         assert_eq!(
             buf.address(),
             Some(byte),
-            "a block of pointers that is not there has no buffer"
+            "an indirect block that does not exist has no buffer"
         );
         self.cache.mark_dirty(&buf);
         let what = What::SetPointer {
@@ -564,7 +567,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             Some(above) => {
                 let admitted = op.admit(&what).await.map_err(io_error)?;
                 let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
-                let upper = upper.expect("a block of pointers hangs from a higher one");
+                let upper = upper.expect("a higher indirect block points to it");
                 self.put_pointer(op, above, upper.index, address, admitted);
             }
         }
@@ -576,7 +579,8 @@ impl<P: OrderingPolicy> Ffs<P> {
 mod tests {
     use super::*;
 
-    /// The edges of each height, where an off-by-one would send two blocks to one pointer.
+    /// The paths of the first and last blocks of each level, where an off-by-one error would give two blocks
+    /// one pointer.
     #[test]
     fn ways_at_the_edges() {
         let n = 16;
@@ -590,7 +594,8 @@ mod tests {
         assert!(way(n, 284 + 4096).is_none());
     }
 
-    /// No two blocks of pointers of a file share a name in the cache, nor one with the attributes.
+    /// No two indirect blocks of a file have one number in the cache, nor has one that of a block of
+    /// attributes.
     #[test]
     fn keys_of_pointer_blocks_are_distinct() {
         let mut seen = std::collections::BTreeMap::new();

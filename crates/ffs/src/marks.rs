@@ -1,25 +1,25 @@
-//! What the superblock says of how an image is used, by FreeBSD's rules.
+//! The superblock's state flags, set by FreeBSD's rules.
 //!
-//! - While mounted it is not clean. Where it was not clean when it was mounted, it says so too
-//!   (`FS_UNCLEAN`), and is not clean after it is unmounted either, until a check has gone through it:
-//!   what the crash leaked is still there. Where a journal was replayed nothing is: that is as good as clean.
-//! - `FS_DOSOFTDEP` says that a crash leaves the bitmaps right. An ordering that keeps them so sets it, in
-//!   the write that makes the image unclean; for any other the flag is off while it is mounted. On a clean
-//!   image it is only a wish of its owner's, and comes back when the image is clean again.
+//! - A mounted image is not clean. An image that was not clean when it was mounted also says so (`FS_UNCLEAN`),
+//!   and is not clean after its unmount either, until a check has gone through it: space that the crash leaked
+//!   is still lost. After a journal was replayed nothing is leaked, so the image counts as clean.
+//! - `FS_DOSOFTDEP` says that a crash leaves the bitmaps right. An ordering that keeps them right sets it in
+//!   the write that makes the image unclean; under any other ordering the flag is off during the mount. On a
+//!   clean image it is only its owner's request for soft updates, and comes back when the image is clean again.
 
 use std::cell::Cell;
 
 use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
 
-/// How an image is marked while it is mounted, and after.
+/// The state flags of an image during a mount and after it.
 pub(crate) struct Marks {
     flags: Cell<i32>,
-    /// Flags that come back once it is clean.
+    /// Flags that come back when the image is clean.
     wishes: i32,
 }
 
-/// Whether an image was unmounted and nothing was found wrong with it.
+/// Whether an image was unmounted cleanly and no damage was found in it.
 pub(crate) fn is_clean(sb: &Superblock) -> bool {
     sb.clean == 1 && sb.flags & FS_NEEDSFSCK == 0
 }
@@ -30,8 +30,8 @@ pub(crate) fn has_right_bitmaps(sb: &Superblock) -> bool {
 }
 
 impl Marks {
-    /// For an image that is mounted now. `trusted`: the ordering keeps the bitmaps right. `replayed`: what
-    /// a crash left has been put right.
+    /// The flags of an image that is mounted now. `trusted`: the ordering keeps the bitmaps right. `replayed`:
+    /// recovery has repaired everything that a crash left.
     pub fn new(sb: &Superblock, trusted: bool, replayed: bool) -> Marks {
         let mut flags = sb.flags & !(FS_UNCLEAN | FS_DOSOFTDEP);
         let clean = is_clean(sb) || (replayed && sb.flags & FS_NEEDSFSCK == 0);
@@ -45,7 +45,7 @@ impl Marks {
         Marks { flags: Cell::new(flags), wishes }
     }
 
-    /// Puts the marks into a superblock. `unmounted`: everything is on the disk.
+    /// Sets the flags in a superblock. `unmounted`: everything is on the disk.
     pub fn put(&self, sb: &mut Superblock, unmounted: bool) {
         let flags = self.flags.get();
         let clean = unmounted && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
@@ -55,12 +55,12 @@ impl Marks {
         (sb.pendingblocks, sb.pendinginodes) = (0, 0);
     }
 
-    /// A check has gone through all of it, and nothing is left to repair.
+    /// Notes that a check has gone through the whole image, and nothing is left to repair.
     pub fn checked(&self) {
         self.flags.set(self.flags.get() & !FS_UNCLEAN);
     }
 
-    /// Something is wrong that has to be looked into before the next mount.
+    /// Notes damage that a check must look into before the next mount.
     pub fn needs_check(&self) {
         self.flags.set(self.flags.get() | FS_NEEDSFSCK);
     }

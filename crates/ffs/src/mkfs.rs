@@ -1,7 +1,7 @@
 //! Making an empty UFS2 file system, with FreeBSD's defaults.
 //!
-//! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each group's
-//! bytes and sends them. A crash while it works leaves a superblock that says "incomplete".
+//! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each group's bytes and
+//! writes them. A crash during mkfs leaves a superblock that says "incomplete".
 
 mod error;
 mod plan;
@@ -14,7 +14,7 @@ use ordo_format::ufs2::{Superblock, superblock};
 pub use error::MkfsError;
 pub use plan::plan;
 
-/// What kind of file system to make. [`Default`] is what FreeBSD's newfs does.
+/// Options of mkfs. [`Default`] gives those of FreeBSD's newfs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MkfsOptions {
     /// The block size in bytes: a power of two from 4,096 to 65,536.
@@ -25,26 +25,26 @@ pub struct MkfsOptions {
     pub endian: Endian,
     /// The volume label: up to 31 letters, digits, `-`, `_` and `.`; may be empty.
     pub label: String,
-    /// Whether the file system asks for soft updates.
+    /// Whether the superblock asks for soft updates.
     pub soft_updates: bool,
     /// Whether superblock, groups and inodes carry check-hashes.
     pub check_hashes: bool,
     /// Percentage of space kept free.
     pub min_free: u8,
-    /// Whether to allocate for little waste rather than for speed.
+    /// Whether to allocate for little wasted space rather than for speed.
     pub optimise_space: bool,
-    /// Bytes of space per inode; two fragments where not given.
+    /// Bytes of space per inode. The default is two fragments.
     pub density: Option<u32>,
-    /// Inodes wanted in all, instead of a density; rounded up to whole blocks in each group.
+    /// The number of inodes, instead of a density. It is rounded up to whole blocks in each group.
     pub inodes: Option<u64>,
-    /// The size in bytes; the whole device where not given.
+    /// The size in bytes. The default is the whole device.
     pub size: Option<u64>,
-    /// The most blocks in a cylinder group; as many as its header can describe where not given.
+    /// The most blocks in a cylinder group. The default is as many as its header can describe.
     pub max_blocks_per_group: Option<u32>,
-    /// The blocks that a file takes in a group before it moves on; a block of addresses where not
-    /// given.
+    /// The number of blocks that a file takes in a group before it moves on. The default is the number of
+    /// addresses in a block.
     pub max_blocks_per_file: Option<u32>,
-    /// Blocks in the longest contiguous transfer; 1 MiB of them where not given.
+    /// The number of blocks in the longest contiguous transfer. The default is 1 MiB of them.
     pub max_contig: Option<u32>,
     /// The expected size of a file in bytes.
     pub average_file_size: u32,
@@ -52,7 +52,7 @@ pub struct MkfsOptions {
     pub average_files_per_dir: u32,
     /// Whether to make the directory `.snap`, where FreeBSD keeps snapshots.
     pub snapshot_dir: bool,
-    /// Seeds the inodes' generation numbers and the file system's id.
+    /// The seed of the inodes' generation numbers and of the file system's id.
     pub seed: u64,
 }
 
@@ -81,26 +81,26 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What was made.
+/// The result of mkfs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MkfsReport {
     /// The superblock as written.
     pub superblock: Superblock,
-    /// Where its copies are, in bytes, one per cylinder group.
+    /// The places of its copies, in bytes, one per cylinder group.
     pub copies: Vec<u64>,
-    /// Bytes per inode, where they had to differ from what was asked for.
+    /// Bytes per inode, if they had to differ from the option.
     pub density_changed: Option<u64>,
-    /// Writes sent to the device.
+    /// The number of writes.
     pub writes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes_written: u64,
 }
 
 /// Makes an empty file system on `device`; `now` is in seconds since 1970.
 ///
-/// Writes what must be written only, in large requests: the superblock and its copies, the groups'
-/// headers, two blocks of inodes in each group, the summary, the root directory. What the device held
-/// elsewhere stays, but nothing refers to it. Durable when it returns.
+/// It writes only what must be written, in large requests: the superblock and its copies, the groups' headers,
+/// two blocks of inodes in each group, the summary, the root directory. Other bytes of the device stay, but
+/// nothing refers to them. The file system is durable when this returns.
 ///
 /// ```
 /// use ordo_block::{BlockDevice, ram::RamDisk};
@@ -126,12 +126,12 @@ pub async fn mkfs(
     write::Writer::new(device, options, plan).run(now).await
 }
 
-/// What [`plan`] worked out.
+/// The result of [`plan`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The superblock, all counts of free space still zero.
+    /// The superblock, with all counts of free space still zero.
     pub superblock: Superblock,
-    /// Bytes per inode, where they had to differ from what was asked for.
+    /// Bytes per inode, if they had to differ from the option.
     pub density_changed: Option<u64>,
 }
 
@@ -146,5 +146,5 @@ fn usable(options: &MkfsOptions, geometry: &Geometry) -> Result<u64, MkfsError> 
     }
 }
 
-/// Where the superblock goes, in bytes.
+/// The place of the superblock, in bytes.
 const SUPERBLOCK_AT: u64 = superblock::SEARCH[0];

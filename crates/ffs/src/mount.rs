@@ -1,4 +1,4 @@
-//! Mounting: finding the superblock, refusing what must not be touched, reading the summaries.
+//! Mounting: finds the superblock, refuses images that must not be written, reads the summaries.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_cache::{BufRef, Cache, CacheConfig};
@@ -17,81 +17,83 @@ use crate::recount::{self, Recovered};
 use crate::recover::OnDevice;
 use crate::{FastFs, Ffs, torn};
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// What the names and files are like to use.
+    /// Options for names and files.
     pub ufs: UfsConfig,
-    /// The cache.
+    /// Options of the cache.
     pub cache: CacheConfig,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
-    /// Mount even what was not unmounted, under an ordering that needs a check first.
+    /// Mount even an image that was not unmounted cleanly, under an ordering that needs a check first.
     pub force: bool,
 }
 
-/// Why a device cannot be mounted.
+/// The reason why a device cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] BlockError),
-    /// No superblock where one can be.
+    /// No superblock is at any of its places.
     #[error(
         "no UFS2 superblock at byte 65536, 8192, 262144 or 0; a check can look for copies of it \
          (ordo fsck)"
     )]
     NoSuperblock,
-    /// A superblock that cannot be right.
+    /// A superblock has a field that cannot be right.
     #[error("superblock at byte {at}: {error}; a check can use a copy of it (ordo fsck)")]
     Superblock {
-        /// Where it is.
+        /// The superblock's place, in bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         error: SuperblockError,
     },
-    /// It was not unmounted.
+    /// The image was not unmounted cleanly.
     #[error("not unmounted cleanly; check it first (ordo fsck), or mount it read-only")]
     Unclean,
-    /// Another system keeps something in it that would be broken by writing.
+    /// The image has a feature of another system that writes here would break.
     #[error("{0}; it can be mounted read-only")]
     Unsupported(&'static str),
-    /// The device takes no writes.
+    /// The device accepts no writes.
     #[error("the device is read-only; mount it read-only")]
     ReadOnlyDevice,
     /// The file system is larger than its device.
-    #[error("the file system has {want} bytes, but the device only {have}: cut short?")]
+    #[error(
+        "the file system has {want} bytes, but the device only {have}: was the image cut short?"
+    )]
     DeviceTooSmall {
-        /// The file system's size.
+        /// The file system's size, in bytes.
         want: u64,
-        /// The device's size.
+        /// The device's size, in bytes.
         have: u64,
     },
-    /// What the ordering keeps does not lead out of what a crash left.
+    /// The ordering cannot recover the image.
     #[error("{0}")]
     Recover(#[from] RecoverError),
-    /// What is on disk cannot be used.
+    /// The contents of the disk cannot be used.
     #[error("{0}")]
     FileSystem(#[from] FsError),
 }
 
-/// A superblock, where it was found, and its byte order.
+/// A superblock that was found, with its place and byte order.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The superblock.
     pub sb: Superblock,
     /// The byte order of the image.
     pub endian: Endian,
-    /// Where it is, in bytes.
+    /// The superblock's place, in bytes.
     pub at: u64,
-    /// Whether its last write was torn, so that what such a write changes cannot be told.
+    /// Whether its last write was torn. Fields that change with every write are then unknown.
     pub torn: bool,
 }
 
 /// Finds the superblock of a device.
 ///
 /// # Errors
-/// None is there, or it is damaged, or the device failed.
+/// The device has no superblock or a damaged one, or it failed.
 pub async fn find_superblock(device: &Device) -> Result<Found, MountError> {
     let geometry = device.geometry();
     let sector = u64::from(geometry.sector);
@@ -123,25 +125,25 @@ pub async fn find_superblock(device: &Device) -> Result<Found, MountError> {
     Err(damaged.unwrap_or(MountError::NoSuperblock))
 }
 
-/// What forbids writing to an image, as far as its superblock says.
+/// The reason in the superblock why an image must not be written, if there is one.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     if sb.is_ufs1() {
-        Some("it is UFS1, which is only read: no check here could repair it after a crash")
+        Some("it is UFS1, which is only read, since no check here could repair it after a crash")
     } else if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {
-        Some("it lies in a gjournal")
+        Some("it uses FreeBSD's gjournal")
     } else if sb.snapinum.iter().any(|ino| *ino != 0) {
-        Some("it has snapshots, which every write would have to be copied for")
+        Some("it has snapshots, and writing here would damage them")
     } else {
         None
     }
 }
 
-/// Mounts a file system under an ordering; UFS1 only to be read.
+/// Mounts a file system under an ordering. UFS1 can only be mounted read-only.
 ///
 /// # Errors
-/// [`MountError`]; nothing has been written then.
+/// [`MountError`]. Nothing has been written then.
 pub async fn mount<P: OrderingPolicy>(
     runtime: &Runtime,
     device: impl BlockDevice,
@@ -220,7 +222,7 @@ async fn mount_on<P: OrderingPolicy>(
     Ok(fs)
 }
 
-/// A cache that finishes superblock and groups before they are written.
+/// A cache that sets the check-hashes of the superblock and of groups before they are written.
 fn sealing_cache<P: OrderingPolicy>(
     runtime: &Runtime,
     device: Device,
@@ -240,7 +242,7 @@ fn sealing_cache<P: OrderingPolicy>(
     cache
 }
 
-/// Without a root directory there is nothing to use.
+/// Checks the root directory, without which the file system cannot be used.
 async fn check_root<P: OrderingPolicy>(ffs: &Ffs<P>) -> FsResult<()> {
     let root = match ffs.load_inode(ROOT_INO).await {
         Err(error) if error.errno == Errno::NotFound => None,

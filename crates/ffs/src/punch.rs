@@ -1,8 +1,8 @@
-//! Taking blocks out of the midst of a file.
+//! Punching holes: freeing blocks in the middle of a file.
 //!
-//! One step takes blocks that hang from the inode, or from one block of pointers: what it reads is little, and
-//! read before anything is changed. A block of pointers that would be left without any goes with them, and so does
-//! one above it that had nothing else: then only the pointer to the topmost of them is reset.
+//! One step frees blocks to which the inode points, or one indirect block. It has little to read, and reads it
+//! before anything is changed. An indirect block that would have no pointers left is freed too, and so is one
+//! above it that had no others. Then only the pointer to the topmost of them is reset.
 
 use std::ops::Range;
 
@@ -14,31 +14,32 @@ use ordo_vfs::FsResult;
 use crate::truncate::Loose;
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
-/// Where pointers are reset.
+/// The place of the pointers that are reset.
 enum Reset {
-    /// Among the inode's own.
+    /// Pointers to direct blocks.
     Direct(Range<usize>),
-    /// The inode's to a tree.
+    /// The inode's pointer to a tree.
     Root(usize),
-    /// In a block of pointers.
+    /// Pointers in an indirect block.
     In(BufRef, Range<usize>),
 }
 
-/// What one step takes out.
+/// The blocks that one step frees.
 struct Step {
-    /// Up to which block of the file.
+    /// The file's block up to which the step has come.
     end: u64,
     reset: Reset,
     loose: Vec<Loose>,
-    /// How many blocks that are.
+    /// The number of blocks.
     blocks: u64,
-    /// Blocks of pointers on the way, which stay in memory until it is done, and the groups of what is freed.
+    /// Indirect blocks on the path, and the groups of the freed blocks. They stay in memory until the step is
+    /// done.
     _held: Vec<BufRef>,
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// Takes blocks `first..end` away, or as many of them as one step may; up to which that was. None of
-    /// them is the file's last.
+    /// Frees blocks `first..end`, or as many of them as one step may. Returns the block up to which it has
+    /// come. The file's last block must not be among them.
     pub(crate) async fn take_out(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -71,8 +72,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 op.apply(&buf, std::slice::from_ref(&range), admitted, clear);
             }
         }
-        // Before anything is given back: who waits for a block of pointers that goes waits for this change
-        // of the inode from then on, and it waits for the reset.
+        // This change of the inode comes before anything is freed. Nodes that wait for a freed indirect block
+        // wait for this change from then on, and it waits for the reset.
         let (ino, old) = (ip.ino(), ip.record().blocks);
         let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
@@ -86,7 +87,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         damage.map_or(Ok(step.end), Err)
     }
 
-    /// Blocks that hang from the inode.
+    /// A step that frees direct blocks.
     async fn out_of_inode(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let range = first as usize..end as usize;
         let pointers = ip.pointers().db[range.clone()].to_vec();
@@ -95,10 +96,11 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(Step { end, reset: Reset::Direct(range), loose, blocks, _held: held })
     }
 
-    /// Blocks that hang from the same block of pointers as `first`, and that block where it has no others.
+    /// A step that frees blocks of the indirect block that points to `first`, and that block if it has no
+    /// others.
     async fn out_of_tree(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let way = self.way(first)?;
-        let lowest = *way.hops().last().expect("a way has a hop");
+        let lowest = *way.hops().last().expect("an indirect path has a level");
         let end = end.min(lowest.first + self.sb.addresses_per_block());
         let mut address = ip.pointers().ib[way.root];
         let (mut above, mut addresses) = (Vec::new(), Vec::new());
@@ -115,13 +117,13 @@ impl<P: OrderingPolicy> Ffs<P> {
         let count = (end - first) as usize;
         let mut range = lowest.index..lowest.index + count;
         let pointers: Vec<i64> = {
-            let bytes = above.last().expect("a way has a hop").read();
+            let bytes = above.last().expect("an indirect path has a level").read();
             range.clone().map(|i| self.pointer(&bytes, i)).collect()
         };
         let freed = pointers.iter().chain(&addresses).map(|a| a.cast_unsigned());
         let mut held = self.groups_of(freed).await?;
         let (mut loose, mut blocks) = self.loose_data(ip, first, &pointers);
-        // Up to the block of pointers that has others.
+        // The step ends at the first indirect block that has other pointers.
         let mut level = above.len();
         while level > 0 && is_empty_but(&above[level - 1], &range) {
             level -= 1;
@@ -141,7 +143,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(Step { end, reset, loose, blocks, _held: held })
     }
 
-    /// What blocks of data are freed, and how many are there to be freed.
+    /// The data blocks to free, and their number.
     fn loose_data(&self, ip: &FfsInode, first: u64, pointers: &[i64]) -> (Vec<Loose>, u64) {
         let frags = self.frag();
         let set = (first..).zip(pointers.iter().copied()).filter(|(_, address)| *address != 0);
@@ -153,7 +155,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// Whether a block of pointers has none but those in a range.
+/// Whether an indirect block has no pointers outside of a range.
 fn is_empty_but(buf: &BufRef, range: &Range<usize>) -> bool {
     let bytes = buf.read();
     let rest = [&bytes[..range.start * 8], &bytes[range.end * 8..]];

@@ -1,23 +1,23 @@
-//! Giving back what a crash leaked of bitmaps: what only FFS has. See `ordo_ufs::reclaim` for the argument why nothing
-//! of it can have come into use.
+//! Freeing blocks and inodes that a crash leaked in the bitmaps: the part that only FFS has.
+//! `ordo_ufs::reclaim` explains why they cannot have come into use since.
 
 use ordo_ordering::{Deferred, OrderingPolicy};
 use ordo_vfs::FsResult;
 
 use crate::FastFs;
 
-/// Marks `frags` fragments of one block free that nothing points to.
+/// Marks `frags` fragments of one block as free. No pointer leads to them.
 ///
 /// # Errors
-/// `Corrupt` where any of them is free; the device failed.
+/// `Corrupt` if any of them is free; the device failed.
 pub async fn block<P: OrderingPolicy>(fs: &FastFs<P>, address: u64, frags: u32) -> FsResult<()> {
     fs.reclaim_step(Deferred::FreeBlock { address, frags }).await
 }
 
-/// Marks an inode free that is in use by its bitmap only. False where it is in use.
+/// Marks an inode as free that is used according to its bitmap only. Returns false where it is really in use.
 ///
 /// # Errors
-/// `Corrupt` where it is marked free; the device failed.
+/// `Corrupt` if it is marked free; the device failed.
 pub async fn inode<P: OrderingPolicy>(fs: &FastFs<P>, ino: u64) -> FsResult<bool> {
     if fs.is_in_use(ino).await? {
         return Ok(false);

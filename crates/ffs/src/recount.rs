@@ -1,15 +1,15 @@
-//! Mounting what a crash left, without a check.
+//! Mounting a crashed image without a check, by rebuilding its summaries.
 //!
-//! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right, what follows
-//! from them is worked out anew at mount. A write of a group may be torn at 512 bytes: every bit on the
-//! disk is then right, or calls used what is free; counts, cluster maps and the check-hash may belong to
-//! another state of the bitmaps. So all of them are made from the bitmaps as they are. Only the number of
-//! directories, which no bitmap knows, stays as the header has it: nothing but where the next directory
-//! goes depends on it.
+//! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right, everything that
+//! follows from them is rebuilt at the mount. The write of a group may be torn at 512 bytes. Then every bit on
+//! the disk is right, or calls something used that is free; but counts, cluster maps and the check-hash may
+//! belong to another state of the bitmaps. So all of them are rebuilt from the bitmaps. Only the number of
+//! directories, which no bitmap shows, stays as it is in the header; only the place of the next directory
+//! depends on it.
 //!
-//! All groups are read, many at once: their counts decide where everything goes from now on, and the paper
-//! does the same. It takes as long as there are groups, however full they are. Only groups that were
-//! wrong are written, before anything else is: a crash meanwhile leaves what can be worked out again.
+//! All groups are read, many at once, because their counts decide where everything goes from now on. The paper
+//! does the same. The time depends on the number of groups, not on how full they are. Only groups that were
+//! wrong are written, before anything else is, so after a crash in between the rebuilding can be repeated.
 
 use std::fmt;
 
@@ -24,25 +24,25 @@ use ordo_vfs::FsError;
 
 use crate::MountError;
 
-/// Groups that are read at once.
+/// The number of groups that are read at once.
 const READS: usize = 64;
 
-/// What was done so that an image that had not been unmounted could be used.
+/// The repairs of an image that had not been unmounted cleanly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Groups whose counts were worked out.
+    /// The number of groups whose counts were rebuilt.
     pub groups: u32,
-    /// Of these, the ones in which something was wrong and is right now.
+    /// The groups among them that had an error, which is repaired.
     pub mended: Vec<u32>,
-    /// Whether the superblock's last write was torn: whatever a write of it changes was taken from the
-    /// groups.
+    /// Whether the superblock's last write was torn. Then the fields that change with every write were rebuilt
+    /// from the groups.
     pub torn_superblock: bool,
 }
 
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.torn_superblock {
-            f.write_str("its superblock was torn, and is what its copy and the groups say; ")?;
+            f.write_str("its superblock was torn, and was rebuilt from its copy and the groups; ")?;
         }
         write!(
             f,
@@ -54,10 +54,10 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// Works out what is free in each group, and puts right what is wrong in their headers.
+/// Counts the free space of each group, and repairs the groups' headers.
 ///
 /// # Errors
-/// The device failed; a header that is not one.
+/// The device failed; a header is not that of a group.
 pub(crate) async fn groups(
     runtime: &Runtime,
     device: &Device,
@@ -98,14 +98,14 @@ pub(crate) async fn groups(
     Ok((counts, recovered))
 }
 
-/// What each byte of a bitmap of fragments says.
+/// Tables of the properties of each byte value of a fragment bitmap.
 struct Tables {
     frag: u32,
-    /// Whole free blocks, one bit each.
+    /// The wholly free blocks, one bit each.
     whole: [u8; 256],
-    /// Free fragments outside of whole free blocks.
+    /// The free fragments outside of wholly free blocks.
     loose: [u8; 256],
-    /// Runs of such, by length.
+    /// The runs of such fragments, by length.
     runs: [[u8; 8]; 256],
 }
 
@@ -127,7 +127,7 @@ impl Tables {
         tables
     }
 
-    /// A group's header, and its bytes, with everything in them that follows from the bitmaps.
+    /// A group's header and bytes, with everything rebuilt that follows from the bitmaps.
     fn mend(
         &self,
         bytes: &[u8],
@@ -154,7 +154,7 @@ impl Tables {
         let mut clusters = vec![0; map.len().div_ceil(self.frag as usize)];
         let mut times = [0i32; 256];
         for (at, byte) in map[..used.div_ceil(8)].iter().enumerate() {
-            // What lies beyond the group's end is not free, whatever the bits say.
+            // Fragments beyond the group's end are not free, whatever their bits say.
             let left = used - 8 * at;
             let mask = if left < 8 { (1u8 << left) - 1 } else { 0xff };
             let byte = usize::from(byte & mask);

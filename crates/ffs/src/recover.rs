@@ -1,4 +1,4 @@
-//! What an ordering is told of an image that a crash left.
+//! The facts about a crashed image that an ordering needs.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use ordo_ordering::Image;
 
 use crate::marks;
 
-/// An image on a device that nobody has mounted.
+/// An image on a device that is not mounted.
 pub struct OnDevice<'a> {
     sb: &'a Superblock,
     endian: Endian,
@@ -16,7 +16,7 @@ pub struct OnDevice<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// The image of this superblock, now.
+    /// The image with this superblock, at time `now`.
     pub fn new(sb: &'a Superblock, endian: Endian, now: i64) -> OnDevice<'a> {
         OnDevice { sb, endian, now }
     }
@@ -36,7 +36,7 @@ impl<'a> OnDevice<'a> {
 impl Image for OnDevice<'_> {
     fn id(&self) -> u64 {
         let [made, chance] = self.sb.id.map(i32::cast_unsigned);
-        // Never 0, which says that there is none.
+        // An id is never 0, which stands for none.
         (u64::from(made) << 32 | u64::from(chance)).max(1)
     }
 
@@ -60,7 +60,7 @@ impl Image for OnDevice<'_> {
         self.header_at(byte).unwrap_or_else(|| {
             let size = self.fragment();
             let start = byte / size * size;
-            // A group's header may end within a fragment.
+            // A group's header may end inside of a fragment.
             match self.header_at(start) {
                 Some(header) => header.end..start + size,
                 None => start..start + size,

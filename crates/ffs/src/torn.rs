@@ -1,12 +1,13 @@
-//! A superblock whose last write a crash has torn.
+//! Recovery of a superblock whose last write a crash has torn.
 //!
-//! A superblock takes three sectors, and its check-hash covers them all: a power cut in the middle of a
-//! write leaves a wrong hash over fields that are each old or new, and every mount and unmount writes
-//! one. What such a write changes is the clean flag, the time and the counts; the geometry stays. So a
-//! superblock that is right but for its hash is believed if the first group's copy, which no mount
-//! writes, has the same geometry; and not as far as it says that it is clean, unless its hash is right once
-//! the clean flag is set: then the flag alone is of a write that was cut off. A mount waits for that write
-//! before it makes any other, and an unmount makes it after all others, so the image is clean.
+//! A superblock takes three sectors, and its check-hash covers them all. A power cut in the middle of a write
+//! leaves a wrong hash over fields that are each old or new, and every mount and unmount writes one. Such a
+//! write changes the clean flag, the time and the counts, but never the geometry. So a superblock that is right
+//! except for its hash is believed if the first group's copy, which no mount writes, has the same geometry.
+//!
+//! Its clean flag is not believed, with one exception: if the hash is right once the clean flag is set, only
+//! the flag belongs to an interrupted write. A mount waits for that write before it makes any other, and an
+//! unmount makes it after all others, so the image is clean.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
@@ -16,7 +17,7 @@ use crate::mount::Found;
 /// The byte of the clean flag.
 const CLEAN_AT: usize = 209;
 
-/// The superblock in `bytes`, read at byte `at` with a wrong check-hash, if it is merely torn.
+/// The superblock in `bytes`, read from byte `at` with a wrong check-hash, if it is only torn.
 pub(crate) async fn read(
     device: &Device,
     bytes: &[u8],
@@ -40,7 +41,7 @@ pub(crate) async fn read(
     Ok(Some(Found { sb, endian, at, torn: !is_clean }))
 }
 
-/// All that says where things are.
+/// All fields that say where things are.
 fn geometry(sb: &Superblock) -> ([i32; 12], [u32; 3], [i64; 5]) {
     (
         [

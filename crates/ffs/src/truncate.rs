@@ -1,7 +1,7 @@
-//! Setting a file's size, and freeing what lies beyond it.
+//! Setting a file's size, and freeing the blocks beyond it.
 //!
-//! The inode, without its pointers, is stored before any block is marked free: an ordering that cares
-//! is asked before each. Blocks of pointers that are freed whole are not changed.
+//! The inode is stored without its pointers before any block is marked free, and the ordering is asked before
+//! each free. Indirect blocks that are freed whole are not changed.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_ordering::{OrderingPolicy, What};
@@ -11,15 +11,15 @@ use ordo_vfs::{FsError, FsResult};
 use crate::map::{Hop, span};
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
-/// The most buffers that a cut keeps in memory from its beginning to its end.
+/// The most buffers that a cut pins until it is done.
 const HELD_MAX: usize = 64;
 
-/// What a pointer that was reset led to.
+/// The blocks to which a pointer led that was reset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loose {
-    /// Fragments of a block of data.
+    /// The fragments of a data block.
     Data { lbn: u64, address: i64, frags: u32 },
-    /// A block of pointers and everything below it.
+    /// An indirect block and everything below it.
     Tree { height: u32, first: u64, address: i64 },
 }
 
@@ -32,7 +32,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         let old = ip.size();
         if !has_blocks(ip) {
-            // Nothing, or a short link's target where pointers would be.
+            // The inode has no pointers, but nothing or a short link's target in their place.
             return if size > old {
                 self.extend_to(op, ip, size).await
             } else {
@@ -62,7 +62,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// A longer file: its old last block becomes whole, its new last block is there.
+    /// Extends a file: makes its old last block whole, and allocates its new last block.
     async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.bsize());
         let last = (size - 1) / bsize;
@@ -125,10 +125,10 @@ impl<P: OrderingPolicy> Ffs<P> {
         damage.map_or(Ok(()), Err)
     }
 
-    /// Reads all that a cut to `size` needs, so that no read can fail half way: the inode's block, the
-    /// blocks of pointers, the groups of what is freed. Some of it is held until the cut is done; the
-    /// rest was at least used last. Damage is left to the cut, but for trees that have more pointers
-    /// than the file system has blocks.
+    /// Reads everything that a cut to `size` needs, so that no read can fail halfway: the inode's block, the
+    /// indirect blocks, the groups of the freed blocks. Some buffers stay pinned until the cut is done; the
+    /// others were at least used last. Damage is left to the cut, except for trees with more pointers than the
+    /// file system has blocks.
     async fn read_before_cut(&self, ip: &FfsInode, size: u64) -> FsResult<Vec<BufRef>> {
         let mut held = vec![self.inode_buffer(ip.ino()).await?];
         let own = self.sb.cg_base(self.sb.ino_group(ip.ino()));
@@ -191,7 +191,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(held)
     }
 
-    /// Resets the inode's own pointers beyond the end, and stores it with its new size.
+    /// Resets the inode's own pointers beyond the end, and stores the inode with its new size.
     async fn cut_inode(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -228,7 +228,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.record_mut().size = size;
         if size == 0 {
-            // All that is left belongs to the extended attributes.
+            // Only the blocks of the extended attributes are left.
             let attributes = self.sb.frags_for(u64::from(pointers.extsize)) as u32;
             ip.record_mut().blocks = self.sectors(attributes);
         }
@@ -237,7 +237,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Resets the pointers beyond `keep` blocks in those trees that are cut in the middle.
+    /// Resets the pointers beyond `keep` blocks, in those trees that are cut in the middle.
     async fn cut_trees(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -250,7 +250,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
         let way = self.way(keep - 1)?;
         let mut address = ip.pointers().ib[way.root];
-        // Down the way to the last block that stays: everything to its right goes.
+        // The loop follows the path to the last block that stays, and frees everything to its right.
         for hop in way.hops() {
             if address == 0 {
                 break;
@@ -289,8 +289,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Frees what a pointer led to; how many sectors that were. Pointers that cannot be right are
-    /// passed over and reported through `damage`; only a failed device stops it.
+    /// Frees the blocks to which a pointer led. Returns the number of their sectors. Pointers that cannot be
+    /// right are skipped and reported through `damage`; only a device that fails stops it.
     pub(crate) async fn free_loose(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -302,7 +302,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             Loose::Data { lbn, address, frags } => {
                 let key = BufKey::file(ip.ino(), lbn.cast_signed());
                 let cut = self.cache.peek(key).filter(|buf| {
-                    // Only the end of the block goes: the buffer stays, shorter.
+                    // Only the end of the block is freed: the buffer stays, but gets shorter.
                     buf.address() != Some(self.sb.byte_of(address.cast_unsigned()))
                 });
                 match cut {
@@ -377,7 +377,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 let (block, frags) = (first.cast_signed(), self.frag());
                 self.free_checked(op, ip, block, address, frags, damage).await?
             } else {
-                // Three levels at most.
+                // The recursion has at most three levels.
                 Box::pin(self.free_tree(op, ip, height - 1, first, address, damage)).await?
             };
         }
@@ -387,13 +387,13 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// Whether the pointers of an inode are pointers, and any is set.
+/// Whether the pointer fields of an inode hold pointers, and any is set.
 fn has_blocks(ip: &FfsInode) -> bool {
     use ordo_vfs::FileType::{Directory, Regular, Symlink};
     let (d, pointers) = (ip.record(), ip.pointers());
     match ip.file_type() {
         Regular | Directory => pointers.db.iter().chain(&pointers.ib).any(|address| *address != 0),
-        // A target in the inode takes no blocks; one in a block does.
+        // A target in the inode takes no blocks, but one in a block does.
         Symlink => d.blocks > 0 && d.size >= ordo_format::ufs2::inode::SHORT_LINK_SIZE as u64,
         _ => false,
     }

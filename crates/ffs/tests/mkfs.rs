@@ -1,5 +1,5 @@
-//! File systems that mkfs makes: every legal shape validates structure by structure, illegal ones are
-//! refused, FreeBSD's own image has the same geometry, and readers that others wrote accept them.
+//! File systems that mkfs makes. Every legal shape is valid, structure by structure; illegal ones are refused;
+//! FreeBSD's own image has the same geometry; readers by other authors accept them.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ fn sizes(block_size: u32, frag_size: u32) -> MkfsOptions {
     MkfsOptions { block_size, frag_size, ..MkfsOptions::default() }
 }
 
-/// Reads back all that was written: superblock and copies, groups, summary, root directory.
+/// Reads back everything that was written: superblock and copies, groups, summary, root directory.
 fn check(disk: &RamDisk, options: &MkfsOptions) -> Superblock {
     let load = |at: u64, len: usize| {
         let mut bytes = vec![0; len];
@@ -93,7 +93,7 @@ fn every_legal_shape_is_sound() {
 
 #[test]
 fn every_device_size_is_sound_or_too_small() {
-    // Each size in fragments from nothing to several groups: the last group is the trap.
+    // Each size in fragments from none to several groups: the last group is the difficult one.
     for frags in 0..1200 {
         let disk = Rc::new(RamDisk::new(frags * 1024));
         let options = sizes(8192, 1024);
@@ -116,7 +116,7 @@ fn every_device_size_is_sound_or_too_small() {
 
 #[test]
 fn the_geometry_is_the_one_freebsd_chose() {
-    // What newfs made of 4 MiB with soft updates: see docs/formats/ufs2.md.
+    // The result of newfs for 4 MiB with soft updates: see docs/formats/ufs2.md.
     let disk = Rc::new(RamDisk::new(4 << 20));
     let options = MkfsOptions { soft_updates: true, ..MkfsOptions::default() };
     let sb = make(&disk, &options).unwrap().superblock;
@@ -188,7 +188,7 @@ fn illegal_options_are_refused_and_nothing_is_written() {
 
 #[test]
 fn sizes_never_panic() {
-    // Any device up to many terabytes, any density: a plan or an error, and every plan validates.
+    // Any device up to many terabytes, any density: the result is a plan or an error, and every plan is valid.
     let mut sized = 0;
     for (block, frag) in [(32768, 4096), (4096, 512), (65536, 8192), (4096, 4096)] {
         for shift in 12..46 {

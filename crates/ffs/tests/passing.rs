@@ -1,7 +1,7 @@
-//! Contents that pass through memory: read or written one block after another, and kept by whoever is above.
+//! Drop-behind: contents that are read or written in order, and kept by the layer above, leave memory at once.
 //!
-//! Fault model: none; readers whose requests come several at a time and overtake each other. Would catch
-//! contents that stay, blocks that are read twice, read-ahead far beyond what is read, and contents that are wrong.
+//! Fault model: none; several requests of a reader are under way at a time, and overtake each other. Would
+//! catch contents that stay, blocks that are read twice, read-ahead far beyond the reader, and wrong contents.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use ordo_vfs::{FileSystem, Ino, NewNode};
 const FILE: usize = 24 << 20;
 const REQUEST: usize = 128 << 10;
 
-/// A disk that takes 100 µs for a request, and counts bytes read.
+/// A disk that takes 100 µs for a request, and counts the bytes that are read.
 struct Counted {
     runtime: Runtime,
     disk: Rc<RamDisk>,
@@ -70,8 +70,8 @@ async fn in_memory<P: OrderingPolicy>(fs: &FastFs<P>) -> usize {
     fs.layout().cache().stats().bytes
 }
 
-/// Writes a file, and reads it after a remount with two requests under way at any time. Returns memory in use
-/// after either, and the bytes read for each byte of the file.
+/// Writes a file, and reads it after a remount with two requests under way at any time. Returns the memory in
+/// use after each, and the bytes read for each byte of the file.
 async fn there_and_back<P: OrderingPolicy>(
     rt: &Runtime,
     policy: fn() -> P,
@@ -113,8 +113,8 @@ async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<P>, ino: Ino, first: us
     }
 }
 
-/// Where contents pass, next to nothing of a file of 24 MB is in memory when it has been written and synced, or
-/// read, and every block was read once; else all of it stays.
+/// With drop-behind, hardly anything of a file of 24 MB is in memory after it has been written and synced, or
+/// read, and every block was read once. Without it, all of the file stays.
 #[test]
 fn contents_pass() {
     const LITTLE: usize = 8 << 20;
@@ -124,18 +124,18 @@ fn contents_pass() {
         .block_on(async {
             let (written, read, times) = there_and_back(&rt, || NoOrder, true).await;
             assert!(written < LITTLE && read < LITTLE, "{written} and {read} bytes kept");
-            assert!(times < 1.1, "{times} bytes read for each");
+            assert!(times < 1.1, "{times} bytes read for each byte of the file");
             let (written, read, times) = there_and_back(&rt, SoftUpdates::default, true).await;
             assert!(written < LITTLE && read < LITTLE, "{written} and {read} bytes kept");
-            assert!(times < 1.1, "{times} bytes read for each");
+            assert!(times < 1.1, "{times} bytes read for each byte of the file");
             let (written, read, _) = there_and_back(&rt, || NoOrder, false).await;
             assert!(written >= FILE && read >= FILE, "{written} and {read} bytes kept");
         })
         .unwrap();
 }
 
-/// A stream that nobody syncs leaves memory too, under an ordering that must know what is durable: a flush now and
-/// then lets it go.
+/// A file that is written but never synced leaves memory too, under an ordering that must know what is durable:
+/// a flush now and then allows that.
 #[test]
 fn a_stream_leaves_memory_unsynced() {
     const STREAM: u64 = 128;
@@ -159,7 +159,7 @@ fn a_stream_leaves_memory_unsynced() {
     executor.block_on(story).unwrap();
 }
 
-/// Who reads the beginning of a large file does not pay for much of the rest.
+/// A reader of the beginning of a large file does not cause much of the rest to be read.
 #[test]
 fn no_more_is_read_ahead_than_was_asked_for() {
     let executor = Executor::simulated(3);

@@ -1,8 +1,8 @@
-//! What soft updates cost: memory for dependencies, and writes.
+//! The cost of soft updates: memory for dependencies, and writes.
 //!
-//! Fault model: none; somebody removes far more than memory can describe, or makes files that do not
-//! live. Would catch a bound that slows nobody down, one that stops the remover for good, and writes for what
-//! nobody will see.
+//! Fault model: none. A user removes far more files than memory can describe, or makes files that he removes at
+//! once. Would catch a bound that slows no operation down, one that stops the remover for good, and writes of
+//! files that are gone.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     disk
 }
 
-/// Removes all of them, with so much memory for dependencies; returns the counters at the end.
+/// Removes all files, with so much memory for dependencies. Returns the counters at the end.
 fn removed(memory_max: Option<usize>) -> SoftStats {
     const FILES: u32 = 4000;
     let executor = Executor::simulated(1);
@@ -49,27 +49,27 @@ fn removed(memory_max: Option<usize>) -> SoftStats {
         }
         fs.sync().await.unwrap();
         let left = fs.statfs().await.unwrap();
-        assert_eq!(left.inodes - left.inodes_free, 1, "the root is left");
+        assert_eq!(left.inodes - left.inodes_free, 1, "only the root is left");
         fs.unmount().await.unwrap();
     };
     executor.block_on(run).unwrap();
     kept.stats()
 }
 
-/// Whoever removes a huge tree is slowed to the rate at which dependencies are met.
+/// The removal of a huge tree is slowed to the rate at which dependencies are met.
 #[test]
 fn memory_for_dependencies_stays_within_its_bound() {
     const BOUND: usize = 128 << 10;
     let free = removed(None);
     assert!(free.memory_peak > 3 * BOUND && free.held_back == 0, "{free:?}");
     let bound = removed(Some(BOUND));
-    // One operation may go over it.
+    // One operation may exceed the bound.
     assert!(bound.memory_peak < BOUND + (8 << 10) && bound.held_back > 0, "{bound:?}");
     assert_eq!((bound.memory, bound.steps), (0, 0), "{bound:?}");
 }
 
-/// Blocks written for files that were made, given contents (less than a cluster, which would be written at
-/// once) and removed before the syncer looked.
+/// The blocks written for files that were created, written (with less than a cluster, which would be written at
+/// once) and removed before the syncer ran.
 fn written_for(files: u32) -> u64 {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -84,7 +84,7 @@ fn written_for(files: u32) -> u64 {
             let file = fs.make(fs.root(), name.as_bytes(), &new).await.unwrap().ino;
             fs.write(file, 0, &[1; 40_000]).await.unwrap();
             fs.unlink(fs.root(), name.as_bytes()).await.unwrap();
-            // What gives back gets its turn, long before the syncer looks.
+            // The task of deferred frees gets its turn, long before the syncer runs.
             rt.sleep(Duration::from_millis(1)).await;
         }
         fs.sync().await.unwrap();
@@ -93,16 +93,16 @@ fn written_for(files: u32) -> u64 {
     executor.block_on(run).unwrap()
 }
 
-/// Files that do not live until the syncer comes cost nothing: the root's times and the bitmaps they
-/// were in for a while are written, for two hundred as for one.
+/// Files that are gone before the syncer runs cost nothing. Only the root's times, and the bitmaps in which the
+/// files were for a while, are written: as many blocks for two hundred files as for one.
 #[test]
 fn what_is_made_and_removed_at_once_is_never_written() {
     let (one, many) = (written_for(1), written_for(200));
     assert!(one == many && one < 10, "{one} for one, {many} for many");
 }
 
-/// A directory that was removed while somebody has it open keeps its parent's inode from being used again; a sync does
-/// not wait for that somebody. Would catch a sync, or an unmount, that never returns.
+/// A removed directory that a user has open keeps its parent's inode from being reused. A sync does not wait
+/// for that user. Would catch a sync, or an unmount, that never returns.
 #[test]
 fn a_removed_directory_that_is_open_holds_up_nobody() {
     let executor = Executor::simulated(1);
@@ -119,7 +119,7 @@ fn a_removed_directory_that_is_open_holds_up_nobody() {
         fs.rmdir(outer, b"inner").await.unwrap();
         fs.rmdir(fs.root(), b"outer").await.unwrap();
         fs.sync().await.unwrap();
-        assert_eq!(policy.stats().steps, 1, "the outer one's inode is still to be given back");
+        assert_eq!(policy.stats().steps, 1, "the outer directory's inode is not freed yet");
         let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
         assert_ne!(file, outer);
         fs.close(inner).await.unwrap();

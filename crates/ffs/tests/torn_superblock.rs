@@ -1,8 +1,8 @@
 //! A mount whose write of the superblock is torn by a power cut.
 //!
-//! Fault model: any of the sectors of 512 bytes of that write is on the disk or is not. Would catch a
-//! mount that takes a torn superblock for damage (an ordering that needs no check could then not be
-//! used), or believes its clean flag, or believes any superblock whose check-hash is wrong.
+//! Fault model: each of the 512-byte sectors of that write is on the disk or is not. Would catch a mount that
+//! takes a torn superblock for damage (an ordering that needs no check would then be of no use), or believes
+//! its clean flag, or believes any superblock whose check-hash is wrong.
 
 use std::rc::Rc;
 
@@ -50,7 +50,7 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
             let range = sector * 512..(sector + 1) * 512;
             torn.store(AT + range.start as u64, &from[range]);
         }
-        // Nothing else was written yet, so either is true.
+        // Nothing else was written yet, so either state is right.
         let is_clean = kept & 4 == 0;
         let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
         assert_eq!(found.sb.clean, i8::from(is_clean), "sectors {kept:03b}");
@@ -62,7 +62,7 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
             }
             Err(error) => {
                 assert!(!is_clean && matches!(error, MountError::Unclean), "{kept:03b}: {error}");
-                // Whoever mounts it all the same seals it anew; it stays to be checked.
+                // A forced mount writes a right hash. The image must still be checked.
                 let forced = MountOptions { force: true, ..MountOptions::default() };
                 let fs = executor.block_on(mount(&rt, torn.clone(), NoOrder, &forced));
                 executor.block_on(fs.unwrap().unwrap().unmount()).unwrap().unwrap();
@@ -96,7 +96,7 @@ fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
             torn.store(AT + range.start as u64, &from[range]);
         }
         let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
-        // The hash, and with it the time, is in the last sector.
+        // The last sector has the hash and the time.
         assert_eq!(found.sb.clean == 1, kept & 4 != 0, "sectors {kept:03b}");
         assert_eq!(found.sb.flags, 0x200, "sectors {kept:03b}");
     }
@@ -107,7 +107,7 @@ fn a_superblock_with_another_geometry_is_damaged() {
     let executor = Executor::simulated(1);
     let disk = made(&executor);
     let mut bytes = superblock(&disk);
-    // Size of the data area, at byte 1088: plausible, and not the copy's.
+    // The size of the data area, at byte 1088, is plausible but not the copy's.
     bytes[1088] ^= 1;
     disk.store(AT, &bytes);
     assert_eq!(disk.geometry().bytes, 1 << 20);

@@ -1,7 +1,7 @@
-//! UFS1 images, which others' software made, are read: every name, every byte, every attribute.
+//! UFS1 images that other software made are read: every name, every byte, every attribute.
 //!
-//! Fault model: a misunderstanding of the format. The writer is Debian's makefs, in both byte orders; what it was
-//! given is still there to compare with.
+//! Fault model: a misunderstanding of the format. Debian's makefs writes the images, in both byte orders, from
+//! a tree with which they are compared.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,7 +15,8 @@ use ordo_testkit::judge;
 use ordo_ufs::UfsConfig;
 use ordo_vfs::{Cookie, FileSystem, FileType, path};
 
-/// An image of a tree, its contents too large for direct blocks, for one block of pointers, and in between a hole.
+/// An image of a tree. Its files are too large for direct blocks or for one indirect block, or have a hole in
+/// between.
 fn image(folder: &Path, order: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let (tree, image) = (folder.join("tree"), folder.join(order));
     let large: Vec<u8> = (0..20_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
@@ -102,7 +103,7 @@ fn hostile_superblocks() {
             disk.store(8192 + at, &value.to_le_bytes());
             let mounted = executor.block_on(async {
                 let fs = mount(&rt, disk, NoOrder, &read_only()).await?;
-                // What is there may be nonsense, and then is damage.
+                // The contents may be nonsense, and then an error reports damage.
                 if let Ok(found) = path::lookup(&fs, b"a/large").await {
                     let _ = fs.read(found.ino, 0, &mut [0; 65536]).await;
                 }

@@ -1,9 +1,10 @@
-//! Mounting what a crash left, without a check, under an ordering whose bitmaps can be trusted.
+//! Mounting a crashed image without a check, under an ordering whose bitmaps can be trusted.
 //!
-//! Fault model: writes of cylinder groups torn at 512 bytes, each sector old or new, bitmaps right or with
-//! bits that call used what is free; a wrong summary, wrong totals. Would catch a count, a map or a hash
-//! that is believed although it belongs to another state of the bitmaps, an image that is taken for clean
-//! although what leaked is still there, and one that is used at once although nobody kept its bitmaps.
+//! Fault model: writes of cylinder groups are torn at 512 bytes, each sector old or new; bitmaps are right, or
+//! have bits that call something used that is free; a summary or totals are wrong. Would catch a count, a map
+//! or a hash that is believed although it belongs to another state of the bitmaps; an image that is taken for
+//! clean although leaked space is still lost; and one that is used at once although no ordering kept its
+//! bitmaps right.
 
 use std::rc::Rc;
 
@@ -48,7 +49,7 @@ fn header(disk: &Disk, sb: &Superblock, cg: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a plain reading of the bitmaps gives, block by block and run by run.
+/// The result of a plain reading of the bitmaps, block by block and run by run.
 fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
     let mut group = Group::parse(bytes, endian, sb, cg).unwrap();
     let layout = group.layout(sb);
@@ -72,7 +73,7 @@ fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
     group
 }
 
-/// Makes files of many sizes, removes some: bitmaps with everything in them.
+/// Makes files of many sizes, and removes some, so that bitmaps have every pattern.
 fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<P>, round: u64) {
     let run = async {
         for i in 0..40u64 {
@@ -89,7 +90,7 @@ fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<P>, round: u64) {
     executor.block_on(run).unwrap();
 }
 
-/// A group's write, torn in every way that its sectors allow (or in 64 of them), every group in turn.
+/// The write of each group is torn in every way that its sectors allow (or in 64 of them).
 #[test]
 fn torn_groups_are_made_right_from_their_bitmaps() {
     for (endian, block_size, frag_size) in [(Endian::Little, 4096, 512), (Endian::Big, 8192, 2048)]
@@ -131,11 +132,11 @@ fn torn_groups_are_made_right_from_their_bitmaps() {
     }
 }
 
-/// Mounts what is torn; returns how many groups were mended.
+/// Mounts a torn image. Returns the number of groups that were repaired.
 fn mount_and_compare(executor: &Executor, torn: &Disk, sb: &Superblock, endian: Endian) -> usize {
     let maps: Vec<_> = (0..sb.ncg).map(|cg| header(torn, sb, cg)).collect();
     let fs = mounted(executor, torn, SoftUpdates::default()).unwrap();
-    let recovered = fs.layout().recovered().expect("it was not clean").clone();
+    let recovered = fs.layout().recovered().expect("the image was not clean").clone();
     assert_eq!(recovered.groups, sb.ncg);
     let mut total = Csum::zeroed();
     for (cg, old) in maps.iter().enumerate() {
@@ -162,7 +163,7 @@ fn mount_and_compare(executor: &Executor, torn: &Disk, sb: &Superblock, endian: 
     recovered.mended.len()
 }
 
-/// The flags and the clean mark through a life: made, used, crashed, used on, checked, unmounted.
+/// The state flags through an image's life: it is made, used, crashed, used again, checked and unmounted.
 #[test]
 fn marks_follow_freebsds_rules() {
     let executor = Executor::simulated(1);
@@ -180,7 +181,7 @@ fn marks_follow_freebsds_rules() {
     assert_eq!(state(&disk), (1, FS_DOSOFTDEP));
 
     let fs = mounted(&executor, &disk, NoOrder).unwrap();
-    assert_eq!(state(&disk), (0, 0), "nobody keeps its bitmaps");
+    assert_eq!(state(&disk), (0, 0), "no ordering keeps its bitmaps right");
     let crashed = Rc::new(disk.snapshot());
     executor.block_on(fs.unmount()).unwrap().unwrap();
     assert_eq!(state(&disk), (1, FS_DOSOFTDEP), "its owner's wish");
@@ -189,11 +190,14 @@ fn marks_follow_freebsds_rules() {
 
     drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());
     let refused = mounted(&executor, &disk, NoOrder);
-    assert!(matches!(refused, Err(MountError::Unclean)), "it needs a check, whoever crashed");
+    assert!(
+        matches!(refused, Err(MountError::Unclean)),
+        "it needs a check, whichever ordering crashed"
+    );
     let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert_eq!(state(&disk), (0, FS_UNCLEAN | FS_DOSOFTDEP));
     unmount(&fs);
-    assert_eq!(state(&disk), (0, FS_UNCLEAN | FS_DOSOFTDEP), "what leaked is still there");
+    assert_eq!(state(&disk), (0, FS_UNCLEAN | FS_DOSOFTDEP), "leaked space is still lost");
     let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert!(fs.layout().recovered().is_some());
     fs.layout().set_checked();
@@ -201,7 +205,7 @@ fn marks_follow_freebsds_rules() {
     assert_eq!(state(&disk), (1, FS_DOSOFTDEP), "checked while it was mounted");
 }
 
-/// A flag that says "check me" is obeyed.
+/// An image whose flag demands a check is not mounted.
 #[test]
 fn what_needs_a_check_is_not_mounted() {
     let executor = Executor::simulated(1);
@@ -217,8 +221,8 @@ fn what_needs_a_check_is_not_mounted() {
     assert!(matches!(mounted(&executor, &disk, SoftUpdates::default()), Err(MountError::Unclean)));
 }
 
-/// A header that no tear explains is not guessed at: the mount says where and what, and changes nothing
-/// in that group. The other groups may have been mended.
+/// A header that no torn write explains is not guessed at. The mount says where and what the damage is, and
+/// changes nothing in that group. Other groups may have been repaired.
 #[test]
 fn a_damaged_header_is_refused() {
     let executor = Executor::simulated(1);
@@ -234,7 +238,7 @@ fn a_damaged_header_is_refused() {
     assert_eq!(header(&disk, &sb, 0), before);
 }
 
-/// Read-only nothing can be mended, and nothing has to be.
+/// A read-only mount repairs nothing, and needs no repair.
 #[test]
 fn torn_groups_can_be_read() {
     let executor = Executor::simulated(1);
@@ -254,8 +258,8 @@ fn torn_groups_can_be_read() {
     assert!(disk.to_vec() == before);
 }
 
-/// Bytes changed at random in a group's header and bitmaps: mounted or refused, used or found damaged, and
-/// never a panic. Would catch a count, an offset or a map that is believed before it is looked at.
+/// Random bytes of a group's header and bitmaps are changed. The image is mounted or refused, used or found
+/// damaged, and nothing panics. Would catch a count, an offset or a map that is believed before it is checked.
 #[test]
 fn changed_bytes_of_a_group_are_refused_or_never_panic() {
     let executor = Executor::simulated(1);

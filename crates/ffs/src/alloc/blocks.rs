@@ -1,4 +1,4 @@
-//! Blocks and fragments.
+//! Allocation of blocks and fragments.
 
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
@@ -16,13 +16,13 @@ use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 struct Choice {
     /// The first, counted in the group.
     first: u32,
-    /// Whether it starts a whole free block.
+    /// Whether the run starts a wholly free block.
     block: bool,
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// Where a file's block would best go: after the one before it, or, for a first block and after
-    /// every `maxbpg` blocks, in a new place. An address; only a wish.
+    /// The preferred address of a file's block: the one after the block before it, or a new place for a first
+    /// block and after every `maxbpg` blocks. The allocator may choose another.
     pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
         let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
         if let Some(previous) = previous
@@ -34,7 +34,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         if lbn < DIRECT + self.sb.addresses_per_block() {
             return self.sb.cg_data(own);
         }
-        // A large file moves on to a group with more free blocks than most.
+        // A large file moves on to a group that has more free blocks than the average.
         let start = match previous {
             Some(previous) => self.sb.frag_group(previous) + 1,
             None => own.wrapping_add((lbn / per_group) as u32),
@@ -47,7 +47,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         cg.map_or(0, |cg| self.sb.cg_data(cg as u32))
     }
 
-    /// Whether `frags` more fragments may be used without touching the reserve.
+    /// Whether `frags` more fragments can be used without the reserve.
     fn may_use(&self, frags: u32) -> bool {
         let books = self.books.borrow();
         let free = books.free_frags(&self.sb);
@@ -55,7 +55,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         free >= kept + u64::from(frags)
     }
 
-    /// Marks `frags` fragments, of one block, used; their address.
+    /// Marks `frags` fragments of one block as used. Returns the address of the first.
     pub(crate) async fn allocate(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -66,7 +66,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         loop {
             let found = self.allocate_once(op, ip, wish, frags).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
-            // What an ordering has yet to give back may be enough.
+            // Deferred frees may free enough.
             if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
                 return found;
             }
@@ -98,7 +98,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Err(no_space())
     }
 
-    /// Whether the summary says that a group may have room.
+    /// Whether a group may have the space, according to the summary.
     fn group_has(&self, cg: u32, frags: u32) -> bool {
         let counts = &self.books.borrow().groups[cg as usize];
         counts.nbfree > 0 || (frags < self.frag() && counts.nffree >= frags.cast_signed())
@@ -117,12 +117,14 @@ impl<P: OrderingPolicy> Ffs<P> {
             let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
             let address = self.sb.cg_base(cg) + u64::from(choice.first);
             if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
-                return Err(self.group_corrupt(cg, "what is not for files is marked as free"));
+                return Err(
+                    self.group_corrupt(cg, "fragments that are not for files are marked as free")
+                );
             }
             let what = What::AllocateBlock { address, frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Waiting may have let others in: then another is chosen.
+            // Another operation may have taken the fragments during a wait. Then others are chosen.
             if self.are_free(&buf.read(), choice.first, frags) {
                 break (choice, address, admitted);
             }
@@ -146,14 +148,14 @@ impl<P: OrderingPolicy> Ffs<P> {
         next_clear(map, first, first + frags).is_none()
     }
 
-    /// The byte of the fragment bitmap that holds a block, as a range in the group's bytes.
+    /// The bytes of the fragment bitmap that hold a block, as a range of the group's bytes.
     fn map_bytes(&self, bytes: &[u8], first: u32) -> std::ops::Range<usize> {
         let header = Group::decode(bytes, self.endian);
         let start = header.freeoff as usize + (first / 8) as usize;
         start..start + 1
     }
 
-    /// Chooses fragments in a group; nothing is changed.
+    /// Chooses fragments in a group, and changes nothing.
     fn choose(
         &self,
         cg: u32,
@@ -167,7 +169,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let frag = self.frag();
         let blocks = header.ndblk / frag;
         if frags < frag {
-            // The smallest run that will do, so that larger ones stay whole.
+            // The smallest run that suffices, so that larger ones stay whole.
             let size = (frags..frag).find(|n| header.frsum[*n as usize] > 0);
             if let Some(size) = size {
                 let from = wish.unwrap_or(header.frotor) / frag;
@@ -176,7 +178,9 @@ impl<P: OrderingPolicy> Ffs<P> {
                     Some(first) => Ok(Some(Choice { first, block: false })),
                     None => Err(self.group_corrupt(
                         cg,
-                        format_args!("no run of {size} free fragments where frsum counts one"),
+                        format_args!(
+                            "frsum counts a run of {size} free fragments, but there is none"
+                        ),
                     )),
                 };
             }
@@ -187,12 +191,12 @@ impl<P: OrderingPolicy> Ffs<P> {
         let from = wish.unwrap_or(header.rotor) / frag;
         match find_block(map, from, blocks, frag) {
             Some(blk) => Ok(Some(Choice { first: blk * frag, block: true })),
-            None => Err(self.group_corrupt(cg, "no free block where nbfree counts one")),
+            None => Err(self.group_corrupt(cg, "nbfree counts a free block, but there is none")),
         }
     }
 
-    /// Marks fragments free, now or when the ordering says so. Whatever was in memory of them has been
-    /// forgotten, and the pointer to them reset.
+    /// Marks fragments as free, at once or when the ordering allows it. The caller has forgotten their buffers
+    /// and reset the pointer to them.
     pub(crate) async fn free(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -201,7 +205,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
             return Err(FsError::corrupt(format_args!(
-                "fragment {address} is to be freed, but is not a file's; run a check (fsck)"
+                "fragment {address} is to be freed, but cannot belong to a file; run a check (fsck)"
             )));
         }
         match op.defer(Deferred::FreeBlock { address, frags }) {
@@ -225,12 +229,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         let changed = self
             .edit_group(op, &buf, map, admitted, |group| group.change_frags(first, frags, true));
         changed.map_err(|_| {
-            self.group_corrupt(cg, format_args!("fragment {address} is freed, but free already"))
+            self.group_corrupt(
+                cg,
+                format_args!("fragment {address} is to be freed, but is free already"),
+            )
         })
     }
 
-    /// Takes the fragments that follow `address` so that the run grows from `old` to `new` where it
-    /// is. False where they are not free.
+    /// Allocates the fragments that follow a run at `address`, so that it grows in place from `old` to `new`
+    /// fragments. Returns false where they are not free.
     pub(crate) async fn extend(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -266,8 +273,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(true)
     }
 
-    /// How many fragments to ask for when a run of fragments has to move: what is needed, or, while
-    /// free space is whole, a block, whose rest is given back so that the run can grow there.
+    /// The number of fragments to allocate for a run that must move. It is the number needed or, while free
+    /// space is not fragmented, a whole block, whose rest is freed again so that the run can grow there.
     pub(crate) fn fragments_to_ask(&self, needed: u32) -> u32 {
         let mut books = self.books.borrow_mut();
         let broken = books.total.nffree.max(0).cast_unsigned();
@@ -287,7 +294,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// The first wholly free block from `from` on, round to before it.
+/// The first wholly free block from `from` on, with wrap-around.
 fn find_block(map: &[u8], from: u32, blocks: u32, frag: u32) -> Option<u32> {
     let from = if from < blocks { from } else { 0 };
     search_block(map, from, blocks, frag).or_else(|| search_block(map, 0, from, frag))
@@ -296,7 +303,7 @@ fn find_block(map: &[u8], from: u32, blocks: u32, frag: u32) -> Option<u32> {
 fn search_block(map: &[u8], from: u32, to: u32, frag: u32) -> Option<u32> {
     let mut blk = from;
     while blk < to {
-        // Skips what is in use at the speed of the bitmap's bytes.
+        // Skips used fragments a byte of the bitmap at a time.
         blk = next_set(map, blk * frag, to * frag)? / frag;
         if block_is_free(map, blk, frag) {
             return Some(blk);
@@ -306,7 +313,7 @@ fn search_block(map: &[u8], from: u32, to: u32, frag: u32) -> Option<u32> {
     None
 }
 
-/// The first run of exactly `size` free fragments from block `from` on, round to before it.
+/// The first run of exactly `size` free fragments from block `from` on, with wrap-around.
 fn find_run(map: &[u8], from: u32, frags: u32, frag: u32, size: u32) -> Option<u32> {
     let blocks = frags.div_ceil(frag);
     let from = if from < blocks { from } else { 0 };

@@ -1,7 +1,8 @@
-//! Reallocation: blocks written one after another are moved to lie one after another.
+//! Reallocation (FreeBSD's `ffs_reallocblks`): blocks that were written in order are moved so that they are
+//! contiguous.
 //!
-//! Source: Smith and Seltzer's reallocation as soft-updates-2000, section 4.1, has it in every
-//! instance it compares. The blocks move in the cache, before they were ever written.
+//! Source: Smith and Seltzer's reallocation, which every instance in soft-updates-2000, section 4.1, uses. The
+//! blocks move in the cache, before they were ever written.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::Endian;
@@ -15,8 +16,8 @@ use crate::group::GroupChange;
 use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// A run of `count` blocks of a file was written: places it better where that can be had for
-    /// nothing, and starts to write it.
+    /// Notes that a run of `count` blocks of a file was written. Places the blocks better if that costs no I/O,
+    /// and starts to write them.
     pub(crate) async fn place_cluster(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -27,7 +28,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let buffers: Option<Vec<BufRef>> = (first..first + count)
             .map(|lbn| self.cache.peek(BufKey::file(ip.ino(), lbn.cast_signed())))
             .collect();
-        // Where some have left memory again there is nothing to gain.
+        // There is no gain where some of the blocks have left memory.
         let Some(buffers) = buffers else { return Ok(()) };
         if self.should_move(&buffers) {
             self.move_cluster(op, ip, first, &buffers).await?;
@@ -44,7 +45,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let [a, b] = pair else { return true };
             a.address().map(|a| a + bsize) == b.address()
         });
-        // Only what is whole and was never written: moving costs no I/O then.
+        // Only whole blocks that were never written move, so moving costs no I/O.
         let movable = |b: &BufRef| b.is_dirty() && !b.is_writing() && b.len() as u64 == bsize;
         !contiguous
             && self.sb.contigsumsize > 0
@@ -85,7 +86,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Marks `count` blocks in a row used, in one group, near `wish` if it is in that group.
+    /// Marks `count` contiguous blocks of one group as used, near `wish` if that is in the group.
     async fn allocate_run(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -108,7 +109,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let what = What::AllocateBlock { address, frags: count * frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Waiting may have let others in: then another run is looked for.
+            // Another operation may have taken the blocks during a wait. Then another run is searched for.
             if find(&buf.read()) == Some(blk) {
                 break (blk, address, admitted);
             }
@@ -120,13 +121,13 @@ impl<P: OrderingPolicy> Ffs<P> {
             (blk..blk + count).try_for_each(|b| group.change_frags(b * frags, frags, false))
         });
         changed.map_err(|_| {
-            self.group_corrupt(cg, "the cluster map shows a block free that is in use")
+            self.group_corrupt(cg, "the cluster map shows a block as free that is in use")
         })?;
         Ok(Some(address))
     }
 }
 
-/// The first run of `count` free blocks from `near` on, round to before it.
+/// The first run of `count` free blocks from `near` on, with wrap-around.
 fn find_cluster(
     bytes: &[u8],
     endian: Endian,

@@ -1,4 +1,4 @@
-//! Inodes: files near their directory, directories spread over the groups.
+//! Allocation of inodes: files near their directory, directories spread over the groups.
 
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::ufs2::bitmap::{is_set, next_clear};
@@ -12,7 +12,7 @@ use crate::group::GroupChange;
 use crate::{Ffs, FfsInode, FfsOp};
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// Finds a free inode and marks it used; its number.
+    /// Allocates a free inode. Returns its number.
     pub(crate) async fn allocate_inode(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -22,7 +22,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         loop {
             let found = self.allocate_inode_once(op, parent, mode).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
-            // What an ordering has yet to give back may be enough.
+            // Deferred frees may free an inode.
             if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
                 return found;
             }
@@ -66,7 +66,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.initialise_inodes(op, cg, &buf, index).await?;
         let mut change;
         let (index, ino, at, admitted) = loop {
-            // Waiting may have let others in: choose again, among those initialised by now.
+            // Another operation may have taken the inode during a wait. The choice is repeated among those
+            // initialised by now.
             let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
             if index >= header.initediblk {
                 return Err(Errno::Again.into());
@@ -86,7 +87,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(Some(ino))
     }
 
-    /// The next free inode of a group, by its number in the group, and the group's header.
+    /// The next free inode of a group, by its index in the group, and the group's header.
     fn choose_inode(&self, cg: u32, buf: &BufRef) -> FsResult<Option<(u32, Group)>> {
         let bytes = buf.read();
         let header = Group::decode(&bytes, self.endian);
@@ -96,18 +97,18 @@ impl<P: OrderingPolicy> Ffs<P> {
         let map = &bytes[header.layout(&self.sb).inodes];
         let found = next_clear(map, header.irotor, self.sb.ipg)
             .or_else(|| next_clear(map, 0, header.irotor));
-        // Inodes 0 and 1 are never used, and marked so.
+        // Inodes 0 and 1 are never used, and are marked as used.
         let reserved = found.is_some_and(|i| cg == 0 && u64::from(i) < ROOT_INO);
         match found {
             Some(index) if !reserved => Ok(Some((index, header))),
-            _ => Err(self.group_corrupt(cg, "no free inode where nifree counts one")),
+            _ => Err(self.group_corrupt(cg, "nifree counts a free inode, but there is none")),
         }
     }
 
-    /// Makes sure that the block of inodes around `index` holds inodes: a group's inode blocks are
-    /// filled with free inodes only when they are first needed. One more block than asked is kept
-    /// ready, so that whoever counts the blocks of a crashed image finds nothing half made; and the one
-    /// after it is filled, so that nobody has to wait for it when its turn comes.
+    /// Makes sure that the block of inodes with `index` is initialised: a group's inode blocks are filled with
+    /// free inodes only when they are first needed. One block more than needed is kept initialised, so that a
+    /// check which counts the blocks of a crashed image finds no half-filled one. The block after that is
+    /// filled in advance, so that no operation waits for it later.
     async fn initialise_inodes(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -129,16 +130,16 @@ impl<P: OrderingPolicy> Ffs<P> {
             let change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
             let count = self.sb.inopb.min(self.sb.ipg - ready);
-            // The group must say so on disk before an entry stands for one of them: a check does not
-            // look for inodes beyond those that the group calls initialised.
+            // The group must count the block on disk before an entry stands for one of its inodes. A check
+            // looks at no inodes beyond those that the group calls initialised.
             self.edit_group(op, group, 0..0, admitted, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
     }
 
-    /// The block of inodes from `ready` on, in the group, filled with free inodes if it was not before.
-    /// `None` where another has come first.
+    /// The block of inodes that begins at index `ready` of the group, filled with free inodes if it was not
+    /// before. `None` where another operation has filled it meanwhile.
     async fn fill_inodes(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -177,7 +178,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         (self.cache.runtime().random_u64() as u32).max(1)
     }
 
-    /// Marks an inode free, now or when the ordering says so.
+    /// Marks an inode as free, at once or when the ordering allows it.
     pub(crate) async fn release_inode(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -206,12 +207,13 @@ impl<P: OrderingPolicy> Ffs<P> {
             group.change_inode(index, true, is_directory)
         });
         changed.map_err(|_| {
-            self.group_corrupt(cg, format_args!("inode {ino} is freed, but free already"))
+            self.group_corrupt(cg, format_args!("inode {ino} is to be freed, but is free already"))
         })
     }
 
-    /// The group for a new directory: those below the root are spread at random over groups with more
-    /// room than most; others go near their parent unless that is crowded.
+    /// The group for a new directory (FreeBSD's `ffs_dirpref`). Directories in the root are spread at random
+    /// over groups with more free space than the average; others go near their parent, unless its group is
+    /// crowded.
     fn directory_group(&self, parent: &FfsInode) -> u32 {
         let sb = &self.sb;
         let books = self.books.borrow();
@@ -229,7 +231,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         };
         if parent.ino() == ROOT_INO {
             let start = self.cache.runtime().random_below(u64::from(sb.ncg)) as u32;
-            // Of those with room, one with the fewest directories.
+            // Of the groups with space, one with the fewest directories.
             let best = around(start).filter(roomy).min_by_key(|cg| books.groups[*cg as usize].ndir);
             return best.unwrap_or(own);
         }
@@ -246,7 +248,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         around(own).find(fits).or_else(|| around(own).find(enough_inodes)).unwrap_or(own)
     }
 
-    /// How many directories a group takes in a row before the files that are expected in them would
+    /// The most directories that a group takes in a row: with more, the files that are expected in them would
     /// no longer fit.
     fn directories_in_a_row_max(&self, directories: i64, free_blocks: i64) -> i64 {
         let sb = &self.sb;

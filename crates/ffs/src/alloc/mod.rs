@@ -1,14 +1,14 @@
-//! Choosing where things go.
+//! Allocation: the choice of groups, blocks, fragments and inodes.
 //!
-//! Source of the policies: the 1984 paper and FreeBSD's practice. Space is looked for in the group
-//! that is preferred, then by quadratic rehash, then in every group.
+//! Source of the policies: the 1984 paper and FreeBSD's practice (`ffs_hashalloc`). Space is searched in the
+//! preferred group, then by quadratic rehash, then in every group.
 
 mod blocks;
 mod clusters;
 mod inodes;
 
-/// The groups to look in, best first: the preferred one, those at 1, 3, 7, 15, ... from it, then all
-/// the others in turn. Each may come up twice; the caller skips what has no room.
+/// The groups in which to search, best first: the preferred one, those at 1, 3, 7, 15, ... from it, then all
+/// others in turn. A group may come twice; the caller skips those without space.
 pub(crate) fn group_order(start: u32, groups: u32) -> impl Iterator<Item = u32> {
     let mut rehash = (1..).scan(0u64, move |at, i: u32| {
         let step = 1u64 << (i - 1).min(62);
@@ -26,8 +26,8 @@ pub(crate) fn group_order(start: u32, groups: u32) -> impl Iterator<Item = u32> 
 mod tests {
     use super::group_order;
 
-    /// Every group comes up, the preferred one first, then by quadratic rehash. Would catch a search
-    /// that misses a group, and so reports a full disk that is not.
+    /// Every group comes up, the preferred one first, then by quadratic rehash. Would catch a search that
+    /// misses a group, and so reports a full disk that is not full.
     #[test]
     fn every_group_is_looked_at() {
         for groups in [1, 2, 3, 7, 64] {

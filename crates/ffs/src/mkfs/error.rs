@@ -1,20 +1,20 @@
-//! Why a file system could not be made.
+//! The errors of mkfs.
 
 use ordo_block::BlockError;
 
-/// Why a file system could not be made. Unless it is [`Device`](Self::Device), nothing was written.
+/// The reason why a file system could not be made. Nothing was written, unless it is [`Device`](Self::Device).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
-    /// The device takes no writes.
-    #[error("the device is read-only")]
+    /// The device accepts no writes.
+    #[error("the device is read-only; make it writable, or name another")]
     ReadOnly,
-    /// Not a legal block size.
+    /// The block size is not legal.
     #[error("block size {0} is not a power of two from 4096 to 65536")]
     BlockSize(u32),
-    /// Not a legal fragment size.
+    /// The fragment size is not legal.
     #[error("fragment size {0} is not a power of two from 512 to the block size")]
     FragmentSize(u32),
-    /// More than 8 fragments in a block.
+    /// A block would have more than 8 fragments.
     #[error("fragment size {frag} is below an eighth of the block size {block}: use {} or more", block / 8)]
     TooManyFragments {
         /// The block size.
@@ -22,57 +22,59 @@ pub enum MkfsError {
         /// The fragment size.
         frag: u32,
     },
-    /// A fragment is smaller than what the device reads or writes at once.
-    #[error("fragment size {frag} is below the device's sector of {sector} bytes")]
+    /// A fragment is smaller than the device's sector.
+    #[error(
+        "fragment size {frag} is below the device's sector of {sector} bytes: use {sector} or more"
+    )]
     BelowSector {
         /// The fragment size.
         frag: u32,
         /// The device's sector.
         sector: u32,
     },
-    /// The size asked for is not there.
-    #[error("{size} bytes were asked for, but the device has {device}")]
+    /// The device is smaller than the size that was asked for.
+    #[error("{size} bytes were asked for, but the device has {device}: use a smaller size")]
     LargerThanDevice {
-        /// The size asked for.
+        /// The size that was asked for.
         size: u64,
         /// The device's size.
         device: u64,
     },
-    /// Not even one cylinder group and a root directory fit.
-    #[error("{size} bytes are too few: these block and fragment sizes need {needs} at least")]
+    /// The device cannot hold even one cylinder group and a root directory.
+    #[error("{size} bytes are too few: these block and fragment sizes need at least {needs}")]
     TooSmall {
-        /// The size there is.
+        /// The available size.
         size: u64,
-        /// The least there must be.
+        /// The smallest size that suffices.
         needs: u64,
     },
-    /// So many groups that their summary does not fit in the first one, or an address overflows.
+    /// The summary of so many groups does not fit in the first one, or an address overflows.
     #[error("{size} bytes are too many for these sizes: use larger blocks or cylinder groups")]
     TooLarge {
         /// The size.
         size: u64,
     },
-    /// Not a percentage that can be kept free.
+    /// The reserve is not a legal percentage.
     #[error("{0} percent cannot be kept free: use 0 to 99")]
     MinFree(u8),
-    /// A label that cannot be stored.
+    /// The label cannot be stored.
     #[error("label {0:?} is not at most 31 letters, digits, '-', '_' and '.'")]
     Label(String),
-    /// Both a density and a number of inodes, or one of them zero.
+    /// Both a density and a number of inodes were given, or one of them is zero.
     #[error("give either bytes per inode or a number of inodes, and not zero")]
     Inodes,
-    /// More inodes than can be numbered, or than there is room for.
-    #[error("{inodes} inodes do not fit in {size} bytes")]
+    /// The number of inodes is too large for their numbers or for the size.
+    #[error("{inodes} inodes do not fit in {size} bytes: ask for fewer")]
     TooManyInodes {
-        /// The inodes asked for.
+        /// The number of inodes that was asked for.
         inodes: u64,
         /// The size.
         size: u64,
     },
-    /// A count that must not be zero is.
+    /// An option is zero that must not be.
     #[error("{0} must not be zero")]
     Zero(&'static str),
-    /// The device failed; what is on it is no file system.
+    /// The device failed. It now holds no file system.
     #[error(transparent)]
     Device(#[from] BlockError),
 }

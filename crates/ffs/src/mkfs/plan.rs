@@ -1,4 +1,4 @@
-//! How large everything is to be.
+//! The sizes of everything in a new file system.
 
 use ordo_block::Geometry;
 use ordo_format::ufs2::superblock::{self as sb, SBLOCK_SIZE, Superblock};
@@ -8,16 +8,16 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::{MkfsError, MkfsOptions, Plan, SUPERBLOCK_AT, usable};
 
-/// Bytes left unused in a group header's block.
+/// Bytes that stay unused in the block of a group header.
 const HEADER_SLACK: u64 = 8;
-/// Fragments per inode where nothing else is asked for.
+/// The default number of fragments per inode.
 const FRAGS_PER_INODE: u64 = 2;
-/// The least number of groups that is aimed for.
+/// The least number of groups that mkfs tries to make.
 const MIN_GROUPS: u64 = 4;
 /// The longest contiguous transfer, in bytes.
 const MAX_TRANSFER: u32 = 1 << 20;
 
-/// Works out a file system for a device; no I/O. `now` is in seconds since 1970.
+/// Plans a file system for a device, without I/O. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// Illegal sizes, or a device that is too small or too large.
@@ -83,7 +83,7 @@ fn check_options(options: &MkfsOptions, geometry: &Geometry) -> Result<(), MkfsE
     Ok(())
 }
 
-/// The fields that follow from block and fragment size alone.
+/// The fields that follow from the block and fragment sizes alone.
 fn sizes(options: &MkfsOptions) -> Superblock {
     let (block, frag) = (options.block_size as i32, options.frag_size as i32);
     let mut s = Superblock::zeroed();
@@ -116,7 +116,7 @@ fn sizes(options: &MkfsOptions) -> Superblock {
     s
 }
 
-/// Finds fragments and inodes per group.
+/// Computes the fragments and inodes of a group.
 struct Sizer {
     frag: u64,
     inopb: u64,
@@ -162,18 +162,18 @@ impl Sizer {
         })
     }
 
-    /// Inodes in a group of `fpg` fragments: whole blocks of them.
+    /// The inodes in a group of `fpg` fragments. They fill whole blocks.
     fn ipg(&self) -> u64 {
         self.fpg.div_ceil(self.frags_per_inode).next_multiple_of(self.inopb)
     }
 
-    /// Fragments that a group's own structures take.
+    /// The fragments that a group's own structures take.
     fn own(&self) -> u64 {
         self.iblkno + self.ipg() / self.inopb * self.frag
     }
 
-    /// The fewest fragments a first group can have: the summary, the root directory and `.snap` take
-    /// a block each.
+    /// The fewest fragments that the first group can have. The summary, the root directory and `.snap` take a
+    /// block each.
     fn least_group(&self) -> u64 {
         self.own() + 3 * self.frag
     }
@@ -191,8 +191,8 @@ impl Sizer {
         self.header() + HEADER_SLACK <= self.block
     }
 
-    /// The smallest group that has as many data fragments as its inodes ask for. Where its header
-    /// does not fit, there are to be more inodes, so that groups can be smaller.
+    /// Finds the smallest group with as many data fragments as its inodes require. Where its header does not
+    /// fit, the number of inodes is raised, so that groups can be smaller.
     fn smallest_group(&mut self) -> Result<(), MkfsError> {
         loop {
             let least = (self.frags_per_inode * self.inopb)
@@ -200,7 +200,7 @@ impl Sizer {
                 .min(self.fpg_most)
                 .next_multiple_of(self.frag);
             self.fpg = self.frag;
-            // More fragments mean more inodes, which take fragments: at most every other one.
+            // More fragments need more inodes, which take at most every second fragment.
             while self.fpg < least.max(self.least_group()) {
                 self.fpg = least.max(self.least_group());
             }
@@ -215,7 +215,7 @@ impl Sizer {
         }
     }
 
-    /// Makes groups as large as a header can describe, but aims for [`MIN_GROUPS`] of them.
+    /// Makes groups as large as a header can describe, but tries to keep [`MIN_GROUPS`] of them.
     fn grow_group(&mut self) {
         while self.size / self.fpg >= MIN_GROUPS && self.fpg + self.frag <= self.fpg_most {
             self.fpg += self.frag;
@@ -226,8 +226,8 @@ impl Sizer {
         }
     }
 
-    /// Sees that the last group has room for its own structures: by smaller groups, else by fewer and
-    /// larger ones, else by leaving the tail unused.
+    /// Makes sure that the last group has space for its own structures: by smaller groups, otherwise by fewer
+    /// and larger ones, otherwise by leaving the tail unused.
     fn fit_last_group(&mut self) -> Result<(), MkfsError> {
         if self.size < self.least_group() {
             let needs = self.least_group() * (self.block / self.frag);
@@ -291,7 +291,7 @@ fn finish(
     let summary_frags = summary / frag_size;
     let own = i64::from(s.dblkno - s.sblkno);
     s.dsize = s.size - i64::from(s.sblkno) - i64::from(s.ncg) * own - summary_frags;
-    // A root directory needs a whole free block to start in, `.snap` another.
+    // The root directory starts in a whole free block, and `.snap` in another.
     let first = i64::from(s.cg_frags(0));
     let taken =
         s.csaddr + (summary_frags + i64::from(s.frag) - 1) / i64::from(s.frag) * i64::from(s.frag);

@@ -1,4 +1,4 @@
-//! Building each group's bytes, and sending them.
+//! Building each group's bytes, and writing them.
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::Endian;
@@ -10,12 +10,12 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::{MkfsError, MkfsOptions, MkfsReport, Plan, SUPERBLOCK_AT};
 
-/// Bytes at the end of the boot area that help to find the superblock's copies.
+/// Bytes at the end of the boot area that help to find the superblock's copies (FreeBSD's `struct fsrecovery`).
 const RECOVERY_SIZE: usize = 20;
-/// Inode blocks that are made at once; the rest is made when inodes run short.
+/// The inode blocks that mkfs initialises in each group. The others are initialised when inodes run short.
 const INODE_BLOCKS: u32 = 2;
 
-/// Makes a planned file system.
+/// The writer of a planned file system.
 pub(super) struct Writer<'a> {
     device: &'a Device,
     options: &'a MkfsOptions,
@@ -24,7 +24,7 @@ pub(super) struct Writer<'a> {
     density_changed: Option<u64>,
     random: Pcg64Mcg,
     summary: Vec<u8>,
-    /// A group that is neither the first nor the last: all of those are alike.
+    /// A group that is neither the first nor the last. All of those are alike.
     middle: Option<(Group, Vec<u8>)>,
     writes: u64,
     bytes: u64,
@@ -73,7 +73,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Clears another file system's superblock where ours would not overwrite it, so that no one
+    /// Clears an older file system's superblock where the new one would not overwrite it, so that no reader
     /// takes it for current.
     async fn forget_old(&mut self) -> Result<(), MkfsError> {
         for place in superblock::SEARCH {
@@ -92,8 +92,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Lays out the directories to start with, and sums what is free, so that every superblock copy
-    /// has the totals from the first write on.
+    /// Lays out the first directories, and counts free space, so that every copy of the superblock has the
+    /// right totals from the first write on.
     fn count_all(&mut self) -> Vec<Root> {
         let roots = self.roots();
         for cg in 0..self.sb.ncg {
@@ -104,8 +104,8 @@ impl<'a> Writer<'a> {
         roots
     }
 
-    /// The directories to start with: the root, and `.snap` where wanted. Each is one fragment at the
-    /// start of a free block.
+    /// The first directories: the root, and `.snap` where wanted. Each takes one fragment at the start of a
+    /// free block.
     fn roots(&self) -> Vec<Root> {
         let frag = self.sb.frag as u64;
         let first = (self.sb.csaddr as u64 + self.sb.summary_frags()).next_multiple_of(frag);
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         vec![root, snap]
     }
 
-    /// A group's header and its bitmaps in place, counts right; the header not yet encoded.
+    /// A group's header, with the right counts but not yet encoded, and its bitmaps in place.
     fn group(&mut self, cg: u32, roots: &[Root]) -> (Group, Vec<u8>) {
         if cg == 0 || cg + 1 == self.sb.ncg {
             return self.build_group(cg, roots);
@@ -157,8 +157,8 @@ impl<'a> Writer<'a> {
             group.cs.nifree -= used as i32;
             (0..used).for_each(|ino| bitmap::set(&mut bytes[layout.inodes.clone()], ino));
         }
-        // Free: before the superblock's copy, except in the first group, and after the inodes (and
-        // after the summary).
+        // Free fragments lie before the superblock's copy, except in the first group, and after the inodes (in
+        // the first group, after the summary).
         let before = if cg == 0 { 0 } else { sb.sblkno as u32 };
         let after = sb.dblkno as u32 + if cg == 0 { sb.summary_frags() as u32 } else { 0 };
         let map = &mut bytes[layout.frags.clone()];
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         (group, bytes)
     }
 
-    /// One contiguous write: superblock copy, header, the first inode blocks.
+    /// Writes a group in one contiguous request: superblock copy, header, the first inode blocks.
     async fn write_group(&mut self, cg: u32, roots: &[Root], now: i64) -> Result<(), MkfsError> {
         let (mut group, mut header) = self.group(cg, roots);
         group.time = now;
@@ -233,7 +233,7 @@ impl<'a> Writer<'a> {
         self.send(SUPERBLOCK_AT, &bytes).await
     }
 
-    /// The last bytes of the boot area: enough of the geometry to find the superblock's copies.
+    /// Writes the last bytes of the boot area: enough of the geometry to find the superblock's copies.
     async fn write_recovery(&mut self) -> Result<(), MkfsError> {
         let sector = self.device.geometry().sector as usize;
         let at = SUPERBLOCK_AT - sector as u64;
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A directory to start with.
+/// One of the first directories.
 struct Root {
     ino: u64,
     addr: u64,
