@@ -7,13 +7,13 @@ use std::sync::Arc;
 use ordo_block::IoBuf;
 use ordo_runtime::sync::Notify;
 
-/// What a buffer holds: a block of a file, or of the device itself.
+/// The identity of a buffer: a block of a file, or of the device itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufKey {
     /// The inode number; 0 for the device.
     pub file: u64,
-    /// The logical block: 0 and up for contents, negative for what the layout keeps beside them
-    /// (indirect blocks, extended attributes). Of the device: the address in sectors of 512 bytes.
+    /// The logical block: 0 and up for contents, negative for blocks that the layout keeps beside them
+    /// (indirect blocks, extended attributes). For the device, it is the address in sectors of 512 bytes.
     pub block: i64,
 }
 
@@ -29,7 +29,7 @@ impl BufKey {
     }
 }
 
-/// What kind of block it is, as far as the cache treats kinds differently.
+/// The kind of a block, as far as the cache treats kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Inodes, groups, indirect blocks, superblock: written alone, early.
@@ -40,19 +40,20 @@ pub enum Class {
     Data,
 }
 
-/// A counted reference to a buffer; holding one keeps it in memory.
+/// A counted reference to a buffer, which stays in memory as long as any reference lives.
 pub type BufRef = Rc<Buffer>;
 
-/// Buffers shorter than this are copied when they are written: that costs less than pages of their own.
+/// The length in bytes below which a buffer is copied when it is written: a copy costs less than pages of its
+/// own.
 const PAGED: usize = 8192;
 
-/// What a buffer holds.
+/// The bytes of a buffer.
 enum Bytes {
     /// A short buffer's bytes.
     Short(Vec<u8>),
-    /// Pages that nobody else has.
+    /// Pages that only the buffer uses.
     Own(IoBuf),
-    /// Pages of which an image may be on its way to the device.
+    /// Pages that an image, which may be under way to the device, shares.
     Shared(Arc<IoBuf>),
 }
 
@@ -70,7 +71,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes, to change: a copy where an image still needs them.
+    /// The bytes, for a change: a copy where an image still uses them.
     #[inline]
     fn own(&mut self) -> &mut [u8] {
         if let Bytes::Shared(_) = self {
@@ -79,7 +80,7 @@ impl Bytes {
         match self {
             Bytes::Short(bytes) => bytes,
             Bytes::Own(bytes) => bytes,
-            Bytes::Shared(_) => unreachable!("it was taken back"),
+            Bytes::Shared(_) => unreachable!("the image no longer shares it"),
         }
     }
 
@@ -91,7 +92,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes as they are now, for an image: shared, or a copy of a short buffer's.
+    /// The bytes as they are now, for an image. They are shared, or copied from a short buffer.
     fn share(&mut self) -> Arc<IoBuf> {
         if let Bytes::Own(bytes) = self {
             *self = Bytes::Shared(Arc::new(std::mem::replace(bytes, IoBuf::scratch(0))));
@@ -99,7 +100,7 @@ impl Bytes {
         match self {
             Bytes::Short(bytes) => Arc::new(IoBuf::from_slice(bytes)),
             Bytes::Shared(bytes) => bytes.clone(),
-            Bytes::Own(_) => unreachable!("it was shared"),
+            Bytes::Own(_) => unreachable!("it is shared by now"),
         }
     }
 
@@ -136,18 +137,18 @@ pub struct Buffer {
     version: Cell<u64>,
     loading: Cell<bool>,
     writing: Cell<bool>,
-    /// Its place in the list of dirty buffers, when dirty: due time and number.
+    /// The buffer's key in the list of dirty buffers, if it is dirty: due time and number.
     pub(crate) dirty: Cell<Option<(ordo_runtime::Time, u64)>>,
     pub(crate) referenced: Cell<bool>,
-    /// The flush epoch in which its last write completed without being durable by itself; 0: none.
+    /// The flush epoch in which the last write completed that was not durable by itself; 0 for none.
     pub(crate) volatile_since: Cell<u64>,
-    /// Since when it has been due, where the syncer has passed it over.
+    /// The time since which the syncer has skipped the buffer although it was due.
     pub(crate) due_since: Cell<Option<ordo_runtime::Time>>,
-    /// Nobody is expected to want it again: it goes when it is clean.
+    /// Drop-behind: nobody is expected to use the buffer again, so it leaves memory when it is clean.
     pub(crate) passing: Cell<bool>,
-    /// Its place in the list of clean buffers.
+    /// The buffer's place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
-    /// Whether its owner has checked what was read.
+    /// Whether the owner has checked the bytes that were read.
     verified: Cell<bool>,
     changed: Notify,
 }
@@ -193,39 +194,40 @@ impl Buffer {
         self.end_loading();
     }
 
-    /// Its bytes as they are now, whatever becomes of the buffer: not copied where they have pages of their own.
+    /// The bytes as they are now, whatever happens to the buffer. They are not copied if they have pages of
+    /// their own.
     pub(crate) fn share(&self) -> Arc<IoBuf> {
         self.bytes.borrow_mut().share()
     }
 
-    /// Ends loading, with or without contents, and wakes who waits for it.
+    /// Ends loading, with or without contents, and wakes the tasks that wait for it.
     pub(crate) fn end_loading(&self) {
         self.loading.set(false);
         self.changed.notify_all();
     }
 
-    /// What it holds.
+    /// The buffer's identity.
     pub fn key(&self) -> BufKey {
         self.key
     }
 
-    /// What kind of block it is.
+    /// The kind of the block.
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// Its byte address on the device, if it has one yet.
+    /// The block's byte address on the device, if it has one yet.
     pub fn address(&self) -> Option<u64> {
         self.address.get()
     }
 
-    /// Gives it another address. No write of it may be under way.
+    /// Gives the block another address. No write of it may be under way.
     pub fn set_address(&self, address: Option<u64>) {
         assert!(!self.writing.get(), "an address changes only between writes");
         self.address.set(address);
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub fn len(&self) -> usize {
         self.len.get()
@@ -236,20 +238,20 @@ impl Buffer {
         self.len.set(len);
     }
 
-    /// Its bytes, to look at. Not to be held across an await.
+    /// The bytes, for reading. The borrow must not live across an await.
     #[inline]
     pub fn read(&self) -> Ref<'_, [u8]> {
         Ref::map(self.bytes.borrow(), Bytes::look)
     }
 
-    /// Changes its bytes. Follow it with [`Cache::mark_dirty`](crate::Cache::mark_dirty); where the
-    /// change is one of metadata, go through an ordering's operation instead, which does both.
+    /// Changes the bytes. [`Cache::mark_dirty`](crate::Cache::mark_dirty) must follow. A change of metadata
+    /// goes through an ordering's operation instead, which does both.
     #[inline]
     pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
         change(self.bytes.borrow_mut().own())
     }
 
-    /// How often it was changed: two equal answers mean equal contents.
+    /// The number of changes so far. If it is the same at two times, so are the contents.
     pub fn version(&self) -> u64 {
         self.version.get()
     }
@@ -259,7 +261,7 @@ impl Buffer {
         self.version.set(self.version.get() + 1);
     }
 
-    /// Whether it holds something that is not on disk.
+    /// Whether the buffer has changes that are not on disk.
     #[inline]
     pub fn is_dirty(&self) -> bool {
         self.dirty.get().is_some()
@@ -269,7 +271,7 @@ impl Buffer {
         self.loading.get()
     }
 
-    /// Whether a write of it is under way.
+    /// Whether a write of the buffer is under way.
     pub fn is_writing(&self) -> bool {
         self.writing.get()
     }
@@ -281,12 +283,12 @@ impl Buffer {
         }
     }
 
-    /// Whether its owner has said that the contents were checked.
+    /// Whether the owner has marked the contents as checked.
     pub fn is_verified(&self) -> bool {
         self.verified.get()
     }
 
-    /// Says that the contents were checked; forgotten when the buffer leaves memory.
+    /// Marks the contents as checked, until the buffer leaves memory.
     pub fn set_verified(&self) {
         self.verified.set(true);
     }
@@ -296,14 +298,14 @@ impl Buffer {
         self.referenced.set(true);
     }
 
-    /// Waits until it has been read, or could not be.
+    /// Waits until the buffer has been read, or could not be read.
     pub(crate) async fn loaded(&self) {
         while self.loading.get() {
             self.changed.notified().await;
         }
     }
 
-    /// Waits until no write of it is under way.
+    /// Waits until no write of the buffer is under way.
     pub async fn written(&self) {
         while self.writing.get() {
             self.changed.notified().await;

@@ -1,34 +1,35 @@
-//! Limits, ages, counters.
+//! Limits, ages and counters of the cache.
 
 use ordo_runtime::Duration;
 
 use crate::Class;
 
-/// How old the oldest change may be that a power cut takes back: journaling-versus-soft-updates-2000, section 6, has
-/// this of soft updates. A device is too slow for it only where a single operation takes seconds to write.
+/// The age of the oldest change that a power cut may take back, under soft updates:
+/// journaling-versus-soft-updates-2000, section 6. A device misses it only where it takes seconds to write a
+/// single operation.
 pub const LOST_MAX: Duration = Duration::from_secs(45);
 
-/// How large the cache may be and when it writes.
+/// Options of a cache: its size, and when it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// Memory for buffers, in bytes.
     pub capacity: usize,
-    /// How much may be dirty before writers wait, in bytes.
+    /// The number of dirty bytes above which writers wait.
     pub dirty_max: usize,
-    /// The largest write gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
+    /// The longest write that is gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
     pub cluster: usize,
-    /// Requests under way at most.
+    /// The most requests under way at a time.
     pub requests_max: u64,
-    /// Whether blocks in which the ordering would have to undo something are written after those that
-    /// they depend on.
+    /// Whether blocks in which the ordering would have to roll something back are written after those on which
+    /// they depend.
     pub dependents_last: bool,
-    /// Whether memory is reclaimed from blocks that depend on nothing first.
+    /// Whether memory is reclaimed first from blocks without dependencies.
     pub evict_independent_first: bool,
-    /// How old a dirty block of metadata may grow before the syncer writes it.
+    /// The age at which the syncer writes a dirty block of metadata.
     pub metadata_age: Duration,
-    /// The same for a block of a directory.
+    /// The age at which it writes a dirty block of a directory.
     pub directory_age: Duration,
-    /// The same for a block of a file.
+    /// The age at which it writes a dirty block of a file.
     pub data_age: Duration,
 }
 
@@ -54,7 +55,7 @@ impl CacheConfig {
         CacheConfig { capacity, dirty_max: capacity / 4, ..CacheConfig::default() }
     }
 
-    /// How old a dirty block of this class may grow.
+    /// The age at which a dirty block of this class is due.
     pub fn age(&self, class: Class) -> Duration {
         match class {
             Class::Metadata => self.metadata_age,
@@ -64,25 +65,25 @@ impl CacheConfig {
     }
 }
 
-/// What the cache did.
+/// Counters of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Read requests.
     pub reads: u64,
-    /// Write requests, each of one or more buffers.
+    /// Write requests. Each has one or more buffers.
     pub writes: u64,
-    /// Buffers written.
+    /// Buffers that were written.
     pub buffers_written: u64,
-    /// Buffers written in part because the gate rolled something back.
+    /// Buffers that were written in part, because the gate rolled something back.
     pub rolled_back: u64,
-    /// Times a task waited for a write.
+    /// Times that a task waited for a write.
     pub waits: u64,
     /// Device flushes.
     pub flushes: u64,
-    /// Buffers given up to make room.
+    /// Buffers that were evicted.
     pub evicted: u64,
-    /// Memory held now, in bytes.
+    /// Bytes of all buffers now.
     pub bytes: usize,
-    /// Dirty now, in bytes.
+    /// Bytes of dirty buffers now.
     pub dirty_bytes: usize,
 }

@@ -1,22 +1,22 @@
-//! The devices that one cache reaches, one behind the other in one space of addresses.
+//! The devices below one cache, one behind the other in one space of addresses.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, IoList, WriteFlags};
 
-/// A device, and where it begins.
+/// A device, and its first address.
 struct Span {
     base: u64,
     bytes: u64,
     device: Device,
     volatile: bool,
-    /// Whether it was written since the last flush of it began.
+    /// Whether the device was written since its last flush began.
     written: Cell<bool>,
 }
 
-/// Devices by address: the first one's byte 0 has address 0, the next one's follows the first one's last byte. No request
-/// reaches from one into the next.
+/// The devices by address. The first one's byte 0 has address 0; the next one's follows the first one's last
+/// byte. No request crosses from one device into the next.
 pub(crate) struct Devices(Vec<Span>);
 
 impl Devices {
@@ -43,26 +43,26 @@ impl Devices {
         self.0[nth].base
     }
 
-    /// Whether any may lose what was written and not flushed.
+    /// Whether any device may lose writes that were not flushed.
     pub(crate) fn any_volatile(&self) -> bool {
         self.0.iter().any(|span| span.volatile)
     }
 
-    /// Whether the device of an address may.
+    /// Whether the device at an address may lose writes that were not flushed.
     pub(crate) fn is_volatile(&self, address: u64) -> bool {
         self.at(address).volatile
     }
 
-    /// The addresses of the device of an address.
+    /// The range of addresses of the device at an address.
     pub(crate) fn bytes_of(&self, address: u64) -> Range<u64> {
         let span = self.at(address);
         span.base..span.base + span.bytes
     }
 
-    /// The device of an address: the last one for what lies beyond all, which it refuses.
+    /// The device at an address. An address beyond all devices belongs to the last one, which refuses it.
     fn at(&self, address: u64) -> &Span {
         let found = self.0.iter().find(|span| address < span.base + span.bytes);
-        found.unwrap_or_else(|| self.0.last().expect("there is one"))
+        found.unwrap_or_else(|| self.0.last().expect("a cache has a device"))
     }
 
     pub(crate) async fn read(&self, address: u64, len: usize) -> Result<IoBuf, BlockError> {
@@ -78,12 +78,12 @@ impl Devices {
     ) -> Result<(), BlockError> {
         let span = self.at(address);
         let result = span.device.write_list(address - span.base, data, flags).await;
-        // Not before: a flush that began meanwhile says nothing of it.
+        // The mark is set only now: a flush that began during the write does not cover it.
         span.written.set(true);
         result
     }
 
-    /// Flushes the device, where there is one; else those that were written since.
+    /// Flushes the only device, or those of several that were written since their last flush.
     pub(crate) async fn flush(&self) -> Result<(), BlockError> {
         if let [only] = &self.0[..] {
             return only.device.flush().await;

@@ -1,4 +1,4 @@
-//! The gate: how an ordering has its say before a block is written.
+//! The write gate, through which an ordering decides about each write of a block.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use ordo_block::{BlockError, IoBuf};
 
 use crate::{BufKey, BufRef, Buffer};
 
-/// What is to become of a write.
+/// The gate's decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The image is the block's contents: write it.
+    /// The image equals the block's contents and may be written.
     Write,
-    /// Something was undone in the image: write it, but the block stays dirty.
+    /// Something was rolled back in the image. The image may be written, but the block stays dirty.
     WriteRolledBack,
-    /// Not before the log is durable up to this log sequence number.
+    /// The block must wait until the log is durable up to this log sequence number.
     WaitFor(u64),
 }
 
-/// What is about to be written of a block. It is not copied unless somebody changes it.
+/// The bytes of a block that will be written. They are copied only if the gate or the seal changes them.
 #[derive(Debug)]
 pub struct WriteImage(Arc<IoBuf>);
 
@@ -28,7 +28,7 @@ impl WriteImage {
         WriteImage(block.share())
     }
 
-    /// The bytes, to change: a copy of the block's from now on.
+    /// The bytes, for a change. From the first call on, they are a copy of the block's.
     pub fn to_mut(&mut self) -> &mut [u8] {
         let bytes: &mut IoBuf = Arc::make_mut(&mut self.0);
         bytes
@@ -46,33 +46,33 @@ impl Deref for WriteImage {
     }
 }
 
-/// What would come of writing a block now.
+/// The write preview: the effect that writing a block now would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// All of it would be on disk.
+    /// The block would be on disk as it is.
     Whole,
-    /// Some of what is new in it would be.
+    /// Some of the block's new changes would be on disk.
     Part,
-    /// Nothing that is not on disk already.
+    /// The disk would get nothing new.
     Nothing,
 }
 
-/// Sees every block before it is written and after the write is durable. What an ordering does not say
-/// otherwise lets everything pass.
+/// Sees every block before it is written, and again after the write is durable. The default of every method
+/// lets all writes pass.
 ///
-/// Source: soft-updates-2000, section 3 (undo before and redo after a write; here on a copy, so that
-/// redo is forgetting the copy), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
+/// Source: soft-updates-2000, section 3 (undo before and redo after a write; here the undo changes a copy, so
+/// that no redo is needed), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait WriteGate: 'static {
-    /// Whether [`write_done`](Self::write_done) matters: if not, no block is kept for it until the
+    /// Whether the ordering uses [`write_done`](Self::write_done). Otherwise no block is kept for it until the
     /// device's cache is flushed, and no flush is made for its sake.
     const FOLLOWS_WRITES: bool;
 
-    /// Whether anything is ever undone in an image.
+    /// Whether the ordering ever rolls changes back in an image.
     const ROLLS_BACK: bool = false;
 
-    /// Looks at the image that is about to be written, and may undo in it what must not be on disk yet:
-    /// then `undone` gets the first bytes of what was changed in the image.
+    /// Decides about an image before it is written. It may roll back in the image what must not be on disk yet;
+    /// then `undone` gets the first byte of each change in the image.
     fn before_write(
         &self,
         block: &Buffer,
@@ -83,31 +83,31 @@ pub trait WriteGate: 'static {
         Verdict::Write
     }
 
-    /// The write of the image that was taken at this [version](Buffer::version) is durable, or failed. On
-    /// a device with a volatile cache this comes after the flush.
+    /// Tells that the write of the image of this [version](Buffer::version) is durable, or failed. On a device
+    /// with a volatile cache the call comes after the flush.
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
         let _ = (block, version, result);
     }
 
-    /// The block leaves memory, whatever it holds, and is not written any more: what it belonged to has
-    /// been reset, and its address will be given to another.
+    /// Tells that the block leaves memory and will not be written, whatever its contents. The pointer to it has
+    /// been reset, and its address will be given to another block.
     fn forgotten(&self, block: &Buffer) {
         let _ = block;
     }
 
-    /// Whether the block must not be written at all for now, whatever it holds: its place belonged to
-    /// another, who may get it back if the power goes. [`unblocked`](Self::unblocked) is asked to end that
-    /// where somebody has to wait for the block.
+    /// Whether the block must not be written at all for now: its address belonged to another block, which may
+    /// get it back if the power fails. Where a task has to wait for the block, [`unblocked`](Self::unblocked)
+    /// is called to end that.
     fn held(&self, block: &Buffer) -> bool {
         let _ = block;
         false
     }
 
-    /// Waits until something has happened that lets more be written whole, where writing all that is dirty
-    /// has brought nothing: an operation that is under way has ended, say.
+    /// Waits for an event that lets more blocks be written whole, when writing everything dirty has brought no
+    /// progress: for example, the end of an operation under way.
     async fn unblocked(&self) {}
 
-    /// Waits until the log is durable up to `lsn`: what [`Verdict::WaitFor`] asked for.
+    /// Waits until the log is durable up to `lsn`, as [`Verdict::WaitFor`] demands.
     ///
     /// # Errors
     /// The log's device failed.
@@ -116,42 +116,44 @@ pub trait WriteGate: 'static {
         Ok(())
     }
 
-    /// What would come of writing the block now. Where [`ROLLS_BACK`](Self::ROLLS_BACK) is not set it is
-    /// not asked.
+    /// The effect that writing the block now would have. It is asked for only if
+    /// [`ROLLS_BACK`](Self::ROLLS_BACK) is set.
     fn outlook(&self, block: &Buffer) -> Outlook {
         let _ = block;
         Outlook::Whole
     }
 
-    /// The blocks that must be on disk for the first `changes` changes to be there, as far as these blocks hold them:
-    /// at any distance, and in any order.
+    /// The blocks that must be on disk before the first `changes` changes of these blocks can be, through any
+    /// number of dependencies, and in any order.
     fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         let _ = (blocks, changes);
         Vec::new()
     }
 
-    /// How many changes have been noted so far.
+    /// The number of changes that have been recorded so far.
     fn changes(&self) -> u64 {
         0
     }
 
-    /// The oldest change of the block that no image so far has held: how many had been noted before it.
+    /// The number of changes that were recorded before the oldest change of the block that was in no image so
+    /// far.
     fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
         let _ = block;
         None
     }
 
-    /// What waits for what, for the report of a mistake.
+    /// A dump in words of which blocks wait for which, for the report of a defect.
     fn story(&self) -> String {
         String::new()
     }
 
-    /// Dependencies that the ordering has made or undone since the last call, for which the processor is to be charged.
+    /// The number of dependencies that the ordering has made or met since the last call. The processor is
+    /// charged for them.
     fn take_work(&self) -> u64 {
         0
     }
 
-    /// Goes up whenever something is met that other blocks depend on.
+    /// A counter that rises whenever a dependency of another block is met.
     fn met(&self) -> u64 {
         0
     }
@@ -207,7 +209,7 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     }
 }
 
-/// Lets everything pass.
+/// A gate that lets every write pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGate;
 

@@ -1,23 +1,23 @@
 //! The buffer cache: delayed writes, clustering, the syncer, and the gate every write passes.
 //!
 //! Layers, lowest first:
-//! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose its
-//!   address as late as when it is written.
+//! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose its address
+//!   as late as when it is written.
 //! - [`gate`]: [`WriteGate`], through which an ordering sees the [image](WriteImage) of each block before it is
 //!   written and learns when the write is durable.
-//! - [`Cache`]: look-up, bounded memory ([`room`]), writing out ([`mod@write`], `waves`), ageing ([`syncer`]).
-//! - [`writer`]: writing out in another way than in place; `devices`: one space of addresses over several devices.
+//! - [`Cache`]: look-up, bounded memory ([`room`]), writing ([`mod@write`], `waves`), ageing ([`syncer`]).
+//! - [`writer`]: writing in another way than in place; `devices`: one space of addresses over several devices.
 //!
 //! Invariants:
-//! - At most one write of a buffer is under way at a time, and none once
-//!   [`Cache::forget`] has returned: its address may then be given to another.
-//! - What goes to the device is an image: the buffer's bytes as they were, shared with it, until the gate or the seal
-//!   changes the image, or somebody the buffer; whoever comes first makes the copy. A live buffer is never rolled back
-//!   and never locked for I/O.
-//! - A buffer is clean only when its last version was written whole, as the gate let it be.
-//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure): nothing that
-//!   depends on it is reported durable.
-//! - Memory stays within the configured size, but for buffers that are pinned by running operations.
+//! - At most one write of a buffer is under way at a time, and none once [`Cache::forget`] has returned. Its
+//!   address may then be given to another buffer.
+//! - The device gets an image: the buffer's bytes at one moment. Image and buffer share these bytes until the
+//!   gate or the seal changes the image, or the file system changes the buffer; the first of these changes
+//!   makes a copy. A live buffer is never rolled back, and never locked for I/O.
+//! - A buffer is clean only when the gate has let its last version be written whole.
+//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure). Nothing that depends on it
+//!   is reported durable.
+//! - Memory stays within the configured size, except for buffers that running operations pin.
 //!
 //! Typical sequence: [`Cache::get`], change the bytes with [`Buffer::write`], [`Cache::mark_dirty`];
 //! then the syncer, [`Cache::write_now`], or [`Cache::flush_all`] writes it.
@@ -51,11 +51,11 @@ use devices::Devices;
 use lists::{CleanList, DirtyList};
 use write::Epochs;
 
-/// Finishes a block's image just before it is written: check-hashes, over whatever the gate left. Gets
-/// the places in which the gate has undone something.
+/// Completes a block's image just before it is written: sets check-hashes over the bytes that the gate has
+/// left. Its last argument has the places of the gate's rollbacks.
 pub type Seal = Box<dyn Fn(&Buffer, &mut WriteImage, &[usize])>;
 
-/// A buffer cache over a device. Cheap to clone: clones share everything.
+/// A buffer cache over a device. Clones are cheap and share everything.
 pub struct Cache<G> {
     shared: Rc<Shared<G>>,
 }
@@ -72,26 +72,26 @@ struct Shared<G> {
     clean: RefCell<CleanList>,
     dirty: RefCell<DirtyList>,
     bytes: Cell<usize>,
-    /// Waits for the first dirty buffer, or for too many of them.
+    /// Wakes the syncer: the first buffer is dirty, or too many are.
     syncer_wake: Notify,
-    /// Dirty bytes fell below the limit.
+    /// Signals that the dirty bytes fell below the limit.
     drained: Notify,
-    /// Requests under way.
+    /// The request slots, which bound the requests under way.
     slots: Semaphore,
-    /// Written, but not yet known to be durable; in the order of completion.
+    /// Buffers whose writes have completed but are not known to be durable, in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
-    /// How much of that leaves memory when it is known to be durable, in bytes.
+    /// The bytes among them that leave memory once they are known to be durable.
     unflushed_passing: Cell<usize>,
-    /// Written buffers that were to leave memory, but that somebody held.
+    /// Written buffers that should leave memory, but were in use.
     lingering: RefCell<Vec<BufKey>>,
     epochs: Epochs,
-    /// Flushes under way, and the end of one.
+    /// The number of flushes under way, and the signal that one has ended.
     flushing: Cell<u32>,
     flushed: Notify,
     failure: Cell<Option<BlockError>>,
-    /// Buffers written whole.
+    /// The number of buffers that were written whole.
     cleaned: Cell<u64>,
-    /// How fast they become clean.
+    /// The speed at which buffers become clean.
     pace: pace::Pace,
     stats: RefCell<CacheStats>,
 }
@@ -103,7 +103,7 @@ impl<G> Clone for Cache<G> {
 }
 
 impl<G: WriteGate> Cache<G> {
-    /// A cache over `device` whose writes pass `gate`; starts its syncer.
+    /// A cache over `device` whose writes pass `gate`. Starts its syncer.
     pub fn new(
         runtime: &Runtime,
         device: impl BlockDevice,
@@ -152,13 +152,12 @@ impl<G: WriteGate> Cache<G> {
         cache
     }
 
-    /// The runtime it lives on.
+    /// The runtime of the cache.
     pub fn runtime(&self) -> &Runtime {
         &self.shared.runtime
     }
 
-    /// The device below, the first where there are several. Reading or writing what is cached goes through the cache
-    /// instead.
+    /// The device below, or the first of several. Cached blocks must be read and written through the cache.
     pub fn device(&self) -> &Device {
         self.shared.devices.first()
     }
@@ -166,7 +165,7 @@ impl<G: WriteGate> Cache<G> {
     /// The address of the first byte of device `nth`, from 0.
     ///
     /// # Panics
-    /// There are not so many.
+    /// There is no such device.
     pub fn first_address(&self, nth: usize) -> u64 {
         self.shared.devices.base(nth)
     }
@@ -176,23 +175,23 @@ impl<G: WriteGate> Cache<G> {
         &self.shared.gate
     }
 
-    /// The limits it was made with.
+    /// The options of the cache.
     pub fn config(&self) -> &CacheConfig {
         &self.shared.config
     }
 
-    /// Charges the processor for the dependencies that the gate has made or used since the last call.
+    /// Charges the processor for the dependencies that the gate has made or met since the last call.
     #[inline]
     pub fn charge_gate(&self) {
         self.shared.runtime.cpu().dependencies(self.shared.gate.take_work());
     }
 
-    /// Whether a device below may lose what was written and not flushed.
+    /// Whether a device below may lose writes that were not flushed.
     pub fn is_volatile(&self) -> bool {
         self.shared.volatile
     }
 
-    /// Counters since it was made.
+    /// Counters since the cache was made.
     pub fn stats(&self) -> CacheStats {
         let mut stats = self.shared.stats.borrow().clone();
         stats.bytes = self.shared.bytes.get();
@@ -200,17 +199,17 @@ impl<G: WriteGate> Cache<G> {
         stats
     }
 
-    /// Sets what finishes each image before it is written.
+    /// Sets the function that completes each image before it is written.
     pub fn set_seal(&self, seal: Seal) {
         *self.shared.seal.borrow_mut() = Some(seal);
     }
 
-    /// The first write that failed, if one did. Nothing written since then may be taken as durable.
+    /// The first failed write, if there was one. No later write may be taken as durable.
     pub fn failure(&self) -> Option<BlockError> {
         self.shared.failure.get()
     }
 
-    /// The buffer of `key` if it is in memory and has been read.
+    /// The buffer of `key`, if it is in memory and has been read.
     #[inline]
     pub fn peek(&self, key: BufKey) -> Option<BufRef> {
         let buffers = self.shared.buffers.borrow();
@@ -223,8 +222,8 @@ impl<G: WriteGate> Cache<G> {
         Some(buf.clone())
     }
 
-    /// The buffer of `key`, read from byte `address` of the device if it is not in memory. `len` is
-    /// its length in bytes; a buffer that is in memory keeps its own.
+    /// The buffer of `key`, read from byte `address` of the device if it is not in memory. `len` is its length
+    /// in bytes; a buffer in memory keeps its own length.
     ///
     /// # Errors
     /// The device failed.
@@ -263,8 +262,8 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Reads buffers that lie one after another from byte `address` on, in one request; those that
-    /// are in memory already keep their contents. Shorter where one of them is in memory.
+    /// Reads adjacent buffers from byte `address` on, in one request, up to the first that is in memory.
+    /// Buffers in memory keep their contents.
     ///
     /// # Errors
     /// The device failed.
@@ -283,7 +282,7 @@ impl<G: WriteGate> Cache<G> {
                 break;
             }
             let buf = Buffer::loading(*key, Some(at), *len, class);
-            // What is read may have been written, and given up, without a flush since.
+            // The bytes that are read may have been written, and their buffer evicted, without a flush since.
             buf.volatile_since.set(self.shared.epochs.unflushed());
             self.insert(&buf);
             loading.push(buf);
@@ -302,8 +301,8 @@ impl<G: WriteGate> Cache<G> {
         Ok(())
     }
 
-    /// The buffer of `key` without reading the device: in memory already, or `len` bytes of zero.
-    /// A buffer that is in memory keeps its contents and its length.
+    /// The buffer of `key`, without a read: from memory, or new, with `len` zeros. A buffer in memory keeps its
+    /// contents and length.
     pub async fn get_new(
         &self,
         key: BufKey,
@@ -314,8 +313,9 @@ impl<G: WriteGate> Cache<G> {
         self.get_or_make(key, len, || Buffer::zeroed(key, address, len, class)).await
     }
 
-    /// The buffer of `key`, in memory already, or made: `fill` gets its `len` bytes of zero, and nothing happens in
-    /// between. It is clean and has no address: for what a layout keeps within other blocks.
+    /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs in
+    /// between. A new buffer is clean and has no address. It is for data that a layout keeps inside of other
+    /// blocks.
     pub async fn get_filled(
         &self,
         key: BufKey,
@@ -351,8 +351,8 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Takes a buffer out of memory whatever it holds, and waits for a write of it that is under way.
-    /// When this returns its address can be given to another.
+    /// Removes a buffer from memory, whatever its contents, and waits for a write of it that is under way. When
+    /// this returns, its address can be given to another buffer.
     pub async fn forget(&self, key: BufKey) {
         let Some(buf) = self.shared.buffers.borrow().get(&key).cloned() else { return };
         if buf.is_loading() {
@@ -367,7 +367,7 @@ impl<G: WriteGate> Cache<G> {
         self.remove(&buf);
     }
 
-    /// Changes a buffer's length; new bytes are zero.
+    /// Changes a buffer's length. New bytes are zero.
     pub fn resize(&self, buf: &BufRef, len: usize) {
         let old = buf.len();
         buf.set_len(len);
@@ -378,7 +378,7 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Says that a buffer's bytes were changed: it will be written when it is old enough, or sooner.
+    /// Marks a buffer as changed. It will be written when it is old enough, or sooner.
     #[inline]
     pub fn mark_dirty(&self, buf: &BufRef) {
         buf.bump_version();
@@ -409,17 +409,17 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Makes a dirty buffer due at another time.
+    /// Changes the time at which a dirty buffer is due.
     pub(crate) fn set_due(&self, buf: &BufRef, due: ordo_runtime::Time) {
         self.shared.dirty.borrow_mut().set_due(buf, due);
     }
 
-    /// Everything that is dirty, oldest first.
+    /// All dirty buffers, oldest first.
     pub fn all_dirty(&self) -> Vec<BufRef> {
         self.shared.dirty.borrow().all()
     }
 
-    /// The oldest dirty buffers that `fit`, up to `bytes` bytes of them, among the `looks` oldest.
+    /// The oldest dirty buffers that `fit`, up to `bytes` bytes in all, among the `looks` oldest.
     pub(crate) fn oldest_dirty(
         &self,
         bytes: usize,
@@ -433,18 +433,18 @@ impl<G: WriteGate> Cache<G> {
         self.shared.cleaned.get()
     }
 
-    /// Whether nothing of the buffer can be lost any more: clean, and written for good.
+    /// Whether no change of the buffer can be lost any more: it is clean, and its last write is durable.
     pub fn is_durable(&self, buf: &BufRef) -> bool {
         !buf.is_dirty() && !buf.is_writing() && self.shared.epochs.is_durable(buf)
     }
 
-    /// Whether writers have to wait: too much is dirty, or more than the device can take in time.
+    /// Whether writers must wait, because too much is dirty, or more than the device can write in time.
     pub(crate) fn over_dirty_limit(&self) -> bool {
         let dirty = self.shared.dirty.borrow();
         self.is_full(&dirty) || self.shared.pace.is_late(dirty.len())
     }
 
-    /// Whether the syncer has to write before anything is due.
+    /// Whether the syncer must write before anything is due.
     pub(crate) fn is_behind(&self) -> bool {
         let dirty = self.shared.dirty.borrow();
         self.is_full(&dirty) || self.shared.pace.is_behind(dirty.len())
@@ -454,10 +454,10 @@ impl<G: WriteGate> Cache<G> {
         dirty.bytes() > self.shared.config.dirty_max
     }
 
-    /// Waits while more is dirty than the configured limit. Writers call it between operations.
+    /// Waits while more is dirty than allowed. Writers call it between operations.
     ///
     /// # Errors
-    /// The device failed: nothing will be drained any more.
+    /// The device failed, so no dirty buffer will be written any more.
     pub async fn throttle(&self) -> Result<(), BlockError> {
         while self.over_dirty_limit() {
             if let Some(failure) = self.failure() {

@@ -1,5 +1,5 @@
-//! The two lists, in one of which every buffer is: the clean ones, in the order of eviction, and the
-//! dirty ones, by age and by file.
+//! The two lists of buffers. Each buffer is in one of them: clean buffers in the order of eviction, dirty ones
+//! by age and by file.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::buffer::{BufKey, BufRef};
 
-/// No place in the list.
+/// The place of a buffer that is not in the list.
 pub(crate) const NOWHERE: usize = usize::MAX;
 
 struct Node {
@@ -17,19 +17,19 @@ struct Node {
     after: usize,
 }
 
-/// The clean buffers, in the order in which eviction looks at them: what was used since it last came
-/// up goes to the end instead.
+/// The clean buffers, in the order in which eviction looks at them. A buffer that was used since its last turn
+/// goes to the end instead of being evicted.
 #[derive(Default)]
 pub(crate) struct CleanList {
     nodes: Vec<Node>,
     free: Vec<usize>,
-    /// First and last, when there are any.
+    /// The first and the last, if there are any.
     ends: Option<(usize, usize)>,
     len: usize,
 }
 
 impl CleanList {
-    /// Puts a buffer at the end.
+    /// Adds a buffer at the end.
     pub(crate) fn insert(&mut self, buf: &BufRef) {
         debug_assert_eq!(buf.clean_place.get(), NOWHERE);
         let place = self.free.pop().unwrap_or(self.nodes.len());
@@ -51,7 +51,7 @@ impl CleanList {
         self.len += 1;
     }
 
-    /// Takes a buffer out, if it is there.
+    /// Removes a buffer, if it is in the list.
     pub(crate) fn remove(&mut self, buf: &BufRef) {
         let place = buf.clean_place.replace(NOWHERE);
         if place == NOWHERE {
@@ -73,12 +73,12 @@ impl CleanList {
         self.len -= 1;
     }
 
-    /// The next buffer that nobody holds and that was not used since it last came up.
+    /// The next buffer that is not in use, and was not used since its last turn.
     pub(crate) fn victim(&mut self) -> Option<BufRef> {
         for _ in 0..2 * self.len {
             let (first, _) = self.ends?;
             let buf = self.nodes[first].buf.clone().expect("a place in the list holds a buffer");
-            // Three references: the map's, the list's, and ours.
+            // Three references are those of the map, of the list, and of this function.
             let busy = std::rc::Rc::strong_count(&buf) > 3 || buf.is_writing() || buf.is_loading();
             if !busy && !buf.referenced.replace(false) {
                 return Some(buf);
@@ -146,17 +146,17 @@ impl DirtyList {
         self.bytes
     }
 
-    /// When the oldest is due.
+    /// The time at which the oldest is due.
     pub(crate) fn first_due(&self) -> Option<Time> {
         self.by_age.keys().next().map(|(due, _)| *due)
     }
 
-    /// Those due at `now`, oldest first.
+    /// The buffers that are due at `now`, oldest first.
     pub(crate) fn due(&self, now: Time) -> Vec<BufRef> {
         self.by_age.range(..=(now, u64::MAX)).map(|(_, b)| b.clone()).collect()
     }
 
-    /// The oldest of those that `fit`, up to `bytes` bytes of them, among the first `looks`.
+    /// The oldest buffers that `fit`, up to `bytes` bytes in all, among the first `looks`.
     pub(crate) fn oldest(
         &self,
         bytes: usize,
@@ -175,12 +175,12 @@ impl DirtyList {
         out
     }
 
-    /// All, oldest first.
+    /// All buffers, oldest first.
     pub(crate) fn all(&self) -> Vec<BufRef> {
         self.by_age.values().cloned().collect()
     }
 
-    /// Those of one file, by logical block.
+    /// The buffers of one file, by logical block.
     pub(crate) fn of_file(&self, file: u64) -> Vec<BufRef> {
         self.by_file.get(&file).map_or_else(Vec::new, |m| m.values().cloned().collect())
     }

@@ -1,39 +1,41 @@
-//! How fast the device takes dirty buffers, and how many may be dirty for all to be on it in time.
+//! The speed at which the device takes dirty buffers, and the number that may be dirty so that all are written
+//! in time.
 //!
-//! A buffer is due when it is as old as its class may grow ([`CacheConfig::age`](crate::CacheConfig::age)), and is
-//! to be on the device [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only while the buffers before
-//! it in the list can be written in the time between. So the syncer begins before anything is due when writing all
-//! would take longer than [`BEHIND`], and writers wait when it would take longer than [`LATE`].
+//! A buffer is due when it reaches the age of its class ([`CacheConfig::age`](crate::CacheConfig::age)), and
+//! must be on the device [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only if the buffers
+//! before it in the list can be written in the time between. So the syncer begins before anything is due when
+//! writing everything would take longer than [`BEHIND`], and writers wait when it would take longer than
+//! [`LATE`].
 
 use std::cell::Cell;
 
 use ordo_runtime::Duration;
 
-/// Dirty buffers that take longer to write than this are written before they are due.
+/// The time to write all dirty buffers above which the syncer begins before any is due.
 const BEHIND: Duration = Duration::from_secs(8);
 
-/// Writers wait while writing the dirty buffers would take longer than this.
+/// The time to write all dirty buffers above which writers wait.
 const LATE: Duration = Duration::from_secs(16);
 
-/// A round of writing that takes as long as this says all about the device's speed; a shorter one less.
+/// The duration of a round of writing that replaces the measured speed; a shorter round changes it less.
 const MEMORY: Duration = Duration::from_secs(4);
 
-/// How long one buffer takes, on an average over the last rounds of writing.
+/// The time to write one buffer, averaged over the last rounds of writing.
 pub(crate) struct Pace {
     nanos_each: Cell<u64>,
 }
 
 impl Default for Pace {
-    /// A disk that nobody has measured yet: one that writes small blocks anywhere, from a queue.
+    /// The pace before any measurement: that of a disk that writes small blocks anywhere, from a queue.
     fn default() -> Pace {
         Pace { nanos_each: Cell::new(5_000_000) }
     }
 }
 
 impl Pace {
-    /// Takes note of a round of writing in which `buffers` buffers became clean.
+    /// Notes a round of writing in which `buffers` buffers became clean.
     pub(crate) fn note(&self, buffers: u64, took: Duration) {
-        /// The weight of this round and of all before it, together.
+        /// The weight of this round and of all earlier ones together.
         const WHOLE: u64 = 256;
         if buffers == 0 {
             return;
@@ -45,17 +47,17 @@ impl Pace {
         self.nanos_each.set(before.saturating_add(now) / WHOLE);
     }
 
-    /// How long it takes to write so many buffers, in nanoseconds.
+    /// The time to write so many buffers, in nanoseconds.
     fn nanos_for(&self, buffers: usize) -> u64 {
         (buffers as u64).saturating_mul(self.nanos_each.get())
     }
 
-    /// Whether so many dirty buffers are more than can be written in time when writing begins as they are due.
+    /// Whether so many dirty buffers could not be written in time if writing began only when they are due.
     pub(crate) fn is_behind(&self, dirty: usize) -> bool {
         self.nanos_for(dirty) > nanos(BEHIND)
     }
 
-    /// Whether no more may become dirty for now.
+    /// Whether no more buffers may become dirty for now.
     pub(crate) fn is_late(&self, dirty: usize) -> bool {
         self.nanos_for(dirty) > nanos(LATE)
     }
@@ -69,9 +71,9 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A slow disk holds writers back early, a fast one never, and a disk that was fast and becomes slow is
-    /// noticed within seconds of writing; a few small writes of long latency say little. Would catch a rate that
-    /// the past decides for ever.
+    /// A slow disk makes writers wait early, and a fast one never. A fast disk that becomes slow is noticed
+    /// within seconds of writing. A few small writes of long latency change little. Would catch a rate that
+    /// depends on the past for ever.
     #[test]
     fn the_limit_follows_the_device() {
         let slow = Pace::default();

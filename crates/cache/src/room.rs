@@ -1,4 +1,4 @@
-//! Bounded memory: what comes in, what must go.
+//! Bounded memory: which buffers come in, and which must leave.
 
 use ordo_block::IoBuf;
 
@@ -15,7 +15,7 @@ impl<G: WriteGate> Cache<G> {
 
     pub(crate) fn remove(&self, buf: &BufRef) {
         let mut buffers = self.shared.buffers.borrow_mut();
-        // The key may stand for another buffer by now.
+        // The key may belong to another buffer by now.
         if buffers.get(&buf.key()).is_some_and(|b| std::rc::Rc::ptr_eq(b, buf)) {
             buffers.remove(&buf.key());
             self.shared.clean.borrow_mut().remove(buf);
@@ -23,7 +23,7 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Gives up clean buffers, and writes dirty ones, until `len` more bytes fit.
+    /// Evicts clean buffers, and writes dirty ones, until `len` more bytes fit.
     pub(crate) async fn make_room(&self, len: usize) {
         while self.shared.bytes.get() + len > self.shared.config.capacity {
             let victim = self.shared.clean.borrow_mut().victim();
@@ -33,29 +33,29 @@ impl<G: WriteGate> Cache<G> {
                 continue;
             }
             if !self.shared.unflushed.borrow().is_empty() {
-                // Written, but kept until the gate knows them to be durable.
+                // Written buffers stay until the gate knows that they are durable.
                 let _ = self.barrier().await;
                 continue;
             }
-            // A failure is kept by the cache, and reported where durability is asked for.
+            // The cache keeps a failure, and reports it where durability is demanded.
             let some = len.max(self.shared.config.cluster);
             let wrote = self.write_some_on(Occasion::Memory, some).await;
             if !wrote.is_ok_and(|some| some) || self.failure().is_some() {
-                // Everything is pinned by operations under way, or cannot be written.
+                // Every buffer is pinned by an operation under way, or cannot be written.
                 return;
             }
         }
     }
 
-    /// Says that nobody is expected to want a buffer again: it leaves memory now, or when it has been written,
-    /// unless somebody holds it or it is changed before that.
+    /// Drop-behind: marks a buffer as not expected to be used again. It leaves memory at once, or when it has
+    /// been written, unless it is in use or is changed before that.
     pub fn pass(&self, buf: &BufRef) {
         buf.passing.set(true);
         self.pass_if_idle(buf);
     }
 
     fn pass_if_idle(&self, buf: &BufRef) -> bool {
-        // The map's reference, the list's, and the caller's.
+        // Three references are those of the map, of the list, and of the caller.
         let held = std::rc::Rc::strong_count(buf) > 3;
         let idle = !buf.is_dirty() && !buf.is_writing() && !buf.is_loading() && !held;
         if idle {
@@ -64,15 +64,15 @@ impl<G: WriteGate> Cache<G> {
         idle
     }
 
-    /// A write has ended, or is known to be durable: what only waited for that leaves memory.
+    /// Removes a buffer from memory that only waited for the end of a write, or for its durability.
     pub(crate) fn passed(&self, buf: &BufRef) {
         if buf.passing.get() && !buf.is_dirty() && !self.pass_if_idle(buf) {
             self.shared.lingering.borrow_mut().push(buf.key());
         }
     }
 
-    /// What was to leave memory when it had been written, and was held then, leaves it if nobody holds it now.
-    /// Called when a file has been made durable.
+    /// Removes buffers that should have left memory when they were written, but were in use then. It is called
+    /// when a file has been made durable.
     pub fn pass_the_rest(&self) {
         for key in self.shared.lingering.take() {
             let buf = self.shared.buffers.borrow().get(&key).cloned();
@@ -82,7 +82,7 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Drops every clean buffer that nobody holds, as a remount would.
+    /// Drops every clean buffer that is not in use, as a remount would.
     pub fn drop_clean(&self) {
         loop {
             let victim = self.shared.clean.borrow_mut().victim();
@@ -94,8 +94,8 @@ impl<G: WriteGate> Cache<G> {
     }
 }
 
-/// Buffers being read. Those that are not filled when this is dropped leave the cache again, so that
-/// a failed or abandoned read leaves nothing behind.
+/// Buffers that are being read. Those that have no contents when this is dropped leave the cache again, so a
+/// failed or abandoned read leaves nothing behind.
 pub(crate) struct Loading<'a, G: WriteGate> {
     cache: &'a Cache<G>,
     buffers: Vec<BufRef>,

@@ -1,13 +1,13 @@
-//! The syncer: writes what has grown old, or what would not be written in time if it waited until then.
+//! The syncer: writes buffers that have grown old, or that could not be written in time if it waited for that.
 
 use ordo_runtime::{Duration, sync::first};
 
 use crate::{Cache, WriteGate};
 
-/// How often the syncer looks, at most: once a second, as the classic one does.
+/// The shortest interval between two rounds: once a second, as in the classic syncer.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-/// Starts the syncer of a cache. It ends with the executor; when nothing is dirty it sets no timer.
+/// Starts the syncer of a cache. It ends with the executor, and sets no timer when nothing is dirty.
 pub(crate) fn start<G: WriteGate>(cache: &Cache<G>) {
     let shared = std::rc::Rc::downgrade(&cache.shared);
     cache.shared.runtime.spawn_daemon("syncer", async move {
@@ -17,7 +17,7 @@ pub(crate) fn start<G: WriteGate>(cache: &Cache<G>) {
     });
 }
 
-/// Waits until something is due, and writes it. Failures are kept by the cache.
+/// Waits until something is due, and writes it. The cache keeps failures.
 async fn round<G: WriteGate>(cache: &Cache<G>) {
     let shared = &cache.shared;
     if cache.is_behind() && cache.failure().is_none() {

@@ -1,10 +1,9 @@
-//! Waves: in which order dirty blocks go to the device when an ordering may have to undo something in
-//! them.
+//! Waves: the order in which dirty blocks are written when an ordering may have to roll changes back in them.
 //!
-//! Source: soft-updates-2000, section 4.3 ("Useless Write-Backs"): write what depends on nothing, wait,
-//! and only then look at the rest, much of which depends on nothing any more; and reclaim memory from
-//! blocks without dependencies first. On a device with a volatile cache there is a flush after a wave,
-//! because only then is it known to be durable.
+//! Source: soft-updates-2000, section 4.3 ("Useless Write-Backs"): write the blocks without dependencies, wait,
+//! and only then look at the others, many of which have none any more; and reclaim memory from blocks without
+//! dependencies first. On a device with a volatile cache a flush follows each wave, because only then is the
+//! wave known to be durable.
 
 use ordo_block::BlockError;
 
@@ -15,33 +14,34 @@ use crate::gate::Outlook;
 use crate::syncer::TICK;
 use crate::{Cache, Occasion, WriteGate};
 
-/// How long a block that is due and could only be written in part waits for what it depends on to become due by
-/// itself.
+/// The time for which a due block that could only be written in part waits until its prerequisites are due by
+/// themselves.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Rounds of writing what something depends on, with what that depends on by then, before it is left to the next
-/// round of the syncer.
+/// The most rounds of writing prerequisites, and by then their own prerequisites, before the rest is left to
+/// the next round of the syncer.
 const DEPTH_MAX: u32 = 16;
 
-/// How many dirty blocks are looked at in search of some that nobody uses, or that depend on nothing.
+/// The most dirty blocks that a search for unused or independent ones looks at.
 const LOOKS_MAX: usize = 4096;
 
-/// Blocks that the syncer writes in one round at most: what becomes due meanwhile waits for the next one.
+/// The most blocks that the syncer writes in one round. Blocks that become due meanwhile wait for the next one.
 const ROUND_MAX: usize = 1024;
 
-/// The share of what is to be written that independent blocks must come to, if they alone are to be written.
+/// The share (one over this) of the bytes to write that independent blocks must have, if only they are to be
+/// written.
 const ENOUGH: usize = 2;
 
-/// Rounds of writing everything in which nothing came of it, before that is taken for a mistake.
+/// The rounds of writing everything without progress after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
 impl<G: WriteGate> Cache<G> {
-    /// Writes these buffers, in clusters, in order of address, many at once, and waits for all: first
-    /// those in which nothing has to be undone, then those that this has freed, and so on.
-    /// Buffers in which the gate rolled something back stay dirty.
+    /// Writes these buffers and waits for all writes. They go in clusters, in order of address, many at once:
+    /// first those in which nothing must be rolled back, then those that this has freed of dependencies, and so
+    /// on. Buffers in which the gate rolled something back stay dirty.
     ///
     /// # Errors
-    /// The first failure; the rest are written all the same.
+    /// The first failure. The other buffers are written all the same.
     pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
         if let Some(writer) = self.writer()? {
             return writer.write_out(bufs, Occasion::Demand).await;
@@ -54,7 +54,7 @@ impl<G: WriteGate> Cache<G> {
         let (part, nothing): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|b| gate.outlook(b) == Outlook::Part);
         result = result.and(self.write_wave(part, sync).await);
-        // Nothing new is in these, perhaps because somebody else is writing it.
+        // These buffers have nothing new for the disk, perhaps because another task is writing them.
         for buf in nothing {
             buf.written().await;
         }
@@ -65,7 +65,8 @@ impl<G: WriteGate> Cache<G> {
         G::ROLLS_BACK && self.config().dependents_last
     }
 
-    /// Writes what can be written whole, then what that has freed, and so on; returns what is left.
+    /// Writes the blocks that can be written whole, then those that this has freed, and so on. Returns the
+    /// others.
     async fn write_waves(
         &self,
         mut left: Vec<BufRef>,
@@ -88,8 +89,8 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Writes what is due, for the syncer. What could only be written in part waits a few rounds for what it
-    /// depends on to become due by itself; then that is written for its sake.
+    /// Writes the blocks that are due, for the syncer. A block that could only be written in part waits a few
+    /// rounds until its prerequisites are due by themselves; then they are written for its sake.
     pub(crate) async fn write_due(&self) -> Result<(), BlockError> {
         let start = self.start_round();
         let mut due = self.shared.dirty.borrow().due(start.at);
@@ -120,9 +121,9 @@ impl<G: WriteGate> Cache<G> {
         result
     }
 
-    /// Writes all that was in these blocks at the start: before them what that depends on, at any distance, in
-    /// part where it has got changes since that cannot be on the device yet. What waits for an operation under way
-    /// is left out.
+    /// Writes everything that these blocks had at the start. Their prerequisites, through any number of
+    /// dependencies, go first, in part where they have got changes since that cannot be on the device yet.
+    /// Blocks that wait for an operation under way are left out.
     async fn write_with_prerequisites(
         &self,
         bufs: Vec<BufRef>,
@@ -164,9 +165,10 @@ impl<G: WriteGate> Cache<G> {
         result
     }
 
-    /// Writes some of what is dirty, about `bytes` of it: what depends on nothing, as far as there is any among the
-    /// oldest; then the oldest others, and what they depend on. False where nothing came of it. A few independent blocks
-    /// are not enough: they would be written, with a flush, again and again, and the others would keep the room.
+    /// Writes some dirty blocks, about `bytes` bytes: those without dependencies among the oldest, then the
+    /// oldest others with their prerequisites. Returns false where that made no progress. A few independent
+    /// blocks are not enough: they would be written, with a flush, again and again, and the others would keep
+    /// the memory.
     ///
     /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without dependencies first.
     ///
@@ -176,7 +178,7 @@ impl<G: WriteGate> Cache<G> {
         self.write_some_on(Occasion::Age, bytes).await
     }
 
-    /// As [`write_some`](Self::write_some), on an occasion.
+    /// As [`write_some`](Self::write_some), for a given occasion.
     pub(crate) async fn write_some_on(
         &self,
         occasion: Occasion,
@@ -201,8 +203,8 @@ impl<G: WriteGate> Cache<G> {
         self.finish_some(before, &start).await
     }
 
-    /// Dirty buffers that `fit`, up to `bytes` bytes of them, among the oldest: first those that nobody has
-    /// used since they last came up here. What is in use would be dirty again at once.
+    /// Dirty buffers that `fit`, up to `bytes` bytes in all, among the oldest: first those that were not used
+    /// since they last came up here. Buffers in use would be dirty again at once.
     fn least_used(&self, bytes: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
         let (idle, used): (Vec<_>, Vec<_>) = self
             .oldest_dirty(usize::MAX, LOOKS_MAX, fit)
@@ -220,7 +222,7 @@ impl<G: WriteGate> Cache<G> {
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
         self.barrier_if_needed().await?;
         if self.progress() == before && G::ROLLS_BACK {
-            // What the oldest depend on is being written by others.
+            // Other tasks are writing the prerequisites of the oldest blocks.
             self.write_round(self.all_dirty()).await?;
         }
         self.end_round(start);
@@ -245,15 +247,15 @@ impl<G: WriteGate> Cache<G> {
         self.write_round(self.all_dirty()).await
     }
 
-    /// Writes these, as far as they can be written, waits for others' writes too, and makes all durable.
+    /// Writes these buffers, as far as they can be written, waits for others' writes too, and makes all of them
+    /// durable.
     async fn write_round(&self, dirty: Vec<BufRef>) -> Result<(), BlockError> {
         self.write_all(dirty, false).await?;
         self.wait_for_writes().await;
         self.barrier_if_needed().await
     }
 
-    /// Writes everything that is dirty, whatever becomes dirty meanwhile included, and makes it
-    /// durable.
+    /// Writes everything that is dirty, also what becomes dirty meanwhile, and makes it durable.
     ///
     /// # Errors
     /// The first failure.
@@ -277,17 +279,17 @@ impl<G: WriteGate> Cache<G> {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Goes up whenever a block becomes clean or a dependency is met.
+    /// A counter that rises whenever a block becomes clean or a dependency is met.
     fn progress(&self) -> u64 {
         self.cleaned() + self.gate().met()
     }
 }
 
-/// The beginning of a round of writing.
+/// The counters at the beginning of a round of writing.
 struct Start {
     at: Time,
-    /// Buffers that had become clean by then.
+    /// The number of buffers that had become clean.
     cleaned: u64,
-    /// Changes that the gate had noted by then.
+    /// The number of changes that the gate had recorded.
     changes: u64,
 }

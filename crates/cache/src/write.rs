@@ -1,4 +1,4 @@
-//! Writing out: images, the gate, clusters, waves.
+//! Writing: images, the gate, clusters.
 
 use std::cell::Cell;
 
@@ -10,16 +10,16 @@ use rustc_hash::FxHashSet;
 use crate::buffer::{BufKey, BufRef, Buffer, Class};
 use crate::{Cache, Occasion, Verdict, WriteGate, WriteImage};
 
-/// One buffer's part in a write under way.
+/// One buffer's part in a write.
 pub(crate) struct Part {
     pub(crate) buf: BufRef,
     pub(crate) version: u64,
-    /// When its image was made.
+    /// The time at which its image was made.
     pub(crate) at: Time,
     pub(crate) whole: bool,
 }
 
-/// A write request, ready to be sent.
+/// A write request that is ready to be sent.
 pub(crate) struct Request {
     pub(crate) address: u64,
     pub(crate) bytes: IoList,
@@ -28,8 +28,8 @@ pub(crate) struct Request {
     pub(crate) sync: bool,
 }
 
-/// Which completed writes a device's volatile cache may still hold. A flush ends an epoch: what
-/// completed in it, or before, is durable once the flush is done.
+/// The completed writes that a device's volatile cache may still hold. A flush ends an epoch: all writes that
+/// completed in it, or earlier, are durable once the flush is done.
 pub(crate) struct Epochs {
     current: Cell<u64>,
     flushed: Cell<u64>,
@@ -43,17 +43,17 @@ impl Default for Epochs {
     }
 }
 
-/// How much that is only to leave memory may wait for a flush, in bytes.
+/// The most bytes of drop-behind buffers that may wait for a flush.
 const PASSING_MAX: usize = 32 << 20;
 
 impl Epochs {
-    /// A write has completed without being durable by itself.
+    /// Notes that a write has completed without being durable by itself.
     fn note_write(&self, buf: &Buffer) {
         self.written.set(self.current.get());
         buf.volatile_since.set(self.current.get());
     }
 
-    /// The epoch since which something may be lost; 0 where nothing may.
+    /// The epoch since which writes may be lost; 0 where none may be.
     pub(crate) fn unflushed(&self) -> u64 {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
     }
@@ -64,9 +64,9 @@ impl Epochs {
 }
 
 impl<G: WriteGate> Cache<G> {
-    /// Writes buffers one after another and waits until each is durable: what an ordering does with
-    /// blocks that must be on disk before the next step. A clean buffer is not written again, but where
-    /// it was written without being durable, by the syncer say, the device's cache is flushed.
+    /// Writes buffers one after another, and waits until each is durable. Orderings use it for blocks that must
+    /// be on disk before the next step. A clean buffer is not written again; but if its last write, by the
+    /// syncer for example, is not durable, the device's cache is flushed.
     ///
     /// # Errors
     /// The device failed.
@@ -107,7 +107,7 @@ impl<G: WriteGate> Cache<G> {
         Ok(())
     }
 
-    /// Starts writing a buffer, gathered with its dirty neighbours; does not wait.
+    /// Starts to write a buffer, with its dirty neighbours, and does not wait.
     pub fn write_soon(&self, buf: &BufRef) {
         if !buf.is_dirty() || buf.is_writing() {
             return;
@@ -122,7 +122,7 @@ impl<G: WriteGate> Cache<G> {
             b.set_writing(true);
         }
         let cache = self.clone();
-        // The task takes over the claim made above; a failure is kept by the cache.
+        // The task takes over the claim made above. The cache keeps a failure.
         let task = async move {
             let _ = cache.write_claimed(cluster, false).await;
         };
@@ -143,7 +143,7 @@ impl<G: WriteGate> Cache<G> {
         let mut ours = FxHashSet::default();
         for buf in bufs {
             if buf.is_writing() && !ours.contains(&buf.key()) {
-                // Somebody else's write, which may have begun before the last change.
+                // Another task's write may have begun before the last change.
                 buf.written().await;
             }
             if !buf.is_dirty() || buf.is_writing() {
@@ -168,8 +168,8 @@ impl<G: WriteGate> Cache<G> {
         result
     }
 
-    /// Writes the dirty buffers of one file and waits for them; not yet durable on a device with a
-    /// volatile cache until [`barrier`](Self::barrier).
+    /// Writes the dirty buffers of one file and waits for them. On a device with a volatile cache they are not
+    /// durable before [`barrier`](Self::barrier).
     ///
     /// # Errors
     /// The first failure.
@@ -188,8 +188,8 @@ impl<G: WriteGate> Cache<G> {
         drop(self.shared.slots.acquire(self.shared.config.requests_max).await);
     }
 
-    /// As [`barrier`](Self::barrier), where a write has completed since the last one; where another's
-    /// flush is under way, waits for that one too.
+    /// As [`barrier`](Self::barrier), if a write has completed since the last one. If another task's flush is
+    /// under way, waits for that one too.
     ///
     /// # Errors
     /// The device failed.
@@ -239,8 +239,8 @@ impl<G: WriteGate> Cache<G> {
         self.shared.drained.notify_all();
     }
 
-    /// The dirty buffers around `buf` that lie beside it both in the file and on the device, up to a
-    /// cluster. Only contents of files are gathered.
+    /// The dirty buffers that are adjacent to `buf` both in the file and on the device, up to a cluster. Only
+    /// contents of files are gathered.
     fn neighbours(&self, buf: &BufRef) -> Vec<BufRef> {
         let mut cluster = vec![buf.clone()];
         let (Class::Data, Some(address)) = (buf.class(), buf.address()) else { return cluster };
@@ -293,17 +293,16 @@ impl<G: WriteGate> Cache<G> {
         self.write_claimed(cluster, sync).await
     }
 
-    /// Writes buffers that the caller has marked as being written. True when the gate rolled
-    /// something back.
+    /// Writes buffers that the caller has claimed. Returns whether the gate rolled anything back.
     async fn write_claimed(&self, cluster: Vec<BufRef>, sync: bool) -> Result<bool, BlockError> {
         let claim = Claim(cluster);
         let slot = self.shared.slots.acquire(1).await;
-        // What was forgotten since the claim is clean, and its address may belong to another.
+        // A buffer that was forgotten since the claim is clean, and its address may belong to another.
         let live: Vec<BufRef> = claim.0.iter().filter(|b| self.may_write(b)).cloned().collect();
         if live.len() < claim.0.len() || live.is_empty() {
             drop((slot, claim));
             for buf in live {
-                // Rare: one at a time, each claimed anew.
+                // This is rare. The buffers are claimed anew and written one at a time.
                 if buf.is_dirty() && !buf.is_writing() {
                     Box::pin(self.write_cluster(vec![buf], sync)).await?;
                 }
@@ -318,7 +317,7 @@ impl<G: WriteGate> Cache<G> {
         self.send(Request { address, bytes, parts, meta, sync }, slot, claim).await
     }
 
-    /// Sends a request and takes note of what came of it. True when the gate rolled something back.
+    /// Sends a request, and notes its result. Returns whether the gate rolled anything back.
     pub(crate) async fn send(
         &self,
         request: Request,
@@ -342,7 +341,7 @@ impl<G: WriteGate> Cache<G> {
         if self.shared.unflushed_passing.get() > PASSING_MAX {
             self.shared.unflushed_passing.set(0);
             let cache = self.clone();
-            // A failure is kept by the cache.
+            // The cache keeps a failure.
             let task = async move {
                 let _ = cache.barrier().await;
             };
@@ -351,7 +350,7 @@ impl<G: WriteGate> Cache<G> {
         result.map(|()| !all_whole)
     }
 
-    /// Whether a buffer that was claimed is still to be written. What the gate holds has to wait.
+    /// Whether a claimed buffer must still be written. A buffer that the gate holds must wait.
     fn may_write(&self, buf: &BufRef) -> bool {
         let held = buf.is_dirty() && self.shared.gate.held(buf);
         if held {
@@ -360,7 +359,7 @@ impl<G: WriteGate> Cache<G> {
         buf.is_dirty() && !held
     }
 
-    /// Images of the buffers as the gate lets them be written, sealed, one after another.
+    /// The images of the buffers, as the gate lets them be written, sealed, one after another.
     async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<Part>), BlockError> {
         'again: loop {
             let mut images = IoList::with_capacity(cluster.len());
@@ -391,13 +390,14 @@ impl<G: WriteGate> Cache<G> {
                 self.mark_clean(&part.buf);
                 self.shared.cleaned.set(self.shared.cleaned.get() + 1);
             } else if part.buf.is_dirty() && part.whole && result.is_ok() {
-                // What has changed since the image was made is no older than that.
+                // Changes since the image was made are no older than the image.
                 let age = self.shared.config.age(part.buf.class());
                 self.set_due(&part.buf, part.at + age);
                 part.buf.due_since.set(None);
             }
             if !part.whole || result.is_err() {
-                // It stays as old as it is; but the gate tells the next image from this one by its version.
+                // The buffer keeps its age, but gets a new version, by which the gate tells the next image from
+                // this one.
                 part.buf.bump_version();
             }
             rolled_back += u64::from(!part.whole);
@@ -426,7 +426,7 @@ impl<G: WriteGate> Cache<G> {
     }
 }
 
-/// Buffers marked as being written; unmarked when dropped, whatever happened.
+/// Buffers that are marked as being written. Dropping the claim removes the marks.
 pub(crate) struct Claim(pub(crate) Vec<BufRef>);
 
 impl Drop for Claim {

@@ -111,7 +111,7 @@ fn on_disk(disk: &Slow, n: u64) -> u8 {
     byte[0]
 }
 
-/// Adjacent dirty blocks of a file go out in one request, up to a cluster; metadata goes alone.
+/// Adjacent dirty blocks of a file go out in one request, up to a cluster; a block of metadata goes alone.
 #[test]
 fn contiguous_data_is_gathered_into_clusters() {
     let config = CacheConfig { cluster: 4 * BLOCK, ..CacheConfig::default() };
@@ -147,8 +147,9 @@ fn a_change_during_a_write_is_not_lost() {
     });
 }
 
-/// A request is made of the buffers' own bytes, and the device reads them while it writes: whoever changes, lengthens or
-/// forgets a buffer meanwhile leaves those alone. Would catch a device that gets half of one version and half of another.
+/// A request has the buffers' own bytes, and the device reads them during the write. A task that changes,
+/// extends or forgets a buffer meanwhile does not touch them. Would catch a device that gets half of one
+/// version and half of another.
 #[test]
 fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
     for len in [1024, 4 * BLOCK] {
@@ -179,9 +180,9 @@ fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
     }
 }
 
-/// Two devices behind one another in one space of addresses: each gets its own blocks, where they are on it; a request
-/// never reaches over the border; and a flush goes to the devices that were written. Would catch an address taken for one
-/// of the first device, and durability that only one of the two has.
+/// Two devices lie behind one another in one space of addresses. Each gets its own blocks, at the right places;
+/// no request crosses the border; a flush goes to the devices that were written. Would catch an address that is
+/// taken for one of the first device, and durability on only one of the two.
 #[test]
 fn one_cache_reaches_two_devices() {
     let executor = Executor::simulated(7);
@@ -192,7 +193,7 @@ fn one_cache_reaches_two_devices() {
     let run = async {
         let border = cache.first_address(1);
         assert_eq!((cache.first_address(0), border), (0, 16 << 20));
-        // Neighbours in their file and in the space of addresses, on either side of the border.
+        // The blocks are neighbours in their file and in the space of addresses, on either side of the border.
         for n in 0..2u64 {
             let key = BufKey::file(9, n.cast_signed());
             let at = border - BLOCK as u64 * (1 - n);
@@ -217,8 +218,8 @@ fn one_cache_reaches_two_devices() {
     executor.block_on(run).unwrap();
 }
 
-/// `forget` returns only when no write of the block is under way: its address can be given away. Would
-/// catch the old block's late write landing on top of the new owner's.
+/// `forget` returns only when no write of the block is under way, so its address can be reused. Would catch the
+/// old block's late write landing on top of the new owner's.
 #[test]
 fn forgetting_waits_for_a_write_under_way() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
@@ -228,7 +229,7 @@ fn forgetting_waits_for_a_write_under_way() {
         cache.forget(buf.key()).await;
         assert_eq!(disk.in_flight.get(), 0);
         assert!(cache.peek(buf.key()).is_none());
-        // One that was only claimed is never sent.
+        // A block that was claimed but forgotten before its write is never sent.
         let buf = new_block(&cache, 5, 9).await;
         cache.write_soon(&buf);
         cache.forget(buf.key()).await;
@@ -237,8 +238,7 @@ fn forgetting_waits_for_a_write_under_way() {
     });
 }
 
-/// Memory stays within its bound while many times as much is written and read back, and nothing is
-/// lost on the way.
+/// Memory stays within its bound while many times as much is written and read back, and no data is lost.
 #[test]
 fn memory_is_bounded_and_eviction_loses_nothing() {
     let config = CacheConfig::with_capacity(16 * BLOCK);
@@ -258,8 +258,7 @@ fn memory_is_bounded_and_eviction_loses_nothing() {
     });
 }
 
-/// What is dirty is written when it is as old as its class allows, metadata before data, and not
-/// before.
+/// A dirty block is written when it reaches the age of its class, metadata before data, and not before.
 #[test]
 fn the_syncer_writes_by_age() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
@@ -276,8 +275,7 @@ fn the_syncer_writes_by_age() {
     });
 }
 
-/// A failed write leaves the block dirty and the cache failed for good: nobody is told that anything
-/// is durable afterwards.
+/// A failed write leaves the block dirty and the cache failed for good. Nothing is reported durable afterwards.
 #[test]
 fn a_failed_write_is_never_forgotten() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
@@ -306,7 +304,7 @@ fn a_failed_read_leaves_no_buffer() {
     });
 }
 
-/// Undoes the first byte until it is let go; asks for the log once.
+/// A gate that rolls back the first byte until it is told to stop, and asks for the log once.
 #[derive(Default)]
 struct Undo {
     hold: Cell<bool>,
@@ -340,8 +338,8 @@ impl WriteGate for Undo {
     }
 }
 
-/// Undo happens on the copy: the disk gets the old byte, the reader the new one, and the block stays
-/// dirty until it was written whole. The log is waited for first.
+/// The rollback changes the copy: the disk gets the old byte, a reader the new one, and the block stays dirty
+/// until it is written whole. The cache waits for the log first.
 #[test]
 fn the_gate_rolls_back_the_image_and_not_the_buffer() {
     let gate = Rc::new(Undo::default());
@@ -358,8 +356,8 @@ fn the_gate_rolls_back_the_image_and_not_the_buffer() {
     });
 }
 
-/// On a device with a volatile cache a delayed write counts as done only after a flush; a write that
-/// is waited for is sent so that it is durable by itself.
+/// On a device with a volatile cache, a delayed write counts as done only after a flush. A write for which a
+/// task waits is sent with FUA, so it is durable by itself.
 #[test]
 fn durable_means_flushed() {
     let executor = Executor::simulated(7);
@@ -381,9 +379,9 @@ fn durable_means_flushed() {
         .unwrap();
 }
 
-/// A block that the syncer wrote, and that is clean, may still be in the device's volatile cache only:
-/// whoever must have it on disk before the next step gets a flush, once. The same for one that was
-/// written, given up and read again. Would catch an ordering that holds on every disk but real ones.
+/// A block that the syncer wrote is clean, but may be in the device's volatile cache only. A caller that must
+/// have it on disk before the next step gets a flush, once. The same holds for a block that was written,
+/// evicted and read again. Would catch an ordering that is right on every disk except real ones.
 #[test]
 fn clean_is_not_durable() {
     let executor = Executor::simulated(7);
@@ -408,8 +406,8 @@ fn clean_is_not_durable() {
         .unwrap();
 }
 
-/// What nobody is expected to want again leaves memory: a clean block at once, a dirty one when it is on disk;
-/// not one that somebody holds, nor one that was changed again, whose contents would be lost.
+/// A block with drop-behind leaves memory: a clean one at once, a dirty one when it is on disk. A block in use
+/// stays, and so does one that was changed again, whose contents would be lost.
 #[test]
 fn what_passes_leaves_memory() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
@@ -435,12 +433,12 @@ fn what_passes_leaves_memory() {
         assert!(cache.peek(first).is_some() && cache.peek(second).is_some());
         drop(held);
         cache.pass_the_rest();
-        assert!(cache.peek(first).is_none(), "kept though nobody holds it any more");
+        assert!(cache.peek(first).is_none(), "kept though it is no longer in use");
         assert!(cache.peek(second).is_some(), "changed, and gone");
     });
 }
 
-/// Two writes of one block never overlap, whoever asks for them.
+/// Two writes of one block never overlap, whichever tasks ask for them.
 #[test]
 fn writes_of_one_block_do_not_overlap() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
