@@ -1,6 +1,7 @@
-//! One type for every file system: what is above this crate is compiled once, not once for each of them.
+//! One type for every file system, so that the crates above are compiled once, not once for each of them.
 //!
-//! An operation on an [`AnyFs`] is a future in a box: an allocation each, which is little beside what an operation does.
+//! An operation on an [`AnyFs`] is a future in a box. That is one allocation each, which is little beside the
+//! operation.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use crate::{
 /// A future in a box, for one thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Any file system. Clones are the same one.
+/// Any file system. Clones refer to the same one.
 ///
 /// ```
 /// use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -29,7 +30,7 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub struct AnyFs(Rc<dyn Erased>);
 
 impl AnyFs {
-    /// `fs` as any file system.
+    /// Wraps `fs` as any file system.
     pub fn new(fs: impl FileSystem + 'static) -> AnyFs {
         AnyFs(Rc::new(fs))
     }
@@ -42,7 +43,7 @@ impl AnyFs {
 /// Declares [`Erased`], and implements it for every file system.
 macro_rules! erased {
     ($($op:ident($($arg:ident: $ty:ty),*) -> $out:ty;)+) => {
-        /// [`FileSystem`] without types that differ from one to the other.
+        /// [`FileSystem`] without types that differ between file systems.
         pub(crate) trait Erased {
             fn root(&self) -> Ino;
             $(fn $op<'a>(&'a self, $($arg: $ty),*) -> LocalFuture<'a, FsResult<$out>>;)+

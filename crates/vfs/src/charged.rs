@@ -1,4 +1,4 @@
-//! The price of processor work around a file system.
+//! The price of the processor's work in a file system.
 
 use ordo_runtime::Runtime;
 
@@ -7,8 +7,8 @@ use crate::{
     XattrMode,
 };
 
-/// Charges every operation on the file system inside, and every byte copied in or out, to the
-/// runtime's processor, and pays when the operation is done.
+/// A CPU-cost wrapper: charges every operation on the file system inside, and every byte that is copied in or
+/// out, to the runtime's processor, and waits for that time when the operation is done.
 ///
 /// On a real clock, and under [`CpuModel::NONE`](ordo_runtime::cpu::CpuModel::NONE), it changes
 /// nothing.
@@ -19,12 +19,12 @@ pub struct Charged<F> {
 }
 
 impl<F> Charged<F> {
-    /// `inner`, charged to the processor of `runtime`.
+    /// Wraps `inner`, and charges the processor of `runtime`.
     pub fn new(inner: F, runtime: Runtime) -> Charged<F> {
         Charged { inner, runtime, copies: true }
     }
 
-    /// As [`new`](Self::new), for a file system that charges what it copies itself.
+    /// As [`new`](Self::new), for a file system that charges for copied bytes itself.
     pub fn calls_only(inner: F, runtime: Runtime) -> Charged<F> {
         Charged { inner, runtime, copies: false }
     }

@@ -1,4 +1,4 @@
-//! A pointer to a file system is a file system.
+//! The implementation of the trait for pointers to a file system.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::{
     XattrMode,
 };
 
-/// Implements [`FileSystem`] for a type by calling the file system that it leads to.
+/// Implements [`FileSystem`] for a type by calling the file system to which it points.
 macro_rules! delegate {
     ([$($generics:tt)*] $pointer:ty, $this:ident => $to:expr) => {
         impl<$($generics)*> FileSystem for $pointer {

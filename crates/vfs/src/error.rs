@@ -1,4 +1,4 @@
-//! Errors as a user of a file system sees them: an errno, and what and where.
+//! The errors that a user of a file system sees: an errno, and a text that says what and where.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ macro_rules! errnos {
                 match raw { $(libc::$c => Some(Errno::$name),)* _ => None }
             }
 
-            /// The symbol and the words for it.
+            /// The symbol, and a description of the error.
             pub fn text(self) -> (&'static str, &'static str) {
                 match self { $(Errno::$name => (stringify!($c), $text),)* }
             }
@@ -28,62 +28,62 @@ macro_rules! errnos {
 }
 
 errnos! {
-    /// The caller may not do this: an immutable or append-only file.
+    /// The caller may not do this, for example because the file is immutable or append-only.
     NotPermitted = EPERM, "operation not permitted";
-    /// No such name or inode.
+    /// No such name or inode exists.
     NotFound = ENOENT, "no such file or directory";
     /// The device failed.
     Io = EIO, "input/output error";
-    /// Permission bits forbid it.
+    /// The permission bits forbid it.
     Access = EACCES, "permission denied";
-    /// Still in use.
+    /// The file or file system is still in use.
     Busy = EBUSY, "device or resource busy";
-    /// The name is taken.
+    /// The name exists already.
     Exists = EEXIST, "file exists";
-    /// Not a directory.
+    /// The inode is not a directory, but must be one.
     NotDir = ENOTDIR, "not a directory";
-    /// A directory.
+    /// The inode is a directory, but must not be one.
     IsDir = EISDIR, "is a directory";
-    /// An argument makes no sense.
+    /// An argument is not valid.
     Invalid = EINVAL, "invalid argument";
-    /// Larger than a file can be.
+    /// The file would be larger than the largest possible.
     TooBig = EFBIG, "file too large";
-    /// No space left.
+    /// No space is left.
     NoSpace = ENOSPC, "no space left on device";
-    /// The file system is mounted or has become read-only.
+    /// The file system is mounted read-only, or has become read-only.
     ReadOnly = EROFS, "read-only file system";
-    /// The inode has as many names as it can have.
+    /// The inode has the largest possible link count.
     TooManyLinks = EMLINK, "too many links";
-    /// The name is longer than 255 bytes, or the target longer than a link can hold.
+    /// The name is longer than 255 bytes, or the link's target longer than the longest possible.
     NameTooLong = ENAMETOOLONG, "file name too long";
     /// The directory has entries.
     NotEmpty = ENOTEMPTY, "directory not empty";
-    /// No such extended attribute.
+    /// No such extended attribute exists.
     NoAttribute = ENODATA, "no data available";
-    /// The value does not fit.
+    /// The value does not fit in the buffer.
     Range = ERANGE, "result too large";
-    /// Not a thing this file system can do.
+    /// The file system does not support this operation.
     NotSupported = EOPNOTSUPP, "operation not supported";
-    /// What is on disk contradicts itself.
+    /// The data on disk contradict themselves.
     Corrupt = EUCLEAN, "structure needs cleaning";
-    /// The inode number stands for another file now, or for none.
+    /// The inode number belongs to another file now, or to none.
     Stale = ESTALE, "stale file handle";
-    /// There is neither data nor a hole from there on.
+    /// No data, or no hole, follows that offset.
     NoAddress = ENXIO, "no such device or address";
     /// A path leads through too many symbolic links.
     Loop = ELOOP, "too many levels of symbolic links";
-    /// On another file system.
+    /// The other file is on another file system.
     CrossDevice = EXDEV, "invalid cross-device link";
-    /// Would block or must be tried again.
+    /// The operation would block, or must be tried again.
     Again = EAGAIN, "resource temporarily unavailable";
 }
 
-/// A failed operation: the errno, and where there is more to say, what and where.
+/// A failed operation: the errno, and a more exact description where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsError {
-    /// What a program is told.
+    /// The error for a program.
     pub errno: Errno,
-    /// What a person is told: the structure, the place, what to do next.
+    /// The error for a person: the structure, the place, and what to do next.
     pub detail: Option<Box<str>>,
 }
 
@@ -91,12 +91,12 @@ pub struct FsError {
 pub type FsResult<T> = Result<T, FsError>;
 
 impl FsError {
-    /// An error with more to say than its errno.
+    /// An error with a description beside its errno.
     pub fn with_detail(errno: Errno, detail: impl fmt::Display) -> FsError {
         FsError { errno, detail: Some(detail.to_string().into_boxed_str()) }
     }
 
-    /// What is on disk contradicts itself.
+    /// The error for data on disk that contradict themselves.
     pub fn corrupt(detail: impl fmt::Display) -> FsError {
         FsError::with_detail(Errno::Corrupt, detail)
     }

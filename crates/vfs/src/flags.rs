@@ -1,19 +1,19 @@
-//! BSD file flags: which exist, and what they forbid.
+//! BSD file flags: their values, and the changes that they forbid.
 //!
-//! Flags of the owner (`UF_`) and of the system (`SF_`) forbid the same; who may change which is the
-//! front end's business.
+//! Flags of the owner (`UF_`) and of the system (`SF_`) forbid the same changes. The front end decides who may
+//! set which.
 
-/// Not to be dumped.
+/// Do not dump the file.
 pub const UF_NODUMP: u32 = 0x1;
-/// Nothing may change but the flags.
+/// Nothing but the flags may change.
 pub const UF_IMMUTABLE: u32 = 0x2;
-/// Only appending writes.
+/// Writes may only append.
 pub const UF_APPEND: u32 = 0x4;
 /// A directory that hides what lies below it in a union mount.
 pub const UF_OPAQUE: u32 = 0x8;
-/// May not be removed or renamed.
+/// The file may not be removed or renamed.
 pub const UF_NOUNLINK: u32 = 0x10;
-/// Archived.
+/// The file was archived.
 pub const SF_ARCHIVED: u32 = 0x1_0000;
 /// As [`UF_IMMUTABLE`], set by the system.
 pub const SF_IMMUTABLE: u32 = 0x2_0000;
@@ -22,18 +22,18 @@ pub const SF_APPEND: u32 = 0x4_0000;
 /// As [`UF_NOUNLINK`], set by the system.
 pub const SF_NOUNLINK: u32 = 0x10_0000;
 
-/// No write, truncation, unlink, rename, link or change of attributes; in a directory no entry may
-/// come or go.
+/// Whether the flags forbid every write, truncation, unlink, rename, link and change of attributes, and in a
+/// directory every change of entries.
 pub const fn immutable(flags: u32) -> bool {
     flags & (UF_IMMUTABLE | SF_IMMUTABLE) != 0
 }
 
-/// A file: only writes that start at its end. A directory: entries come but do not go.
+/// Whether the flags allow, in a file, only writes that start at its end, and in a directory only new entries.
 pub const fn append_only(flags: u32) -> bool {
     flags & (UF_APPEND | SF_APPEND) != 0
 }
 
-/// Whether the flags forbid every change of attributes but of the flags themselves.
+/// Whether the flags forbid every change of attributes other than the flags themselves.
 pub const fn attributes_fixed(flags: u32) -> bool {
     immutable(flags) || append_only(flags)
 }

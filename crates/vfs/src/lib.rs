@@ -1,20 +1,20 @@
-//! What every file system here can do, in one trait.
+//! The operations of every file system, in one trait.
 //!
-//! [`FileSystem`] is what the workloads, the mount and the crash oracles speak: FFS in each of its
-//! orderings, the in-memory reference model, and a directory of the host (any kernel file system).
-//! Objects are named by inode number; a path is the caller's business ([`path`] helps).
+//! Workloads, the mount and the crash oracles use [`FileSystem`]. It is implemented by FFS under each ordering,
+//! by the in-memory reference model, and by a directory of the host (on any kernel file system). Files are
+//! named by inode number; [`path`] resolves paths.
 //!
-//! Layers: the trait and its words; [`name`] and [`flags`], rules that every implementation shares;
-//! [`model`], what every operation must answer; [`host`], a directory of the host; [`path`] and
-//! [`tree`], which work on any file system; [`charged`], the price of processor work around one; [`any`], one type for
-//! every file system, so that what is above is compiled once.
+//! Layers: the trait and its types; [`name`] and [`flags`], rules that every implementation shares; [`model`],
+//! the answers that every operation must give; [`host`], a directory of the host; [`path`] and [`tree`], which
+//! work on any file system; [`charged`], the price of the processor's work; [`any`], one type for every file
+//! system, so that the crates above are compiled once.
 //!
 //! Invariants:
 //! - [`FileSystem::open`] keeps an inode alive after its last name is gone, until the matching
 //!   [`FileSystem::close`].
 //! - An operation that returns an error has changed nothing, unless its documentation says otherwise.
 //! - Times come from the runtime's clock, through the file system.
-//! - Which error comes first where several apply is written at the head of [`model`].
+//! - The head of [`model`] says which error comes first where several apply.
 //!
 //! ```
 //! use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -54,7 +54,7 @@ pub use types::{
     StatFs, Timestamp, XattrMode,
 };
 
-/// A file system that can be used.
+/// A file system in use.
 ///
 /// Names are any bytes but `/` and NUL, 1 to 255 of them. Offsets and sizes are in bytes.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
@@ -62,41 +62,41 @@ pub trait FileSystem {
     /// The root directory's inode number.
     fn root(&self) -> Ino;
 
-    /// The inode that `name` in `dir` stands for; `.` and `..` are names like any other.
+    /// The inode of `name` in `dir`. `.` and `..` are names like any other.
     async fn lookup(&self, dir: Ino, name: &[u8]) -> FsResult<Attr>;
 
     /// Keeps `ino` alive until [`close`](Self::close), even without a name.
     async fn open(&self, ino: Ino) -> FsResult<()>;
 
-    /// Undoes one [`open`](Self::open); the last one of an inode without names frees it.
+    /// Undoes one [`open`](Self::open). The last one frees an inode without names.
     async fn close(&self, ino: Ino) -> FsResult<()>;
 
     /// An inode's attributes.
     async fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
-    /// Changes the attributes that are given; a size cuts the file or extends it with a hole.
+    /// Changes the attributes that are given. A new size truncates the file, or extends it with a hole.
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr>;
 
-    /// Makes a file, directory, symbolic link or special file called `name` in `dir`.
+    /// Creates a file, directory, symbolic link or special file (mknod) called `name` in `dir`.
     async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
 
-    /// Makes a file without a name, in the file system of `dir`. It is open once ([`open`](Self::open)), and may
-    /// be given a name as long as it is.
+    /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. It is open once
+    /// ([`open`](Self::open)), and can be given a name while it is open.
     async fn make_unnamed(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         let _ = (dir, new);
         Err(Errno::NotSupported.into())
     }
 
-    /// Another name for an inode that is not a directory.
+    /// Adds a name of an inode that is not a directory.
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr>;
 
-    /// Removes a name of something that is not a directory.
+    /// Removes a name of an inode that is not a directory.
     async fn unlink(&self, dir: Ino, name: &[u8]) -> FsResult<()>;
 
     /// Removes an empty directory.
     async fn rmdir(&self, dir: Ino, name: &[u8]) -> FsResult<()>;
 
-    /// Renames, replacing what has the new name unless `mode` says otherwise.
+    /// Renames. An inode that has the new name is replaced, unless `mode` says otherwise.
     async fn rename(
         &self,
         from_dir: Ino,
@@ -106,31 +106,32 @@ pub trait FileSystem {
         mode: RenameMode,
     ) -> FsResult<()>;
 
-    /// A symbolic link's target.
+    /// The target of a symbolic link.
     async fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>>;
 
-    /// Reads at most `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    /// Reads at most `buf.len()` bytes at `offset`. Fewer are read only at the end of the file.
     async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize>;
 
-    /// Writes `data` at `offset`. Returns how much was written: less than all of it where space ran
-    /// out after some, [`Errno::NoSpace`] where it ran out before any.
+    /// Writes `data` at `offset`. Returns the number of bytes that were written: fewer than all if space ran
+    /// out after some, [`Errno::NoSpace`] if it ran out before any.
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize>;
 
-    /// Gives a range of a file storage of its own, where it has none: writing there cannot run out of space.
-    /// The file grows where the range ends behind it. After [`Errno::NoSpace`] some of it may be there.
+    /// Allocates storage for a range of a file where it has none (`fallocate`), so that a write there cannot
+    /// run out of space. The file grows if the range ends behind it. After [`Errno::NoSpace`] part of the
+    /// storage may exist.
     async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let _ = (ino, offset, len);
         Err(Errno::NotSupported.into())
     }
 
-    /// Has a range of a file read as zero, without changing its size; storage may be given back.
+    /// Makes a range of a file read as zeros, without a change of its size (punch hole). Storage may be freed.
     async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let _ = (ino, offset, len);
         Err(Errno::NotSupported.into())
     }
 
-    /// Where the next data, or the next hole, begins, from `offset` on. [`Errno::NoAddress`] where there is
-    /// none, or `offset` is not inside of the file.
+    /// The offset of the next data, or of the next hole, from `offset` on. [`Errno::NoAddress`] where there is
+    /// none, or where `offset` is not inside of the file.
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
         let size = self.getattr(ino).await?.size;
         match what {
@@ -140,9 +141,9 @@ pub trait FileSystem {
         }
     }
 
-    /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..`
-    /// included, until it returns false. A cookie stays valid while entries come and go: an entry
-    /// that is there all the time is seen exactly once.
+    /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..` included,
+    /// until it returns false. A cookie stays valid while entries come and go. An entry that exists all the
+    /// time is seen exactly once.
     async fn readdir(
         &self,
         dir: Ino,
@@ -150,7 +151,7 @@ pub trait FileSystem {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()>;
 
-    /// Space and inodes, used and free.
+    /// The numbers of blocks and inodes, used and free.
     async fn statfs(&self) -> FsResult<StatFs>;
 
     /// Makes the file's data, attributes and names durable.

@@ -1,15 +1,14 @@
-//! Which names a directory can hold.
+//! The rules for names in a directory.
 
 use crate::{Errno, FsResult};
 
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// Checks a name before anything is looked up: this error comes before any other.
+/// Checks a name, before anything is looked up: this error comes before any other.
 ///
 /// # Errors
-/// [`Errno::Invalid`] where it is empty or holds `/` or NUL, [`Errno::NameTooLong`] beyond
-/// [`NAME_MAX`] bytes.
+/// [`Errno::Invalid`] if it is empty or has `/` or NUL, [`Errno::NameTooLong`] beyond [`NAME_MAX`] bytes.
 pub fn check(name: &[u8]) -> FsResult<()> {
     if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'/')) {
         return Err(Errno::Invalid.into());
@@ -25,12 +24,12 @@ pub fn is_dot(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// Checks the name of an extended attribute, name space included; gives the name space's length,
-/// its dot included.
+/// Checks the name of an extended attribute, name space included. Returns the length of the name space, with
+/// its dot.
 ///
 /// # Errors
-/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] where nothing follows it or
-/// a NUL does, [`Errno::NameTooLong`] where more than [`NAME_MAX`] bytes do.
+/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] if nothing or a NUL follows it,
+/// [`Errno::NameTooLong`] if more than [`NAME_MAX`] bytes do.
 pub fn check_xattr(name: &[u8]) -> FsResult<usize> {
     let Some(space) = [&b"user."[..], b"system."].into_iter().find(|s| name.starts_with(s)) else {
         return Err(Errno::NotSupported.into());

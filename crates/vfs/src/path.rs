@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use crate::{Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, name};
 
-/// How many symbolic links one path may lead through.
+/// The most symbolic links through which one path may lead.
 const LINKS_MAX: usize = 40;
 
 /// The names in `path`, without empty ones and `.`.
@@ -15,7 +15,7 @@ pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".")
 }
 
-/// The absolute path that `path` spells, by its letters alone: no `.`, no `..`, no doubled `/`.
+/// The absolute form of `path`, without `.`, `..` and doubled `/`. It looks at the text only, not at links.
 pub fn normalise(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for c in components(path) {
@@ -36,12 +36,12 @@ pub fn normalise(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `path` as a person reads it.
+/// `path` in readable form.
 pub fn display(path: &[u8]) -> impl Display + use<> {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// What `path` leads to, symbolic links followed, the last one too.
+/// The inode of `path`. Symbolic links are followed, the last one too.
 ///
 /// # Errors
 /// As [`FileSystem::lookup`], and [`Errno::Loop`] beyond 40 symbolic links; the detail names the path.
@@ -49,7 +49,7 @@ pub async fn lookup<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
     resolve(fs, path, true).await.map_err(|e| at(path, e))
 }
 
-/// As [`lookup`], but where the last name is a symbolic link, the link itself.
+/// As [`lookup`], but if the last name is a symbolic link, the link itself.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -57,10 +57,10 @@ pub async fn lookup_link<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
     resolve(fs, path, false).await.map_err(|e| at(path, e))
 }
 
-/// The directory that holds the last name of `path`, and that name. The name need not exist.
+/// The directory of the last name of `path`, and that name, which need not exist.
 ///
 /// # Errors
-/// As [`lookup`] for the directory; [`Errno::Invalid`] where the path has no last name, or it is `..`.
+/// As [`lookup`] for the directory; [`Errno::Invalid`] if the path has no last name, or if that is `..`.
 pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino, &'p [u8])> {
     let trimmed = path.trim_ascii_end_slashes();
     let split = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -76,10 +76,10 @@ pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino,
     Ok((directory.ino, last))
 }
 
-/// The directory `path`, made with those above it where they are missing.
+/// The directory `path`. It and those above it are created where they are missing.
 ///
 /// # Errors
-/// As [`FileSystem::make`]; [`Errno::NotDir`] where something else is in the way.
+/// As [`FileSystem::make`]; [`Errno::NotDir`] if a part of the path is not a directory.
 pub async fn make_directories<F: FileSystem>(
     fs: &F,
     path: &[u8],
@@ -129,7 +129,7 @@ async fn resolve<F: FileSystem>(fs: &F, path: &[u8], follow_last: bool) -> FsRes
     Ok(current)
 }
 
-/// Names the path in an error that says nothing more than its errno.
+/// Adds the path to an error without a description.
 pub(crate) fn at(path: &[u8], error: FsError) -> FsError {
     match error.detail {
         Some(_) => error,

@@ -1,4 +1,4 @@
-//! The words of the [`FileSystem`](crate::FileSystem) trait.
+//! The types of the [`FileSystem`](crate::FileSystem) trait.
 
 /// An inode number.
 #[derive(
@@ -12,7 +12,7 @@ impl std::fmt::Display for Ino {
     }
 }
 
-/// What an inode is.
+/// The type of an inode.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -31,7 +31,7 @@ pub enum FileType {
     Fifo,
     /// A socket.
     Socket,
-    /// A whiteout (a BSD union mount's mark of an absent name).
+    /// A whiteout (a BSD union mount's mark that a name is absent).
     Whiteout,
 }
 
@@ -50,7 +50,7 @@ impl FileType {
         }
     }
 
-    /// The type in `mode`, if it names one.
+    /// The type in `mode`, if its bits are a valid type.
     pub const fn from_mode(mode: u16) -> Option<FileType> {
         Some(match mode & 0o170_000 {
             0o010_000 => FileType::Fifo,
@@ -80,23 +80,23 @@ pub struct Timestamp {
 pub struct Attr {
     /// The inode's number.
     pub ino: Ino,
-    /// Which file this number stands for: changes when the number is used again.
+    /// The generation of the inode number, which changes each time that the number is reused.
     pub generation: u64,
-    /// What it is.
+    /// The type.
     pub file_type: FileType,
     /// Permission, set-id and sticky bits.
     pub permissions: u16,
-    /// How many names it has.
+    /// The link count.
     pub links: u32,
     /// The owner.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// The device's number, of a device.
+    /// The device number of a device file.
     pub rdev: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Space taken, in units of 512 bytes.
+    /// The file's space, in units of 512 bytes.
     pub blocks: u64,
     /// The preferred unit of I/O, in bytes.
     pub block_size: u32,
@@ -108,11 +108,11 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of the attributes.
     pub ctime: Timestamp,
-    /// When it was made.
+    /// The time of creation.
     pub birthtime: Timestamp,
 }
 
-/// A time to set.
+/// A time for [`SetAttr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The time now.
@@ -121,7 +121,7 @@ pub enum SetTime {
     To(Timestamp),
 }
 
-/// The attributes to change: those that are given.
+/// Changes of attributes. `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission, set-id and sticky bits.
@@ -138,14 +138,14 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of the contents.
     pub mtime: Option<SetTime>,
-    /// When it was made.
+    /// The time of creation.
     pub birthtime: Option<Timestamp>,
 }
 
-/// What [`make`](crate::FileSystem::make) makes.
+/// The inode that [`make`](crate::FileSystem::make) creates.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
-    /// What it is. Not a whiteout.
+    /// The type, but never a whiteout.
     pub file_type: FileType,
     /// Permission, set-id and sticky bits; the caller has applied its umask.
     pub permissions: u16,
@@ -153,26 +153,26 @@ pub struct NewNode<'a> {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// The device's number, of a device.
+    /// The device number of a device file.
     pub rdev: u64,
-    /// The target, of a symbolic link.
+    /// The target of a symbolic link.
     pub target: &'a [u8],
 }
 
 impl NewNode<'static> {
-    /// An empty regular file of root's.
+    /// An empty regular file that belongs to root.
     pub const fn file(permissions: u16) -> NewNode<'static> {
         NewNode { file_type: FileType::Regular, permissions, uid: 0, gid: 0, rdev: 0, target: &[] }
     }
 
-    /// An empty directory of root's.
+    /// An empty directory that belongs to root.
     pub const fn directory(permissions: u16) -> NewNode<'static> {
         NewNode { file_type: FileType::Directory, ..NewNode::file(permissions) }
     }
 }
 
 impl<'a> NewNode<'a> {
-    /// A symbolic link of root's to `target`.
+    /// A symbolic link to `target` that belongs to root.
     pub const fn symlink(target: &'a [u8]) -> NewNode<'a> {
         NewNode {
             file_type: FileType::Symlink,
@@ -185,34 +185,34 @@ impl<'a> NewNode<'a> {
     }
 }
 
-/// What [`rename`](crate::FileSystem::rename) does when the new name is taken.
+/// The behaviour of [`rename`](crate::FileSystem::rename) if the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replaces it.
+    /// The rename replaces its inode.
     Replace,
-    /// Fails with [`Errno::Exists`](crate::Errno::Exists).
+    /// The rename fails with [`Errno::Exists`](crate::Errno::Exists).
     NoReplace,
-    /// The two change places.
+    /// The two names exchange their inodes.
     Exchange,
 }
 
-/// What [`setxattr`](crate::FileSystem::setxattr) does when the attribute is, or is not, there.
+/// The behaviour of [`setxattr`](crate::FileSystem::setxattr) if the attribute exists, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Makes or replaces it.
+    /// The attribute is created or replaced.
     Set,
-    /// Fails when it is there.
+    /// The call fails if the attribute exists.
     Create,
-    /// Fails when it is not.
+    /// The call fails if the attribute does not exist.
     Replace,
 }
 
-/// What [`seek`](crate::FileSystem::seek) looks for.
+/// The target of [`seek`](crate::FileSystem::seek).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// Bytes that are stored.
+    /// Bytes that have storage.
     Data,
-    /// Bytes that are not, and read as zero; the end of a file counts as one.
+    /// Bytes without storage, which read as zeros. The end of a file counts as a hole.
     Hole,
 }
 
@@ -221,36 +221,36 @@ pub enum Seek {
 pub struct Cookie(pub u64);
 
 impl Cookie {
-    /// Before the first entry.
+    /// The place before the first entry.
     pub const START: Cookie = Cookie(0);
 }
 
 /// One directory entry.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
-    /// What it stands for.
+    /// The inode for which the entry stands.
     pub ino: Ino,
     /// The type recorded in the entry, where one is.
     pub file_type: Option<FileType>,
     /// Its name.
     pub name: &'a [u8],
-    /// The place after it: where to go on.
+    /// The place after the entry, from which a listing continues.
     pub next: Cookie,
 }
 
 /// Permission asked for by [`Attr::allows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// To read.
+    /// Permission to read.
     pub read: bool,
-    /// To write.
+    /// Permission to write.
     pub write: bool,
-    /// To execute, or to search a directory.
+    /// Permission to execute, or to search a directory.
     pub execute: bool,
 }
 
 impl Attr {
-    /// Whether the permission bits give `uid` (in `groups`) the access asked for.
+    /// Whether the permission bits give `uid` (in `groups`) all of `access`.
     pub fn allows(&self, uid: u32, groups: &[u32], access: Access) -> bool {
         let wanted =
             u16::from(access.read) << 2 | u16::from(access.write) << 1 | u16::from(access.execute);
@@ -270,7 +270,7 @@ impl Attr {
     }
 }
 
-/// Space and inodes of a file system.
+/// The numbers of blocks and inodes of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// The unit of the three counts of blocks, in bytes.
@@ -279,13 +279,13 @@ pub struct StatFs {
     pub block_size: u32,
     /// Fragments in all.
     pub blocks: u64,
-    /// Fragments free, the reserve included.
+    /// Free fragments, the reserve included.
     pub blocks_free: u64,
-    /// Fragments free to those who may not use the reserve; 0 when it is being used.
+    /// Fragments that are free for callers who may not use the reserve; 0 when it is being used.
     pub blocks_available: u64,
     /// Inodes in all.
     pub inodes: u64,
-    /// Inodes free.
+    /// Free inodes.
     pub inodes_free: u64,
     /// The longest name, in bytes.
     pub name_max: u32,

@@ -1,7 +1,7 @@
 //! A directory of the host as a file system.
 //!
-//! Fault model: descriptors are few, so inodes are met again after theirs was given up; names change
-//! under them; a copy to the kernel's file system and back must lose nothing.
+//! Fault model: there are few descriptors, so inodes come up again after theirs was closed; names change
+//! meanwhile; a copy to the kernel's file system and back must lose nothing.
 
 use ordo_runtime::Executor;
 use ordo_vfs::host::HostDir;
@@ -73,7 +73,7 @@ fn a_tree_comes_back_from_the_host_as_it_went() {
             fs.unlink(fs.root(), b"probe").await?;
             can
         };
-        // Owners can be given away by root alone; what is lost without it is said, not compared.
+        // Only root can set the owner. Without root, the loss is reported and not compared.
         let owners = fs.getattr(fs.root()).await?.uid == 0;
         let options = CopyOptions { owners, xattrs, ..CopyOptions::default() };
         tree::copy(&before, before.root(), &fs, fs.root(), &options, &mut |_| {}).await?;
@@ -97,7 +97,7 @@ fn a_path_that_is_not_there_is_named() {
     assert_eq!(err.to_string(), "no such file or directory: /no/such/place");
 }
 
-/// What may not be read is left out and told, and what comes after it goes where it belongs.
+/// An entry that may not be read is left out and reported, and the entries after it go to the right places.
 #[test]
 fn what_may_not_be_read_is_left_out_and_nothing_is_misplaced() {
     use std::fs;

@@ -1,7 +1,7 @@
-//! The rules the reference model answers by, each stated once by an example.
+//! The rules of the reference model, each stated once by an example.
 //!
-//! Fault model: a rule written down wrongly here would be demanded of every file system. The random
-//! comparison with a kernel's own file system is the second witness.
+//! Fault model: a wrong rule here would be demanded of every file system. The random comparison with a kernel's
+//! own file system is the second witness.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -100,7 +100,7 @@ fn a_moved_directory_takes_its_link_and_its_parent_along() {
         let moved = fs.getattr(c).await.unwrap();
         assert_eq!((moved.ctime.seconds, moved.mtime.seconds), (7, 0));
         assert_eq!(fs.getattr(a).await.unwrap().mtime.seconds, 7);
-        // A file takes the directory's place, and the count goes back.
+        // A file takes the directory's place, and the link count falls again.
         file(&fs, a, "f").await;
         fs.rename(a, b"f", b, b"c2", RenameMode::Exchange).await.unwrap();
         assert_eq!((links(a).await, links(b).await), (3, 2));
@@ -225,7 +225,7 @@ fn flags_forbid_and_can_be_taken_back() {
 fn extended_attributes_share_an_area_of_two_blocks() {
     run(async |fs, _| {
         let f = file(&fs, fs.root(), "f").await.ino;
-        // One value that fills the area: 65,536 less a header and a name of 8 bytes together.
+        // One value fills the area: 65,536 bytes less 8 for the header and the name.
         let value = vec![1; 65_536 - 8];
         fs.setxattr(f, b"user.a", &value, XattrMode::Create).await.unwrap();
         assert_eq!(errno(fs.setxattr(f, b"user.b", b"", XattrMode::Set).await), Errno::NoSpace);
@@ -253,7 +253,7 @@ fn a_full_parent_takes_no_more_directories() {
             directory(&fs, a, "c").await;
             let up = fs.rename(a, b"c", root, b"c", RenameMode::Replace).await;
             assert_eq!(errno(up), Errno::TooManyLinks);
-            // Replacing a directory needs no new link.
+            // Replacing a directory needs no additional link.
             fs.rename(a, b"c", root, b"b", RenameMode::Replace).await.unwrap();
             let device =
                 NewNode { file_type: FileType::CharDevice, rdev: 0x103, ..NewNode::file(0o600) };

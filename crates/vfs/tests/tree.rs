@@ -1,7 +1,7 @@
 //! Copying, comparing and removing trees between two models.
 //!
-//! Fault model: a copy that loses something (a hole, a link, a nanosecond) or a comparison that
-//! overlooks it. Each attribute is damaged in turn and must be named.
+//! Fault model: a copy that loses something (a hole, a link, a nanosecond), or a comparison that overlooks it.
+//! The test damages each attribute in turn, and the comparison must name it.
 
 use ordo_runtime::Executor;
 use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -52,7 +52,7 @@ fn a_copy_is_the_same_in_every_byte_and_attribute() {
             assert_eq!(differences(&a, &b).await, [] as [String; 0]);
             assert_eq!((copied.entries, copied.directories, copied.hard_links), (8, 3, 1));
             assert!(copied.skipped.is_empty() && calls >= 8);
-            // The hole stayed one: only the last page was written.
+            // The hole stayed a hole: only the last page was written.
             assert_eq!(copied.bytes, 70_000 + (1 << 20) + 3);
             assert_eq!(copied.bytes_written, 70_000 + 3);
             let hole = path::lookup(&b, b"/a/b/c/hole").await.unwrap();
@@ -163,7 +163,7 @@ fn a_walk_stops_at_its_limits() {
             assert_eq!(err.errno, Errno::Corrupt);
             let flat = Limits { depth: 2, ..Limits::default() };
             let err = tree::measure(&fs, fs.root(), flat).await.unwrap_err();
-            assert!(err.to_string().contains("a/b is too deep"), "{err}");
+            assert!(err.to_string().contains("a/b is nested too deep"), "{err}");
         })
         .unwrap();
 }

@@ -8,7 +8,7 @@ use rustix::fs::{
 use super::{HostDir, attr_of, host_error, proc_path, stat};
 use crate::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, XattrMode, name};
 
-/// The largest value the kernel takes.
+/// The longest value of an attribute that the kernel accepts.
 const XATTR_MAX: usize = 65_536;
 
 impl HostDir {
@@ -31,7 +31,7 @@ impl HostDir {
         }
         let handle = self.handle(ino)?;
         let owner = set.uid.is_some() || set.gid.is_some();
-        // Giving a file away clears its set-id bits; here that is the front end's business.
+        // Changing a file's owner clears its set-id bits. In this trait that is the front end's task.
         let mode = match set.permissions {
             None if owner && !is_link => Some(stat(&handle)?.stx_mode & 0o7777),
             given => given.map(|p| p & 0o7777),
@@ -66,7 +66,7 @@ impl HostDir {
         ftruncate(self.data(ino, true)?, size).map_err(host_error)
     }
 
-    /// What must be a regular file, to read or write.
+    /// Checks that an inode is a regular file, which can be read or written.
     fn regular(&self, ino: Ino) -> FsResult<()> {
         match self.file_type(ino)? {
             FileType::Regular => Ok(()),
@@ -146,7 +146,7 @@ impl HostDir {
         removexattr(proc_path(&self.handle(ino)?), name).map_err(host_error)
     }
 
-    /// Gives a new file its owner and mode whatever the umask and the directory's group say.
+    /// Gives a new file its owner and mode, whatever the umask and the directory's group would give it.
     pub(super) fn own(&self, attr: &Attr, permissions: u16, owner: (u32, u32)) -> FsResult<Attr> {
         let is_link = attr.file_type == FileType::Symlink;
         let give = self.privileged && (attr.uid, attr.gid) != owner;
@@ -163,7 +163,7 @@ impl HostDir {
         self.set_attributes(attr.ino, &set)
     }
 
-    /// A path below [`CWD`] that leads to the inode, for calls that take no descriptor.
+    /// A path from [`CWD`] to the inode, for calls that take no descriptor.
     pub(super) fn link_source(
         &self,
         ino: Ino,
@@ -172,7 +172,7 @@ impl HostDir {
     }
 }
 
-/// Other name spaces mean other things to the kernel.
+/// Checks for the name space `user.`; the kernel treats the others in its own way.
 fn user_only(name: &[u8]) -> FsResult<()> {
     name::check_xattr(name)?;
     if name.starts_with(b"user.") { Ok(()) } else { Err(Errno::NotSupported.into()) }

@@ -1,4 +1,4 @@
-//! [`HostDir`] as a [`FileSystem`].
+//! The implementation of [`FileSystem`] for [`HostDir`].
 
 use std::mem::MaybeUninit;
 
@@ -13,10 +13,10 @@ use crate::{
     SetAttr, StatFs, XattrMode, name,
 };
 
-/// Bytes of directory entries asked for at a time.
+/// The buffer for directory entries, in bytes.
 const ENTRIES_LEN: usize = 32 * 1024;
 
-/// The longest symbolic link the kernel makes.
+/// The longest target of a symbolic link that the kernel accepts.
 const SYMLINK_MAX: usize = 4095;
 
 impl HostDir {
@@ -56,7 +56,7 @@ impl HostDir {
         };
         let result = renameat_with(&from_dir, from.1, &to_dir, to.1, flags).map_err(host_error);
         if let Err(e) = result {
-            // The kernel names a directory above the source as one that is not empty.
+            // For a directory above the source the kernel's error is that it is not empty.
             let onto_directory = target.is_some_and(|t| t.file_type == FileType::Directory);
             let from_file = source.file_type != FileType::Directory;
             let confused = e.errno == Errno::NotEmpty && from_file && onto_directory;
@@ -244,13 +244,13 @@ impl FileSystem for HostDir {
         })
     }
 
-    /// Special files and symbolic links cannot be opened to sync them; with them nothing is done.
+    /// Special files and symbolic links cannot be opened for a sync, so nothing is done for them.
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
         match self.file_type(ino)? {
             FileType::Regular | FileType::Directory => {
                 fsync(self.data(ino, false)?).map_err(host_error)
             }
-            // Nothing else can be opened to be written out by itself: all is.
+            // Other files cannot be opened to be written by themselves, so everything is written.
             _ => {
                 self.handle(ino)?;
                 self.sync().await

@@ -1,13 +1,14 @@
-//! A directory of the host, on whatever file system the kernel has there.
+//! A directory of the host, on any file system of the kernel.
 //!
-//! Inode numbers are the host's own. Each inode met is kept as the names it was met by and, for the
-//! ones used last, a descriptor that pins it (`O_PATH`); a descriptor given up is opened again by
-//! name, and the inode number checked. Open inodes keep theirs, so they live on without names.
+//! Inode numbers are the host's own. Each inode that was found is kept as the names by which it was found and,
+//! for those used last, a descriptor that pins it (`O_PATH`). When a descriptor has been closed to save space,
+//! the inode is opened again by name, and its number checked. Open inodes keep their descriptor, so they live
+//! on without names.
 //!
-//! What differs from UFS2, and is not hidden: no BSD file flags and no setting of the time of birth
-//! ([`Errno::NotSupported`]); of extended attributes only `user.`, and only where the kernel allows
-//! it; without root's rights, new files belong to the caller; what is mounted below the directory is
-//! not entered ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be there.
+//! Differences from UFS2 that are visible: no BSD file flags and no change of the time of birth
+//! ([`Errno::NotSupported`]); of extended attributes only `user.`, and only where the kernel allows it; without
+//! root's rights, new files belong to the caller; a mount below the directory is not entered
+//! ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be mounted.
 
 mod attributes;
 mod fs;
@@ -23,14 +24,14 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use crate::{Attr, Errno, FileType, FsError, FsResult, Ino, Timestamp, name};
 use table::Table;
 
-/// How many descriptors are kept for inodes that are not open.
+/// The number of descriptors that are kept for inodes that are not open.
 const HANDLES_MAX: usize = 256;
 
-/// A directory of the host as a file system. See the module's head.
+/// A directory of the host as a file system: see the module's head.
 pub struct HostDir {
     root: Ino,
     device: (u32, u32),
-    /// Whether the process may give files away.
+    /// Whether the process may change the owner of files.
     privileged: bool,
     table: RefCell<Table>,
 }
@@ -41,7 +42,7 @@ impl HostDir {
     /// The directory at `path`.
     ///
     /// # Errors
-    /// What the kernel says about opening it.
+    /// The kernel's error from opening it.
     pub fn open(path: impl AsRef<Path>) -> FsResult<HostDir> {
         let path = path.as_ref();
         let fd =
@@ -62,9 +63,9 @@ impl HostDir {
         })
     }
 
-    /// A descriptor of the inode, opened again by name where it was given up.
+    /// A descriptor of the inode. If it was closed, it is opened again by name.
     fn handle(&self, ino: Ino) -> FsResult<Handle> {
-        // Up to the first directory that is at hand, then down again.
+        // The loop goes up to the first directory with a descriptor, then down again.
         let mut missing: Vec<Ino> = Vec::new();
         let mut current = ino;
         loop {
@@ -87,7 +88,7 @@ impl HostDir {
         self.table.borrow_mut().use_handle(ino).ok_or_else(|| Errno::Stale.into())
     }
 
-    /// Opens an inode by the names it is known by.
+    /// Opens an inode by its known names.
     fn reopen(&self, ino: Ino) -> FsResult<()> {
         let names = self.table.borrow().names(ino).to_vec();
         for (dir, name) in names {
@@ -109,7 +110,7 @@ impl HostDir {
         self.table.borrow().file_type(ino).ok_or_else(|| Errno::Stale.into())
     }
 
-    /// A descriptor of what must be a directory.
+    /// A descriptor of an inode that must be a directory.
     fn directory(&self, ino: Ino) -> FsResult<Handle> {
         if self.file_type(ino)? != FileType::Directory {
             return Err(Errno::NotDir.into());
@@ -117,7 +118,7 @@ impl HostDir {
         self.handle(ino)
     }
 
-    /// As [`directory`](Self::directory), and it must still have a name.
+    /// As [`directory`](Self::directory), for a directory that must still have a name.
     fn live_directory(&self, ino: Ino) -> FsResult<Handle> {
         let handle = self.directory(ino)?;
         if ino != self.root && stat(&handle)?.stx_nlink == 0 {
@@ -126,7 +127,7 @@ impl HostDir {
         Ok(handle)
     }
 
-    /// Looks `name` up and remembers what it stands for.
+    /// Looks up `name`, and remembers its inode.
     fn find(&self, dir: Ino, handle: &Handle, name: &[u8]) -> FsResult<Attr> {
         let fd = open_path(handle, name)?;
         let st = stat(&fd)?;
@@ -142,7 +143,8 @@ impl HostDir {
         Ok(attr)
     }
 
-    /// A name of `ino` is gone; with the last one, and not open, so is the inode.
+    /// Notes that a name of `ino` is gone. If it was the last, and the inode is not open, the inode is gone
+    /// too.
     fn name_removed(&self, ino: Ino, dir: Ino, name: &[u8]) {
         let links = self.handle(ino).and_then(|h| stat(&h)).map_or(0, |st| st.stx_nlink);
         let mut table = self.table.borrow_mut();
@@ -152,7 +154,7 @@ impl HostDir {
         }
     }
 
-    /// A descriptor to read, and where `write`, to write a regular file or to list a directory.
+    /// A descriptor for reading, and with `write` for writing a regular file or listing a directory.
     fn data(&self, ino: Ino, write: bool) -> FsResult<Handle> {
         if let Some(fd) = self.table.borrow().data(ino, write) {
             return Ok(fd);
@@ -161,7 +163,7 @@ impl HostDir {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = proc_path(&handle);
-        // Only the owner may read without leaving a trace in the time of last access.
+        // Only the owner may read without a change of the access time.
         let fd = openat(CWD, &path, flags | OFlags::NOATIME, Mode::empty())
             .or_else(|_| openat(CWD, &path, flags, Mode::empty()))
             .map_err(host_error)?;
@@ -176,7 +178,7 @@ fn open_path(dir: &Handle, name: &[u8]) -> FsResult<OwnedFd> {
     openat(dir, name, flags, Mode::empty()).map_err(host_error)
 }
 
-/// The path by which the kernel leads to what a descriptor stands for.
+/// The path by which the kernel leads to the inode of a descriptor.
 fn proc_path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -197,7 +199,7 @@ fn attr_of(st: &Statx) -> FsResult<Attr> {
     let rdev = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     Ok(Attr {
         ino: Ino(st.stx_ino),
-        // A number used again was born at another time.
+        // A reused number has another time of birth.
         generation: (st.stx_btime.tv_sec as u64) << 30 | u64::from(st.stx_btime.tv_nsec),
         file_type,
         permissions: st.stx_mode & 0o7777,
@@ -216,7 +218,7 @@ fn attr_of(st: &Statx) -> FsResult<Attr> {
     })
 }
 
-/// The kernel's error as this trait's.
+/// Translates the kernel's error to this trait's.
 fn host_error(e: rustix::io::Errno) -> FsError {
     let raw = e.raw_os_error();
     match Errno::from_raw(raw) {

@@ -1,4 +1,4 @@
-//! The inodes met, and the descriptors kept for some of them.
+//! The inodes that were found, and the descriptors of some of them.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,30 @@ struct Node {
     /// A descriptor for data, and whether it can write.
     data: Option<(Handle, bool)>,
     opens: u64,
-    /// When the handle was last used; its key in the order of use.
+    /// The number of the handle's last use, which is its key in the order of use.
     used: u64,
 }
 
-/// Every inode met, by number. Handles of inodes that are not open are given up, the one used
-/// longest ago first, when there are more than [`HANDLES_MAX`].
+/// Every inode that was found, by number. When there are more than [`HANDLES_MAX`] handles of inodes that are
+/// not open, those whose last use is longest ago are closed.
 #[derive(Default)]
 pub(super) struct Table {
     nodes: BTreeMap<Ino, Node>,
-    /// The inodes with handles that may be given up, in the order of use.
+    /// The inodes with handles that may be closed, in the order of use.
     order: BTreeMap<u64, Ino>,
     tick: u64,
 }
 
 impl Table {
-    /// Keeps `ino` for good.
+    /// Keeps `ino` and its handle for good.
     pub(super) fn pin(&mut self, ino: Ino, file_type: FileType, handle: Handle) {
         self.meet(ino, file_type, handle);
         self.open(ino);
     }
 
-    /// An inode has been found: keeps the handle, and forgets what another inode of this number was.
+    /// Notes that an inode has been found: keeps the handle, and forgets an earlier inode of this number.
     pub(super) fn meet(&mut self, ino: Ino, file_type: FileType, handle: Handle) {
-        // A handle pins its inode: while there is one, the number cannot be used again.
+        // A handle pins its inode: as long as it is open, the number cannot be reused.
         let known =
             self.nodes.get(&ino).is_some_and(|n| n.handle.is_some() || n.file_type == file_type);
         if !known {
@@ -53,7 +53,7 @@ impl Table {
         node.handle = Some(handle);
         self.touch(ino);
         while self.order.len() > HANDLES_MAX {
-            let (_, oldest) = self.order.pop_first().expect("there are some");
+            let (_, oldest) = self.order.pop_first().expect("there are more than HANDLES_MAX");
             let node = self.nodes.get_mut(&oldest).expect("listed");
             node.handle = None;
             node.data = None;
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Moves `ino` to the end of the order of use, or out of it while it is open.
+    /// Moves `ino` to the end of the order of use, or out of the order while it is open.
     fn touch(&mut self, ino: Ino) {
         self.tick += 1;
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -101,7 +101,7 @@ impl Table {
         Some(self.nodes.get(&ino)?.file_type)
     }
 
-    /// A directory that holds a name of `ino`.
+    /// A directory that has a name of `ino`.
     pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
         self.nodes.get(&ino)?.names.first().map(|(dir, _)| *dir)
     }
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Undoes an [`open`](Self::open); None where there was none.
+    /// Undoes one [`open`](Self::open). `None` where there was none.
     pub(super) fn close(&mut self, ino: Ino) -> Option<()> {
         let node = self.nodes.get_mut(&ino)?;
         node.opens = node.opens.checked_sub(1)?;

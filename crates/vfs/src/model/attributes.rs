@@ -29,7 +29,7 @@ impl State {
         self.attr(ino)
     }
 
-    /// A regular file, to read or write.
+    /// Checks that an inode is a regular file, which can be read or written.
     fn file(&mut self, ino: Ino) -> FsResult<&mut Node> {
         let node = self.node_mut(ino)?;
         match node.kind {
@@ -131,15 +131,15 @@ impl State {
     }
 }
 
-/// What an extended attribute takes in UFS2: a header of 7 bytes and the name, then the value, each
-/// padded to 8 bytes.
+/// The bytes of an extended attribute in UFS2: a header of 7 bytes and the name, then the value, each padded to
+/// 8 bytes.
 fn encoded_len(name: &[u8], value: &[u8]) -> usize {
     let space = name::check_xattr(name).expect("checked when it was set");
     (7 + name.len() - space).next_multiple_of(8) + value.len().next_multiple_of(8)
 }
 
 impl Node {
-    /// Sets what is given; all of it has been checked.
+    /// Sets the attributes that are given. The caller has checked all of them.
     fn set(&mut self, set: &SetAttr, now: Timestamp) {
         self.ctime = now;
         if let (Some(size), Kind::Regular(contents)) = (set.size, &mut self.kind) {

@@ -1,4 +1,4 @@
-//! A file's contents: pages, the ones of zeros left out.
+//! A file's contents, in pages. Pages of zeros are left out.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ const PAGE: u64 = 4096;
 
 type Page = [u8; PAGE as usize];
 
-/// Sparse contents. Cloning shares the pages until one side writes them.
+/// Sparse contents. Clones share the pages until one of them writes them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     pages: BTreeMap<u64, Rc<Page>>,
@@ -19,7 +19,7 @@ impl Contents {
         self.size
     }
 
-    /// Bytes of pages that are there.
+    /// The bytes of all stored pages.
     pub(super) fn stored(&self) -> u64 {
         self.pages.len() as u64 * PAGE
     }
@@ -37,7 +37,7 @@ impl Contents {
         n
     }
 
-    /// Writes; `offset + data.len()` fits 64 bits.
+    /// Writes. `offset + data.len()` fits 64 bits.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         for_each_page(offset, data.len(), |page, within, range| {
             let data = &data[range];
@@ -61,7 +61,7 @@ impl Contents {
     }
 }
 
-/// Calls `f(page, offset within it, range of the caller's bytes)` for each page touched.
+/// Calls `f(page, offset within it, range of the caller's bytes)` for each page in a range.
 fn for_each_page(offset: u64, len: usize, mut f: impl FnMut(u64, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < len {

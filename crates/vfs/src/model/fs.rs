@@ -1,4 +1,4 @@
-//! [`ModelFs`] as a [`FileSystem`].
+//! The implementation of [`FileSystem`] for [`ModelFs`].
 
 use super::{ModelFs, ROOT};
 use crate::{
@@ -84,7 +84,7 @@ impl FileSystem for ModelFs {
         self.state.borrow().readdir(dir, cookie, each)
     }
 
-    /// Room for as much again as is used: the model never fills up.
+    /// Free space equals used space, since the model never fills up.
     async fn statfs(&self) -> FsResult<StatFs> {
         let state = self.state.borrow();
         let used: u64 =

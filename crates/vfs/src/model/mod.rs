@@ -1,18 +1,18 @@
-//! The reference model: what a UFS2 file system must answer, in memory and as plainly as can be.
+//! The reference model: the answers that a UFS2 file system must give, in memory and as plainly as possible.
 //!
-//! [`ModelFs`] keeps a file system in maps and gives, for every operation, the result and the error
-//! code that a real one must give. It is written to be read: no caches, no blocks, no waiting. It
-//! never runs out of space unless it is told what to hold ([`ModelConfig`]), so that whoever compares a
-//! real file system to it leaves out the operations for which the real one had no room.
+//! [`ModelFs`] keeps a file system in maps. For every operation it gives the result and the error code that a
+//! real one must give. It is written for readers: no caches, no blocks, no waiting. It never runs out of space,
+//! unless its size is limited ([`ModelConfig`]). A comparison of a real file system with it leaves out
+//! operations for which the real one had no space.
 //!
 //! Where several errors apply, the first of these is given:
-//! 1. what is wrong with the arguments alone (names, times);
-//! 2. [`Errno::Stale`], [`Errno::NotDir`] for what must be a
-//!    directory, [`Errno::NotFound`] for a directory that has been removed;
-//! 3. `.` and `..` where they make no sense;
-//! 4. what looking the names up says (`NotFound`, `Exists`);
-//! 5. what the kinds of the inodes forbid (`NotDir`, `IsDir`, `Invalid`);
-//! 6. what the file flags forbid (`NotPermitted`);
+//! 1. errors in the arguments alone (names, times);
+//! 2. [`Errno::Stale`], [`Errno::NotDir`] for an inode that must be a directory, [`Errno::NotFound`] for a
+//!    directory that has been removed;
+//! 3. `.` and `..` where they are not allowed;
+//! 4. errors of looking up the names (`NotFound`, `Exists`);
+//! 5. errors in the types of the inodes (`NotDir`, `IsDir`, `Invalid`);
+//! 6. changes that the file flags forbid (`NotPermitted`);
 //! 7. limits (`TooManyLinks`, `TooBig`, `NoSpace`), and last `NotEmpty`.
 
 mod attributes;
@@ -26,20 +26,20 @@ use std::collections::BTreeMap;
 use crate::{Attr, Errno, FileType, FsResult, Ino, Timestamp};
 use data::Contents;
 
-/// Limits and habits of a [`ModelFs`].
+/// Limits and options of a [`ModelFs`].
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
     /// The preferred unit of I/O, in bytes, as attributes give it.
     pub block_size: u32,
-    /// The most names an inode has; of a directory, two more than the most subdirectories.
+    /// The largest link count of an inode. A directory can have two subdirectories fewer.
     pub link_max: u32,
     /// The longest target of a symbolic link, in bytes.
     pub symlink_max: usize,
-    /// The largest file, in bytes.
+    /// The size of the largest file, in bytes.
     pub file_size_max: u64,
-    /// The most that an inode's extended attributes take, encoded as UFS2 does, in bytes.
+    /// The largest size of an inode's extended attributes, encoded as in UFS2, in bytes.
     pub xattr_area_max: usize,
-    /// Whether reading sets the time of last access.
+    /// Whether a read updates the access time.
     pub update_atime: bool,
 }
 
@@ -81,11 +81,11 @@ struct Node {
     birthtime: Timestamp,
     opens: u64,
     kind: Kind,
-    /// In the order in which they were first set.
+    /// The attributes, in the order in which they were first set.
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What an inode is, with what only such inodes have.
+/// The type of an inode, with the data that only inodes of that type have.
 #[derive(Clone, Debug)]
 enum Kind {
     Regular(Contents),
@@ -95,7 +95,7 @@ enum Kind {
     Other(FileType),
 }
 
-/// A directory: names, each at a place that it keeps.
+/// A directory: names, each at a place that never changes.
 #[derive(Clone, Debug)]
 struct Directory {
     parent: Ino,
@@ -104,7 +104,7 @@ struct Directory {
     next_place: u64,
 }
 
-/// The places of `.` and `..`; the others come after.
+/// The places of `.` and `..`. The other names follow.
 const DOT: u64 = 0;
 const DOT_DOT: u64 = 1;
 
@@ -122,7 +122,7 @@ impl Directory {
         self.names.get(name).map(|(ino, _)| *ino)
     }
 
-    /// Adds `name`, or makes it stand for `ino` from now on.
+    /// Adds `name` for `ino`, or gives an existing name to `ino`.
     fn set(&mut self, name: &[u8], ino: Ino) {
         if let Some((old, _)) = self.names.get_mut(name) {
             *old = ino;
@@ -140,7 +140,7 @@ impl Directory {
     }
 }
 
-/// The whole state, plain to clone: the pages of files are shared until written.
+/// The whole state. Clones share the pages of files until they are written.
 #[derive(Clone, Debug)]
 struct State {
     config: ModelConfig,
@@ -149,7 +149,7 @@ struct State {
     generation: u64,
 }
 
-/// The reference model. See the module's head.
+/// The reference model: see the module's head.
 pub struct ModelFs {
     state: RefCell<State>,
     clock: Box<dyn Fn() -> Timestamp>,
@@ -159,7 +159,7 @@ pub struct ModelFs {
 const ROOT: Ino = Ino(2);
 
 impl ModelFs {
-    /// An empty file system that tells the time by `clock`.
+    /// An empty file system with the clock `clock`.
     pub fn new(config: ModelConfig, clock: impl Fn() -> Timestamp + 'static) -> ModelFs {
         let mut state =
             State { config, nodes: BTreeMap::new(), next_ino: ROOT.0 + 1, generation: 1 };
@@ -174,7 +174,7 @@ impl ModelFs {
         ModelFs { state: RefCell::new(self.state.borrow().clone()), clock: Box::new(clock) }
     }
 
-    /// How many inodes are in use, open ones without names included.
+    /// The number of inodes in use, including open ones without names.
     pub fn inode_count(&self) -> usize {
         self.state.borrow().nodes.len()
     }
@@ -264,12 +264,12 @@ impl State {
         self.nodes.get_mut(&ino).ok_or_else(|| Errno::Stale.into())
     }
 
-    /// A node that is known to be there.
+    /// An inode that the caller knows to exist.
     fn known(&mut self, ino: Ino) -> &mut Node {
-        self.nodes.get_mut(&ino).expect("an entry stands for an inode that is there")
+        self.nodes.get_mut(&ino).expect("an entry stands for an inode in use")
     }
 
-    /// A directory that names can be looked up in: not one that has been removed.
+    /// A directory that has not been removed, so that names can be looked up in it.
     fn directory(&self, ino: Ino) -> FsResult<&Directory> {
         let node = self.node(ino)?;
         let Kind::Directory(directory) = &node.kind else { return Err(Errno::NotDir.into()) };
@@ -290,7 +290,7 @@ impl State {
         Ok(self.node(ino)?.attr(ino, &self.config))
     }
 
-    /// Frees an inode that has neither names nor opens.
+    /// Frees an inode that has no names and is not open.
     fn free_if_unused(&mut self, ino: Ino) {
         if self.nodes.get(&ino).is_some_and(|n| n.links == 0 && n.opens == 0) {
             self.nodes.remove(&ino);

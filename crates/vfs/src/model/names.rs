@@ -1,4 +1,4 @@
-//! Operations on names: look up, make, link, unlink, rename, list.
+//! Operations on names: look up, create, link, unlink, rename, list.
 
 use super::data::Contents;
 use super::{DOT, DOT_DOT, Directory, Kind, Node, ROOT, State, require};
@@ -7,7 +7,7 @@ use crate::{
     name,
 };
 
-/// One end of a rename, looked up.
+/// One end of a rename, after its look-up.
 #[derive(Clone, Copy)]
 struct End<'a> {
     dir: Ino,
@@ -99,7 +99,7 @@ impl State {
         self.attr(ino)
     }
 
-    /// Whether the flags let the entry of `ino` in `dir` go.
+    /// Whether the flags of `dir` and `ino` allow the entry to be removed.
     fn may_remove(&self, dir: Ino, ino: Ino) -> FsResult<()> {
         let fixed = flags::attributes_fixed(self.node(dir)?.flags)
             || flags::names_fixed(self.node(ino)?.flags);
@@ -134,7 +134,7 @@ impl State {
         Ok(())
     }
 
-    /// One name of `ino` is gone; the parent's count is the caller's business.
+    /// Removes one name of `ino`. The caller changes the parent's link count.
     fn drop_name(&mut self, ino: Ino, now: Timestamp) {
         let node = self.known(ino);
         node.links = if node.is_directory() { 0 } else { node.links - 1 };
@@ -175,7 +175,7 @@ impl State {
             RenameMode::NoReplace => require(target.is_none(), Errno::Exists)?,
             RenameMode::Replace => {}
         }
-        // Into its own subtree: the directory would hang from itself.
+        // A directory cannot move into its own subtree.
         require(!self.is_directory(source) || !self.is_within(to.dir, source), Errno::Invalid)?;
         match target {
             Some(target) if target == source => Ok(()),
@@ -244,7 +244,7 @@ impl State {
         Ok(())
     }
 
-    /// `ino` has gone from one directory to another: parent, counts, times.
+    /// Updates parent, link counts and times after `ino` has moved from one directory to another.
     fn moved(&mut self, ino: Ino, from: Ino, to: Ino, now: Timestamp) {
         if self.is_directory(ino) {
             self.known_directory(ino).parent = to;

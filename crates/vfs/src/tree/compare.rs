@@ -8,23 +8,23 @@ use crate::{Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, path};
 
 const CHUNK: usize = 64 * 1024;
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareOptions {
-    /// How large a tree it takes on.
+    /// The largest tree that is compared.
     pub limits: Limits,
-    /// Whether owners must be the same.
+    /// Whether owners must be equal.
     pub owners: bool,
-    /// Whether times of last change of the contents must be the same.
+    /// Whether times of last change of the contents must be equal.
     pub mtimes: bool,
-    /// Whether times of last access must be the same. Off by default: on a busy host anyone who
-    /// reads a file changes them.
+    /// Whether access times must be equal. The default is no, since every reader of a file on a busy host
+    /// changes them.
     pub atimes: bool,
-    /// Whether extended attributes must be the same.
+    /// Whether extended attributes must be equal.
     pub xattrs: bool,
-    /// Paths to leave out on both sides.
+    /// Paths that are left out on both sides.
     pub ignore: BTreeSet<Vec<u8>>,
-    /// The most differences to list; all are counted.
+    /// The most differences that are listed. All are counted.
     pub list_max: usize,
 }
 
@@ -45,9 +45,9 @@ impl Default for CompareOptions {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The way to it from the two roots; empty for the roots themselves.
+    /// The path from the two roots; empty for the roots themselves.
     pub path: Vec<u8>,
-    /// What differs, the first tree's value first.
+    /// The difference, with the first tree's value first.
     pub what: String,
 }
 
@@ -57,24 +57,24 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Entries looked at in the first tree.
+    /// Entries of the first tree that were compared.
     pub entries: u64,
-    /// Bytes of contents compared.
+    /// Bytes of contents that were compared.
     pub bytes: u64,
     /// The first differences, in the order of the walk.
     pub differences: Vec<Difference>,
-    /// How many differences there are.
+    /// The number of differences.
     pub difference_count: u64,
 }
 
-/// Compares what is below `a_dir` with what is below `b_dir`, and the two directories themselves.
-/// `progress` is called after every entry.
+/// Compares the trees below `a_dir` and `b_dir`, and the two directories themselves. `progress` is called after
+/// every entry.
 ///
 /// # Errors
-/// What reading either tree says. A difference is not an error.
+/// The error of reading either tree. A difference is not an error.
 pub async fn compare<F: FileSystem, G: FileSystem>(
     a: (&F, Ino),
     b: (&G, Ino),
@@ -107,7 +107,7 @@ pub async fn compare<F: FileSystem, G: FileSystem>(
     Ok(c.found)
 }
 
-/// Whether an error is about an entry that is left out anyway.
+/// Whether an error concerns an entry that is left out anyway.
 fn ignored(error: &FsError, options: &CompareOptions) -> bool {
     let path = error.detail.as_deref().map(str::as_bytes);
     concerns_one_entry(error.errno) && path.is_some_and(|p| options.ignore.contains(p))
@@ -118,7 +118,7 @@ struct Comparer<'a, F, G> {
     b: &'a G,
     options: &'a CompareOptions,
     found: Comparison,
-    /// Which inode of the second tree each inode with several names stands for.
+    /// For each inode with several names, the inode of the second tree that corresponds to it.
     twins: BTreeMap<Ino, Ino>,
 }
 
@@ -143,7 +143,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
         self.names(b"", a, b).await
     }
 
-    /// Compares one entry; gives its twin where there is one of the same type.
+    /// Compares one entry. Returns its counterpart if that has the same type.
     async fn enter(&mut self, entry: &Entry, other: Ino) -> FsResult<Option<Ino>> {
         if self.options.ignore.contains(&entry.path) {
             return Ok(None);
@@ -196,19 +196,19 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
         if self.options.mtimes {
             self.same(path, "time of last change", &a.mtime, &b.mtime);
         }
-        // Listing or reading a link's target sets its time of access on the host.
+        // On the host, listing or reading the target of a link changes its access time.
         if self.options.atimes && a.file_type != FileType::Symlink {
             self.same(path, "time of last access", &a.atime, &b.atime);
         }
         if !is_directory && a.links > 1 {
             let twin = *self.twins.entry(a.ino).or_insert(b.ino);
             if twin != b.ino {
-                self.differ(path, "a name of its file in the first tree, a copy in the second");
+                self.differ(path, "another name of a file in the first tree, a copy in the second");
             }
         }
     }
 
-    /// Reports names that only the second directory has; the walk finds those only in the first.
+    /// Reports names that only the second directory has. The walk finds those that only the first has.
     async fn names(&mut self, path: &[u8], a: Ino, b: Ino) -> FsResult<()> {
         let max = self.options.limits.entries;
         let Some(mine) = names(self.a, a, max).await? else { return Ok(()) };
@@ -261,7 +261,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
     }
 }
 
-/// All extended attributes; none where there can be none.
+/// All extended attributes, or none where the file system has none.
 async fn xattrs_of<F: FileSystem>(fs: &F, ino: Ino) -> FsResult<BTreeMap<Vec<u8>, Vec<u8>>> {
     let names = match fs.listxattr(ino).await {
         Err(e) if matches!(e.errno, Errno::NotSupported | Errno::NotPermitted) => Vec::new(),

@@ -8,19 +8,19 @@ use crate::{
     XattrMode, path,
 };
 
-/// Bytes read and written at a time. Stretches of zeros this long can become holes.
+/// Bytes that are read and written at a time. Runs of zeros this long can become holes.
 const CHUNK: usize = 64 * 1024;
-/// Holes are looked for in units of this many bytes.
+/// The unit in which holes are searched for, in bytes.
 const HOLE: usize = 4096;
 
-/// What a copy takes along.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// How large a tree it takes on.
+    /// The largest tree that is copied.
     pub limits: Limits,
-    /// Whether owners are set; those that may not be are left out quietly.
+    /// Whether owners are set. An owner that may not be set is silently left out.
     pub owners: bool,
-    /// Whether extended attributes are copied; those that may not be read or set are left out.
+    /// Whether extended attributes are copied. Those that may not be read or set are left out.
     pub xattrs: bool,
     /// Whether file flags are copied.
     pub flags: bool,
@@ -35,19 +35,19 @@ impl Default for CopyOptions {
 /// What has been copied so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Names made, further names of a file included.
+    /// Names that were created, including further names of a file.
     pub entries: u64,
     /// Directories among them.
     pub directories: u64,
-    /// Further names of files already copied, among them.
+    /// Further names of files already copied among them.
     pub hard_links: u64,
     /// Bytes of contents, holes included.
     pub bytes: u64,
-    /// Bytes of them written: holes left out.
+    /// Bytes of contents that were written, without holes.
     pub bytes_written: u64,
-    /// What could not be copied and why, at most 1,000 of them.
+    /// Entries that could not be copied, with the reasons; at most 1,000.
     pub skipped: Vec<(Vec<u8>, FsError)>,
-    /// How much could not be copied.
+    /// The number of entries that could not be copied.
     pub skipped_count: u64,
 }
 
@@ -60,15 +60,15 @@ impl Copied {
     }
 }
 
-/// Copies everything below `from_dir` into `to_dir`, and the attributes of the one to the other.
+/// Copies everything below `from_dir` into `to_dir`, and the attributes of `from_dir`.
 ///
-/// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers, hard
-/// links and holes are kept. An entry that may not be read or made is left out and told in the
-/// result. `progress` is called after every entry.
+/// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers, hard links
+/// and holes are kept. An entry that may not be read or created is skipped, and listed in the result.
+/// `progress` is called after every entry.
 ///
 /// # Errors
-/// What reading or writing says, beyond single entries, such as [`Errno::NoSpace`]; the detail names
-/// the path.
+/// The error of reading or writing, if it concerns more than a single entry, such as [`Errno::NoSpace`]. The
+/// detail names the path.
 pub async fn copy<F: FileSystem, G: FileSystem>(
     from: &F,
     from_dir: Ino,
@@ -125,8 +125,8 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
     Ok(copier.done)
 }
 
-/// Copies one thing, a directory with all that is below it, to the name `name` in `to_dir`. What has
-/// that name is replaced, but for a directory, which is added to by a directory.
+/// Copies one file, or a directory with everything below it, to the name `name` in `to_dir`. An inode with that
+/// name is replaced, except that a directory is added to an existing directory.
 ///
 /// # Errors
 /// As [`copy`]; [`Errno::IsDir`] and [`Errno::NotDir`] where only one of the two is a directory.
@@ -172,13 +172,13 @@ struct Copier<'a, F, G> {
     to: &'a G,
     options: &'a CopyOptions,
     done: Copied,
-    /// Where a file with several names has been copied to.
+    /// For each file with several names, its copy.
     linked: BTreeMap<Ino, Ino>,
     buffer: Vec<u8>,
 }
 
 impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
-    /// Copies one entry into `into`; gives the new directory where it is one.
+    /// Copies one entry into `into`. Returns the new directory if it is one.
     async fn enter(&mut self, entry: &Entry, into: Ino) -> FsResult<Option<Ino>> {
         let attr = &entry.attr;
         let is_directory = attr.file_type == FileType::Directory;
@@ -192,7 +192,8 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             FileType::Symlink => self.from.readlink(attr.ino).await?,
             _ => Vec::new(),
         };
-        // Open until its attributes are set: a directory must be writable to be filled.
+        // The permissions are generous until the attributes are set, since a directory must be writable while
+        // it is filled.
         let permissions = if is_directory { 0o700 } else { 0o600 };
         let new = NewNode {
             file_type: attr.file_type,
@@ -209,7 +210,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             return Ok(Some(made.ino));
         }
         if let Err(e) = self.fill(attr, made.ino).await {
-            // What cannot be read leaves nothing behind.
+            // A file that cannot be read leaves nothing behind.
             self.to.unlink(into, entry.name()).await?;
             return Err(e);
         }
@@ -220,7 +221,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         Ok(None)
     }
 
-    /// Contents and attributes of what is not a directory.
+    /// Copies contents and attributes of an inode that is not a directory.
     async fn fill(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
         if attr.file_type == FileType::Regular {
             self.contents(attr, to).await?;
@@ -228,7 +229,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         self.attributes(attr, to).await
     }
 
-    /// Makes a node, as the caller's own where another owner is refused.
+    /// Creates an inode. It belongs to the caller where another owner is refused.
     async fn make(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
         match self.to.make(into, name, &new).await {
             Err(e) if e.errno == Errno::Exists && new.file_type == FileType::Directory => {
@@ -275,7 +276,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         Ok(())
     }
 
-    /// Owner, mode, extended attributes, times and flags, in the order in which none undoes another.
+    /// Copies owner, mode, extended attributes, times and flags, in an order in which none undoes another.
     async fn attributes(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
         if self.options.owners {
             let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
@@ -319,7 +320,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
     }
 }
 
-/// Lets what may not be set be left out.
+/// Ignores the error for an attribute that may not be set.
 fn optional(result: FsResult<()>) -> FsResult<()> {
     match result {
         Err(e) if matches!(e.errno, Errno::NotPermitted | Errno::NotSupported) => Ok(()),
@@ -348,7 +349,7 @@ pub(super) async fn write_all<F: FileSystem>(
     Ok(())
 }
 
-/// The ranges of `data` to write: all of it, or where `sparse`, what is not whole units of zeros.
+/// The ranges of `data` that are written: everything, or if `sparse`, everything except whole units of zeros.
 fn runs(data: &[u8], sparse: bool) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, unit) in data.chunks(HOLE).enumerate() {

@@ -1,9 +1,9 @@
 //! Whole trees on any file system: walk, measure, copy, compare, remove.
 //!
-//! Everything here is iterative: neither the depth of a tree nor a cycle in a damaged one can exhaust
-//! the stack. A walk holds the names of the directories from its root down to where it is, sorted, so
-//! that the same tree is always walked in the same order. It stops with an error beyond
-//! [`Limits::entries`] names or [`Limits::depth`] directories.
+//! Everything here is iterative, so neither the depth of a tree nor a cycle in a damaged one can exhaust the
+//! stack. A walk keeps the sorted names of the directories from its root down to the current one, so the same
+//! tree is always walked in the same order. It stops with an error beyond [`Limits::entries`] names or
+//! [`Limits::depth`] directories.
 
 mod compare;
 mod copy;
@@ -15,23 +15,23 @@ pub use walk::{Entry, Limits, Visit, Walk};
 
 use crate::{FileSystem, FileType, FsResult, Ino, path};
 
-/// What a tree holds.
+/// The counts of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Everything but the root.
+    /// All entries except the root.
     pub entries: u64,
     /// Directories among them.
     pub directories: u64,
-    /// Bytes in regular files, holes included; a file with several names counts once a name.
+    /// Bytes in regular files, holes included. A file with several names counts once for each.
     pub bytes: u64,
-    /// Entries that could not be looked at, and directories that could not be read.
+    /// Entries whose attributes, and directories whose names, could not be read.
     pub unreadable: u64,
 }
 
-/// Counts what is below `root`.
+/// Counts the tree below `root`.
 ///
 /// # Errors
-/// As [`Walk::next`], but for entries that may not be read: those are counted.
+/// As [`Walk::next`], except that entries that may not be read are counted.
 pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResult<Totals> {
     let mut walk = Walk::new(fs, root, limits).await?;
     let mut totals = Totals::default();
@@ -56,7 +56,7 @@ pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResu
     Ok(totals)
 }
 
-/// Removes everything below `root`, and calls `each` after every removal. Returns how much there was.
+/// Removes everything below `root`, and calls `each` after every removal. Returns the number of entries.
 ///
 /// # Errors
 /// As [`Walk::next`], [`FileSystem::unlink`] and [`FileSystem::rmdir`]; the detail names the path.

@@ -2,12 +2,12 @@
 
 use crate::{Attr, Cookie, Errno, FileSystem, FileType, FsError, FsResult, Ino, name, path};
 
-/// How much of a tree a walk takes on.
+/// The largest tree that a walk accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most names it meets in all.
+    /// The most names in all.
     pub entries: u64,
-    /// The most directories one inside the other.
+    /// The most nested directories.
     pub depth: usize,
 }
 
@@ -17,19 +17,19 @@ impl Default for Limits {
     }
 }
 
-/// Something in a tree.
+/// An entry of a tree.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The way to it from the walk's root, without a leading `/`.
+    /// The path from the walk's root, without a leading `/`.
     pub path: Vec<u8>,
-    /// Its attributes when it was met.
+    /// The attributes when the walk came to it.
     pub attr: Attr,
-    /// The directory that holds it.
+    /// The directory with the entry.
     pub parent: Ino,
 }
 
 impl Entry {
-    /// The last name of its path.
+    /// The last name of the path.
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|b| *b == b'/').next().expect("a split has a part")
     }
@@ -38,14 +38,14 @@ impl Entry {
 /// One step of a walk.
 #[derive(Clone, Debug)]
 pub enum Visit {
-    /// Met for the first time. What is below a directory comes next.
+    /// An entry that comes up for the first time. The contents of a directory come next.
     Enter(Entry),
-    /// A directory, after all that is below it.
+    /// A directory, after everything below it.
     Leave(Entry),
 }
 
 impl Visit {
-    /// The way to what is visited.
+    /// The path of the entry.
     pub fn path(&self) -> &[u8] {
         match self {
             Visit::Enter(e) | Visit::Leave(e) => &e.path,
@@ -53,10 +53,10 @@ impl Visit {
     }
 }
 
-/// A directory on the way from the root to where the walk is.
+/// A directory on the path from the root to the current one.
 struct Level {
     ino: Ino,
-    /// None at the root.
+    /// The directory's entry; `None` for the root.
     entry: Option<Entry>,
     names: std::vec::IntoIter<Vec<u8>>,
 }
@@ -67,12 +67,12 @@ pub struct Walk<'f, F> {
     levels: Vec<Level>,
     limits: Limits,
     met: u64,
-    /// A directory just entered, whose names have not been read.
+    /// A directory that was just entered, whose names have not been read yet.
     pending: Option<Entry>,
 }
 
 impl<'f, F: FileSystem> Walk<'f, F> {
-    /// A walk over what is below `root`, the root itself left out.
+    /// A walk over everything below `root`, without the root itself.
     ///
     /// # Errors
     /// As [`FileSystem::readdir`].
@@ -82,12 +82,12 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         Ok(walk)
     }
 
-    /// The next step; none when all has been seen.
+    /// The next step; `None` after the last.
     ///
     /// # Errors
-    /// What reading the file system says, with the path; [`Errno::Corrupt`] where a directory lies
-    /// inside itself or the [`Limits`] are passed. After an error about one entry the walk can go on;
-    /// a directory that could not be read is left all the same.
+    /// The error of reading the file system, with the path; [`Errno::Corrupt`] where a directory lies inside
+    /// itself or the [`Limits`] are exceeded. After an error about one entry the walk can go on; a directory
+    /// that could not be read still comes up as [`Visit::Leave`].
     pub async fn next(&mut self) -> FsResult<Option<Visit>> {
         if let Some(entry) = self.pending.take() {
             let path = entry.path.clone();
@@ -113,21 +113,22 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         Ok(Some(Visit::Enter(entry)))
     }
 
-    /// Leaves out what is below the directory just entered; it is not left either.
+    /// Skips everything below the directory just entered. It does not come up as [`Visit::Leave`] either.
     pub fn skip_below(&mut self) {
         self.pending = None;
     }
 
     async fn push(&mut self, ino: Ino, entry: Option<Entry>) -> FsResult<()> {
         if self.levels.iter().any(|l| l.ino == ino) {
-            return Err(FsError::corrupt(self.about(&entry, "is inside itself")));
+            return Err(FsError::corrupt(self.about(&entry, "lies inside itself")));
         }
         if self.levels.len() >= self.limits.depth {
-            return Err(FsError::corrupt(self.about(&entry, "is too deep")));
+            return Err(FsError::corrupt(self.about(&entry, "is nested too deep")));
         }
         let left = self.limits.entries - self.met;
         let Some(names) = names(self.fs, ino, left).await? else {
-            let limit = format!("brings the walk to more than {} names", self.limits.entries);
+            let limit =
+                format!("is beyond the limit of {} names for one walk", self.limits.entries);
             return Err(FsError::corrupt(self.about(&entry, &limit)));
         };
         self.met += names.len() as u64;
@@ -141,7 +142,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     }
 }
 
-/// The sorted names in a directory but `.` and `..`; none where there are more than `max`.
+/// The sorted names in a directory without `.` and `..`; `None` if there are more than `max`.
 pub(super) async fn names<F: FileSystem>(
     fs: &F,
     dir: Ino,
@@ -163,7 +164,8 @@ pub(super) async fn names<F: FileSystem>(
     Ok(fits.then_some(names))
 }
 
-/// The errors after which the rest of a tree is still worth having: this entry cannot be read or made.
+/// The errors that concern one entry, which cannot be read or created. The rest of the tree is still worth
+/// having.
 pub(super) fn concerns_one_entry(errno: Errno) -> bool {
     matches!(
         errno,
