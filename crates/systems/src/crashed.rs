@@ -1,4 +1,4 @@
-//! Systems as the crash explorer takes them.
+//! Systems in the form that the crash explorer takes.
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
@@ -13,10 +13,10 @@ use crate::journaled::LogPlace;
 use crate::options::{LogOptions, MakeOptions, MountOptions};
 use crate::system::System;
 
-/// How often a journal looks after its log when it is crashed, so that little time passes between two states.
+/// The tick of a journal in a crash test. It is short, so that little time passes between two states.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What a shape of a file system that is crashed takes to be made.
+/// The mkfs options for a shape of a crash test.
 pub fn shaped(geometry: &Geometry) -> MakeOptions {
     MakeOptions {
         block_size: Some(geometry.block_size.into()),
@@ -28,7 +28,7 @@ pub fn shaped(geometry: &Geometry) -> MakeOptions {
     }
 }
 
-/// A system in a shape, held to a promise.
+/// A system in a shape, with the promise to which it is held.
 #[derive(Clone, Debug)]
 pub struct Crashed {
     system: System,
@@ -38,10 +38,11 @@ pub struct Crashed {
 }
 
 impl System {
-    /// As the crash explorer takes it: in a shape, held to the promise of `held_to` where that is given.
+    /// A system for the crash explorer, in a shape. It is held to the promise of `held_to` where that is given,
+    /// otherwise to its own.
     ///
     /// # Errors
-    /// It cannot be mounted to be written.
+    /// It cannot be mounted for writing.
     pub fn crashed(
         &self,
         held_to: Option<System>,
@@ -56,7 +57,7 @@ impl System {
 }
 
 impl Crashed {
-    /// The same with a rule of its ordering switched off: one of [`System::rules`].
+    /// The same with one rule of its ordering switched off: one of [`System::rules`].
     #[must_use]
     pub fn without(self, rule: &'static str) -> Crashed {
         Crashed { without: Some(rule), ..self }
@@ -86,7 +87,7 @@ impl Scheme for Crashed {
         let log = journal.sizes(bytes).1;
         match journal.place {
             LogPlace::Other => vec![bytes, log],
-            // Where there is little room, there is none for a log.
+            // A small shape has no space for a log, so the log's bytes come in addition.
             LogPlace::File | LogPlace::Same if self.geometry.min_free == 0 => vec![bytes + log],
             LogPlace::File | LogPlace::Same => vec![bytes],
         }
@@ -126,7 +127,7 @@ impl Scheme for Crashed {
     }
 }
 
-/// FFS on one device under an ordering that is in no registry: one of a test's own.
+/// FFS on one device under an ordering that is not in the registry, for example one of a test.
 #[derive(Clone)]
 pub struct OnFfs<M> {
     name: String,
@@ -136,7 +137,7 @@ pub struct OnFfs<M> {
 }
 
 impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
-    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under what `policy` gives.
+    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under the ordering that `policy` makes.
     pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
         OnFfs { name: name.into(), policy, promise, geometry: Geometry::default() }
     }
@@ -190,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// Each shape can be made, and is what its name says. Would catch a size for which mkfs makes other groups than are
-    /// meant.
+    /// Each shape can be made, and has the properties in its name. Would catch a size for which mkfs makes
+    /// other groups than intended.
     #[test]
     fn each_geometry_can_be_made_and_is_what_it_is_called() {
         let default = Geometry::default();

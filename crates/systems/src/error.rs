@@ -1,4 +1,4 @@
-//! Why something cannot be done with a system.
+//! The errors of systems and formats.
 
 use ordo_bgfsck::BackgroundError;
 use ordo_block::BlockError;
@@ -11,96 +11,96 @@ use ordo_vfs::FsError;
 
 use crate::journaled::JournaledError;
 
-/// Why something cannot be done with a system, or with what is on a device.
+/// The reason why something cannot be done with a system, or with the contents of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
-    /// It is not among what can be done with it.
+    /// The format lacks the ability.
     #[error("{what}, which can be {can}, not {wanted}")]
     Cannot {
-        /// What it is: "an LFS".
+        /// The format, with its article: "an LFS".
         what: &'static str,
-        /// What can be done with it, in words.
+        /// Its abilities, in words.
         can: String,
-        /// What was asked for, in words.
+        /// The ability that was asked for, in words.
         wanted: &'static str,
     },
-    /// An option that means nothing for it.
+    /// An option that the format does not have.
     #[error("{option} does not go with {what}")]
     Option {
-        /// The option, as a user gives it.
+        /// The option, in the user's words.
         option: &'static str,
-        /// What it is: "an LFS".
+        /// The format, with its article: "an LFS".
         what: &'static str,
     },
-    /// A number beyond what a format can hold.
+    /// A number that is too large for the format.
     #[error("{what} {bytes} is too large")]
     TooLarge {
-        /// What it is of.
+        /// The quantity.
         what: &'static str,
-        /// The number that was asked for, in bytes.
+        /// The number of bytes that was asked for.
         bytes: u64,
     },
-    /// More than the device has was asked for.
-    #[error("has {have} bytes, {size} were asked for")]
+    /// The device is smaller than the size that was asked for.
+    #[error("has {have} bytes, but {size} were asked for; use a smaller size")]
     NoRoom {
-        /// Bytes of the device.
+        /// The size of the device, in bytes.
         have: u64,
-        /// Bytes that were asked for.
+        /// The size that was asked for, in bytes.
         size: u64,
     },
-    /// A journal was asked for, and there is none.
+    /// A journal was asked for, but the image has no log.
     #[error(
         "it has no log; ordo mkfs --journal file makes an image with one, logdev= names another place"
     )]
     NoLog,
-    /// A check before the mount found more than it may repair by itself.
-    #[error("the check found what it may not repair by itself")]
+    /// The check before the mount found damage that it may not repair by itself.
+    #[error("the check found damage that it may not repair without being asked; run ordo fsck")]
     NeedsCheck,
-    /// UFS2 cannot be made so.
+    /// UFS2 cannot be made with these options.
     #[error(transparent)]
     MakeFfs(#[from] MkfsError),
-    /// LFS cannot be made so.
+    /// LFS cannot be made with these options.
     #[error(transparent)]
     MakeLfs(#[from] ordo_lfs::mkfs::MkfsError),
-    /// It cannot be mounted.
+    /// The image cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// It cannot be made, mounted or recovered with its log.
+    /// The image cannot be made, mounted or recovered with its log.
     #[error(transparent)]
     Journaled(#[from] JournaledError),
-    /// An LFS cannot be read.
+    /// The LFS cannot be read.
     #[error(transparent)]
     Lfs(#[from] LfsError),
-    /// A check of UFS2 could not be carried out.
+    /// A check of UFS2 could not be done.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// A check of an LFS could not be carried out.
+    /// A check of an LFS could not be done.
     #[error(transparent)]
     CheckLfs(#[from] LfsCheckError),
-    /// The check in the background failed.
+    /// The background check failed.
     #[error(transparent)]
     Background(#[from] BackgroundError),
-    /// A cylinder group that is not one.
+    /// The header of a cylinder group is damaged.
     #[error("cylinder group {group}: {error}; check it (ordo fsck)")]
     Group {
-        /// Which.
+        /// The number of the group.
         group: u32,
-        /// What is wrong with it.
+        /// The fault.
         error: String,
     },
-    /// The file system said no.
+    /// The file system returned an error.
     #[error(transparent)]
     FileSystem(#[from] FsError),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] BlockError),
-    /// A value has no form in JSON.
+    /// A value cannot be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
 impl SystemError {
-    /// Why FFS could not be mounted, whatever was asked of it.
+    /// The error of mounting FFS, whichever variant has it.
     pub(crate) fn mount(&self) -> Option<&MountError> {
         match self {
             SystemError::Mount(why) | SystemError::Journaled(JournaledError::Mount(why)) => {

@@ -1,15 +1,15 @@
-//! The kernel's file systems beside ours: entries of another kind, made, mounted and judged by programs of the machine.
+//! The kernel's file systems beside Ordo's own. Programs of the machine make, mount and judge them.
 
 use ordo_kernel::System as External;
 
 use crate::system::System;
 
-/// A system, whoever keeps it.
+/// A system, of this process or of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum AnySystem {
-    /// Kept by this process.
+    /// A system of this process.
     Ours(System),
-    /// Kept by the kernel.
+    /// A system of the kernel.
     External(External),
 }
 
@@ -20,19 +20,20 @@ impl From<System> for AnySystem {
 }
 
 impl AnySystem {
-    /// All that can be crashed: ours that run, then the kernel's.
+    /// All systems that can be crashed: those of this process that can be mounted for writing, then the
+    /// kernel's.
     pub fn all() -> impl Iterator<Item = AnySystem> {
         let external = External::ALL.into_iter().map(AnySystem::External);
         System::runnable().map(AnySystem::Ours).chain(external)
     }
 
-    /// The one of this name, whatever can be done with it.
+    /// The system of this name, whatever its abilities.
     pub fn by_name(name: &str) -> Option<AnySystem> {
         let external = || External::by_name(name).map(AnySystem::External);
         System::by_name(name).map(AnySystem::Ours).or_else(external)
     }
 
-    /// The name that a user gives it.
+    /// The system's name on the command line.
     pub const fn name(&self) -> &'static str {
         match self {
             AnySystem::Ours(system) => system.name(),
@@ -40,7 +41,7 @@ impl AnySystem {
         }
     }
 
-    /// Whether the kernel keeps it.
+    /// Whether it is a system of the kernel.
     pub const fn is_external(&self) -> bool {
         matches!(self, AnySystem::External(_))
     }

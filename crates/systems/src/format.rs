@@ -1,4 +1,5 @@
-//! What a device holds, whichever system keeps it: found by its superblock, made, read, checked, shown.
+//! The contents of a device, independent of the system that wrote them: found by the superblock, made, read,
+//! checked, shown.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,26 +14,26 @@ use crate::mounted::Mounted;
 use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
 use crate::{SystemError, ffs, lfs};
 
-/// What a format's work gives.
+/// The result of a format's function, as a boxed future.
 pub type Done<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
 
-/// What can be done with what a device holds.
+/// A thing that can be done with a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// Made by `ordo mkfs`.
+    /// `ordo mkfs` can make it.
     Make,
-    /// Read: listed, copied out of, mounted read-only.
+    /// It can be read: listed, copied from, mounted read-only.
     Read,
-    /// Written: copied into, mounted read-write.
+    /// It can be written: copied to, mounted read-write.
     Write,
-    /// Checked and repaired.
+    /// It can be checked and repaired.
     Check,
-    /// Crashed, and judged by its promise.
+    /// It can be crashed, and judged by its promise.
     Crash,
 }
 
 impl Ability {
-    /// The word for it: "can be ...".
+    /// The word for the ability, after "can be ...".
     pub const fn word(self) -> &'static str {
         match self {
             Ability::Make => "made",
@@ -44,73 +45,73 @@ impl Ability {
     }
 }
 
-/// All that is said of what was just made.
+/// The report on a file system that was just made.
 pub trait MadeReport {
-    /// For a person; `image` is what it is called.
+    /// The report for a person. `image` is the name of the image.
     fn text(&self, image: &str) -> String;
 
-    /// For a program.
+    /// The report for a program.
     ///
     /// # Errors
-    /// A value has no form in JSON.
+    /// A value cannot be written as JSON.
     fn json(&self, image: &str) -> Result<String, serde_json::Error>;
 }
 
-/// What a check found and did. As text a line for each finding, and one with the sum.
+/// The findings and repairs of a check. The text has a line for each finding, and one with the sum.
 pub trait CheckReport: Display {
-    /// The exit status of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left.
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if some are left.
     fn exit_code(&self) -> i32;
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     fn is_consistent(&self) -> bool;
-    /// Findings by severity.
+    /// The numbers of findings, by severity.
     fn counts(&self) -> &BTreeMap<Severity, u64>;
-    /// What each finding is called, as far as they were kept, and how bad it is here.
+    /// The name of each finding, as far as they were kept, and its severity here.
     fn kinds(&self) -> Vec<(&'static str, Severity)>;
-    /// Findings that no repair makes go away.
+    /// The number of findings that no repair removes.
     fn unrepairable(&self) -> u64;
-    /// What it took.
+    /// The work of the check.
     fn work(&self) -> Work;
-    /// Files in use after the check.
+    /// The number of files in use after the check.
     fn files(&self) -> u64;
-    /// All of it for a program.
+    /// The report for a program.
     ///
     /// # Errors
-    /// A value has no form in JSON.
+    /// A value cannot be written as JSON.
     fn json(&self) -> Result<String, serde_json::Error>;
 }
 
-/// What an image says of how it is to be mounted.
+/// The facts in an image that matter for a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// It is marked to keep ACLs.
+    /// Whether the image is marked to keep ACLs.
     pub acl: bool,
-    /// It is big-endian.
+    /// Whether the image is big-endian.
     pub big_endian: bool,
 }
 
-/// What came of an attempt to mount for use.
+/// The result of an attempt to mount for use.
 pub enum Attempt {
-    /// Mounted, under the ordering of this name.
+    /// The mounted file system, and the name of its ordering.
     Mounted(Mounted, &'static str),
-    /// It can only be read, for this reason.
+    /// The reason why the image can only be read.
     ReadOnly(String),
 }
 
 /// A format on disk.
 pub trait Format: Sync {
-    /// What `ordo mkfs --fs` calls it.
+    /// The format's name for `ordo mkfs --fs`.
     fn name(&self) -> &'static str;
 
-    /// With its article: "an LFS".
+    /// The format's noun, with its article: "an LFS".
     fn noun(&self) -> &'static str;
 
-    /// What can be done with it.
+    /// The format's abilities.
     fn abilities(&self) -> &'static [Ability];
 
-    /// Whether a device holds one, by its superblock.
+    /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 
-    /// Makes an empty one; a log for a journal on the second device where the options say so.
+    /// Makes an empty file system. If the options say so, the second device gets a journal's log.
     fn make<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -118,7 +119,7 @@ pub trait Format: Sync {
         options: &'a MakeOptions,
     ) -> Done<'a, Box<dyn MadeReport>>;
 
-    /// Mounts it to be read, even where it was not unmounted. Nothing is written.
+    /// Mounts for reading, also an image that was not unmounted. Nothing is written.
     fn read<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -126,14 +127,15 @@ pub trait Format: Sync {
         options: &'a MountOptions,
     ) -> Done<'a, Mounted>;
 
-    /// Mounts an image that nobody uses, to change it at once: nothing is ordered.
+    /// Mounts an image that is not in use, for changes without any ordering.
     fn edit<'a>(&'a self, rt: &'a Runtime, disk: Device) -> Done<'a, Mounted>;
 
-    /// What an image says of how it is to be mounted.
+    /// The facts in an image that matter for a mount.
     fn facts<'a>(&'a self, disk: &'a Device) -> Done<'a, Facts>;
 
-    /// Mounts for use, after whatever its ordering needs after a crash: a log is replayed, what a check repairs without
-    /// a loss is repaired, what was leaked is given back in the background. The second device holds the log.
+    /// Mounts for use, with the recovery that the ordering needs after a crash: a log is replayed, damage that
+    /// a check repairs without a loss is repaired, and leaked space is freed in the background. The second
+    /// device has the log.
     fn attach<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -143,8 +145,8 @@ pub trait Format: Sync {
         tell: &'a Tell,
     ) -> Done<'a, Attempt>;
 
-    /// Replays the log of an image that has one and was not unmounted: how many records it held. `None` where there is
-    /// nothing to replay.
+    /// Replays the log of an image that has one and was not unmounted. Returns the number of its records, or
+    /// `None` where there is nothing to replay.
     fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<u64>>;
 
     /// Checks, and repairs what the options allow.
@@ -154,13 +156,13 @@ pub trait Format: Sync {
         options: &'a CheckOptions,
     ) -> Done<'a, Box<dyn CheckReport>>;
 
-    /// What its superblock and its groups or segments say.
+    /// The contents of its superblock and of its groups or segments.
     fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String>;
 
-    /// What judging a crash of it takes; none where it cannot be crashed.
+    /// The parts of a crash test that know the format; `None` where it cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;
 
-    /// Why something cannot be done with it: an error that names what can.
+    /// The error for an ability that the format lacks. It names those that it has.
     fn cannot(&self, wanted: &'static str) -> SystemError {
         let can: Vec<&str> = self.abilities().iter().map(|a| a.word()).collect();
         let can = match can.split_last() {
@@ -171,11 +173,11 @@ pub trait Format: Sync {
     }
 }
 
-/// Every format; the first is that of an image of which nobody says more.
+/// Every format. The first is taken for an image about which nothing else is known.
 pub static FORMATS: [&dyn Format; 2] = [&ffs::Ufs2, &lfs::Lfs];
 
-/// The format that a device holds. The last of [`FORMATS`] is asked first: where something was made over the first, whose
-/// superblock lies far from the beginning, that may still be there.
+/// The format that a device holds. The last of [`FORMATS`] is tried first: where a file system was made over
+/// one of the first format, the old superblock, which lies far from the beginning, may still be there.
 ///
 /// # Errors
 /// The device failed.
@@ -188,8 +190,8 @@ pub async fn probe(disk: &Device) -> Result<Option<&'static dyn Format>, SystemE
     Ok(None)
 }
 
-/// The same, for whoever has to go on: a device on which nothing is found is taken for the first format, which says
-/// what is wrong with it, and whose check looks for copies of a superblock.
+/// The same, for callers that need a format: a device without a known superblock is taken for the first format,
+/// which reports the fault, and whose check searches for copies of a superblock.
 ///
 /// # Errors
 /// The device failed.

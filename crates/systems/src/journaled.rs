@@ -1,4 +1,5 @@
-//! FFS under a journal, wherever its log is: making, mounting, recovering; the systems that are kept so.
+//! FFS under a journal, with its log in any of three places: making, mounting, recovering; the systems of this
+//! kind.
 
 use ordo_block::model::{Kind, Model, Zones};
 use ordo_block::part::Part;
@@ -19,7 +20,7 @@ use crate::mounted::{Mounted, OnFfs};
 use crate::rules::{all_but, names};
 use crate::system::{Entry, Mounting, System};
 
-/// Where the log is.
+/// The place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPlace {
     /// In a file of the file system, written in clusters of 64 KiB.
@@ -33,22 +34,22 @@ pub enum LogPlace {
 /// A journaled FFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journaled {
-    /// Where its log is.
+    /// The place of its log.
     pub place: LogPlace,
-    /// Whether changes of names are durable on return.
+    /// Whether changes of names are durable on return (the papers' "sync").
     pub synchronous: bool,
-    /// Whether callers at the same time share log writes.
+    /// Whether concurrent callers share log writes (group commit).
     pub group: Option<GroupCommit>,
-    /// How the journal behaves.
+    /// The options of the journal.
     pub options: JournalOptions,
-    /// Bytes of log; a hundredth of the file system unless given.
+    /// The size of the log in bytes. The default is a hundredth of the file system.
     pub log_bytes: Option<u64>,
-    /// How the log's disk turns, where it does and somebody waits for the log: sectors are left out between writes for
-    /// its sake.
+    /// The rotation of the log's disk, where it rotates and callers wait for the log. Sectors are then skipped
+    /// between writes.
     pub turn: Option<Turn>,
 }
 
-/// How a system keeps its journal, in few words.
+/// The variants of a system's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogKind {
     place: LogPlace,
@@ -57,7 +58,7 @@ pub struct LogKind {
 }
 
 impl LogKind {
-    /// As published.
+    /// The variant with the published options.
     pub fn journaled(self) -> Journaled {
         let group = self.group.then(Journaled::usual_group);
         Journaled::new(self.place, self.synchronous, group)
@@ -111,39 +112,42 @@ pub const WAFS_2ASYNC: System = System(&entry(
     "FFS with a log on a second disk, asynchronous",
     kind(LogPlace::Other, false, false),
 ));
-/// As [`WAFS_1SYNC`], but whoever waits at the same time shares log writes.
+/// As [`WAFS_1SYNC`], but concurrent callers share log writes (group commit).
 pub const WAFS_1SYNC_GROUP: System = System(&entry(
     "lffs-wafs-1sync-group",
     "as lffs-wafs-1sync, with group commit",
     kind(LogPlace::Same, true, true),
 ));
-/// As [`WAFS_2SYNC`], but whoever waits at the same time shares log writes.
+/// As [`WAFS_2SYNC`], but concurrent callers share log writes (group commit).
 pub const WAFS_2SYNC_GROUP: System = System(&entry(
     "lffs-wafs-2sync-group",
     "as lffs-wafs-2sync, with group commit",
     kind(LogPlace::Other, true, true),
 ));
 
-/// Memory for what mounting reads of a log, so that recovery need not read it again, in bytes.
+/// The memory that keeps log records which the mount has read, so that recovery need not read them again, in
+/// bytes.
 const KEEP: usize = 16 << 20;
 
 /// A mounted file system.
 pub type JournaledFs = FastFs<JournalOrder>;
 
-/// Why there is none.
+/// The errors of a journaled FFS.
 #[derive(Debug, thiserror::Error)]
 pub enum JournaledError {
-    /// The sizes are not legal.
+    /// The options of mkfs are not legal.
     #[error(transparent)]
     Mkfs(#[from] MkfsError),
-    /// It cannot be mounted.
+    /// The image cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The log file cannot be made or found.
     #[error("the log file: {0}")]
     File(#[from] FsError),
-    /// There is no log file.
-    #[error("there is no log file in the image; make the file system anew with one")]
+    /// The image has no log file.
+    #[error(
+        "there is no log file in the image; make the file system anew with one (ordo mkfs --journal file)"
+    )]
     NoLogFile,
     /// The log cannot be used.
     #[error(transparent)]
@@ -160,12 +164,13 @@ impl Journaled {
         Journaled { place, synchronous, group, options, log_bytes: None, turn: None }
     }
 
-    /// The group commit that is used where none is asked for: a millisecond for others to come along.
+    /// The default group commit: it waits a millisecond for others.
     pub fn usual_group() -> GroupCommit {
         GroupCommit { delay: Duration::from_millis(1), batch: 64 }
     }
 
-    /// The same with its log on a device of this model: one that turns is not waited for a whole turn.
+    /// The same with its log on a device of this model. On a rotating disk, sectors are skipped so that no
+    /// write waits for a whole turn.
     #[must_use]
     pub fn on(self, log: &Model) -> Journaled {
         let turn = match &log.kind {
@@ -194,8 +199,8 @@ impl Journaled {
         }
     }
 
-    /// Makes file system and log, empty. What is asked for as the file system's size is that of both where
-    /// they share a device.
+    /// Makes file system and log, both empty. The size in the options is that of both together where they share
+    /// a device.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -247,7 +252,7 @@ impl Journaled {
         })
     }
 
-    /// Mounts it, after recovery where that is needed.
+    /// Mounts the file system, after recovery where that is needed.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -257,9 +262,9 @@ impl Journaled {
         disks: &[Device],
         options: &MountOptions,
     ) -> Result<(JournaledFs, JournalOrder), JournaledError> {
-        // As published: the log file is written in clusters of 64 KiB, the WAFS that nobody waits for in blocks of
-        // 4 KiB. Where somebody waits that is soon enough: a write that nobody asked for would cut another in two,
-        // with a turn between them.
+        // As published, the log file is written in clusters of 64 KiB, and an asynchronous WAFS in blocks of 4
+        // KiB. In a synchronous log the callers' own writes are early enough: any other would cut one of them
+        // in two, with a turn of the disk in between.
         let cluster = match (self.synchronous, self.place) {
             (true, _) => 256 << 10,
             (false, LogPlace::File) => 64 << 10,
@@ -279,7 +284,7 @@ impl Journaled {
     }
 }
 
-/// Mounts as [`Journaled::mount`] does, with what is asked of every system.
+/// Mounts as [`Journaled::mount`] does, with the options that all systems share.
 pub(crate) async fn mount(
     journaled: &Journaled,
     rt: &Runtime,
@@ -301,17 +306,17 @@ pub(crate) async fn mount(
     Ok(OnFfs::with(fs, Some(journal), None))
 }
 
-/// A log that belongs to an image, as it is found.
+/// The log of an image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundLog {
-    /// Where it is.
+    /// The place of the log.
     pub place: LogPlace,
-    /// Its superblock.
+    /// The superblock of the log.
     pub superblock: WafsSuper,
 }
 
-/// The log that an image has with it, in a file or behind the file system, or on a second device where
-/// one is given. `None` where there is none, or no superblock of a log.
+/// The log of an image: in a file or behind the file system, or on the second device where one is given. `None`
+/// where there is no log, or no superblock of one.
 ///
 /// # Errors
 /// [`JournaledError`].
@@ -320,7 +325,7 @@ pub async fn find(disks: &[Device]) -> Result<Option<FoundLog>, JournaledError> 
     let place = match logfile::find(&disks[0], &found).await {
         _ if disks.len() > 1 => LogPlace::Other,
         Ok(Some(_)) => LogPlace::File,
-        // What cannot be read is for the check to say.
+        // The check reports an image that cannot be read.
         _ => LogPlace::Same,
     };
     let part = Journaled::new(place, false, None).part(disks).await?;
@@ -329,16 +334,16 @@ pub async fn find(disks: &[Device]) -> Result<Option<FoundLog>, JournaledError> 
     }
     match ordo_wafs::mount::find_superblock(&part.erase()).await {
         Ok(superblock) => Ok(Some(FoundLog { place, superblock })),
-        // Behind a file system may be anything; where a log must be its damage is told.
+        // The bytes behind a file system may be anything. Where a log must be, damage is reported.
         Err(LogError::NoSuperblock(_)) if place == LogPlace::Same => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Replays the log of an image that was not unmounted, where it has one. What was done, if anything.
+/// Replays the log of an image that was not unmounted, if it has one. Returns the work done, if any.
 ///
 /// # Errors
-/// [`JournaledError`]: the image is as it was, or can be replayed again.
+/// [`JournaledError`]. The image is unchanged, or can be replayed again.
 pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, JournaledError> {
     let Ok(found) = find_superblock(&disks[0]).await else { return Ok(None) };
     if found.sb.clean == 1 {
@@ -352,9 +357,9 @@ pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, 
     Ok(Some(Replayed { records }))
 }
 
-/// What a replay did.
+/// The work of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Records that the log held.
+    /// The number of records in the log.
     pub records: u64,
 }

@@ -1,23 +1,25 @@
-//! The one registry of what can be run: each system, how it is made, mounted, recovered, checked, shown and judged after
-//! a crash, and what it promises.
+//! The registry of systems: how each is made, mounted, recovered, checked, shown and judged after a crash, and
+//! what it promises.
 //!
-//! A *format* is what a device holds: it is found by its superblock, and can be made, read, checked and shown whoever
-//! wrote it. A *system* is a format kept in one way: under an ordering, with or without a log. Commands take both from
-//! here and know none by name; what a system cannot do yet is said by its [`Ability`]s and by the error of whoever asks.
+//! A *format* is the structure of a device's contents. It is found by its superblock, and can be made, read,
+//! checked and shown, whichever system wrote it. A *system* is a format used in one way: under an ordering,
+//! with or without a log. Commands take both from here and know none by name. If a system cannot do something,
+//! its [`Ability`]s and the caller's error say so.
 //!
 //! Layers, lowest first:
-//! - [`MakeOptions`], [`MountOptions`], [`CheckOptions`], [`ShowOptions`], [`Choice`]: what is asked for, the same for all.
+//! - [`MakeOptions`], [`MountOptions`], [`CheckOptions`], [`ShowOptions`], [`Choice`]: options, the same for
+//!   all.
 //! - [`Mounted`]: a mounted file system, of one type for all systems.
-//! - [`Format`]: what is asked of a format; [`probe`], which one a device holds.
-//! - [`ffs`], [`journaled`], [`lfs`]: the formats and systems, each with all that is known of it.
-//! - [`System`]: the registry; [`AnySystem`], with the kernel's file systems beside ours.
-//! - [`Crashed`]: a system as the crash explorer takes it, which knows no format.
+//! - [`Format`]: the functions of a format; [`probe`] finds the one that a device holds.
+//! - [`ffs`], [`journaled`], [`lfs`]: the formats and systems, each with everything that is special to it.
+//! - [`System`]: the registry; [`AnySystem`]: the kernel's file systems as well.
+//! - [`Crashed`]: a system in the form that the crash explorer takes, which knows no format.
 //!
 //! Invariants:
-//! - A system is one constant in its own module, and one line in the registry. Nothing above names one but to show a
-//!   published comparison; a test counts the places.
-//! - An option that means nothing to a format is refused, not ignored.
-//! - Each file system is compiled here and nowhere above: what is above sees [`Mounted`].
+//! - A system is one constant in its own module, and one line in the registry. Code above names a system only
+//!   for a published comparison; a test counts the places.
+//! - An option that a format does not have is refused, not ignored.
+//! - Each file system is compiled here and nowhere above: code above sees [`Mounted`].
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};

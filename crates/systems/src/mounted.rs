@@ -8,51 +8,51 @@ use ordo_ordering::{JournalOrder, OrderingPolicy};
 use ordo_ufs::Layout;
 use ordo_vfs::{AnyFs, FsResult, LocalFuture};
 
-/// A mounted file system. Clones are the same one.
+/// A mounted file system. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Mounted {
     fs: AnyFs,
     volume: Rc<dyn Volume>,
 }
 
-/// What an ordering had to keep, and what came of it.
+/// Counters of an ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Blocks written in which something had to be rolled back.
+    /// Blocks that were written with something rolled back.
     pub rewritten: u64,
-    /// What keeping dependencies took, where the ordering keeps any.
+    /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<Dependencies>,
-    /// What went into the log, where there is one.
+    /// Counters of the log, if there is one.
     pub log: Option<LogStatistics>,
 }
 
-/// What keeping dependencies took.
+/// Counters of dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Changes rolled back in what was written.
+    /// Rollbacks in written images.
     pub rolled_back: u64,
     /// The most memory that they have taken, in bytes.
     pub memory_peak: u64,
-    /// Steps that were put off until what they depend on was on disk.
+    /// Frees that were deferred until their prerequisites were on disk.
     pub put_off: u64,
 }
 
-/// What went into a log since it was mounted.
+/// Counters of a log since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
     /// Operations that changed metadata.
     pub operations: u64,
     /// Bytes of records.
     pub bytes: u64,
-    /// Writes.
+    /// Writes of the log.
     pub writes: u64,
-    /// Writes of its superblock.
+    /// Writes of the log's superblock.
     pub checkpoints: u64,
-    /// Times that blocks were written for the log's sake.
+    /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,
 }
 
-/// What is asked of a mounted file system besides its operations.
+/// The functions of a mounted file system besides its operations.
 pub(crate) trait Volume {
     fn unmount(&self) -> LocalFuture<'_, FsResult<()>>;
     fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>>;
@@ -69,23 +69,23 @@ impl Mounted {
         &self.fs
     }
 
-    /// Ends what goes on in the background, makes everything durable, and ends.
+    /// Unmounts: ends background work, and makes everything durable.
     ///
     /// # Errors
-    /// What the file system says; it was not unmounted then.
+    /// The file system's error. It was not unmounted then.
     pub async fn unmount(&self) -> FsResult<()> {
         self.volume.unmount().await
     }
 
-    /// Writes what is dirty, and forgets what is clean: what is read next comes from the device.
+    /// Writes all dirty blocks and drops all clean ones, so that the next reads come from the device.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub async fn drop_caches(&self) -> FsResult<()> {
         self.volume.drop_caches().await
     }
 
-    /// What the ordering had to do so far.
+    /// The ordering's counters so far.
     pub fn statistics(&self) -> Statistics {
         self.volume.statistics()
     }
@@ -95,12 +95,12 @@ impl Mounted {
 pub(crate) struct OnFfs<P: OrderingPolicy> {
     pub fs: FastFs<P>,
     pub journal: Option<JournalOrder>,
-    /// What must end before the file system does.
+    /// The background work that must end before the unmount.
     pub before_unmount: RefCell<Option<LocalFuture<'static, ()>>>,
 }
 
 impl<P: OrderingPolicy + 'static> OnFfs<P> {
-    /// `fs`, with nothing beside it.
+    /// `fs`, without background work.
     pub fn mounted(fs: FastFs<P>) -> Mounted {
         OnFfs::with(fs, None, None)
     }
@@ -151,7 +151,7 @@ impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
     }
 }
 
-/// A file system that is only read, and keeps nothing that could be lost.
+/// A file system that is mounted read-only, and has nothing to lose.
 pub(crate) struct OnlyRead;
 
 impl Volume for OnlyRead {

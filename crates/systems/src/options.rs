@@ -1,4 +1,4 @@
-//! What is asked for when something is made, mounted, checked or shown, whatever system it is.
+//! The options of making, mounting, checking and showing, the same for every system.
 
 use std::rc::Rc;
 
@@ -12,74 +12,74 @@ use ordo_wafs::GroupCommit;
 
 use crate::journaled::LogPlace;
 
-/// What to make. What is not given is as the format's own mkfs has it; what means nothing to a format is refused.
+/// Options of mkfs. The format's own mkfs has the defaults. An option that a format does not have is refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MakeOptions {
-    /// Size of the file system in bytes; the whole device where not given.
+    /// The size of the file system in bytes. The default is the whole device.
     pub size: Option<u64>,
     /// Block size in bytes.
     pub block_size: Option<u64>,
-    /// Fragment size in bytes; an eighth of the block size, 512 at least, where not given.
+    /// The fragment size in bytes. The default is an eighth of the block size, and at least 512.
     pub frag_size: Option<u64>,
-    /// Percentage of space kept free.
+    /// The percentage of space that is reserved.
     pub min_free: Option<u8>,
-    /// Fixes the file system's id and the inodes' generation numbers.
+    /// The seed of the file system's id and of the inodes' generation numbers.
     pub seed: u64,
     /// Bytes of space for each inode.
     pub density: Option<u64>,
-    /// Inodes wanted in all, instead of a density.
+    /// The number of inodes, instead of a density.
     pub inodes: Option<u64>,
     /// The most blocks in a cylinder group.
     pub group_blocks: Option<u32>,
     /// The volume's label.
     pub label: Option<String>,
-    /// Whether it asks for soft updates when it is mounted.
+    /// Whether the superblock asks for soft updates.
     pub soft_updates: bool,
-    /// Whether it is big-endian.
+    /// Whether the format is big-endian.
     pub big_endian: bool,
-    /// No check-hashes on superblock, groups and inodes.
+    /// Leave out the check-hashes of superblock, groups and inodes.
     pub no_check_hashes: bool,
-    /// No seals on partial segments.
+    /// Leave out the seals of partial segments.
     pub no_seals: bool,
     /// Segment size in bytes.
     pub segment_size: Option<u64>,
-    /// Where a log for a journal is made.
+    /// The place in which a log for a journal is made.
     pub log: Option<LogPlace>,
-    /// Size of that log in bytes; a hundredth of the file system where not given.
+    /// The size of that log in bytes. The default is a hundredth of the file system.
     pub log_bytes: Option<u64>,
 }
 
-/// How to mount. The default is what tests and recovery use.
+/// Options of a mount. The default is for tests and recovery.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
     /// The cache.
     pub cache: CacheConfig,
     /// Refuse every change.
     pub read_only: bool,
-    /// When the time of last access is recorded.
+    /// The rule for updating access times.
     pub access_times: AccessTimes,
-    /// Contents that are read or written one block after another leave memory at once.
+    /// Drop-behind: contents that are read or written in order leave memory at once.
     pub drop_behind: bool,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
-    /// Mount even what was not unmounted, under an ordering that needs a check first.
+    /// Mount even an image that was not unmounted, under an ordering that needs a check first.
     pub force: bool,
-    /// How soft updates are to work.
+    /// Options of soft updates.
     pub soft: SoftOptions,
-    /// How the log of a journal is to be used.
+    /// Options of a journal's log.
     pub log: LogOptions,
-    /// A rule of the ordering that is switched off, to measure or show what it does: one of
+    /// A rule of the ordering that is switched off, to measure or show its effect: one of
     /// [`System::rules`](crate::System::rules).
     pub without: Option<&'static str>,
 }
 
-/// How the log of a journal is to be used.
+/// Options of a journal's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
-    /// The model of the device that it is on, where that is known: of one that turns sectors are left out between
-    /// synchronous writes, so that nobody waits for a whole turn.
+    /// The model of the log's device, where it is known. On one that rotates, sectors are skipped between
+    /// synchronous writes, so that no caller waits for a whole turn.
     pub device: Option<&'static Model>,
-    /// How often it is written and its start recorded, where not as published.
+    /// The interval at which the log is written and its start recorded. The default is the published one.
     pub tick: Option<Duration>,
 }
 
@@ -96,56 +96,57 @@ impl MountOptions {
     }
 }
 
-/// Who is told how far a check is: what is looked at, how much of it is done, and of how much.
+/// A callback for the progress of a check: the phase, the number of things done in it, and of all.
 pub type Progress = Rc<dyn Fn(&'static str, u64, u64)>;
 
-/// How to check.
+/// Options of a check.
 #[derive(Clone, Default)]
 pub struct CheckOptions {
-    /// What to do about findings.
+    /// The repairs that are allowed.
     pub repair: Repair,
-    /// Use the superblock, or the copy of it, at this byte; else it is searched for.
+    /// Use the superblock, or the copy of it, at this byte. The default is to search for it.
     pub superblock: Option<u64>,
-    /// Look no further where the superblock says that the file system is clean.
+    /// End the check where the superblock says that the file system is clean.
     pub skip_clean: bool,
-    /// On what a crash left of a file system under soft updates: look only at inodes that the bitmaps call used.
+    /// Look only at inodes that the bitmaps call used. This is for an image that a crash under soft updates has
+    /// left.
     pub trust_bitmaps: bool,
-    /// Who is told.
+    /// The callback for progress.
     pub progress: Option<Progress>,
 }
 
-/// What to show of an image.
+/// Options of showing an image.
 #[derive(Clone, Debug, Default)]
 pub struct ShowOptions {
-    /// What the image is called.
+    /// The name of the image.
     pub image: String,
-    /// Every cylinder group or segment too.
+    /// Show every cylinder group or segment too.
     pub groups: bool,
-    /// As JSON.
+    /// Print JSON.
     pub json: bool,
 }
 
-/// How metadata is kept safe on an image that is mounted; the image says it where it is not asked for.
+/// The choice of an ordering for an image that is mounted. By default the image decides.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The ordering, as `mount -o ordering=` has it: a name of [`orderings`](crate::orderings).
+    /// The ordering, by its name in `mount -o ordering=`: one of [`orderings`](crate::orderings).
     pub ordering: Option<&'static str>,
-    /// Where the journal's log is.
+    /// The place of the journal's log.
     pub log: Option<LogPlace>,
-    /// Changes of names are durable on return.
+    /// Whether changes of names are durable on return.
     pub log_sync: bool,
-    /// Callers at the same time share log writes.
+    /// Whether concurrent callers share log writes.
     pub group: Option<GroupCommit>,
 }
 
-/// What a mount says on its way.
+/// A message of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
-    /// Something worth knowing.
+    /// A notice.
     Notice(&'a str),
-    /// Something wrong.
+    /// An error.
     Error(&'a str),
 }
 
-/// Who is told.
+/// The receiver of the messages.
 pub type Tell = Rc<dyn Fn(Told<'_>)>;

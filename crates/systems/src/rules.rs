@@ -1,4 +1,4 @@
-//! The rules of orderings by name, each of which can be switched off to show what it does.
+//! The rules of orderings by name. Each can be switched off to show its effect.
 
 use bitflags::Flags;
 
@@ -7,7 +7,7 @@ pub(crate) fn names<R: Flags>() -> Vec<&'static str> {
     R::all().iter_names().map(|(name, _)| name).collect()
 }
 
-/// All rules but the one of this name.
+/// All rules except the one of this name.
 pub(crate) fn all_but<R: Flags + Copy>(rule: Option<&str>) -> R {
     let off = rule.map_or(R::empty(), |rule| {
         R::from_name(rule).unwrap_or_else(|| panic!("no rule of the ordering is called '{rule}'"))

@@ -1,4 +1,4 @@
-//! The registry: every system that this process keeps, one line each.
+//! The registry: every system of this process, one line each.
 
 use std::fmt;
 
@@ -12,45 +12,45 @@ use crate::mounted::Mounted;
 use crate::options::{MakeOptions, MountOptions};
 use crate::{SystemError, ffs, lfs};
 
-/// Mounts a device, on which nothing but the file system is, under an ordering.
+/// A function that mounts a device under an ordering. The device has nothing but the file system.
 pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a, Mounted>;
 
-/// How a system is mounted.
+/// The way in which a system is mounted.
 #[derive(Clone, Copy)]
 pub enum Mounting {
-    /// Under an ordering that keeps nothing beside the image.
+    /// Under an ordering that keeps no data beside the image.
     Ordering(MountFn),
     /// Under a journal.
     Journal(LogKind),
-    /// To be read only.
+    /// For reading only.
     ReadOnly,
 }
 
-/// What is known of a system.
+/// The data of a system.
 pub struct Entry {
-    /// The name that a user gives it.
+    /// The system's name on the command line.
     pub name: &'static str,
-    /// One line for a list.
+    /// The line about it in a list.
     pub about: &'static str,
-    /// What `mount -o ordering=` calls its ordering.
+    /// The name of its ordering in `mount -o ordering=`.
     pub ordering: &'static str,
-    /// Other words for that ordering.
+    /// Other names of that ordering.
     pub also: &'static [&'static str],
-    /// What its devices hold: how it is made, read, checked, shown.
+    /// The format of its devices.
     pub format: &'static dyn Format,
-    /// How it is mounted.
+    /// The way in which it is mounted.
     pub mounting: Mounting,
-    /// What it promises of what a crash leaves.
+    /// Its promise about the state after a crash.
     pub promise: Promise,
     /// The rules of its ordering, by name.
     pub rules: fn() -> Vec<&'static str>,
 }
 
-/// A system that this process keeps.
+/// A system of this process.
 #[derive(Clone, Copy)]
 pub struct System(pub(crate) &'static Entry);
 
-/// Every system, in the order in which tables show them. A new one is a line here.
+/// Every system, in the order of tables. A new system gets a line here.
 static REGISTRY: [System; 11] = [
     ffs::SYNC,
     ffs::SOFT_UPDATES,
@@ -80,12 +80,12 @@ impl fmt::Debug for System {
 }
 
 impl System {
-    /// Every system, in the order in which tables show them.
+    /// Every system, in the order of tables.
     pub fn all() -> &'static [System] {
         &REGISTRY
     }
 
-    /// Those that can be mounted to be written: what runs, is compared and is crashed.
+    /// The systems that can be mounted for writing. Only these are run, compared and crashed.
     pub fn runnable() -> impl Iterator<Item = System> + Clone {
         REGISTRY.iter().copied().filter(System::is_runnable)
     }
@@ -95,22 +95,22 @@ impl System {
         REGISTRY.iter().copied().find(|system| system.name() == name)
     }
 
-    /// What a user calls it.
+    /// The system's name on the command line.
     pub const fn name(&self) -> &'static str {
         self.0.name
     }
 
-    /// One line for a list.
+    /// The line about it in a list.
     pub const fn describe(&self) -> &'static str {
         self.0.about
     }
 
-    /// What `mount -o ordering=` calls its ordering.
+    /// The name of its ordering in `mount -o ordering=`.
     pub const fn ordering(&self) -> &'static str {
         self.0.ordering
     }
 
-    /// What it promises of what a crash leaves.
+    /// Its promise about the state after a crash.
     pub const fn promise(&self) -> Promise {
         self.0.promise
     }
@@ -120,17 +120,17 @@ impl System {
         (self.0.rules)()
     }
 
-    /// What its devices hold.
+    /// The format of its devices.
     pub const fn format(&self) -> &'static dyn Format {
         self.0.format
     }
 
-    /// Whether it can be mounted to be written.
+    /// Whether it can be mounted for writing.
     pub const fn is_runnable(&self) -> bool {
         !matches!(self.0.mounting, Mounting::ReadOnly)
     }
 
-    /// How it keeps its journal, where it has one.
+    /// Its journal, if it has one.
     pub fn journal(&self) -> Option<Journaled> {
         match self.0.mounting {
             Mounting::Journal(kind) => Some(kind.journaled()),
@@ -138,7 +138,7 @@ impl System {
         }
     }
 
-    /// The sizes of its devices in bytes, where the first has `bytes`.
+    /// The sizes of its devices in bytes, if the first has `bytes` bytes.
     pub fn devices(&self, bytes: u64) -> Vec<u64> {
         match self.journal() {
             Some(journal) if journal.place == LogPlace::Other => {
@@ -148,7 +148,7 @@ impl System {
         }
     }
 
-    /// What is to be made so that a mount takes this system without being told to.
+    /// The mkfs options with the flags that make a mount choose this system by default.
     #[must_use]
     pub fn marked(&self, options: MakeOptions) -> MakeOptions {
         let soft_updates = options.soft_updates || *self == ffs::SOFT_UPDATES;
@@ -159,7 +159,7 @@ impl System {
         MakeOptions { log: options.log.or(self.journal().map(|j| j.place)), ..options }
     }
 
-    /// Makes it, empty.
+    /// Makes it, with no files.
     ///
     /// # Errors
     /// The sizes are not legal, or a device failed.
@@ -176,7 +176,7 @@ impl System {
     /// Mounts it, after its log was replayed where that is needed.
     ///
     /// # Errors
-    /// It is only read, or what is on the devices cannot be mounted.
+    /// The system can only be read, or the devices' contents cannot be mounted.
     pub async fn mount(
         &self,
         rt: &Runtime,
@@ -193,7 +193,7 @@ impl System {
     }
 }
 
-/// The orderings that `mount -o ordering=` takes: the first word of each, and the others.
+/// The orderings of `mount -o ordering=`: the main name of each, and its other names.
 pub fn orderings() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
     for System(entry) in System::runnable() {

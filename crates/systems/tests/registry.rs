@@ -1,7 +1,8 @@
-//! The registry: every system does what it says that it can, and says what it cannot; nothing is named elsewhere.
+//! The registry: every system has the abilities that it lists, refuses others with a reason, and is named
+//! nowhere else.
 //!
-//! Fault model: a system that is listed and cannot be used; one that is refused without a word on what can be done with
-//! it; an option that is dropped in silence; a second place that has to be changed when a system is added.
+//! Fault model: a system that is listed but cannot be used; one that is refused without its abilities; an
+//! option that is silently dropped; a second place that must change when a system is added.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use ordo_systems::{
 };
 use ordo_vfs::{Errno, FileSystem, NewNode};
 
-/// Enough for an LFS with segments of 128 KiB.
+/// Enough bytes for an LFS with segments of 128 KiB.
 const BYTES: u64 = 32 << 20;
 
 fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
@@ -36,8 +37,8 @@ fn small(format: &dyn Format) -> MakeOptions {
     MakeOptions { segment_size, ..MakeOptions::default() }
 }
 
-/// Made, found by probe, mounted, written, unmounted, checked, read again: each of those that run. Would catch a system
-/// whose entry leads to another one's parts.
+/// Each system that runs is made, found by probe, mounted, written, unmounted, checked and read again. Would
+/// catch a system whose entry leads to another one's parts.
 #[test]
 fn every_system_that_runs_keeps_what_is_written() {
     for system in System::runnable() {
@@ -64,8 +65,8 @@ fn every_system_that_runs_keeps_what_is_written() {
     }
 }
 
-/// Every rule that a system names can be switched off, and it works all the same while nothing crashes; what is no rule
-/// of it is not taken for one. Would catch names of another ordering's rules.
+/// Every rule of a system can be switched off, and the system still works as long as nothing crashes. A name
+/// that is no rule of it is not accepted. Would catch the names of another ordering's rules.
 #[test]
 fn rules_are_those_of_the_ordering() {
     for system in System::runnable() {
@@ -84,7 +85,8 @@ fn rules_are_those_of_the_ordering() {
     assert!(of(ffs::SYNC) > 3 && of(ffs::SOFT_UPDATES) > 10);
 }
 
-/// An LFS can be made, found, read, checked, shown. Whoever would write, mount or crash it is told what can be done.
+/// An LFS can be made, found, read, checked and shown. An attempt to write, mount or crash it gets an error
+/// with its abilities.
 #[test]
 fn what_cannot_be_done_is_said_with_what_can() {
     run(async |rt| {
@@ -112,8 +114,8 @@ fn what_cannot_be_done_is_said_with_what_can() {
     });
 }
 
-/// An LFS that is made where a UFS2 file system was is an LFS, though a superblock of the other may be left. Would catch a
-/// probe that takes what was there for what is there.
+/// An LFS that was made over a UFS2 file system is found, though a superblock of the old one may be left. Would
+/// catch a probe that finds the old file system.
 #[test]
 fn what_was_made_last_is_found() {
     run(async |rt| {
@@ -125,7 +127,7 @@ fn what_was_made_last_is_found() {
     });
 }
 
-/// Would catch an option that a format drops in silence.
+/// Would catch an option that a format silently drops.
 #[test]
 fn what_means_nothing_to_a_format_is_refused() {
     let odd = |of: fn(&mut MakeOptions)| {
@@ -155,7 +157,8 @@ fn what_means_nothing_to_a_format_is_refused() {
     }
 }
 
-/// Names are unique, and an ordering's word leads to one kind of system. Would catch an entry that was copied.
+/// Names are unique, and the name of an ordering belongs to one kind of system. Would catch an entry that was
+/// copied.
 #[test]
 fn names_are_unique() {
     let mut names: Vec<_> = System::all().iter().map(|s| s.name()).collect();
@@ -174,7 +177,7 @@ fn names_are_unique() {
     }
 }
 
-/// Where else systems are named, in how many lines, and why.
+/// The other places that name systems: the number of lines in each, and the reason.
 const ELSEWHERE: [(&str, usize, &str); 10] = [
     ("bench/src/published.rs", 6, "what the papers say of each"),
     ("bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
@@ -188,9 +191,9 @@ const ELSEWHERE: [(&str, usize, &str); 10] = [
     ("crash/src/saved.rs", 1, "a name in a test of the file's form"),
 ];
 
-/// Adding a system touches its own module and a line of the registry: outside of this crate no source knows one by name,
-/// but for the places above, which show published comparisons or examples. Would catch a list of systems, or a match over
-/// them, that has to be kept up to date.
+/// Adding a system changes its own module and a line of the registry. Outside of this crate no source names
+/// one, except in the places above, which show published comparisons or examples. Would catch a list of
+/// systems, or a match on them, that must be kept up to date.
 #[test]
 fn systems_are_named_here_and_in_few_places_for_a_reason() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -209,10 +212,10 @@ fn systems_are_named_here_and_in_few_places_for_a_reason() {
         assert!(lines <= most, "{place} ({why}): {lines} lines name a system, {most} are expected");
     }
     found.retain(|(name, _)| !ELSEWHERE.iter().any(|(place, ..)| name.starts_with(place)));
-    assert_eq!(found, [], "these name a system: take it from the registry");
+    assert_eq!(found, [], "these lines name a system: take it from the registry");
 }
 
-/// Whether a line of code, not of documentation, has a system's name as a word, or the constant that it is.
+/// Whether a line of code, not of documentation, has a system's name or constant as a word.
 fn names_a_system(line: &str) -> bool {
     if line.trim_start().starts_with("//") {
         return false;
@@ -228,7 +231,7 @@ fn names_a_system(line: &str) -> bool {
     by_name || constants.iter().chain(&journals).any(|c| line.contains(c))
 }
 
-/// The Rust sources of all crates but their tests.
+/// The Rust sources of all crates, without their tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

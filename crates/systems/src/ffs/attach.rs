@@ -1,4 +1,4 @@
-//! Mounting FFS for use, after whatever its ordering needs after a crash.
+//! Mounting FFS for use, with the recovery that its ordering needs after a crash.
 
 use std::rc::Rc;
 
@@ -19,10 +19,10 @@ use crate::mounted::{Mounted, OnFfs};
 use crate::options::{CheckOptions, Choice, MountOptions, Tell, Told};
 use crate::system::System;
 
-/// Memory for the view that a background check looks at, in bytes.
+/// The memory of the snapshot that a background check reads, in bytes.
 const VIEW_MAX: usize = 256 << 20;
 
-/// What is mounted, and how.
+/// The parameters of a mount.
 struct Attaching<'a> {
     rt: &'a Runtime,
     disks: &'a [Device],
@@ -32,7 +32,7 @@ struct Attaching<'a> {
     found: Found,
 }
 
-/// Mounts under the ordering of `choice`, or the one that the image asks for.
+/// Mounts under the ordering of `choice`, or under the one for which the image asks.
 pub(super) async fn attach(
     rt: &Runtime,
     disks: &[Device],
@@ -58,11 +58,11 @@ pub(super) async fn attach(
     })
 }
 
-/// Mounted, or the reason why it can only be read.
+/// The mounted file system, or the reason why it can only be read.
 type Tried<T> = Result<Result<T, String>, SystemError>;
 
 impl Attaching<'_> {
-    /// The ordering that an image asks for by what it has.
+    /// The ordering for which an image asks, by its flags and its log.
     async fn usual(&self) -> Result<&'static str, SystemError> {
         let has_log =
             self.choice.log.is_some() || journaled::find(&self.disks[..1]).await?.is_some();
@@ -81,7 +81,7 @@ impl Attaching<'_> {
         system.mount(self.rt, self.disks, self.options).await
     }
 
-    /// Mounts under soft updates; what a crash leaked is given back meanwhile.
+    /// Mounts under soft updates. Space that a crash leaked is freed in the background.
     async fn soft_updates(&self) -> Tried<Mounted> {
         let attempt = async || {
             let device = Rc::new(Frozen::new(self.disks[0].clone(), VIEW_MAX));
@@ -116,7 +116,7 @@ impl Attaching<'_> {
         Ok(Ok(OnFfs::with(fs, None, Some(stop))))
     }
 
-    /// Mounts under a journal, where its log is asked for or found.
+    /// Mounts under a journal, with the log that was asked for or found.
     async fn journal(&self) -> Tried<Mounted> {
         let place = match self.choice.log {
             Some(place) => place,
@@ -130,12 +130,12 @@ impl Attaching<'_> {
             .attempt(async || journaled::mount(&journaled, self.rt, self.disks, self.options).await)
             .await?;
         if mounted.is_ok() && self.found.sb.clean != 1 {
-            self.notice("not unmounted cleanly: its log was replayed");
+            self.notice("not unmounted cleanly: its log has been replayed");
         }
         Ok(mounted)
     }
 
-    /// Mounts, and where a check is needed first, again after it.
+    /// Mounts, and where a check is needed first, mounts again after it.
     async fn attempt<T>(&self, mount: impl AsyncFn() -> Result<T, SystemError>) -> Tried<T> {
         let mut checked = false;
         loop {
@@ -154,7 +154,7 @@ impl Attaching<'_> {
         }
     }
 
-    /// Repairs what a crash leaves, as at boot; anything else is for a person to decide.
+    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other.
     async fn preen(&self) -> Result<(), SystemError> {
         self.notice("not unmounted cleanly: checking it");
         if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {
@@ -172,11 +172,11 @@ impl Attaching<'_> {
     }
 }
 
-/// Why a file system may only be read.
+/// The reason why a file system can only be read.
 fn reason(error: &MountError) -> String {
     match error {
         MountError::Unsupported(reason) => (*reason).to_owned(),
-        MountError::ReadOnlyDevice => "the device takes no writes".to_owned(),
+        MountError::ReadOnlyDevice => "the device is read-only".to_owned(),
         error => error.to_string(),
     }
 }

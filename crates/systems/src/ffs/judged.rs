@@ -1,4 +1,5 @@
-//! What judging a crash of FFS takes: its check in words that know no format, and where its inodes are.
+//! The parts of a crash test that know FFS: its check's findings, translated to words without a format, and the
+//! places of its inodes.
 
 use std::ops::Range;
 
@@ -15,11 +16,11 @@ use ordo_vfs::{AnyFs, Ino, LocalFuture};
 use super::{Ufs2, plain};
 use crate::options::MountOptions;
 
-/// What the checker calls damage, but FFS has never ordered, and a check repairs without a loss: bitmaps may
-/// be behind what they describe (which is why a check must come before the next mount), a rename of a
-/// directory passes through a state in which it has both names, a pointer to a new block may be on disk
-/// before the size that includes it, and a growing file's old fragments are free before the inode that
-/// no longer points to them is on disk. A superblock or a group's block that is torn has a wrong hash.
+/// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
+/// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
+/// rename of a directory passes through a state in which it has both names. A pointer to a new block may be on
+/// disk before the size that includes it. A growing file's old fragments are free before the inode on disk has
+/// lost its pointer to them. A torn superblock or group has a wrong hash.
 const NOT_ORDERED: [&str; 8] = [
     "BlocksNotMarked",
     "InodesNotMarked",
@@ -31,24 +32,24 @@ const NOT_ORDERED: [&str; 8] = [
     "SuperblockHash",
 ];
 
-/// What a repair has to guess about: whose a block is, what the root was.
+/// Findings whose repair must guess: the owner of a block, the contents of the root.
 const GUESSED: [&str; 4] =
     ["DuplicateBlock", "RootMissing", "RootNotDirectory", "SuperblockDamaged"];
 
-/// The unit in which a crash explorer counts places on a disk, in bytes.
+/// The unit of the crash explorer's addresses on a disk, in bytes.
 const SECTOR: u64 = ordo_crash::disk::SECTOR as u64;
 
-/// How bad a finding is after a crash.
+/// The severity of a finding after a crash.
 fn severity(report: &Report, finding: &Finding) -> ordo_crash::Severity {
     use ordo_crash::Severity as After;
-    // A directory on its way in or out: what no name leads to cannot hurt.
+    // A directory that was being made or removed: no name leads to it, so it does no harm.
     let is_out_of_reach = || {
         let gone = |f: &Finding| f.kind() == "UnreferencedDirectory" && f.ino() == finding.ino();
         report.findings.iter().any(gone)
     };
     match (report.severity(finding), finding) {
         (Severity::CountsOnly, _) => After::Counts,
-        // FreeBSD's preen does not take that.
+        // FreeBSD's preen does not repair that.
         (Severity::LeakOnly, Finding::UnreferencedDirectory { uncounted: true, .. }) => {
             After::Disorder
         }
@@ -72,8 +73,8 @@ fn translated(report: Report) -> Findings {
     Findings::new(all, unrepairable, move |number| report.describe(&report.findings[number]))
 }
 
-/// A second `lost+found.1` where a check was cut off too, `#00000012` in the root directory where there is no room for
-/// lost+found, and the file of a log.
+/// Names that a check or a log makes: a second `lost+found.1` where a check was interrupted too, `#00000012` in
+/// the root directory where lost+found has no space, and the log file.
 fn is_own_name(name: &[u8]) -> bool {
     let found = |rest: &[u8]| rest.len() >= 8 && rest[..8].iter().all(u8::is_ascii_digit);
     name.starts_with(b"lost+found")
@@ -119,13 +120,13 @@ impl DiskFormat for Ufs2 {
     }
 }
 
-/// Where inodes are, by a superblock.
+/// The places of inodes, by a superblock.
 struct Places {
     found: Found,
     key: Vec<u64>,
 }
 
-/// What a superblock says of where things are, and of what is believed.
+/// The fields of a superblock that say where things are, and whether its state is believed.
 fn key(found: &Found) -> Vec<u64> {
     let sb = &found.sb;
     let sizes = [sb.bsize as u64, sb.fsize as u64, sb.size as u64, sb.ncg.into(), sb.fpg as u64];
@@ -170,8 +171,9 @@ mod tests {
 
     use super::*;
 
-    /// Each finding keeps its place in the order from counts to damage: what FFS never ordered is repairable, what no
-    /// careful order leaves is not called a leak. Would catch a translation that lets damage pass for less.
+    /// Each finding keeps its place in the order from counts to damage: a finding that FFS never ordered is
+    /// repairable, and one that no careful order leaves is not called a leak. Would catch a translation that
+    /// makes damage look harmless.
     #[test]
     fn findings_are_translated() {
         let ram = ordo_block::ram::RamDisk::new(1 << 20);

@@ -1,11 +1,11 @@
-//! What is said of a UFS2 file system that was just made.
+//! The report on a UFS2 file system that was just made.
 
 use ordo_ffs::mkfs::MkfsReport;
 use ordo_report::{json, number};
 
 use crate::format::MadeReport;
 
-/// Copies of the superblock that are listed.
+/// The number of superblock copies that are listed.
 const LISTED: usize = 8;
 
 #[derive(serde::Serialize)]

@@ -1,4 +1,4 @@
-//! FFS on UFS2's format, and the systems that order its writes without keeping anything beside the image.
+//! FFS on UFS2's format, and the systems whose ordering keeps no data beside the image.
 
 mod attach;
 mod judged;
@@ -32,7 +32,7 @@ use crate::rules::{all_but, names};
 use crate::size::u32_of;
 use crate::system::{Entry, MountFn, Mounting, System};
 
-/// UFS2, as FreeBSD has it, with or without a log of Ordo's; UFS1 to be read.
+/// FreeBSD's UFS2, with or without a log of Ordo's; UFS1 can only be read.
 pub struct Ufs2;
 
 const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> Entry {
@@ -48,7 +48,7 @@ const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> Entry
     }
 }
 
-/// FFS, metadata written synchronously where order matters ("Conventional").
+/// FFS that writes metadata synchronously where order matters ("Conventional").
 pub const SYNC: System = System(&Entry {
     ordering: "sync",
     promise: Promise::SYNC,
@@ -62,7 +62,8 @@ pub const SYNC: System = System(&Entry {
         },
     )
 });
-/// FFS with soft updates: all writes delayed, rolled back where they would come too early.
+/// FFS with soft updates: all writes are delayed, and changes that would reach the disk too early are rolled
+/// back.
 pub const SOFT_UPDATES: System = System(&Entry {
     ordering: "soft-updates",
     also: &["softdep"],
@@ -74,7 +75,7 @@ pub const SOFT_UPDATES: System = System(&Entry {
         |rt, disk, options| Box::pin(plain(rt, disk, soft_updates(options), options)),
     )
 });
-/// FFS without any order ("No Order", "FFS-async"): fast, and not safe.
+/// FFS without any ordering ("No Order", "FFS-async"): fast, but not safe.
 pub const NONE: System = System(&Entry {
     ordering: "none",
     also: &["async"],
@@ -85,7 +86,7 @@ pub const NONE: System = System(&Entry {
     )
 });
 
-/// Soft updates as they are asked for.
+/// Soft updates with the options of a mount.
 fn soft_updates(options: &MountOptions) -> SoftUpdates {
     let off = SoftRules::all().difference(all_but(options.without));
     let rules = options.soft.rules.difference(off);
@@ -101,9 +102,9 @@ async fn plain<P: OrderingPolicy + 'static>(
     Ok(OnFfs::mounted(mount(rt, disk, policy, &options.ffs()).await?))
 }
 
-/// What mkfs is asked for, for a shape that is crashed.
+/// The mkfs options for a shape of a crash test.
 pub fn mkfs_options(geometry: &Geometry) -> MkfsOptions {
-    Ufs2.options(&shaped(geometry)).expect("sizes of 32 bits, and nothing that is another format's")
+    Ufs2.options(&shaped(geometry)).expect("sizes fit 32 bits, and no option is another format's")
 }
 
 impl Ufs2 {

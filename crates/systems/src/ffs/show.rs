@@ -1,4 +1,4 @@
-//! What `ordo info` shows of UFS2: what dumpfs shows, and the log.
+//! The output of `ordo info` for UFS2: that of dumpfs, and the log.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_ffs::mount::{Found, find_superblock};
@@ -47,18 +47,18 @@ fn log_bytes(log: &FoundLog) -> u64 {
     log.superblock.sectors * u64::from(log.superblock.sector)
 }
 
-/// The log, and whether it has to be replayed.
+/// The line about the log, which says whether it must be replayed.
 fn log_line(log: &FoundLog, found: &Found) -> String {
     let state = match (found.sb.clean == 1, log.superblock.epoch) {
         (true, _) => "nothing to replay",
         (false, 0) => "never used",
-        _ => "not unmounted: ordo fsck replays it",
+        _ => "not unmounted cleanly: ordo fsck replays it",
     };
     let size = number::bytes(log_bytes(log));
     format!("log\t{}\tsize\t{size}\t{state}\n", place(log))
 }
 
-/// The summary area: what each group's counts are said to be.
+/// The summary area: the counts of each group.
 async fn summary(disk: &Device, found: &Found) -> Result<Vec<Csum>, SystemError> {
     let sb = &found.sb;
     let mut out = Vec::new();
