@@ -1,6 +1,6 @@
-//! The workloads of the comparison, as the crash explorer takes them.
+//! The workloads of the comparison, in the form that the crash explorer takes.
 //!
-//! Commands see no more of what is crashed than [`Subject`]: so the explorer is compiled once for all systems of the
+//! Commands see a system only as a [`Subject`], so the explorer is compiled once for all systems of the
 //! registry, here.
 
 use std::sync::Arc;
@@ -18,26 +18,27 @@ use ordo_vfs::{Errno, FileSystem, FsResult};
 
 use crate::workload::{Stage, Workload, WorkloadError};
 
-/// What is done to a system that is crashed.
+/// The work that is crashed.
 #[derive(Clone, Debug)]
 pub enum Doing {
-    /// Random operations of clients at the same time.
+    /// Random operations of concurrent clients.
     Script(Script),
     /// A small database.
     Database(Database),
-    /// A workload of the comparison, with the seed that fixes its choices.
+    /// A workload of the comparison, with the seed of its choices.
     Bench(Workload, u64),
 }
 
-/// A system ready to be crashed, of whatever type its scheme is: what [`ordo_crash`] does with a scheme.
+/// A system that is ready to be crashed, whatever the type of its scheme: the functions of [`ordo_crash`] for a
+/// scheme.
 pub trait Subject {
-    /// Records what is done; see [`ordo_crash::record()`].
+    /// Records a run of some work; see [`ordo_crash::record()`].
     ///
     /// # Errors
     /// The run cannot be made.
     fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError>;
 
-    /// Explores what a crash may leave of a run; see [`ordo_crash::explore_run`].
+    /// Explores the states that a crash may leave of a run; see [`ordo_crash::explore_run`].
     fn explore(&self, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome;
 
     /// Judges one state of a run; see [`ordo_crash::judge_path`].
@@ -46,13 +47,13 @@ pub trait Subject {
     /// Ends a run with one of the states that a crash may leave; see [`ordo_crash::life::end`].
     ///
     /// # Errors
-    /// A promise is broken in it.
+    /// The state breaks a promise.
     fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<life::End>, Box<Failure>>;
 
     /// See [`Scheme::repeats`].
     fn repeats(&self) -> bool;
 
-    /// Makes a failing script small; see [`ordo_crash::shrink()`].
+    /// Shrinks a failing script; see [`ordo_crash::shrink()`].
     ///
     /// # Errors
     /// A run cannot be made.
@@ -65,7 +66,7 @@ pub trait Subject {
         runs: usize,
     ) -> Result<Shrunk, CrashError>;
 
-    /// Makes a failing state small; see [`ordo_crash::shrink_state`].
+    /// Shrinks a failing state; see [`ordo_crash::shrink_state`].
     fn shrink_state(&self, run: &Arc<Run>, seed: u64, failure: &Failure) -> Failure;
 }
 
@@ -111,7 +112,8 @@ impl<S: Scheme> Subject for S {
     }
 }
 
-/// A system, held to the promise of `held_to` where that is given; the shape is for those that this process keeps.
+/// A system of that name. It is held to the promise of `held_to` where that is given. The shape matters only
+/// for systems of this process.
 ///
 /// # Errors
 /// It cannot be crashed.
@@ -129,10 +131,10 @@ pub fn subject(
     })
 }
 
-/// A system of which a rule is off, or none, with the rule's name.
+/// A system with one rule, or none, switched off, and the rule's name.
 pub type Mutant = (&'static str, Box<dyn Subject>);
 
-/// A system in a shape, with each of its ordering's rules switched off, one at a time; first with all of them.
+/// A system in a shape, first with all rules of its ordering, then with each of them switched off.
 ///
 /// # Errors
 /// It cannot be crashed.
@@ -175,7 +177,7 @@ impl ordo_crash::Workload for Seeded<'_> {
         rt: &Runtime,
         client: &dyn Fn(usize) -> Watched<F>,
     ) -> Result<(), String> {
-        // Else all of it would be done before anything is written.
+        // Without a processor model, all work would be done before anything is written.
         rt.cpu().set_model(CpuModel::PENTIUM_II_300);
         let fs = Charged::new(client(0), rt.clone());
         let mut stage = OnWatched { fs, runtime: rt.clone() };

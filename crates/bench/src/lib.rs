@@ -1,16 +1,16 @@
 //! Workloads, the comparison of systems, and the comparison with the reference model.
 //!
 //! Layers:
-//! - [`workload`]: what is done, on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
-//! - [`compare`]: a workload on a system on a simulated disk, everything counted; a power cut in its
+//! - [`workload`]: the work on any [`FileSystem`](ordo_vfs::FileSystem), in timed phases.
+//! - [`compare`]: a workload on a system on a simulated disk, with everything counted; a power cut in its
 //!   middle, and the check afterwards.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
-//! - [`published`]: what the papers measured; [`reproduce`]: the same measured here, side by side.
-//! - [`oracle`]: random operations on a file system and on the reference model, all answers compared.
+//! - [`published`]: the papers' figures; [`reproduce`]: the same measured here, side by side.
+//! - [`oracle`]: random operations on a file system and on the reference model, with all answers compared.
 //!
 //! Invariants:
 //! - A seed fixes every choice; time comes from the runtime. The same run gives the same bytes.
-//! - A workload finds an empty file system, and leaves an empty one unless it says otherwise.
+//! - A workload gets an empty file system, and leaves an empty one unless its documentation says otherwise.
 //!
 //! ```
 //! use ordo_bench::compare::{self, Rows, Setup};

@@ -1,11 +1,13 @@
-//! How far back a power cut reaches, under load.
+//! The reach of a power cut under load.
 //!
-//! Under soft updates what an application did is on disk 45 seconds later at most (journaling-versus-soft-updates-2000,
-//! section 6). Other orderings lose older contents by themselves: when a file grows, its last fragments move, and the new
-//! place may not have been written when the pointer to it is on disk.
-//! Fault model: the power goes half-way through a load that keeps a slow disk busy for minutes, with more waiting
-//! than may be dirty. Would catch a syncer that writes what is easy, a block made young by a write of part of it, and
-//! a limit on dirty memory that is larger than the disk can take in time.
+//! Under soft updates, an application's change is on disk at most 45 seconds later
+//! (journaling-versus-soft-updates-2000, section 6). Other orderings may lose older contents: when a file
+//! grows, its last fragments move, and the pointer to the new place may be on disk before the contents are.
+//!
+//! Fault model: the power fails in the middle of a load that keeps a slow disk busy for minutes, with more
+//! dirty blocks than allowed waiting. Would catch a syncer that writes only the easy blocks, a block whose age
+//! is reset by a write of part of it, and a limit on dirty memory that is larger than the disk can write in
+//! time.
 
 use ordo_bench::compare::{Recovery, Setup, run};
 use ordo_block::model::Model;
@@ -17,7 +19,7 @@ fn cut(system: System, load: &str, setup: &Setup) -> Recovery {
     row.recovery.expect("asked for")
 }
 
-/// Random loads, on disks of 1997 and 1998, with little and with much memory for what is dirty.
+/// Random loads run on disks of 1997 and 1998, with little and with much memory for dirty blocks.
 #[test]
 fn nothing_older_than_45_seconds_is_lost() {
     let loads = [
@@ -44,6 +46,6 @@ fn nothing_older_than_45_seconds_is_lost() {
             oldest = oldest.max(lost);
         }
     }
-    // Else the loads were too small to leave anything behind.
+    // Otherwise the loads were too small to lose anything.
     assert!(oldest > 15.0, "the oldest loss was of {oldest:.1} s");
 }

@@ -1,11 +1,11 @@
-//! What every system does to its disks, to the request, the nanosecond and the byte.
+//! The behaviour of every system on its disks, compared to the request, the nanosecond and the byte.
 //!
-//! Each system runs small loads on three disks with two seeds: PostMark; clients at once, then a check; and the
-//! recovery of what they leave without an unmount. The counts of requests, the virtual time and a digest of the disks
-//! are those of `behaviour.txt`, one line a case. Fault model: a change that is meant to change nothing. Would catch
-//! a request more or less, another order of tasks, another byte.
+//! Each system runs small loads on three disks with two seeds: PostMark; concurrent clients, then a check; and
+//! the recovery of what they leave without an unmount. The counts of requests, the virtual time and a digest of
+//! the disks must be those of `behaviour.txt`, one line for each case. Fault model: a change that should change
+//! nothing. Would catch one request more or less, another order of tasks, another byte.
 //!
-//! `ORDO_BLESS=1` writes the file anew, where a change is meant.
+//! `ORDO_BLESS=1` writes the file anew, for a change that is intended.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -46,7 +46,7 @@ struct Rig {
     rt: Runtime,
     rams: Vec<Rc<RamDisk>>,
     models: Vec<Rc<Modeled<Rc<RamDisk>>>>,
-    /// The same, as file systems take them.
+    /// The same, in the form that file systems take.
     disks: Vec<Device>,
 }
 
@@ -81,7 +81,7 @@ fn digest(rams: &[Rc<RamDisk>]) -> u64 {
 }
 
 fn options(log: Option<&'static Model>) -> MountOptions {
-    // Little memory: blocks must go to make room for others.
+    // The cache is small, so that blocks must be evicted.
     let cache = CacheConfig { dirty_max: 1 << 20, ..CacheConfig::with_capacity(3 << 20) };
     let log = LogOptions { device: log, tick: None };
     MountOptions { cache, log, ..MountOptions::default() }
@@ -119,7 +119,8 @@ async fn postmark(rig: &Rig, mounted: Mounted, seed: u64) {
     stage.mounted.unmount().await.unwrap();
 }
 
-/// Three clients on one tree, then a check. What the disks hold after the clients, before all is written.
+/// Three clients work on one tree, then a check runs. Returns the disks' contents after the clients, before
+/// everything is written.
 async fn clients(rig: &Rig, mounted: Mounted, seed: u64) -> Vec<Rc<RamDisk>> {
     let fs = mounted.fs().clone();
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
@@ -169,7 +170,7 @@ async fn recover(rig: &Rig, system: System, model: &'static Model) {
     assert!(report.is_consistent(), "{report}");
 }
 
-/// Runs a workload on a system that is made and mounted; what is left to recover.
+/// Runs a workload on a system that is made and mounted. Returns the disks for recovery.
 async fn on(
     rig: &Rig,
     system: System,
@@ -187,7 +188,7 @@ async fn on(
     }
 }
 
-/// Runs a workload on a system; how the line ends, and what is left to recover.
+/// Runs a workload on a system. Returns the end of the line, and the disks for recovery.
 fn run(
     system: System,
     workload: &str,

@@ -1,8 +1,8 @@
-//! The comparison: what the papers saw must be seen, every request must have a name, and the same seed
-//! must give the same row.
+//! The comparison: it must show the papers' results, name every request, and give the same row for the same
+//! seed.
 //!
-//! Fault model: traffic that nobody counts or that is counted twice; an ordering that writes more or
-//! less than it must; a power cut that a repair does not mend.
+//! Fault model: requests that are not counted or counted twice; an ordering that writes more or less than it
+//! must; a power cut whose damage a repair does not remove.
 
 use ordo_bench::compare::{PhaseRow, Row, Setup, run};
 use ordo_bench::published;
@@ -20,7 +20,7 @@ fn phase<'r>(row: &'r Row, name: &str) -> &'r PhaseRow {
     row.phases.iter().find(|p| p.phase.name == name).unwrap()
 }
 
-/// Writes for each file made in a phase.
+/// The writes for each file that a phase created.
 fn writes(row: &Row, name: &str) -> f64 {
     let p = phase(row, name);
     p.writes.total() as f64 / p.phase.files_made as f64
@@ -41,7 +41,7 @@ fn creating_small_files_takes_the_published_writes_and_larger_ones_more() {
         assert!(near(writes(&none, &name), published), "{name}: {}", writes(&none, &name));
         assert!(near(writes(&soft, &name), published), "{name}: {}", writes(&soft, &name));
     }
-    // The second cluster at 96 KB, the indirect block at 104 KB.
+    // Files need a second cluster from 96 KB on, and an indirect block from 104 KB on.
     for r in [&sync, &none] {
         let of = |kb: u32| writes(r, &format!("create {kb} KB"));
         assert!(of(96) > of(64) + 0.8 && of(104) > of(96) + 1.5, "{} {}", of(96), of(104));
@@ -58,16 +58,16 @@ fn every_request_is_named_and_counted_once() {
         assert_eq!(r.writes.total() + r.reads + r.flushes, r.requests);
         assert_eq!(r.bytes_written_by_kind.total(), r.bytes_written);
         assert!(r.sync_waits <= r.writes.total());
-        // Two disks are busy at once.
+        // Two disks can be busy at once.
         let disks = if r.system.contains("wafs-2") { 2.0 } else { 1.0 };
         assert!(r.app_seconds <= r.total_seconds && r.disk_seconds <= disks * r.total_seconds);
         assert!(r.files_made > 200);
     }
 }
 
-/// Files of 0 bytes, made and removed: nothing but processor time (Journaling versus Soft Updates, section 8.1: soft
-/// updates "somewhat poorer" than no order, asynchronous journals below half of it). Would catch dependencies and log
-/// records that cost nothing.
+/// Files of 0 bytes are created and removed, which takes only processor time (Journaling versus Soft Updates,
+/// section 8.1: soft updates "somewhat poorer" than no order, asynchronous journals below half of it). Would
+/// catch dependencies and log records that cost nothing.
 #[test]
 fn records_take_the_processors_time_where_nothing_else_is_done() {
     let setup = Setup { recovery: false, ..Setup::papers() };
@@ -79,8 +79,8 @@ fn records_take_the_processors_time_where_nothing_else_is_done() {
     assert!((0.25..0.5).contains(&journal), "1async: {journal}");
 }
 
-/// So much that blocks which can be written only in part are passed over again and again. Would catch a
-/// syncer that looks at them for ever and lets no time pass.
+/// The load is so large that blocks which can be written only in part are skipped again and again. Would catch
+/// a syncer that looks at them for ever while no time passes.
 #[test]
 fn soft_updates_come_to_an_end_of_a_long_postmark() {
     let setup = Setup { recovery: false, ..Setup::papers() };
@@ -153,9 +153,9 @@ fn what_does_not_fit_is_said_before_anything_runs() {
     assert!(error.contains("choose a larger disk (--disk)"), "{error}");
 }
 
-/// What the paper's Table 1 and Table 2 say of its journals: asynchronous ones cost next to nothing, a
-/// synchronous one less than synchronous writes, none leaves anything to be repaired; and the log takes
-/// records, not blocks. Catches a log that is forced where nobody waits, and one that takes blocks.
+/// The paper's Table 1 and Table 2 on journals: asynchronous ones cost next to nothing, a synchronous one less
+/// than synchronous writes, and none needs a repair. The log gets records, not blocks. Would catch a log that
+/// is forced where no caller waits, and one that gets blocks.
 #[test]
 fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
     let each = |s| row(s, "postmark:files=300,transactions=3000", &Setup::papers());
@@ -171,7 +171,8 @@ fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
         if r.system.contains("sync") && !r.system.contains("async") {
             assert!(r.app_seconds < 0.4 * sync.app_seconds, "{}: {}", r.system, r.app_seconds);
         } else {
-            // All of it fits into memory: records take the processor's time, and little else is waited for.
+            // Everything fits into memory: records take the processor's time, and hardly any operation waits
+            // for the disk.
             let times = r.app_seconds / none.app_seconds;
             assert!((1.1..1.7).contains(&times), "{}: {times}", r.system);
         }

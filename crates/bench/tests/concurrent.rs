@@ -1,9 +1,8 @@
-//! Many tasks at once on one FFS, on few names, in an order that the seed shuffles.
+//! Many tasks work at once on one FFS, with few names, in an order that the seed shuffles.
 //!
-//! Fault model: two operations that wait for each other; one that sees what another has half done; a
-//! count or a block lost between two; what was open and is gone. Nothing here knows what each result
-//! must be, only which can never be: damage, a deadlock, and a file system that a check does not find
-//! whole.
+//! Fault model: two operations that wait for each other; one that sees half of another; a count or a block that
+//! is lost between two; an open file that is gone. The test does not know each result, only those that must
+//! never occur: damage, a deadlock, and a file system in which a check finds something.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,11 +27,11 @@ const NAMES: u32 = 7;
 
 type Fs<P> = FastFs<P>;
 
-/// One task: random operations in random directories, some of them gone by the time they are used.
+/// One task: random operations in random directories, some of which may be gone.
 struct Actor<P: OrderingPolicy> {
     fs: Fs<P>,
     rng: Pcg64Mcg,
-    /// What any of the tasks has made.
+    /// The inodes that any of the tasks has made.
     known: Rc<RefCell<Known>>,
     succeeded: u32,
 }
@@ -93,7 +92,7 @@ impl<P: OrderingPolicy> Actor<P> {
         Ok(())
     }
 
-    /// Opens a file, which may be gone, and changes it while others may take its names away.
+    /// Opens a file, which may be gone, and changes it while others may remove its names.
     async fn on_file(&mut self, kind: u32) -> FsResult<()> {
         let file = {
             let all = &self.known.borrow().files;
@@ -122,7 +121,7 @@ impl<P: OrderingPolicy> Actor<P> {
     }
 }
 
-/// Errors that an operation may give when others change what it works on.
+/// The errors that an operation may return when others change its files.
 fn expected(errno: Errno) -> bool {
     !matches!(errno, Errno::Corrupt | Errno::Io | Errno::ReadOnly | Errno::Again)
 }
@@ -180,7 +179,7 @@ fn stress<P: OrderingPolicy>(seed: u64, bytes: u64, policy: fn() -> P) {
     outcome.unwrap_or_else(|deadlock| panic!("seed {seed}: {deadlock}"));
 }
 
-/// `ORDO_SEED` puts one other sequence in the place of the ones that are always run.
+/// `ORDO_SEED` replaces the usual sequences by one other.
 fn seeds(all: std::ops::Range<u64>) -> Vec<u64> {
     let given = std::env::var("ORDO_SEED").ok().and_then(|s| s.parse().ok());
     given.map_or(all.collect(), |seed| vec![seed])

@@ -1,14 +1,15 @@
-//! What a crash leaves behind under the ordering `sync`, and what each of its rules is there for.
+//! The states that a crash leaves under the ordering `sync`, and the damage that each of its rules prevents.
 //!
-//! Fault model: the power goes between any two completed writes. The disk takes a random time for each
-//! request, so requests under way complete in any order; what was completed is durable; the syncer
-//! writes everything at once, so what is not ordered reaches the disk as early as it can. (The last test
-//! has a volatile cache instead, which loses any subset and tears.) Three clients work at once. After every single write
-//! the independent checker looks at the disk. Under `sync` it may find leaks, high counts and what is
-//! not ordered at all, but never an entry for an inode that is not there, a count that is too low, a
-//! directory that cannot be read, or a renamed file without a name; and what an operation did is there
-//! when it has returned. With any one rule switched off it must find such damage somewhere, or the
-//! rule protects nothing, or the harness cannot see.
+//! Fault model: the power fails between any two completed writes. The disk takes a random time for each
+//! request, so requests under way complete in any order; completed writes are durable; the syncer writes
+//! everything at once, so blocks whose order is free reach the disk as early as possible. (The last test has a
+//! volatile cache instead, which loses any subset of writes and tears them.) Three clients work at once.
+//!
+//! After every single write the independent checker looks at the disk. Under `sync` it may find leaks, high
+//! counts and everything that is not ordered at all, but never an entry for a free inode, a count that is too
+//! low, a directory that cannot be read, or a renamed file without a name. The effect of an operation is there
+//! when the operation has returned. With any one rule switched off, the checker must find such damage
+//! somewhere; otherwise the rule protects nothing, or the test cannot see it.
 
 mod clients;
 
@@ -31,8 +32,8 @@ use rand_pcg::Pcg64Mcg;
 
 use clients::{Client, Jitter, KEEPERS};
 
-/// What a run leaves: the disk as it was, every write in order of completion, the files that must have
-/// a name, and the names made, each with the number of writes completed when that was reported.
+/// The record of a run: the disk at its start, every write in order of completion, the files that must have a
+/// name, and the new names, each with the number of writes that were complete when the name was reported.
 struct Run {
     start: RamDisk,
     writes: Vec<(u64, Rc<[u8]>)>,
@@ -43,10 +44,10 @@ struct Run {
 type Disk = Rc<Tap<Jitter<Rc<RamDisk>>>>;
 type Mounted = FastFs<SyncOrder>;
 
-/// What was done: the disk at its start, the keepers, the names reported.
+/// The disk at its start, the keepers, and the names that were reported.
 type Done = (RamDisk, Rc<Vec<Ino>>, Vec<(usize, Vec<u8>)>);
 
-/// A run on a new file system, whose cache writes what it may after `age`.
+/// A run on a new file system, whose cache may write a block after `age`.
 fn record(
     seed: u64,
     (rules, age, slow): (SyncRules, Duration, u64),
@@ -56,7 +57,7 @@ fn record(
     executor.set_schedule(Schedule::Seeded);
     let rt = executor.runtime();
     let disk = Rc::new(RamDisk::new(1 << 20));
-    // What lies where nothing was written yet is not zero: an older file system's remains.
+    // Bytes that were never written are not zero, but remains of an older file system.
     for at in (0..1u64 << 20).step_by(512) {
         disk.store(at, &[0x5a; 512]);
     }
@@ -85,12 +86,12 @@ fn record(
     Run { start, writes, keepers, reported }
 }
 
-/// Writes completed so far.
+/// The number of completed writes.
 fn completed(recorder: &Recorder) -> usize {
     recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write && r.end.is_some()).count())
 }
 
-/// Three clients do what they like, and one makes names.
+/// Three clients do random operations, and one makes names.
 async fn three(
     rt: &Runtime,
     fs: Mounted,
@@ -134,7 +135,8 @@ async fn three(
     (start, keepers, reported)
 }
 
-/// Forty clients, each in a directory of its own, make files as fast as they can: more at once than a block has inodes.
+/// Forty clients, each in a directory of its own, create files as fast as they can: more at once than a block
+/// has inodes.
 async fn crowd(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -> Done {
     let mut dirs = Vec::new();
     for n in 0..40 {
@@ -167,13 +169,13 @@ async fn crowd(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -
     (start, Rc::default(), reported)
 }
 
-/// What a report holds that `sync` promises not to leave: the kind and the words.
+/// Damage in a report that `sync` promises not to leave: the kind and a description.
 fn harm<'r>(
     report: &'r Report,
     keepers: &'r [Ino],
 ) -> impl Iterator<Item = (&'static str, String)> + 'r {
     report.findings.iter().filter_map(move |finding| {
-        // A directory on its way in or out: what no name leads to cannot hurt.
+        // A directory that was being made or removed: no name leads to it, so it does no harm.
         let out_of_reach = report
             .findings
             .iter()
@@ -191,7 +193,7 @@ fn harm<'r>(
     })
 }
 
-/// The kinds of damage found after any write, each with how often and an example.
+/// The kinds of damage after any write, each with its number and an example.
 type Damage = BTreeMap<&'static str, (usize, String)>;
 
 fn damage(seed: u64, steps: usize, rules: SyncRules) -> Damage {
@@ -238,9 +240,9 @@ async fn has_name(rt: &Runtime, disk: &Rc<RamDisk>, name: &[u8]) -> bool {
     true
 }
 
-/// What the checker calls damage, but FFS has never ordered, and a check mends without loss: bitmaps may
-/// be behind what they describe (which is why a check must come before the next mount), a rename of a
-/// directory passes through a state in which it has both names, and a pointer to a new block may be on
+/// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
+/// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
+/// rename of a directory passes through a state in which it has both names. A pointer to a new block may be on
 /// disk before the size that includes it.
 const NOT_ORDERED: [&str; 4] =
     ["BlocksNotMarked", "InodesNotMarked", "DirectoryLinkedTwice", "PointerBeyondEnd"];
@@ -253,8 +255,8 @@ fn sync_leaves_no_damage_at_any_write() {
     }
 }
 
-/// Without durability on return nothing is damaged but that promise; without any one of the other rules
-/// (and without that one, which would mend much of it soon after) something is.
+/// Without the rule of durability on return, only that promise is broken. Without any other rule (and without
+/// that one, whose writes would soon repair much of the damage), there is damage.
 #[test]
 fn every_rule_protects_something() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
@@ -262,15 +264,17 @@ fn every_rule_protects_something() {
     for seed in 0..3 {
         assert_eq!(kinds(late, seed), ["reported, but not there"]);
     }
-    // What a group counts has a story of its own below, and one among the lives of the crash explorer.
+    // The rule about a group's counts has its own test below, and one among the crash cycles of the crash
+    // explorer.
     for rule in (late - SyncRules::GROUP_BEFORE_ENTRY).iter() {
         let broken = (0..300).any(|seed| kinds(late - rule, seed).len() > 1);
         assert!(broken, "without {rule:?} nothing was ever damaged");
     }
 }
 
-/// More operations at once than a block has inodes, on a disk of which one write in four takes long: what one of
-/// them fills, or has a group count, another uses before it is on disk. The cache writes nothing by itself meanwhile.
+/// More operations run at once than a block has inodes, on a disk of which one write in four takes long. A
+/// block that one of them fills, or that a group counts because of it, is used by another before it is on disk.
+/// The cache writes nothing by itself meanwhile.
 #[test]
 fn a_crowd_uses_what_one_of_it_has_made_ready() {
     let damage = |seed, rules| {
@@ -287,9 +291,9 @@ fn a_crowd_uses_what_one_of_it_has_made_ready() {
     }
 }
 
-/// The same promise on a disk with a volatile cache: completed writes that were not flushed survive in
-/// any subset, torn at 512 bytes. What an operation waited for is durable, though the syncer may have
-/// been the one to write it: would catch an ordering that takes completed for durable.
+/// The same promise on a disk with a volatile cache: completed writes that were not flushed survive in any
+/// subset, torn at 512 bytes. Everything for which an operation waited is durable, even if the syncer wrote it.
+/// Would catch an ordering that takes completed for durable.
 #[test]
 fn sync_holds_on_a_volatile_cache() {
     for seed in 0..3 {
@@ -301,8 +305,8 @@ fn sync_holds_on_a_volatile_cache() {
     }
 }
 
-/// A growing file's old fragments are free before the inode that no longer points to them is on disk: so
-/// it is in the original, see the ordering's head.
+/// A growing file's old fragments are free before the inode on disk has lost its pointer to them, as in the
+/// original: see the ordering's head.
 const MOVED_FRAGMENTS: &str = "DuplicateBlock";
 
 async fn cut_at_random(rt: &Runtime, seed: u64) -> Vec<String> {

@@ -1,8 +1,9 @@
-//! The workloads of the comparison, crashed: PostMark, the micro-benchmarks, files made and removed, a tree.
+//! The workloads of the comparison, crashed: PostMark, the microbenchmarks, create/delete, a tree.
 //!
 //! Fault model: the honest disks of `docs/crash-model.md`: completed is durable, and a volatile cache, torn at
-//! 512 bytes. Random operations of clients are crashed in the tests of `ordo-crash`; here it is what the figures
-//! are measured with: long runs of one kind of operation, caches emptied in between, files read back.
+//! 512 bytes. The tests of `ordo-crash` crash random operations of clients. Here the workloads behind the
+//! figures are crashed: long runs of one kind of operation, with caches emptied in between and files read
+//! again.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use ordo_bench::workload::Workload;
 use ordo_crash::{Budget, Config, Geometry, Model};
 use ordo_systems::{System, ffs};
 
-/// A tree with files of several sizes, directories below one another, links and an empty file.
+/// A tree with files of several sizes, nested directories, links and an empty file.
 fn make_tree(root: &Path) {
     for (dir, files) in [("", 3), ("a", 12), ("a/b", 5), ("a/b/c", 2), ("d", 9)] {
         let dir = root.join(dir);
@@ -26,7 +27,7 @@ fn make_tree(root: &Path) {
     fs::hard_link(root.join("a/file 3"), root.join("d/again")).unwrap();
 }
 
-/// Explores what each workload leaves under a system; how many states that were.
+/// Explores the states that each workload leaves under a system. Returns their number.
 fn crash(system: System, states: usize) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     make_tree(dir.path());
@@ -53,14 +54,14 @@ fn crash(system: System, states: usize) -> u64 {
     judged
 }
 
-/// Would catch an ordering that is right for a few files and wrong for many, or whose background work is.
+/// Would catch an ordering that is right for a few files and wrong for many, or whose background work is wrong.
 #[test]
 fn soft_updates_keep_their_promise_under_each_workload() {
     let states = crash(ffs::SOFT_UPDATES, 4000);
     assert!(states > 20_000, "{states}");
 }
 
-/// The same of each form of the journal, where logs wrap and are checkpointed.
+/// The same for each form of the journal, where logs wrap and have checkpoints.
 #[test]
 fn journals_keep_their_promise_under_each_workload() {
     let journals = System::runnable().filter(|s| s.journal().is_some());

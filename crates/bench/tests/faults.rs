@@ -1,14 +1,15 @@
-//! A fast file system on a device that fails.
+//! FFS on a device that fails.
 //!
-//! Fault model: any one write, or every write from some time on, fails; any one read fails; the disk is
-//! full meanwhile; the device is read-only, shorter than its file system, or of an odd size. Demanded:
-//! no panic and no wait without end; after a failed write the file system is read-only and says which
-//! write it was, and nothing is reported durable any more; a check with repair makes the image sound,
-//! with everything that was made durable before the fault; a failed read is reported with its place
-//! and changes nothing, so that the same operation succeeds once the fault is gone.
+//! Fault model: any one write, or every write from some time on, fails; any one read fails; the disk is full
+//! meanwhile; the device is read-only, shorter than its file system, or of an odd size.
 //!
-//! Would catch: an error that is swallowed by a write-behind, an fsync that looks only at its own
-//! file, a count that is left too high by an operation that gave up half way, an inode or a block lost.
+//! Demanded: no panic and no endless wait. After a failed write the file system is read-only, names that write
+//! in its errors, and reports nothing durable any more. A check with repair makes the image consistent, with
+//! everything that was made durable before the fault. A failed read is reported with its place and changes
+//! nothing, so the same operation succeeds once the fault is gone.
+//!
+//! Would catch an error that a delayed write swallows, an fsync that looks only at its own file, a count that
+//! stays too high after an operation that gave up halfway, a lost inode or block.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,7 +40,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 enum Step {
     Dir(&'static str),
-    /// Makes a file of so many bytes.
+    /// Creates a file of so many bytes.
     File(&'static str, usize),
     /// Writes so many bytes at an offset.
     Write(&'static str, u64, usize),
@@ -56,8 +57,8 @@ enum Step {
     Sync,
 }
 
-/// Every kind of operation, through direct, single and double indirect blocks, fragments that grow and
-/// move, directories that grow.
+/// Every kind of operation, with direct, single and double indirect blocks, fragments that grow and move, and
+/// directories that grow.
 fn workload() -> Vec<Step> {
     use Step::*;
     vec![
@@ -123,8 +124,8 @@ async fn read_whole<F: FileSystem>(fs: &F, ino: Ino) -> FsResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Does a step. Of a step that makes and fills a file, the making may have been done when it fails:
-/// done again it goes on from there.
+/// Does a step. A step that creates and fills a file may fail after the creation. A second try continues from
+/// there.
 async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
     match step.clone() {
         Step::Dir(name) => {
@@ -182,7 +183,7 @@ async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
     }
 }
 
-/// Names, kinds, counts, sizes and contents of all there is.
+/// Names, types, link counts, sizes and contents of all files.
 async fn dump<F: FileSystem>(fs: &F) -> BTreeMap<String, (FileType, u32, u64, u64, Vec<u8>)> {
     let mut out = BTreeMap::new();
     let mut walk = Walk::new(fs, fs.root(), Limits::default()).await.unwrap();
@@ -199,7 +200,7 @@ async fn dump<F: FileSystem>(fs: &F) -> BTreeMap<String, (FileType, u32, u64, u6
     out
 }
 
-/// Inodes small enough in number, and a cache small enough, that much of the work meets the disk.
+/// Few inodes and a small cache, so that much of the work reaches the disk.
 fn options() -> MountOptions {
     let cache = CacheConfig { capacity: 1 << 20, dirty_max: 96 << 10, ..CacheConfig::default() };
     MountOptions { cache, ..MountOptions::default() }
@@ -209,7 +210,7 @@ fn papers() -> MkfsOptions {
     MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() }
 }
 
-/// An empty file system of `bytes` bytes, and what makes its device fail.
+/// An empty file system of `bytes` bytes, and the fault injector of its device.
 async fn made(bytes: u64, options: &MkfsOptions) -> (Disk, Faults) {
     let faults = Faults::new();
     let disk = Rc::new(Faulty::new(RamDisk::new(bytes), &faults));
@@ -222,7 +223,7 @@ async fn check(disk: &Disk, repair: Repair) -> ordo_check::Report {
     Checker::new(disk.clone(), options).run().await.unwrap()
 }
 
-/// A check with repair makes the image sound: the next one finds nothing.
+/// Checks that a check with repair makes the image consistent: the next one has no findings.
 async fn mends(disk: &Disk, when: &str) {
     let first = check(disk, Repair::Yes).await;
     let second = check(disk, Repair::No).await;
@@ -250,11 +251,11 @@ fn simulated<F: Future<Output = ()>>(seed: u64, f: impl FnOnce(Runtime) -> F) {
         .unwrap();
 }
 
-/// What was made durable before the fault, by path.
+/// The contents that were durable before the fault, by path.
 type Durable = BTreeMap<&'static str, Vec<u8>>;
 
-/// Runs the workload until its end; what was durable when the first write failed, or none when none
-/// did.
+/// Runs the workload to its end. Returns what was durable when the first write failed, or `None` if none
+/// failed.
 async fn run_with_failing_writes<P: OrderingPolicy>(
     rt: &Runtime,
     fs: &Fs<P>,
@@ -300,7 +301,7 @@ async fn run_with_failing_writes<P: OrderingPolicy>(
             assert!(refused.to_string().contains("write of "), "{refused}");
             assert!(fs.is_read_only());
         }
-        // Let the syncer have its turns.
+        // The syncer gets time for several rounds.
         rt.sleep(Duration::from_secs(11)).await;
     }
     at_fault.or_else(|| fired().then_some(durable))
@@ -331,7 +332,7 @@ async fn one_failing_write<P: OrderingPolicy>(rt: &Runtime, policy: P, n: u64, a
     true
 }
 
-/// Each write in turn fails, once or for ever after, until the workload has no more of them.
+/// Each write in turn fails, once or for ever after, until the workload has no further write.
 fn every_write_fails<P: OrderingPolicy>(policy: fn() -> P) {
     for all in [false, true] {
         let mut n = 1;
@@ -361,8 +362,8 @@ fn a_failed_write_makes_it_read_only_under_sync() {
     every_write_fails(SyncOrder::default);
 }
 
-/// Runs the workload cold, each step's reads from the disk; the n-th read of all fails once, and the
-/// step is then done again. The dump at the end, and whether the n-th read was reached.
+/// Runs the workload with cold caches. The n-th read fails once, and its step is then repeated. Returns the
+/// dump at the end, and whether there was an n-th read.
 async fn with_failing_read<P: OrderingPolicy>(
     rt: &Runtime,
     policy: P,
@@ -503,7 +504,7 @@ fn a_full_disk_that_fails() {
     assert!(full > 100 && wrong > 100, "{full} {wrong}");
 }
 
-/// A device that takes no writes.
+/// A device that accepts no writes.
 struct Sealed(Rc<RamDisk>);
 
 impl BlockDevice for Sealed {
@@ -524,8 +525,8 @@ impl BlockDevice for Sealed {
     }
 }
 
-/// Read-only devices are mounted read-only or not at all; one cut short is refused with both sizes; one
-/// whose size is no multiple of anything works to its end.
+/// A read-only device is mounted read-only or not at all. One that was cut short is refused with both sizes.
+/// One of an odd size works up to its end.
 #[test]
 fn odd_devices() {
     simulated(1, async |rt| {

@@ -1,8 +1,8 @@
-//! FFS under each ordering against the reference model.
+//! FFS under each ordering, compared with the reference model.
 //!
-//! Fault model: any mistake that an operation's result, a later look at the tree or a remount shows: on
-//! disks with room, and on disks so small that space and inodes run out all the time; with caches from
-//! ample to so small that nearly every block is read and written anew; in both byte orders.
+//! Fault model: any mistake that shows in an operation's result, in a later reading of the tree or after a
+//! remount. Disks are large, or so small that space and inodes run out all the time; caches are ample, or so
+//! small that nearly every block is read and written anew; both byte orders are used.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ impl<P: OrderingPolicy> OnFfs<P> {
 }
 
 impl<P: OrderingPolicy> OnFfs<P> {
-    /// The independent checker finds nothing on the unmounted disk.
+    /// Checks that the independent checker has no findings on the unmounted disk.
     async fn no_findings(&self) -> FsResult<()> {
         let checker = Checker::new(self.disk.clone(), ordo_check::Options::default());
         let report = checker.run().await.expect("a RAM disk does not fail");
@@ -92,7 +92,7 @@ struct Size {
     endian: Endian,
 }
 
-/// `ORDO_SEED` puts other sequences in the place of the ones that are always run.
+/// `ORDO_SEED` replaces the usual sequences by others.
 fn compare<P: OrderingPolicy>(seed: u64, steps: usize, size: Size, policy: fn() -> P) {
     let given = std::env::var("ORDO_SEED").ok().and_then(|s| s.parse().ok());
     let seed = given.unwrap_or(seed);
@@ -165,7 +165,7 @@ fn on_a_full_disk_with_soft_updates() {
     compare(12, 20_000, FULL, SoftUpdates::default);
 }
 
-/// Something has to be undone in nearly every block that is written.
+/// With so little memory, something must be rolled back in nearly every block that is written.
 #[test]
 fn with_hardly_any_memory_and_soft_updates() {
     for seed in 13..16 {

@@ -1,11 +1,13 @@
-//! Journals whose log fails, is too small, or is not theirs.
+//! Journals whose log fails, is too small, or belongs to another file system.
 //!
-//! Fault model: every write of the log's device from some time on fails, the file system's device does not;
-//! operations larger than the log; a log of another file system, one that was never used, one whose
-//! superblock is gone. Demanded: one clear error, and no wait without end; after a failure of the log
-//! nothing is reported durable any more and nothing is changed; what was durable before is there after
-//! recovery. Would catch an error of the log that only the keeper sees, a block that is written though its
-//! records are not, an operation that waits for space that it takes itself.
+//! Fault model: every write of the log's device from some time on fails, but none of the file system's device;
+//! operations are larger than the log; a log belongs to another file system, was never used, or has lost its
+//! superblock.
+//!
+//! Demanded: one clear error, and no endless wait. After a failure of the log nothing is reported durable any
+//! more and nothing is changed. Everything that was durable before is there after recovery. Would catch an
+//! error of the log that only the keeper sees, a block that is written though its records are not, an operation
+//! that waits for space which it uses itself.
 
 use std::rc::Rc;
 
@@ -30,7 +32,7 @@ fn name(n: usize) -> Vec<u8> {
     format!("file-{n}").into_bytes()
 }
 
-/// Recovers, and checks: nothing is found. The names in the root.
+/// Recovers, and checks that nothing is found. Returns the names in the root.
 fn recovered(journaled: Journaled, disks: &[Rc<RamDisk>]) -> Vec<Vec<u8>> {
     let executor = Executor::simulated(9);
     let rt = executor.runtime();
@@ -95,7 +97,7 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
                 }
                 let error = failed.expect("it fails").to_string();
                 assert!(fs.sync().await.is_err() && fs.unmount().await.is_err());
-                // What is there can still be read.
+                // The file system can still be read.
                 fs.lookup(fs.root(), &name(0)).await.unwrap();
                 (promised, error)
             };
@@ -108,7 +110,8 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
     }
 }
 
-/// Operations that say more than a small log holds: files of many blocks written, cut and removed at once.
+/// Operations whose records are larger than a small log: files of many blocks are written, cut and removed at
+/// once.
 #[test]
 fn what_is_larger_than_the_log_fails_or_is_split() {
     for (place, log) in [LogPlace::File, LogPlace::Same, LogPlace::Other]
@@ -128,7 +131,7 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
                 Err(error) => return Some(error.to_string()),
             };
             let data = vec![3; 12 << 20];
-            // Two files whose blocks alternate.
+            // The blocks of two files alternate.
             let mut inos = Vec::new();
             for n in 0..2 {
                 let file = fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
@@ -161,8 +164,8 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
     }
 }
 
-/// A log that belongs to another file system, that was never used, that is gone, or a second file
-/// system in its place: one clear error each, and the image is as it was.
+/// A log that belongs to another file system, was never used, or is gone, and a second file system in its
+/// place: each gives one clear error, and the image is unchanged.
 #[test]
 fn a_log_that_is_not_its_own_is_refused() {
     let journaled = Journaled::new(LogPlace::Other, true, None);
@@ -215,11 +218,11 @@ fn a_log_that_is_not_its_own_is_refused() {
         let none = matches!(error, JournaledError::Log(LogError::NoSuperblock(_)));
         assert!(none, "{error}");
     }
-    // A hole in what was durable.
+    // The durable part of the log has a hole.
     let bad = Rc::new(one[1].snapshot());
     bad.store(4 * 512, &[0x55; 512]);
     let error = tried(&[one[0].clone(), bad]);
     assert!(matches!(error, JournaledError::Log(LogError::Damaged { .. })), "{error}");
-    // With its own all is well.
+    // With its own log the file system is mounted.
     assert_eq!(recovered(journaled, &one).len(), 30);
 }

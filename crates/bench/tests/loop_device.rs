@@ -1,9 +1,9 @@
 //! A real block device below everything: a loop device of the host, where the test may make one.
 //!
-//! Fault model: what only a device does: its size and sector come from the kernel's calls, requests
-//! must be aligned to its sector (4,096 bytes of a modern disk too), and it is opened alone. Would catch
-//! a size taken from the file's metadata (0 of a device), direct I/O in units of the wrong size, and a
-//! device that two programs change at once.
+//! Fault model: the properties that only a device has. Its size and sector come from the kernel's calls;
+//! requests must be aligned to its sector (which may have 4,096 bytes, as on modern disks); it is opened
+//! exclusively. Would catch a size that is taken from the file's metadata (0 for a device), direct I/O in units
+//! of the wrong size, and a device that two programs change at once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,11 +18,11 @@ use ordo_ordering::SyncOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, NewNode};
 
-/// A loop device; detached when dropped.
+/// A loop device, which is detached when dropped.
 struct Loop(PathBuf);
 
 impl Loop {
-    /// A loop device on a file, with sectors of so many bytes; none where the host gives none.
+    /// A loop device on a file, with sectors of so many bytes; `None` where the host allows none.
     fn attach(file: &Path, sector: u32) -> Option<Loop> {
         let size = sector.to_string();
         let out = Command::new("losetup")
@@ -78,7 +78,7 @@ fn a_loop_device_carries_a_file_system() {
         assert!(matches!(again, OpenError::Busy { .. } | OpenError::Locked { .. }), "{again}");
         executor
             .block_on(async {
-                // Smaller than a sector of the device: its neighbours stay.
+                // The writes are shorter than the device's sector. The bytes around them must stay.
                 for (at, byte) in [(4096, 1), (4608, 2)] {
                     let data = IoBuf::from_slice(&[byte; 512]);
                     disk.write(at, data, WriteFlags::FUA).await.unwrap();

@@ -1,5 +1,5 @@
-//! The comparison itself: it must find planted mistakes and make them small, find none where there are
-//! none, and the model must agree with a kernel's file system.
+//! The comparison with the reference model: it must find planted mistakes and shrink them, find none where
+//! there are none, and the model must agree with a kernel's file system.
 //!
 //! Fault model: a comparison that passes whatever it is given; a model that is wrong.
 
@@ -67,7 +67,7 @@ impl Flawed {
         Flawed { fs, flaw, calls: Cell::new(0), now }
     }
 
-    /// True for every `n`-th call, where this is the flaw.
+    /// Whether this is the flaw, and this call is its `n`-th.
     fn strikes(&self, flaw: Flaw, n: u32) -> bool {
         if self.flaw != flaw {
             return false;
@@ -268,7 +268,7 @@ impl Subject for OnHost {
     }
 }
 
-/// The second witness: what the model answers is what the kernel's own file system answers.
+/// The second witness: the model's answers are those of the kernel's own file system.
 fn against_the_kernel(base: &std::path::Path, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let privileged = rustix_is_root();

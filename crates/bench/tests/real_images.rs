@@ -1,9 +1,7 @@
-//! Images that others' software wrote, read and changed; and images that Ordo wrote, read by others'
-//! software.
+//! Images by other software, read and changed; and images by Ordo, read by other software.
 //!
-//! Fault model: a shared misunderstanding of the format between our own reader and writer, which no test
-//! of ours alone can show. Judges: The Sleuth Kit, GRUB's reader, `dissect.ffs`; writers: FreeBSD and
-//! Debian's makefs.
+//! Fault model: a misunderstanding of the format that Ordo's reader and writer share, which no test of them
+//! alone can show. Judges: The Sleuth Kit, GRUB's reader, `dissect.ffs`. Writers: FreeBSD and Debian's makefs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,7 +35,7 @@ async fn read_all<F: FileSystem>(fs: &F, ino: Ino) -> Vec<u8> {
     contents
 }
 
-/// Larger files are sparse: their ends are looked at.
+/// The largest file that is compared whole. Larger files are sparse, and only their ends are compared.
 const WHOLE_MAX: u64 = 32 << 20;
 
 /// The contents of a file, or the first and last 64 KiB of one larger than `whole_max` bytes.
@@ -69,8 +67,8 @@ async fn files<F: FileSystem>(fs: &F, whole_max: u64) -> BTreeMap<String, Vec<u8
     out
 }
 
-/// The FreeBSD image reads as its makers left it: every name, contents against The Sleuth Kit's
-/// reading, holes, and 2,297 extended attributes on one file.
+/// The FreeBSD image has what its makers put there: every name, contents as The Sleuth Kit reads them, holes,
+/// and 2,297 extended attributes on one file.
 #[test]
 fn freebsds_image_is_read_whole() {
     let Some(image) = real_input(FREEBSD) else { return };
@@ -131,7 +129,7 @@ fn freebsds_image_is_read_whole() {
         .unwrap();
 }
 
-/// Changes of every kind to an image that somebody else made.
+/// Changes of every kind to an image by other software.
 async fn change<P: OrderingPolicy>(fs: &Fs<P>) {
     let root = fs.root();
     let dir = fs.make(root, b"new-dir", &NewNode::directory(0o755)).await.unwrap().ino;
@@ -189,7 +187,8 @@ async fn change_and_check<P: OrderingPolicy>(rt: &Runtime, image: &[u8], policy:
     assert!(files(&fs, WHOLE_MAX).await == before);
 }
 
-/// Under each ordering: change FreeBSD's image, check it, undo the change, check it again.
+/// Under each ordering, FreeBSD's image is changed and checked, then the change is reverted and the image
+/// checked again.
 #[test]
 fn freebsds_image_is_changed_and_stays_sound() {
     let Some(image) = real_input(FREEBSD) else { return };
@@ -203,8 +202,8 @@ fn freebsds_image_is_changed_and_stays_sound() {
         .unwrap();
 }
 
-/// Debian's makefs puts its superblock elsewhere, keeps no check-hashes and fills the disk to the brim:
-/// its images are read, grown into, checked.
+/// Debian's makefs puts its superblock elsewhere, writes no check-hashes and leaves no free space. Its images
+/// are read, extended and checked.
 #[test]
 fn images_of_makefs_are_read_and_changed() {
     let temp = tempfile::tempdir().unwrap();
@@ -235,7 +234,7 @@ fn images_of_makefs_are_read_and_changed() {
     }
 }
 
-/// A tree that uses what the format has: every size of file, links, holes, many entries.
+/// A tree with every feature of the format: every size of file, links, holes, many entries.
 async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
     let root = fs.root();
     let frag = block / 8;
@@ -257,7 +256,7 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
         let contents: Vec<u8> = (0..size).map(|j| (j * 31 + i as u64) as u8 | 1).collect();
         fs.write(ino, 0, &contents).await.unwrap();
     }
-    // Through the double indirect block, with a hole before it.
+    // The file reaches into the double indirect block, with a hole before it.
     let double = (12 + block / 8 + 5) * block;
     let ino = fs.make(root, b"sparse", &NewNode::file(0o644)).await.unwrap().ino;
     fs.write(ino, 5, b"start").await.unwrap();
@@ -268,7 +267,7 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
         let ino = fs.make(many, name.as_bytes(), &NewNode::file(0o600)).await.unwrap().ino;
         fs.write(ino, 0, name.as_bytes()).await.unwrap();
     }
-    // Holes in the directory, some of them filled again.
+    // The directory gets holes, some of which are filled again.
     for i in (0..700).step_by(3) {
         let name = format!("entry-{i}-{}", "n".repeat(i % 120));
         fs.unlink(many, name.as_bytes()).await.unwrap();
@@ -279,7 +278,7 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
     files(fs, u64::MAX).await
 }
 
-/// Whatever Ordo writes, three readers that others wrote see: every name, every byte.
+/// Three readers by other authors see all that Ordo writes: every name, every byte.
 #[test]
 fn others_read_what_ordo_wrote() {
     for (block, frag, endian) in [
@@ -333,7 +332,7 @@ fn sleuth_kit_agrees(image: &str, all: &BTreeMap<String, Vec<u8>>) {
         }
     }
     assert_eq!(theirs.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>());
-    // Every kind of size, and a sample of the many.
+    // Files of every kind of size are chosen, and a sample of the many small ones.
     let chosen =
         theirs.iter().enumerate().filter(|(i, (n, _))| !n.starts_with("many") || i % 40 == 0);
     for (_, (name, ino)) in chosen {
@@ -353,7 +352,7 @@ fn grub_agrees(image: &str, all: &BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// One line a file: path, size, and a hash that is easy to have in both languages.
+/// One line for each file: path, size, and a hash that is easy to compute in both languages.
 const DISSECT_WALK: &str = r#"
 import sys, zlib
 from dissect.ffs import FFS
@@ -388,7 +387,7 @@ fn dissect_agrees(image: &str, all: &BTreeMap<String, Vec<u8>>) {
     assert_eq!(theirs, ours);
 }
 
-/// Adler's checksum, as Python's zlib has it.
+/// Adler's checksum, as in Python's zlib.
 fn adler32(bytes: &[u8]) -> u32 {
     let (mut a, mut b) = (1u32, 0u32);
     for chunk in bytes.chunks(5552) {

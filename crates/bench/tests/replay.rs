@@ -1,7 +1,8 @@
-//! A log that was not replayed, met by a check: replayed in memory only, or for good.
+//! A check of an image whose log was not replayed. It replays the log in memory only, or for good.
 //!
-//! Fault model: the power goes while files are made. Catches a look at an image that changes it, a replay
-//! that leaves something to be found, and a log that is replayed after somebody else has used the image.
+//! Fault model: the power fails while files are created. Would catch a read-only check that changes an image, a
+//! replay that leaves something to be found, and a log that is replayed after other software has used the
+//! image.
 
 use std::rc::Rc;
 
@@ -16,7 +17,7 @@ use ordo_runtime::Executor;
 use ordo_systems::journaled::{Journaled, JournaledError, LogPlace, replay};
 use ordo_vfs::{FileSystem, NewNode};
 
-/// An image as a power cut leaves it, with much in the log.
+/// An image after a power cut, with many records in its log.
 fn cut(place: LogPlace) -> RamDisk {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -62,8 +63,8 @@ fn a_look_changes_nothing_and_a_replay_leaves_nothing() {
     }
 }
 
-/// Somebody who knows nothing of the log forces the image, uses it, and crashes: the log is not replayed
-/// over what was done since.
+/// Software that ignores the log mounts the image by force, uses it, and crashes. The log is not replayed over
+/// its changes.
 #[test]
 fn a_stale_log_is_refused() {
     let disk = Rc::new(cut(LogPlace::Same));

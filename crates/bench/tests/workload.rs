@@ -1,4 +1,5 @@
-//! The workloads: what they do, that a seed fixes it, and that they notice a file system that lies.
+//! The workloads: their operations, their dependence on the seed only, and their detection of a file system
+//! with wrong contents.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::tree::{Limits, Totals, measure};
 use ordo_vfs::{FileSystem, FsResult, Timestamp};
 
-/// The model on a processor of the 2020s.
+/// The model, with a processor of the 2020s.
 struct OnModel {
     runtime: Runtime,
     fs: Charged<ModelFs>,
@@ -46,7 +47,8 @@ fn run(text: &str, seed: u64) -> (Vec<Phase>, u32) {
     (phases, dropped)
 }
 
-/// Runs a workload; its phases, how often it emptied the caches, and what it leaves.
+/// Runs a workload. Returns its phases, the number of times that it emptied the caches, and the counts of its
+/// files.
 fn run_and_keep(text: &str, seed: u64) -> (Vec<Phase>, u32, Totals) {
     let workload: Workload = text.parse().unwrap();
     let executor = Executor::simulated(seed);
@@ -87,7 +89,7 @@ fn postmark_does_as_many_transactions_as_asked_and_a_seed_fixes_them() {
     let transactions = named(&phases, "transactions");
     assert_eq!(transactions.operations, 400);
     assert_eq!(named(&phases, "create").operations, 50);
-    // Read or append every time, create half of the time: some 8 KB each.
+    // Every transaction reads or appends, and half of them create: some 8 KB each.
     let per_transaction = transactions.bytes / 400;
     assert!((6_000..16_000).contains(&per_transaction), "{per_transaction}");
     assert_eq!(run(text, 7).0, phases);
@@ -102,14 +104,16 @@ fn postmark_without_buffering_writes_its_own_small_blocks() {
     assert!(plain > 1.5 * buffered, "{plain} and {buffered}");
 }
 
-/// Sources, objects, libraries and programs are there after a build and no test program of `configure`; articles are there
-/// that came and did not go. Would catch phases that do less than they say.
+/// After a build, sources, objects, libraries and programs exist, but no test program of `configure`. After a
+/// news server, the articles exist that arrived and were not removed. Would catch phases that do less than they
+/// say.
 #[test]
 fn a_build_and_a_news_server_leave_what_they_should() {
     let (phases, _, left) = run_and_keep("ssh-build", 1);
     let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
     assert_eq!(names, [("unpack", 626), ("config", 120), ("build", 268)]);
-    // 9 directories, 626 sources, config.log and 14 files of configure, 260 objects, 8 libraries and programs.
+    // There are 9 directories, 626 sources, config.log and 14 files of configure, 260 objects, 8 libraries and
+    // programs.
     assert_eq!(left.entries, 9 + 626 + 15 + 268);
     let seconds: f64 = phases.iter().map(Phase::seconds).sum();
     let (same, ..) = run_and_keep("ssh-build:compute=no", 1);
@@ -120,7 +124,7 @@ fn a_build_and_a_news_server_leave_what_they_should() {
     let (phases, dropped, left) = run_and_keep(text, 1);
     let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
     assert_eq!(names, [("fill", 300), ("unbatch", 50), ("expire", 80)]);
-    // 120 groups in two directories above them.
+    // There are 120 groups in two directories above them.
     assert_eq!((left.entries, dropped), (122 + 300 + 50 - 80, 1));
     let mean = phases[0].bytes / 300;
     assert!((2500..6000).contains(&mean), "articles of {mean} bytes");

@@ -1,9 +1,9 @@
-//! How far back a power cut reaches: the age of the oldest change that the recovered file system lacks.
+//! The reach of a power cut: the age of the oldest change that the recovered file system lacks.
 //!
-//! [`Noted`] stands around the file system while the workload runs and notes, with the time, every name that comes
-//! or goes, every size that is set and every write. [`Changes::oldest_lost`] looks at the recovered file system
-//! and finds, for each name and each file, the last state that it had which is there; the change after that one
-//! is lost, and so is all that came after it.
+//! [`Noted`] is a history recorder around the file system. While the workload runs, it notes every name that is
+//! added or removed, every size that is set and every write, with the time. [`Changes::oldest_lost`] reads the
+//! recovered file system. For each name and each file, it finds the last of the noted states that is there; the
+//! change after that one is lost, and so are all later ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ use ordo_vfs::{
 /// A name in a directory.
 type Name = (Ino, Vec<u8>);
 
-/// What something was from some time on.
+/// The states of a name or file, each with its first time.
 type States<T> = Vec<(Time, T)>;
 
 #[derive(Default)]
 struct File {
     sizes: States<u64>,
-    /// Contents by where they begin and how long they are: a digest for each write.
+    /// Contents, by offset and length: a digest for each write.
     writes: BTreeMap<(u64, usize), States<u64>>,
 }
 
@@ -39,9 +39,9 @@ pub struct Changes {
 /// A change that was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// How long before the cut it was made, in seconds.
+    /// The age of the change at the cut, in seconds.
     pub seconds: f64,
-    /// What it was.
+    /// The change, in words.
     pub what: String,
 }
 
@@ -51,7 +51,7 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// When the first change was made that came after the last state which is `there`.
+/// The time of the first change after the last state that is `there`.
 fn first_missing<T>(states: &[(Time, T)], there: impl Fn(&T) -> bool) -> Option<Time> {
     let found = states.iter().rposition(|(_, state)| there(state));
     states.get(found.map_or(0, |at| at + 1)).map(|(time, _)| *time)
@@ -62,10 +62,10 @@ impl Changes {
         self.names.entry((dir, name.to_vec())).or_default().push((now, ino));
     }
 
-    /// The oldest change that `fs` lacks, and its age at `cut`; `None` where it has all.
+    /// The oldest change that `fs` lacks, and its age at `cut`; `None` where it lacks none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file system cannot be read.
     pub async fn oldest_lost<F: FileSystem>(&self, fs: &F, cut: Time) -> FsResult<Option<Lost>> {
         let found = tree(fs).await?;
         let mut oldest: Option<(Time, String)> = None;
@@ -106,7 +106,7 @@ impl Changes {
     }
 }
 
-/// Every name that can be found, with what it stands for.
+/// Every name that can be found, with its inode.
 async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, Ino>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![fs.root()];
@@ -125,10 +125,10 @@ async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, Ino>> {
     Ok(found)
 }
 
-/// Changes as long as they are noted; nothing before and after.
+/// The recorded changes. `None` before and after the recording.
 pub type Notes = Rc<RefCell<Option<Changes>>>;
 
-/// A file system whose changes are noted.
+/// A file system whose changes are recorded.
 pub struct Noted<F> {
     inner: F,
     runtime: Runtime,
@@ -136,7 +136,7 @@ pub struct Noted<F> {
 }
 
 impl<F> Noted<F> {
-    /// `inner`, whose changes go to `notes` with the time of `runtime`.
+    /// `inner`, whose changes go to `notes`, with the time of `runtime`.
     pub fn new(inner: F, runtime: Runtime, notes: Notes) -> Noted<F> {
         Noted { inner, runtime, notes }
     }
@@ -153,7 +153,7 @@ impl<F> Noted<F> {
     }
 }
 
-/// Operations that change nothing that is looked at.
+/// Operations that make no recorded change.
 macro_rules! plain {
     ($($op:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {$(
         async fn $op(&self, $($arg: $ty),*) -> FsResult<$out> {
@@ -259,7 +259,7 @@ impl<F: FileSystem> FileSystem for Noted<F> {
                     file.sizes.push((now, size));
                 }
                 let at = (offset, wrote);
-                // What another write overlaps in part is not known by its digest any more.
+                // The digest of a write that a later one overlaps in part is no longer of use.
                 let end = offset + wrote as u64;
                 let whole = |(o, l): &(u64, usize)| o + *l as u64 <= offset || *o >= end;
                 file.writes.retain(|other, _| *other == at || whole(other));
@@ -278,8 +278,8 @@ impl<F: FileSystem> FileSystem for Noted<F> {
 mod tests {
     use super::*;
 
-    /// The first change after the last state that is there is the oldest lost one, whatever came before; where
-    /// no state is there all are lost. Would catch a search for the newest loss.
+    /// The first change after the last state that is there is the oldest lost one, whatever came before. Where
+    /// no state is there, all changes are lost. Would catch a search for the newest loss.
     #[test]
     fn the_first_missing_change_counts() {
         let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);

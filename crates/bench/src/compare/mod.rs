@@ -1,9 +1,8 @@
-//! One workload on one system on one simulated disk, everything counted: the engine of the comparison.
+//! The engine of the comparison: runs one workload on one system on one simulated disk, and counts everything.
 //!
-//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and
-//! mounts the file system, runs the workload, unmounts, and gives a [`Row`]. In the middle of the run
-//! the disk is copied as a power cut would leave it, and the copy is checked and repaired afterwards on
-//! a disk of the same model.
+//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and mounts
+//! the file system, runs the workload, unmounts, and returns a [`Row`]. In the middle of the run it copies the
+//! disk as a power cut would leave it. Afterwards it checks and repairs the copy on a disk of the same model.
 //!
 //! Invariants:
 //! - The same system, workload, [`Setup`] and seed give the same row, byte for byte.
@@ -38,7 +37,8 @@ use crate::workload::{Workload, WorkloadError};
 pub use recovery::Recovery;
 pub use row::{DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
 
-/// The largest file system made when no size is asked for, in bytes: what the oldest disks here hold.
+/// The size of the largest file system without an explicit size, in bytes. The oldest disks of the catalogue
+/// are that large.
 const SIZE_MAX: u64 = 4 << 30;
 
 /// The machine and the file system's sizes.
@@ -46,40 +46,41 @@ const SIZE_MAX: u64 = 4 << 30;
 pub struct Setup {
     /// The disk.
     pub disk: &'static Model,
-    /// The device of a log that is not on it; the same model unless given.
+    /// The model of a separate log device. The default is that of `disk`.
     pub log_disk: Option<&'static Model>,
     /// The processor.
     pub cpu: CpuModel,
     /// Memory for the cache, in bytes.
     pub memory: usize,
-    /// How much of it may wait to be written, in bytes.
+    /// The most dirty bytes in the cache.
     pub dirty_max: usize,
     /// Block size in bytes.
     pub block_size: u32,
     /// Fragment size in bytes.
     pub frag_size: u32,
-    /// The file system's size in bytes; else the disk's, 4 GiB at most, unless the workload needs more.
+    /// The file system's size in bytes. The default is the disk's, at most 4 GiB unless the workload needs
+    /// more.
     pub size: Option<u64>,
-    /// How soft updates are to work.
+    /// Options of soft updates.
     pub soft: SoftOptions,
-    /// Whether the cache writes what depends on nothing first: in the syncer, and where it needs room.
+    /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
     pub write_order: (bool, bool),
-    /// Fixes every choice.
+    /// The seed of every choice.
     pub seed: u64,
-    /// Whether to cut the power in the middle and check what is left.
+    /// Whether to cut the power in the middle, and check the result.
     pub recovery: bool,
 }
 
 impl Setup {
-    /// The machine of "Soft Updates" (2000), section 4.1: 300 MHz Pentium II, 128 MB of memory, most of
-    /// it for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
+    /// The machine of "Soft Updates" (2000), section 4.1: a 300 MHz Pentium II, 128 MB of memory, most of it
+    /// for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
     pub fn papers() -> Setup {
         Setup {
             disk: Model::by_name("viking").expect("in the catalogue"),
             log_disk: None,
             cpu: CpuModel::PENTIUM_II_300,
             memory: 96 << 20,
-            // FreeBSD 4 on 128 MB has 2,098 buffers, and lets a quarter of them and 20 be dirty.
+            // FreeBSD 4 on 128 MB has 2,098 buffers. A quarter of them and 20 may be dirty.
             dirty_max: 544 * 8192,
             block_size: 8192,
             frag_size: 1024,
@@ -91,15 +92,15 @@ impl Setup {
         }
     }
 
-    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: 500 MHz Pentium III, 512 MB of memory, of which the
-    /// kernel and its tables take some, Seagate Cheetah.
+    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512 MB of
+    /// memory, some of it for the kernel and its tables, Seagate Cheetah.
     pub fn journaling() -> Setup {
         Setup {
             disk: Model::by_name("cheetah").expect("in the catalogue"),
             cpu: CpuModel::by_name("pentium3-500").expect("in the catalogue"),
             memory: 448 << 20,
-            // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, one for each 8 pages up to 2,048, one for each 20 pages beyond
-            // 256 MB), and lets a quarter of them and 20 be dirty.
+            // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, plus one for each 8 pages up to 2,048, plus one for
+            // each 20 pages beyond 256 MB). A quarter of them and 20 may be dirty.
             dirty_max: 1363 * 8192,
             ..Setup::papers()
         }
@@ -114,7 +115,7 @@ impl Setup {
             0 => u64::MAX,
             bytes => bytes,
         };
-        // A tenth for the reserve, some for inodes and indirect blocks.
+        // The sum includes a tenth for the reserve, and some space for inodes and indirect blocks.
         let needs = workload.footprint() + workload.footprint() / 4 + (32 << 20);
         let bytes = self.size.unwrap_or_else(|| capacity.min(SIZE_MAX.max(needs)));
         if bytes > capacity {
@@ -128,7 +129,7 @@ impl Setup {
         Ok(bytes)
     }
 
-    /// The model of the first device, or of another.
+    /// The model of device `number`.
     fn model(&self, number: usize) -> &'static Model {
         if number == 0 { self.disk } else { self.log_disk.unwrap_or(self.disk) }
     }
@@ -142,7 +143,7 @@ impl Setup {
         }
     }
 
-    /// How a file system on so many devices is mounted; a log is on the last of them.
+    /// The mount options of a file system on so many devices. The last device has the log.
     fn mount_options(&self, devices: usize) -> MountOptions {
         let (dependents_last, evict_independent_first) = self.write_order;
         let cache = CacheConfig {
@@ -156,14 +157,14 @@ impl Setup {
     }
 }
 
-/// Who follows a comparison.
+/// A receiver of a comparison's progress.
 pub trait Follow {
     /// A phase of the workload begins on a system.
     fn begins(&mut self, system: &str, phase: &str) {
         let _ = (system, phase);
     }
 
-    /// `done` of `total` steps of it are done.
+    /// `done` of the `total` steps of the phase are done.
     fn progress(&mut self, done: u64, total: u64) {
         let _ = (done, total);
     }
@@ -171,23 +172,23 @@ pub trait Follow {
 
 impl Follow for () {}
 
-/// Why there is no row.
+/// The reason why there is no row.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// The file system does not fit.
+    /// The file system does not fit on the disk.
     #[error(
         "{what} bytes are needed, but {disk} gives {capacity}; choose a larger disk (--disk), a \
          larger file system (--size) or a smaller workload"
     )]
     NoRoom {
-        /// Bytes needed.
+        /// The bytes that are needed.
         what: u64,
         /// The disk.
         disk: &'static str,
-        /// Bytes there are.
+        /// The bytes of the disk.
         capacity: u64,
     },
-    /// It cannot be made, mounted, recovered or checked.
+    /// The system cannot be made, mounted, recovered or checked.
     #[error(transparent)]
     System(#[from] SystemError),
     /// A disk failed.
@@ -199,7 +200,7 @@ pub enum CompareError {
     /// Unmounting failed.
     #[error("unmounting: {0}")]
     Unmount(FsError),
-    /// The system waits for itself.
+    /// The run came to a deadlock.
     #[error("{0}")]
     Deadlock(#[from] Deadlock),
 }

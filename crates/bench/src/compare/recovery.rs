@@ -1,4 +1,4 @@
-//! What has to be done after the power cut.
+//! Recovery after the power cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,39 +14,39 @@ use super::lost::{Changes, Lost};
 use super::stack::{Cut, Store};
 use super::{CompareError, Follow, Setup};
 
-/// A check with repair of the disk as a power cut half-way left it.
+/// A check with repair of the disk, as a power cut in the middle of the run left it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Recovery {
-    /// When the power was cut, in seconds after the start.
+    /// The time of the cut, in seconds after the start.
     pub cut_at_seconds: f64,
-    /// How long check and repair took on the same disk, in seconds.
+    /// The time of check and repair on the same disk, in seconds.
     pub seconds: f64,
     /// Findings by severity: `counts-only`, `leak-only`, `damage`.
     pub findings: BTreeMap<Severity, u64>,
-    /// The first findings' kinds, and how many there were of each.
+    /// The numbers of findings, by kind.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// Of those, the ones that could lose or mix up data.
+    /// The kinds among them that could lose or mix up data.
     pub damage_kinds: BTreeMap<&'static str, u64>,
-    /// Findings that no repair makes go away.
+    /// The findings that no repair removes.
     pub unrepairable: u64,
     /// Whether a second check finds nothing.
     pub consistent_afterwards: bool,
-    /// Requests to read.
+    /// Read requests.
     pub reads: u64,
     /// Bytes read.
     pub bytes_read: u64,
-    /// Requests to write.
+    /// Write requests.
     pub writes: u64,
     /// Inodes in use after the repair.
     pub files: u64,
-    /// The age, at the power cut, of the oldest change that is lost, in seconds: of a name, a size or contents.
-    /// `None` where nothing is.
+    /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
+    /// where no change is lost.
     pub oldest_lost_seconds: Option<f64>,
-    /// What that was.
+    /// That change, in words.
     pub oldest_lost: Option<String>,
 }
 
-/// Checks and repairs the disk that is left, on a disk of the same model.
+/// Checks and repairs the disk after the cut, on a disk of the same model.
 pub(super) fn check(
     cut: Cut,
     system: System,
@@ -78,7 +78,7 @@ pub(super) fn check(
         ..CheckOptions::default()
     };
     let report = executor.block_on(system.format().check(&disks, &options))??;
-    // With a log nothing is left to be repaired: what is found counts, and its time does not.
+    // A file system with a log needs no repair, so findings count, but the time of the check does not.
     let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
@@ -116,13 +116,14 @@ async fn oldest_lost(
     changes: &Changes,
     cut: Time,
 ) -> Result<Option<Lost>, CompareError> {
-    // What no repair makes whole is mounted all the same: the question is what is there.
+    // A file system that no repair makes consistent is mounted all the same, since the question is what it
+    // holds.
     let options = MountOptions { force: true, ..MountOptions::default() };
     let mounted = ffs::NONE.mount(runtime, disks, &options).await?;
     changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
 }
 
-/// Recovers by replaying the log, and unmounts; the seconds until the file system could be used.
+/// Recovers by replaying the log, and unmounts. Returns the seconds until the file system could be used.
 async fn replayed(
     runtime: &Runtime,
     disks: &[Device],

@@ -1,4 +1,4 @@
-//! What a run gives.
+//! The results of a run.
 
 use ordo_sba::stats::ByClass;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -6,13 +6,13 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::Recovery;
 use crate::workload::Phase;
 
-/// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], those of 0 left out. As JSON,
-/// an object.
+/// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], without those of 0. In JSON it is an
+/// object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(pub Vec<(&'static str, u64)>);
 
 impl Writes {
-    /// Counts since `before`, kind by kind.
+    /// The counts since `before`, kind by kind.
     pub(super) fn since(&self, before: &Writes) -> Writes {
         let all = self.0.iter().map(|(kind, n)| (*kind, n - before.get(kind).min(*n)));
         Writes(all.filter(|(_, n)| *n > 0).collect())
@@ -28,7 +28,7 @@ impl Writes {
         self.0.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| *n)
     }
 
-    /// All kinds together.
+    /// The count of all kinds together.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|(_, n)| n).sum()
     }
@@ -44,69 +44,69 @@ impl Serialize for Writes {
     }
 }
 
-/// A phase of the workload, with what it sent to the disk up to the beginning of the next one: what it
-/// left in the cache included.
+/// A phase of the workload, with its requests to the disk up to the beginning of the next one. They include the
+/// writes of blocks that it left in the cache.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PhaseRow {
     /// The phase.
     #[serde(flatten)]
     pub phase: Phase,
-    /// Writes, by the kind of block they begin with.
+    /// Writes, by the kind of their first block.
     pub writes: Writes,
     /// Writes that a task waited for.
     pub sync_waits: u64,
     /// Reads.
     pub reads: u64,
-    /// Time in which the disk was busy, in seconds.
+    /// The busy time of the disk, in seconds.
     pub disk_seconds: f64,
 }
 
-/// What went into a system's log.
+/// Counters of a system's log.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LogRow {
     /// Operations that changed metadata.
     pub operations: u64,
     /// Bytes of records.
     pub bytes: u64,
-    /// Of them, for each operation.
+    /// Bytes of records for each operation.
     pub bytes_per_operation: f64,
     /// Writes of the log.
     pub writes: u64,
     /// Writes of its superblock.
     pub checkpoints: u64,
-    /// Times that blocks were written for the log's sake.
+    /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,
 }
 
-/// What an ordering that undoes and puts off had to do.
+/// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DependencyRow {
-    /// Changes undone in what was written.
+    /// Rollbacks in written images.
     pub undone: u64,
     /// The most memory that dependencies have taken, in bytes.
     pub memory_peak: u64,
-    /// Steps that were put off until what they depend on was on disk.
+    /// Frees that were deferred until their prerequisites were on disk.
     pub put_off: u64,
 }
 
-/// One system under one workload. Fields are added, never renamed.
+/// The results of one system under one workload. Fields are added, but never renamed.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
     /// The system.
     pub system: String,
-    /// The workload, as it can be asked for again.
+    /// The workload, in the form in which the command takes it.
     pub workload: String,
-    /// Time that the application took: its phases together, in seconds.
+    /// The application's time: all phases together, in seconds.
     pub app_seconds: f64,
-    /// Time until the disk held everything, in seconds: unmounting and emptying caches included.
+    /// The time until the disk had everything, in seconds, with the unmount and the emptying of caches.
     pub total_seconds: f64,
-    /// Time in which the disk was busy, in seconds.
+    /// The busy time of the disk, in seconds.
     pub disk_seconds: f64,
-    /// Time in which the processor was busy, in seconds.
+    /// The busy time of the processor, in seconds.
     pub cpu_seconds: f64,
     /// Requests to the disk: reads, writes and flushes.
     pub requests: u64,
-    /// Writes, by the kind of block they begin with.
+    /// Writes, by the kind of their first block.
     pub writes: Writes,
     /// Writes that a task waited for.
     pub sync_waits: u64,
@@ -120,29 +120,29 @@ pub struct Row {
     pub bytes_read: u64,
     /// Bytes written, by the kind of block.
     pub bytes_written_by_kind: Writes,
-    /// Files that the workload made.
+    /// The number of files that the workload made.
     pub files_made: u64,
     /// The workload's phases.
     pub phases: Vec<PhaseRow>,
-    /// What went into the log, where there is one.
+    /// Counters of the log, if there is one.
     pub log: Option<LogRow>,
-    /// Blocks written in which something had to be undone: each has to be written again.
+    /// Blocks that were written with something rolled back. Each must be written again.
     pub rewritten: u64,
-    /// What keeping dependencies took, where the ordering keeps any.
+    /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyRow>,
-    /// What a power cut in the middle left to be done.
+    /// The recovery after a power cut in the middle of the run.
     pub recovery: Option<Recovery>,
     /// The disk model.
     pub disk: String,
     /// The processor model.
     pub cpu: String,
-    /// What fixed every choice.
+    /// The seed of every choice.
     pub seed: u64,
 }
 
-/// What a comparison gives.
+/// The results of a comparison.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Rows {
-    /// One row a system and workload.
+    /// One row for each system and workload.
     pub rows: Vec<Row>,
 }

@@ -19,7 +19,7 @@ use super::row::{DependencyRow, LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
 use crate::workload::{Phase, Stage, Watch, Workload};
 
-/// What holds the bytes: with a cache that a power cut empties, where the disk has one.
+/// The storage of a disk. It has a volatile cache, which a power cut empties, if the disk has one.
 pub(super) enum Store {
     Plain(Rc<RamDisk>),
     Volatile(VolatileCache<Rc<RamDisk>>),
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Calls the same method on whichever it is.
+/// Calls the same method on either kind.
 macro_rules! either {
     ($self:ident, $d:ident => $call:expr) => {
         match $self {
@@ -92,12 +92,12 @@ impl Stage for OnStack {
     }
 }
 
-/// Passes on what happens, and cuts the power once: half-way through the phase `phase`.
+/// Passes on progress, and cuts the power once: in the middle of the phase `phase`.
 struct Follower<'f> {
     system: &'static str,
     follow: &'f mut dyn Follow,
     rig: Rig,
-    /// At the beginning of each phase.
+    /// The clocks and counters at the beginning of each phase.
     marks: Vec<Mark>,
     phase: Option<String>,
     now: String,
@@ -106,11 +106,11 @@ struct Follower<'f> {
     cut: Option<Cut>,
 }
 
-/// The disks as a power cut left them, and when that was, in seconds.
+/// The disks after a power cut, and the time of the cut, in seconds.
 pub(super) struct Cut {
     pub(super) images: Vec<RamDisk>,
     pub(super) at_seconds: f64,
-    /// What had been done by then, and when that was on the run's clock.
+    /// The changes until the cut, and its time on the run's clock.
     pub(super) changes: Changes,
     pub(super) at: Time,
 }
@@ -135,7 +135,7 @@ impl Watch for Follower<'_> {
     }
 }
 
-/// The disks of a run, the first of which holds the file system, and who counts what goes there.
+/// The disks of a run, the first of which has the file system, and the counters of their requests.
 struct Rig {
     runtime: Runtime,
     disks: Vec<Disk>,
@@ -162,7 +162,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The disks, as file systems take them.
+    /// The disks, in the form that file systems take.
     fn devices(&self) -> Vec<Device> {
         Device::of_each(&self.disks)
     }
@@ -182,7 +182,7 @@ pub(super) async fn run(
 ) -> Result<(Row, Option<Cut>), CompareError> {
     let sizes = system.devices(setup.bytes_for(workload)?);
     let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
-    // Made beneath the model: that is not part of the story.
+    // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
     let rig = Rig::new(runtime, &rams, setup).await?;
     let options = setup.mount_options(rams.len());
@@ -282,7 +282,7 @@ impl Mark {
         }
     }
 
-    /// A count of all disks.
+    /// A counter, added up over all disks.
     fn sum(&self, what: fn(&DiskStats) -> u64) -> u64 {
         self.disks.iter().map(what).sum()
     }

@@ -8,17 +8,17 @@ use super::op::{Name, Object, Op};
 use super::run::World;
 use super::{OracleConfig, Rules};
 
-/// Makes operations that fit the state of a run.
+/// A generator of operations that fit the state of a run.
 pub(super) struct Generator {
     rng: Pcg64Mcg,
     rules: Rules,
-    /// Sizes and offsets at which something changes: fragments, blocks, levels of indirection.
+    /// Sizes and offsets at which the layout changes: fragments, blocks, levels of indirection.
     edges: Vec<u64>,
     write_max: usize,
     names: Vec<Name>,
 }
 
-/// How often each kind of operation comes up, in no particular unit.
+/// The relative frequency of each kind of operation.
 const WEIGHTS: [(u32, Kind); 24] = [
     (90, Kind::MakeFile),
     (45, Kind::MakeDirectory),
@@ -98,7 +98,7 @@ impl Generator {
         from[self.rng.random_range(0..from.len())].clone()
     }
 
-    /// A name, now and then one that no directory takes.
+    /// A name; now and then one that no directory accepts.
     fn name(&mut self) -> Name {
         match self.rng.random_range(0..120) {
             0 => Name(b".".to_vec()),
@@ -113,7 +113,7 @@ impl Generator {
         }
     }
 
-    /// A directory, now and then something else.
+    /// A directory; now and then another object.
     fn directory(&mut self, world: &World) -> Object {
         if self.chance(40) {
             return self.any(world);
@@ -127,13 +127,13 @@ impl Generator {
         self.pick(&all)
     }
 
-    /// A regular file, now and then something else.
+    /// A regular file; now and then another object.
     fn file(&mut self, world: &World) -> Object {
         let all = world.of_type(FileType::Regular);
         if all.is_empty() || self.chance(40) { self.any(world) } else { self.pick(&all) }
     }
 
-    /// An offset or size: at an edge or near one, or small.
+    /// An offset or size: at or near an edge, or small.
     fn place(&mut self) -> u64 {
         if self.chance(4) {
             return self.rng.random_range(0..100_000);
@@ -251,7 +251,7 @@ impl Generator {
 
     fn make(&mut self, file_type: FileType, world: &World) -> Op {
         let target = if file_type == FileType::Symlink {
-            // Short ones lie in the inode; 120 bytes is where UFS2 stops doing that.
+            // UFS2 keeps targets of less than 120 bytes in the inode.
             let lengths = [1, 7, 60, 118, 119, 120, 121, 400, 1023, self.rules.symlink_max + 1, 0];
             Name(vec![b't'; self.pick(&lengths)])
         } else {

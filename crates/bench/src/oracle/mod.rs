@@ -1,14 +1,14 @@
-//! Random operations on a file system and on the reference model, every answer compared.
+//! Random operations on a file system and on the reference model, with every answer compared.
 //!
-//! [`check`] makes a fresh [`Subject`], carries out a seeded sequence of operations on it and on
-//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents,
-//! listings (whole, and with pauses while entries come and go) and extended attributes. Now and then,
-//! and at the end, everything there is is compared. A difference is made small: operations are left
-//! out as long as it stays, and what is left is printed with the seed and the step.
+//! [`check`] makes a fresh [`Subject`], does a seeded sequence of operations on it and on
+//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings
+//! (whole, and with pauses while entries come and go) and extended attributes. Now and then, and at the end, it
+//! compares everything. It shrinks a difference: operations are left out as long as a difference stays, and the
+//! others are printed with the seed and the step.
 //!
-//! Not compared: numbers of inodes (which object an inode is, is), block counts, sizes of directories,
-//! and what [`Rules`] leave out. A subject that says it has no room must have changed nothing, and must
-//! not say so where another error applies; a write may then be short.
+//! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of directories,
+//! and everything that [`Rules`] leave out. A subject that reports that it has no space must have changed
+//! nothing, and must not report it where another error applies; a write may then be short.
 
 mod generate;
 mod op;
@@ -32,57 +32,56 @@ use run::Runner;
 /// A file system under test, freshly made and empty.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Subject {
-    /// Its type.
+    /// The type of the file system.
     type Fs: FileSystem;
 
     /// The mounted file system.
     fn fs(&self) -> &Self::Fs;
 
-    /// The time now on the clock that its timestamps come from; none leaves times uncompared, but for
-    /// those that are set.
+    /// The time now, on the clock of its timestamps. `None` leaves times uncompared, except those that are set.
     fn now(&self) -> Option<Timestamp> {
         None
     }
 
-    /// Unmounts and mounts again; nothing is open. By default, makes everything durable.
+    /// Unmounts and mounts again, while nothing is open. The default makes everything durable.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     async fn remount(&mut self) -> FsResult<()> {
         self.fs().sync().await
     }
 
-    /// Looks for damage that no operation shows: a check of the disk, of memory.
+    /// Searches for damage that no operation shows: a check of the disk, of memory.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The damage, in words.
     async fn audit(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What a subject can do that is to be tried, and what of it is to be compared.
+/// The abilities of a subject that are tried, and the answers that are compared.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Special files to make.
+    /// The types of special files to create.
     pub special_types: Vec<FileType>,
     /// Whether owners can be set.
     pub owners: bool,
-    /// The longest target of a symbolic link, in bytes; one more is tried.
+    /// The longest target of a symbolic link, in bytes. One byte more is tried too.
     pub symlink_max: usize,
     /// Permission bits that are always set: without root's rights, the owner's own.
     pub mode_always: u16,
     /// Permission bits that may be set.
     pub mode_mask: u16,
-    /// Whether symbolic links have modes.
+    /// Whether modes of symbolic links are compared.
     pub link_modes: bool,
-    /// Whether there are BSD file flags.
+    /// Whether BSD file flags exist.
     pub flags: bool,
-    /// What can have extended attributes.
+    /// The types of inodes that can have extended attributes.
     pub xattr_types: Vec<FileType>,
-    /// Their name spaces, with the dot.
+    /// The name spaces of extended attributes, with the dot.
     pub xattr_spaces: Vec<&'static str>,
-    /// The largest value to set, in bytes.
+    /// The longest value to set, in bytes.
     pub xattr_value_max: usize,
     /// Whether times of last access are compared.
     pub atimes: bool,
@@ -95,7 +94,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All that UFS2 has.
+    /// The rules for everything that UFS2 has.
     pub fn ufs2() -> Rules {
         Rules {
             special_types: vec![
@@ -125,14 +124,14 @@ impl Rules {
         }
     }
 
-    /// What a directory of a Linux host has: see [`HostDir`](ordo_vfs::host::HostDir). Its clock ticks,
-    /// so timestamps lie up to 20 ms before their operation.
+    /// The rules for a directory of a Linux host: see [`HostDir`](ordo_vfs::host::HostDir). The kernel's clock
+    /// ticks, so timestamps lie up to 20 ms before their operation.
     pub fn linux(privileged: bool) -> Rules {
         Rules {
             special_types: vec![FileType::Fifo, FileType::Socket],
             owners: privileged,
             symlink_max: 4095,
-            // The kernel takes set-id bits away when others than root write.
+            // The kernel clears set-id bits when another user than root writes.
             mode_always: if privileged { 0 } else { 0o700 },
             mode_mask: if privileged { 0o7777 } else { 0o777 },
             link_modes: false,
@@ -148,30 +147,30 @@ impl Rules {
     }
 }
 
-/// One run of the comparison.
+/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct OracleConfig {
-    /// Fixes every choice.
+    /// The seed of every choice.
     pub seed: u64,
-    /// How many operations.
+    /// The number of operations.
     pub steps: usize,
-    /// How many names are in play: few, so that they collide.
+    /// The number of names: few, so that they collide.
     pub names: usize,
     /// The largest write, in bytes.
     pub write_max: usize,
     /// The subject's block size, in bytes: sizes near its multiples are preferred.
     pub block_size: u32,
-    /// Its fragment size, in bytes.
+    /// The subject's fragment size, in bytes.
     pub fragment_size: u32,
     /// Whether to use offsets and sizes at the edges of double and triple indirection.
     pub large_offsets: bool,
-    /// Everything is compared after this many operations, and at the end.
+    /// The number of operations after which everything is compared. The end of the run is another time.
     pub verify_every: usize,
-    /// The most runs spent on making a failure small.
+    /// The most runs that are spent on shrinking a failure.
     pub shrink_runs: usize,
-    /// What the model is to answer by.
+    /// The options of the model.
     pub model: ModelConfig,
-    /// What is tried and compared.
+    /// The rules.
     pub rules: Rules,
 }
 
@@ -194,33 +193,33 @@ impl OracleConfig {
     }
 }
 
-/// What a run without a difference did.
+/// The counters of a run without a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Operations carried out.
+    /// Operations that were done.
     pub steps: usize,
-    /// Those that succeeded.
+    /// Operations that succeeded.
     pub succeeded: usize,
-    /// Those that failed as they had to, by error.
+    /// Operations that failed as they had to, by error.
     pub errors: BTreeMap<Errno, usize>,
-    /// Writes that were short for want of room.
+    /// Writes that were short for want of space.
     pub short_writes: usize,
     /// Listings with pauses that were followed to their end.
     pub listings: usize,
 }
 
-/// A difference, made small.
+/// A difference, after shrinking.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The run's seed.
     pub seed: u64,
-    /// The step of the original run at which it showed.
+    /// The step of the original run at which it appeared.
     pub step: usize,
-    /// What it was there.
+    /// The difference at that step.
     pub original: String,
-    /// What it is after the operations that are left.
+    /// The difference that the remaining operations show.
     pub what: String,
-    /// The operations that still show it, each with its step.
+    /// The remaining operations, each with its step.
     pub ops: Vec<(usize, Op)>,
 }
 
@@ -237,17 +236,17 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Where a run went wrong.
+/// The failure of a run.
 struct Stopped {
     step: usize,
     what: String,
 }
 
-/// Compares a subject with the model over one seeded sequence. `fresh` makes the subject, on an
-/// executor with a virtual clock.
+/// Compares a subject with the model over one seeded sequence. `fresh` makes the subject, on an executor with a
+/// virtual clock.
 ///
 /// # Errors
-/// The first difference, made small. A panic or a deadlock of the subject counts as one.
+/// The first difference, after shrinking. A panic or a deadlock of the subject counts as one.
 pub fn check<S: Subject>(
     config: &OracleConfig,
     fresh: impl AsyncFn(Runtime) -> FsResult<S>,
@@ -277,7 +276,7 @@ pub fn check<S: Subject>(
             .is_some()
     };
     let ops = ordo_crash::minimise(all, config.shrink_runs, still_fails);
-    // The last try may have been one that passed: say what the operations that are left show.
+    // The last try may have passed, so the remaining operations are run once more for their difference.
     let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
     let what = last.err().map_or(what, |stopped| stopped.what);
     let Stopped { step, what: original } = stopped;

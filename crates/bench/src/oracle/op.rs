@@ -1,4 +1,4 @@
-//! Operations in terms of objects, so that a sequence means the same on any file system.
+//! Operations on objects of the run, so that a sequence means the same on any file system.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ordo_vfs::{
     Attr, Cookie, FileSystem, FileType, FsError, Ino, NewNode, RenameMode, SetAttr, XattrMode,
 };
 
-/// An inode of the run: 0 is the root, any other is named by the step that made it.
+/// An inode of the run. 0 is the root; any other has the number of the step that created it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object(pub usize);
 
@@ -16,7 +16,7 @@ impl fmt::Debug for Object {
     }
 }
 
-/// Bytes that print short.
+/// A name, which is printed in a short form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(pub Vec<u8>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// One operation. Fields are as in [`FileSystem`].
+/// One operation. The fields are the arguments of [`FileSystem`].
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are FileSystem's arguments")]
 pub enum Op {
@@ -88,7 +88,7 @@ pub enum Op {
         offset: u64,
         len: usize,
     },
-    /// Writes `len` bytes that follow from `fill`; zeros where it is 0.
+    /// Writes `len` bytes that are generated from `fill`, or zeros where it is 0.
     Write {
         object: Object,
         offset: u64,
@@ -99,12 +99,12 @@ pub enum Op {
     List {
         dir: Object,
     },
-    /// Lists `count` entries and keeps the cookie.
+    /// Lists `count` entries, and keeps the cookie.
     ListFirst {
         dir: Object,
         count: usize,
     },
-    /// Goes on with the listing begun in step `listing`: `count` entries more, or to the end.
+    /// Continues the listing of step `listing`: `count` entries more, or to the end.
     ListOn {
         listing: usize,
         count: Option<usize>,
@@ -135,7 +135,7 @@ pub enum Op {
     Remount,
 }
 
-/// What an operation gave, in terms that can be compared.
+/// The result of an operation, in a form that can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     Nothing,
@@ -154,7 +154,7 @@ pub(super) struct Listed {
     pub(super) file_type: Option<FileType>,
 }
 
-/// The bytes that a write of `len` with `fill` writes.
+/// The bytes that a write of `len` bytes with `fill` writes.
 pub(super) fn filling(fill: u64, len: usize) -> Vec<u8> {
     if fill == 0 {
         return vec![0; len];
@@ -170,8 +170,8 @@ pub(super) fn filling(fill: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Carries `op` out on `fs`, `ino` saying which inode each object is. Listings with cookies and remounts
-/// are the runner's business.
+/// Does `op` on `fs`. `ino` gives the inode of each object. The runner does listings with cookies, and
+/// remounts.
 pub(super) async fn apply<F: FileSystem>(
     fs: &F,
     op: &Op,
@@ -232,7 +232,7 @@ pub(super) async fn apply<F: FileSystem>(
         }),
         Op::RemoveXattr { object, name } => nothing(fs.removexattr(ino(*object), &name.0).await),
         Op::ListFirst { .. } | Op::ListOn { .. } | Op::Remount => {
-            unreachable!("the runner carries these out")
+            unreachable!("the runner does these itself")
         }
     }
 }
@@ -241,7 +241,7 @@ fn nothing(result: Result<(), FsError>) -> Result<Outcome, FsError> {
     result.map(|()| Outcome::Nothing)
 }
 
-/// Lists at most `count` entries from `cookie`, and says where to go on.
+/// Lists at most `count` entries from `cookie` on, and returns the next cookie.
 pub(super) async fn list<F: FileSystem>(
     fs: &F,
     dir: Ino,
@@ -261,7 +261,7 @@ pub(super) async fn list<F: FileSystem>(
 }
 
 impl Op {
-    /// The objects it works on.
+    /// The objects on which it works.
     pub(super) fn objects(&self) -> Vec<Object> {
         match self {
             Op::Lookup { dir, .. }
@@ -288,7 +288,7 @@ impl Op {
         }
     }
 
-    /// The entries it changes when it succeeds.
+    /// The entries that it changes when it succeeds.
     pub(super) fn entries(&self) -> Vec<(Object, &Name)> {
         match self {
             Op::Make { dir, name, .. }

@@ -1,4 +1,4 @@
-//! Carrying a sequence of operations out on both sides and comparing all that can be seen.
+//! Doing a sequence of operations on both sides, and comparing everything that can be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -10,18 +10,18 @@ pub(super) use super::world::World;
 use super::world::{Listing, ready, step_of};
 use super::{OracleConfig, Report, Subject};
 
-/// Files up to this size are compared whole, larger ones around the places that were written.
+/// The size up to which files are compared whole. Larger ones are compared around the places that were written.
 const WHOLE_MAX: u64 = 256 * 1024;
 const WINDOW: u64 = 8 * 1024;
 
 type Given = Result<Outcome, FsError>;
 
-/// A run: the subject, the model, and what links them.
+/// A run: the subject, the model, and the relation between their inodes.
 pub(super) struct Runner<'c, S> {
     subject: S,
     pub(super) world: World,
     config: &'c OracleConfig,
-    /// When each step began and ended on the subject's clock.
+    /// The beginning and end of each step on the subject's clock.
     windows: BTreeMap<usize, (Timestamp, Timestamp)>,
     pub(super) report: Report,
 }
@@ -32,13 +32,12 @@ impl<'c, S: Subject> Runner<'c, S> {
         Runner { subject, world, config, windows: BTreeMap::new(), report: Report::default() }
     }
 
-    /// Carries one operation out; the error says what differs. An operation on an object that is gone
-    /// is left out.
+    /// Does one operation. The error describes a difference. An operation on an object that is gone is skipped.
     pub(super) async fn step(&mut self, step: usize, op: &Op) -> Result<(), String> {
         if op.objects().iter().any(|o| self.world.get(*o).is_none()) {
             return Ok(());
         }
-        // While a failure is made small, the open may have been left out.
+        // While a failure is shrunk, the open may have been left out.
         if matches!(op, Op::Close { object } if self.world.get(*object).is_some_and(|t| t.opens == 0))
         {
             return Ok(());
@@ -92,14 +91,18 @@ impl<'c, S: Subject> Runner<'c, S> {
         }
     }
 
-    /// The subject had no room: right only where nothing else was wrong; and nothing may have changed.
+    /// Checks a subject that reports no space. That is right only if no other error applies, and nothing may
+    /// have changed.
     async fn had_no_room(&mut self, op: &Op) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
         if let Err(e) = &expected
             && e.errno != Errno::NoSpace
         {
-            return Err(format!("gave NoSpace, must give {:?} whatever room there is", e.errno));
+            return Err(format!(
+                "gave NoSpace, must give {:?} however much space there is",
+                e.errno
+            ));
         }
         let mut concerned = op.objects();
         for (dir, Name(name)) in op.entries() {
@@ -151,7 +154,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         }
         for (a, b) in a.iter().zip(b) {
             let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
-            // `..` of a directory may stand for one that is gone from the run.
+            // The `..` of a directory may stand for one that is gone from the run.
             if mine != theirs {
                 let name = Name(a.name.clone());
                 return Err(format!("entry {name:?} must be {mine:?}, is {theirs:?}"));
@@ -165,7 +168,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         Ok(())
     }
 
-    /// Keeps the world in step after an operation that succeeded on both sides.
+    /// Updates the world after an operation that succeeded on both sides.
     fn follow(
         &mut self,
         step: usize,
@@ -290,7 +293,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         let given = list(self.subject.fs(), ino, l.cookie, count).await;
         let (more, cookie) = match given {
             Ok(given) => given,
-            // A directory that was removed while it was listed has nothing more to tell.
+            // A directory that was removed while it was listed has no more entries.
             Err(e) if e.errno == Errno::NotFound && self.world.model_list(l.dir).is_err() => {
                 self.world.listings.remove(&listing);
                 return Ok(());
@@ -309,7 +312,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         listing_was_right(&l)
     }
 
-    /// Closes everything on both sides, mounts anew, and demands that all is there.
+    /// Closes everything on both sides, mounts again, and demands that everything is there.
     async fn remount(&mut self) -> Result<(), String> {
         let open = self.world.open_objects();
         for object in &open {
@@ -326,7 +329,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         self.verify().await
     }
 
-    /// Compares everything there is on both sides.
+    /// Compares everything on both sides.
     pub(super) async fn verify(&mut self) -> Result<(), String> {
         for object in self.world.objects() {
             self.same_attributes(object).await?;
@@ -358,7 +361,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         let t = self.world.get(object).expect("listed");
         let expected = ready(apply(&self.world.model, op, &|_| t.model));
         let given = apply(self.subject.fs(), op, &|_| t.subject).await;
-        // Looking may set times of access: these looks belong to the step before them.
+        // The comparison's own reads may set access times. They belong to the step before them.
         if let Some(now) = self.subject.now() {
             let window = self.windows.entry(self.world.step()).or_insert((now, now));
             window.1 = now;
@@ -366,7 +369,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         self.same_result(op, &expected, &given).map_err(|e| format!("{op:?}: {e}"))
     }
 
-    /// The reads that compare a file: all of it, or what surrounds the places that changed.
+    /// The reads that compare a file: all of it, or the surroundings of the places that changed.
     fn reads(&self, object: Object) -> Vec<Op> {
         let size = self.world.size(object).expect("listed");
         let whole = Op::Read { object, offset: 0, len: (size.min(WHOLE_MAX) + 1) as usize };
@@ -381,8 +384,8 @@ impl<'c, S: Subject> Runner<'c, S> {
     }
 }
 
-/// Whether a listing with pauses saw what it had to: all that was there throughout exactly once,
-/// nothing that never was, and twice only what went and came.
+/// Whether a listing with pauses saw what it had to: every entry that existed all the time exactly once, none
+/// that never existed, and twice only one that was removed and added again.
 fn listing_was_right(l: &Listing) -> Result<(), String> {
     for name in l.at_start.difference(&l.touched) {
         let times = l.seen.iter().filter(|n| *n == name).count();

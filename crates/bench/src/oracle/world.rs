@@ -1,4 +1,4 @@
-//! What a run knows: the model, and which inode of the subject each of its inodes is.
+//! The state of a run: the model, and the subject's inode for each inode of the model.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,11 +12,11 @@ use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, Timestamp};
 
 use super::op::{Listed, Object, list};
 
-/// The model's clock shows this plus the number of the step, in seconds: later than any time that the
-/// generator sets, so that the two cannot be confused.
+/// The model's clock shows this plus the number of the step, in seconds. That is later than any time that the
+/// generator sets, so the two cannot be confused.
 const STEP_EPOCH: i64 = 1 << 40;
 
-/// How many places in a large file are remembered to be compared.
+/// The number of places in a large file that are remembered for comparison.
 const MARKS_MAX: usize = 48;
 
 /// An inode of the run on both sides.
@@ -28,7 +28,7 @@ pub(super) struct Tracked {
     pub(super) opens: u32,
 }
 
-/// A listing under way.
+/// A listing that is not at its end.
 pub(super) struct Listing {
     pub(super) dir: Object,
     pub(super) cookie: Cookie,
@@ -78,18 +78,18 @@ impl World {
         self.step.set(step);
     }
 
-    /// The step under way.
+    /// The current step.
     pub(super) fn step(&self) -> usize {
         self.step.get()
     }
 
-    /// A model in the same state, to try what an operation would have given.
+    /// A model in the same state, on which the result of an operation can be tried.
     pub(super) fn fork(&self) -> ModelFs {
         let now = at_step(self.step.get());
         self.model.fork(move || now)
     }
 
-    /// A new object; fails where the subject's inode number is in use already.
+    /// Adds an object. Fails where the subject's inode number is in use already.
     pub(super) fn track(
         &mut self,
         object: Object,
@@ -140,7 +140,7 @@ impl World {
         ready(self.model.getattr(ino))
     }
 
-    /// What `name` in `dir` stands for.
+    /// The object of `name` in `dir`.
     pub(super) fn entry(&self, dir: Object, name: &[u8]) -> Option<Object> {
         let found = ready(self.model.lookup(self.get(dir)?.model, name)).ok()?;
         self.of_model(found.ino)
@@ -179,7 +179,7 @@ impl World {
         self.get(object).and_then(|t| self.model_attr(t.model).ok()).map_or(0, |a| a.flags)
     }
 
-    /// Remembers a place where a file's contents changed.
+    /// Remembers a place at which a file's contents changed.
     pub(super) fn mark(&mut self, object: Object, place: u64) {
         let marks = self.marks.entry(object).or_default();
         if marks.len() == MARKS_MAX {
@@ -197,7 +197,7 @@ fn at_step(step: usize) -> Timestamp {
     Timestamp { seconds: STEP_EPOCH + step as i64, nanos: 0 }
 }
 
-/// The step at which the model's clock showed `time`; None for a time that was set.
+/// The step at which the model's clock showed `time`; `None` for a time that was set.
 pub(super) fn step_of(time: Timestamp) -> Option<usize> {
     usize::try_from(time.seconds - STEP_EPOCH).ok()
 }

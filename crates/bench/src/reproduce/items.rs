@@ -1,4 +1,4 @@
-//! The items, and the figures that have none.
+//! The items, and the figures that have no item.
 
 use super::Item;
 use super::tables;
@@ -6,7 +6,7 @@ use super::tables;
 const JOURNALING: &str = "journaling-vs-soft-updates";
 const SOFT_UPDATES: &str = "soft-updates";
 
-/// What can be measured, in the order of the papers.
+/// The items that can be measured, in the order of the papers.
 pub const ITEMS: &[Item] = &[
     Item {
         paper: JOURNALING,
@@ -81,7 +81,7 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// Published figures that are not measured here, each with the reason.
+/// Published figures that are not measured here, with reasons.
 pub const UNMEASURED: &[(&str, &str)] = &[
     (
         "journaling_vs_soft_updates.platform",

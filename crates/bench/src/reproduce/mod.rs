@@ -1,9 +1,10 @@
-//! What the papers measured, measured here, side by side.
+//! The papers' measurements, repeated here, with both figures side by side.
 //!
-//! `paper-results.toml` holds the published figures. An [`Item`] is a table, a figure or a sentence of a paper; it runs the
-//! paper's workload at its published size, on a model of its disk and its processor in virtual time, and gives [`Row`]s:
-//! published, measured, and whether the same system wins. Figures without an item have a reason in [`UNMEASURED`]; a test holds
-//! that every figure has one or the other. Items: [`items`]. Reading the figures: [`published`].
+//! `paper-results.toml` has the published figures. An [`Item`] is a table, a figure or a sentence of a paper.
+//! It runs the paper's workload at its published size, on a model of its disk and its processor in virtual
+//! time, and returns [`Row`]s: the published figure, the measured one, and whether the same system wins.
+//! Figures without an item have a reason in [`UNMEASURED`]; a test checks that every figure has one or the
+//! other. The module `items` lists the items; `published` reads the figures.
 //!
 //! ```
 //! use ordo_bench::reproduce;
@@ -22,7 +23,7 @@ use crate::compare::{CompareError, Follow};
 pub use items::{ITEMS, UNMEASURED};
 pub use published::{figures, value};
 
-/// A published figure with its measured one.
+/// A published figure and the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The paper.
@@ -37,13 +38,13 @@ pub struct Row {
     pub published: f64,
     /// The measured value.
     pub measured: f64,
-    /// Whether the same of two systems wins, here and in the paper: this one, or the one with which the item compares it.
-    /// Where a figure compares nothing, none.
+    /// Whether the same of two systems wins here and in the paper: this one, or the one with which the item
+    /// compares it. `None` for a figure that compares nothing.
     pub same_winner: Option<bool>,
 }
 
 impl Row {
-    /// Measured over published; none where that says nothing.
+    /// The measured value over the published one; `None` where that has no meaning.
     pub fn ratio(&self) -> Option<f64> {
         (self.published != 0.0).then(|| self.measured / self.published)
     }
@@ -51,13 +52,13 @@ impl Row {
 
 /// A table, a figure or a sentence of a paper.
 pub struct Item {
-    /// The paper, as the command line has it.
+    /// The paper, by its name on the command line.
     pub paper: &'static str,
-    /// The item, as the command line has it.
+    /// The item, by its name on the command line.
     pub name: &'static str,
-    /// Where it is in the paper, and how it is measured here.
+    /// The place in the paper, and the setup here.
     pub title: &'static str,
-    /// The tables and keys of the published figures for which it has rows.
+    /// The tables and keys of the published figures that its rows cover.
     pub figures: &'static [&'static str],
     measure: Measure,
 }
@@ -65,7 +66,7 @@ pub struct Item {
 type Measure = fn(&Item, &mut dyn Follow) -> Result<Vec<Row>, CompareError>;
 
 impl Item {
-    /// Measures it.
+    /// Measures the item.
     ///
     /// # Errors
     /// [`CompareError`].
@@ -85,7 +86,7 @@ impl Item {
     }
 }
 
-/// The items of a paper, or of all; one of them where it is named.
+/// The items of a paper, or of all papers; only one of them where it is named.
 pub fn find(paper: Option<&str>, item: Option<&str>) -> Vec<&'static Item> {
     let of_paper = |i: &&Item| paper.is_none_or(|paper| i.paper == paper);
     ITEMS.iter().filter(of_paper).filter(|i| item.is_none_or(|item| i.name == item)).collect()
@@ -94,7 +95,7 @@ pub fn find(paper: Option<&str>, item: Option<&str>) -> Vec<&'static Item> {
 /// Two values that differ by less than this share are a tie.
 const TIE: f64 = 0.03;
 
-/// Who wins: 1 where a value is the larger one of it and a baseline, -1 where it is the smaller one, 0 for a tie.
+/// The winner: 1 where a value is larger than a baseline, -1 where it is smaller, 0 for a tie.
 fn winner(value: f64, baseline: f64) -> i8 {
     match value / baseline {
         ratio if (ratio - 1.0).abs() < TIE => 0,
@@ -112,7 +113,7 @@ fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Would catch a published figure that is neither set beside a measured one nor excused.
+    /// Would catch a published figure with neither a measured one nor a reason.
     #[test]
     fn each_published_figure_has_a_row_or_a_reason() {
         let measured = |key: &str| ITEMS.iter().flat_map(|i| i.figures).any(|f| covers(f, key));

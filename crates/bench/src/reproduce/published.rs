@@ -8,7 +8,7 @@ static FIGURES: LazyLock<Table> = LazyLock::new(|| {
     include_str!("paper-results.toml").parse().expect("it is part of the program")
 });
 
-/// Each figure: its key, with dots between its parts, and its value. A list is one figure.
+/// All figures: the key, with dots between its parts, and the value. A list is one figure.
 pub fn figures() -> Vec<(String, &'static Value)> {
     let mut out = Vec::new();
     let mut open: Vec<(String, &'static Table)> = vec![(String::new(), &FIGURES)];
@@ -28,7 +28,7 @@ pub fn figures() -> Vec<(String, &'static Value)> {
 /// The published value under a key.
 ///
 /// # Panics
-/// There is no such figure, or it is no number: items name only those that are.
+/// There is no such figure, or it is not a number. Items use only keys of numbers.
 pub fn value(key: &str) -> f64 {
     let mut at = &*FIGURES;
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
@@ -43,7 +43,7 @@ pub fn value(key: &str) -> f64 {
     }
 }
 
-/// Whether a published list of systems names one.
+/// Whether a published list of systems contains one.
 ///
 /// # Panics
 /// There is no such list.

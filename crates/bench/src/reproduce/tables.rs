@@ -1,4 +1,4 @@
-//! How items are measured.
+//! The measurements of the items.
 
 use super::{Item, Row, published, same_winner, value};
 use crate::compare::{CompareError, Follow, Setup, run};
@@ -7,7 +7,7 @@ use crate::workload::Workload;
 use ordo_crash::{Budget, Config, Geometry, Model, Script};
 use ordo_systems::{System, ffs, journaled};
 
-/// Systems, as the figures name them.
+/// The systems, by their names in the figures.
 const SYSTEMS: [(&str, System); 7] = [
     ("ffs", ffs::SYNC),
     ("soft_updates", ffs::SOFT_UPDATES),
@@ -31,13 +31,13 @@ fn measure(
     run(system, &workload, &setup, follow)
 }
 
-/// Seconds of a phase, by the beginning of its name.
+/// The seconds of a phase, by the beginning of its name.
 fn phase(row: &Measured, name: &str) -> f64 {
     let of = row.phases.iter().filter(|p| p.phase.name.starts_with(name));
     of.map(|p| p.phase.seconds()).sum()
 }
 
-/// Each system's time of each phase, relative to FFS-async: 1 is as fast, more is faster.
+/// The time of FFS-async over that of each system, in each phase: 1 is as fast, more is faster.
 fn relative(
     item: &Item,
     follow: &mut dyn Follow,
@@ -84,7 +84,7 @@ pub(super) fn netnews(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, 
     relative(item, follow, ("netnews", table, &["unbatch", "expire"]))
 }
 
-/// Seconds of FFS-async under PostMark.
+/// The seconds of FFS-async under PostMark.
 pub(super) fn postmark_seconds(
     item: &Item,
     follow: &mut dyn Follow,
@@ -101,9 +101,9 @@ pub(super) fn postmark_seconds(
     Ok(rows)
 }
 
-/// Files of no length, made and removed: the journals with a WAFS beside FFS-async.
+/// Files of length 0, created and removed: the journals with a WAFS beside FFS-async.
 pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
-    /// "Less than half" of FFS-async, section 8.1.
+    /// The value for "less than half" of FFS-async, section 8.1.
     const HALF: f64 = 0.5;
     let setup = Setup::journaling();
     let none = measure(ffs::NONE, "create-delete", &setup, follow)?;
@@ -117,9 +117,9 @@ pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// Table 2, judged by crash states instead of by argument: 1 for yes.
+/// Table 2, judged by crash states instead of by argument. 1 stands for yes.
 pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
-    /// States for each system.
+    /// The number of states for each system.
     const STATES: usize = 4000;
     let script = Doing::Script(Script::random(1, 3, 120));
     let budget = Budget { states: STATES, usable_every: 0, recovery_every: 0, ..Budget::default() };
@@ -143,7 +143,7 @@ pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>
                 &format!("journaling_vs_soft_updates.semantics.{property}"),
                 named,
             );
-            // FFS-async is in the table for what it may lose for good only.
+            // Of FFS-async, the table gives only that it may be unrecoverable.
             if named == "ffs_async" && property != "may_be_unrecoverable" {
                 continue;
             }
@@ -155,7 +155,7 @@ pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// The systems of a table of "Soft Updates", as it names them, each compared with the first.
+/// The systems of a table of "Soft Updates", by their names there. Each is compared with the first.
 const BESIDE_NO_ORDER: [(&str, System); 4] = [
     ("no_order", ffs::NONE),
     ("soft_updates", ffs::SOFT_UPDATES),
@@ -163,7 +163,7 @@ const BESIDE_NO_ORDER: [(&str, System); 4] = [
     ("logging_ffs", journaled::FILE),
 ];
 
-/// One quantity of systems on the paper's own machine, compared with no order.
+/// One quantity of all systems on the paper's own machine, compared with no order.
 fn beside_no_order(
     item: &Item,
     follow: &mut dyn Follow,
@@ -197,7 +197,7 @@ pub(super) fn postmark_rate(
     beside_no_order(item, follow, &BESIDE_NO_ORDER, what, rate)
 }
 
-/// Disk writes for each file made, of 2 KB to 64 KB.
+/// Disk writes for each created file of 2 KB to 64 KB.
 pub(super) fn create_writes(
     item: &Item,
     follow: &mut dyn Follow,
@@ -213,10 +213,11 @@ pub(super) fn create_writes(
     beside_no_order(item, follow, &BESIDE_NO_ORDER[..3], what, each)
 }
 
-/// Section 3.5: writes to no purpose, and how the order of writing back removes them; removes for each write.
+/// Section 3.5: rewrites after rollbacks, and their reduction by the order of writing back; removes for each
+/// write.
 pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
     let system = ffs::SOFT_UPDATES;
-    // A cache that is smaller than the data, so that blocks are reclaimed.
+    // The cache is smaller than the data, so that blocks are reclaimed.
     let with =
         |write_order| Setup { memory: 4 << 20, dirty_max: 1 << 20, write_order, ..Setup::papers() };
     let mut share = Vec::new();

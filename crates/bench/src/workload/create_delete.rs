@@ -1,5 +1,5 @@
-//! The create/delete benchmark of journaling-versus-soft-updates-2000, section 7.2: empty files, each
-//! removed before the next is made. It isolates the cost of metadata.
+//! The create/delete benchmark of journaling-versus-soft-updates-2000, section 7.2: empty files, each removed
+//! before the next is created. It isolates the cost of metadata.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use super::{Doing, Run, Stage, WorkloadError};
 
-/// Its parameters.
+/// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateDelete {
-    /// How many files.
+    /// The number of files.
     pub files: u64,
 }
 

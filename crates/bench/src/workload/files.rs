@@ -1,14 +1,14 @@
-//! Whole files: made, read, overwritten, appended to, as a program does it.
+//! Operations on whole files, as a program does them: create, read, overwrite, append.
 
 use ordo_vfs::{Attr, Errno, FileSystem, FsResult, Ino, NewNode};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Bytes without a pattern, from which contents are cut.
+/// Bytes without a pattern, for the contents of files.
 pub(super) struct Bytes(Vec<u8>);
 
 impl Bytes {
-    /// `len` bytes that follow from `seed`.
+    /// `len` bytes that are generated from `seed`.
     pub(super) fn new(seed: u64, len: usize) -> Bytes {
         let mut bytes = vec![0; len];
         Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes);
@@ -41,10 +41,11 @@ pub(super) async fn write<F: FileSystem>(
     Ok(())
 }
 
-/// Sizes of files: so many in a hundred are below so many bytes, and not below those of the line before.
+/// A distribution of sizes: pairs of a percentage and an upper bound in bytes. Each pair's lower bound is the
+/// upper one of the pair before.
 pub(super) type Sizes = [(u32, u64)];
 
-/// The size of a file, in bytes: `least` at least.
+/// A random size of a file, in bytes, at least `least`.
 pub(super) fn random_size(random: &mut Pcg64Mcg, sizes: &Sizes, least: u64) -> u64 {
     let share = random.random_range(0..100);
     let line = sizes.iter().position(|(up_to, _)| share < *up_to).unwrap_or(sizes.len() - 1);
@@ -52,7 +53,7 @@ pub(super) fn random_size(random: &mut Pcg64Mcg, sizes: &Sizes, least: u64) -> u
     random.random_range(least..sizes[line].1)
 }
 
-/// Makes a file that holds `data`.
+/// Creates a file with the contents `data`.
 pub(super) async fn create<F: FileSystem>(
     fs: &F,
     dir: Ino,
@@ -67,7 +68,7 @@ pub(super) async fn create<F: FileSystem>(
     written.map(|()| file)
 }
 
-/// Reads a file to its end in calls of `unit` bytes, and gives each piece with its offset to `each`.
+/// Reads a file to its end in calls of `unit` bytes, and passes each piece with its offset to `each`.
 pub(super) async fn read<F: FileSystem>(
     fs: &F,
     dir: Ino,
@@ -96,7 +97,7 @@ pub(super) async fn read<F: FileSystem>(
     result
 }
 
-/// Bytes as a person reads them: whole KB and MB where they are whole, or large.
+/// A size for a person: in whole KB or MB where that is exact, or the size is large.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 10 << 20 || (b >= 1 << 20 && b.is_multiple_of(1 << 20)) => {

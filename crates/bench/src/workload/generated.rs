@@ -1,7 +1,7 @@
-//! A tree that follows from a seed, so that a figure about trees is the same on every machine.
+//! A tree that is generated from a seed, so that figures about trees are the same on every machine.
 //!
-//! Its shape is that of a tree of sources: a median file of some 4 KB, a few that are a hundred times as long, a
-//! dozen and a half entries to a directory, directories within directories.
+//! It has the shape of a tree of sources: a median file of some 4 KB, a few files that are a hundred times as
+//! long, about eighteen entries in a directory, directories within directories.
 
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, Timestamp};
@@ -13,33 +13,33 @@ use super::files::{Bytes, create, random_size};
 /// The largest file, in bytes.
 const LARGEST: u64 = 512 << 10;
 
-/// Sizes of files.
+/// The distribution of file sizes.
 const SIZES: [(u32, u64); 6] =
     [(8, 512), (28, 2 << 10), (66, 8 << 10), (88, 32 << 10), (97, 128 << 10), (100, LARGEST)];
 
-/// Files to a directory, on average.
+/// The average number of files in a directory.
 const FILES_EACH: u64 = 14;
 
-/// Directories below one another at most.
+/// The deepest nesting of directories.
 const DEPTH_MAX: u32 = 6;
 
-/// What a tree follows from.
+/// The parameters of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// The seed.
     pub seed: u64,
-    /// Files, directories not among them.
+    /// The number of files, without directories.
     pub files: u64,
 }
 
 impl Generated {
-    /// How many files there are where nothing else is said.
+    /// The default number of files.
     pub const FILES: u64 = 4000;
 
     /// The tree, in memory.
     ///
     /// # Errors
-    /// None that the model of a file system does not have.
+    /// The errors of the reference model only.
     pub(super) async fn make(&self) -> FsResult<ModelFs> {
         let fs = ModelFs::new(ModelConfig::ufs2(8192), || Timestamp {
             seconds: 1_000_000_000,
@@ -56,7 +56,8 @@ impl Generated {
                 let dir = fs.make(parent, name.as_bytes(), &NewNode::directory(0o755)).await?;
                 places.push((dir.ino, depth + 1));
             }
-            // Mostly into the directory made last: a tree is filled one directory after another.
+            // Most files go to the directory that was made last, since real trees are filled one directory
+            // after another.
             let place = match random.random_range(0..4) {
                 0 => places[random.random_range(0..places.len())].0,
                 _ => places[places.len() - 1].0,
@@ -75,7 +76,7 @@ impl Generated {
     }
 }
 
-/// The beginning of a name: 3 to 14 letters.
+/// A random word of 3 to 14 letters, for a name.
 fn word(random: &mut Pcg64Mcg) -> String {
     let len = random.random_range(3..15);
     (0..len).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect()

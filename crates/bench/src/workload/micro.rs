@@ -1,5 +1,5 @@
-//! The microbenchmarks of both papers: for each of a range of file sizes, files are made, read, written
-//! and removed, the caches emptied before each phase (soft-updates-2000, section 4.2;
+//! The microbenchmarks of both papers. For each of a range of file sizes, files are created, read, written and
+//! removed, with the caches emptied before each phase (soft-updates-2000, section 4.2;
 //! journaling-versus-soft-updates-2000, section 7.2).
 
 use std::fmt;
@@ -9,19 +9,19 @@ use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use super::files::{self, Bytes, size};
 use super::{Doing, Run, Stage, WorkloadError};
 
-/// Bytes read or written in one call.
+/// The bytes of one call.
 const UNIT: usize = 64 * 1024;
 
-/// The sizes of files, in KB, when none are asked for: powers of two from 2 KB to 4 MB, and the two
-/// places where the papers saw throughput drop.
+/// The default sizes of files, in KB: powers of two from 2 KB to 4 MB, and the two sizes at which the papers
+/// saw throughput drop.
 const SIZES_KB: [u64; 14] = [2, 4, 8, 16, 32, 64, 96, 104, 128, 256, 512, 1024, 2048, 4096];
 
-/// Its parameters.
+/// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Micro {
     /// Bytes of contents for each size of file.
     pub total: u64,
-    /// The fewest files of a size, whatever they hold together.
+    /// The fewest files of a size, whatever their total length.
     pub files_min: u64,
     /// The most files in a directory.
     pub files_per_directory: u64,
@@ -40,13 +40,13 @@ impl Micro {
         }
     }
 
-    /// As in journaling-versus-soft-updates-2000, section 7.2: 128 MB of each size or 512 files,
-    /// whichever is more.
+    /// As in journaling-versus-soft-updates-2000, section 7.2: 128 MB of each size, or 512 files if that is
+    /// more.
     pub fn journaling() -> Micro {
         Micro { total: 128 << 20, files_min: 512, ..Micro::soft_updates() }
     }
 
-    /// How many files of `size` bytes there are.
+    /// The number of files of `size` bytes.
     pub fn files(&self, size: u64) -> u64 {
         (self.total / size.max(1)).max(self.files_min).max(1)
     }
@@ -62,7 +62,7 @@ impl Micro {
         )
     }
 
-    /// Making the files of the size in the middle.
+    /// The phase that creates the files of the middle size.
     pub(super) fn middle(&self) -> String {
         format!("create {}", size(self.sizes.get(self.sizes.len() / 2).copied().unwrap_or(0)))
     }
@@ -112,7 +112,7 @@ impl Micro {
         self.remove_directories(run, places.len()).await.doing(|| "removing directories".into())
     }
 
-    /// Makes the directories for `count` files; which is not timed.
+    /// Makes the directories for `count` files, outside of the timed phases.
     async fn directories<S: Stage>(&self, run: &Run<'_, S>, count: u64) -> FsResult<Vec<Ino>> {
         let fs = run.fs();
         let mut places = Vec::new();
@@ -131,7 +131,7 @@ impl Micro {
         Ok(())
     }
 
-    /// One phase's work on one file; false where a read gave something else than was written.
+    /// Does one phase's work on one file. Returns false where a read did not return the written bytes.
     async fn one<F: FileSystem>(
         &self,
         fs: &F,

@@ -1,4 +1,4 @@
-//! Workloads: what is done to a file system, in phases that are timed apart.
+//! Workloads: sequences of operations on a file system, in phases that are timed separately.
 //!
 //! A [`Workload`] is parsed from a short text (`postmark:small`, `tree:/usr/include`), runs on any
 //! [`Stage`], and gives its [`Phase`]s. The same seed gives the same operations.
@@ -27,55 +27,55 @@ pub use postmark::PostMark;
 pub use ssh_build::SshBuild;
 pub use tree::{Source, Tree};
 
-/// Where a workload runs: a mounted file system, and the clock its phases are timed by.
+/// The place where a workload runs: a mounted file system, and the clock that times its phases.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Stage {
-    /// The file system's type.
+    /// The type of the file system.
     type Fs: FileSystem;
 
-    /// The mounted file system; empty at the start.
+    /// The mounted file system, which is empty at the start.
     fn fs(&self) -> &Self::Fs;
 
-    /// Whose clock times the phases.
+    /// The runtime whose clock times the phases.
     fn runtime(&self) -> &Runtime;
 
     /// Makes everything durable and empties every cache, as unmounting and mounting again does.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     async fn drop_caches(&mut self) -> FsResult<()>;
 }
 
-/// A part of a workload, timed.
+/// A phase of a workload, with its times.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Phase {
-    /// What was done, such as `create 2 KB`.
+    /// The phase's name, such as `create 2 KB`.
     pub name: String,
-    /// How often: files made, transactions carried out.
+    /// The number of operations: files created, transactions done.
     pub operations: u64,
     /// Bytes read and written by the application.
     pub bytes: u64,
-    /// Files, links and directories made, of any kind.
+    /// The number of files, links and directories created.
     pub files_made: u64,
-    /// When it began, in seconds on the stage's clock.
+    /// The beginning, in seconds on the stage's clock.
     pub start_seconds: f64,
-    /// When it ended.
+    /// The end, in seconds on the stage's clock.
     pub end_seconds: f64,
 }
 
 impl Phase {
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub fn seconds(&self) -> f64 {
         self.end_seconds - self.start_seconds
     }
 
-    /// Operations a second; none where it took no time.
+    /// Operations a second; `None` where the phase took no time.
     pub fn rate(&self) -> Option<f64> {
         (self.seconds() > 0.0).then(|| self.operations as f64 / self.seconds())
     }
 }
 
-/// Who follows a run.
+/// A receiver of a run's progress.
 pub trait Watch {
     /// `done` of `total` steps of the phase `name` are done.
     fn progress(&mut self, name: &str, done: u64, total: u64) {
@@ -95,31 +95,33 @@ pub trait Watch {
 
 impl Watch for () {}
 
-/// Why a workload stopped.
+/// The reason why a workload stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// The file system under it failed.
+    /// The file system returned an error.
     #[error("{doing}: {error}")]
     FileSystem {
-        /// What the workload was doing.
+        /// The operation of the workload.
         doing: String,
-        /// What the file system said.
+        /// The file system's error.
         error: FsError,
     },
-    /// The directory to copy cannot be used.
+    /// The directory that is to be copied cannot be used.
     #[error("source directory: {0}")]
     Source(FsError),
-    /// What was read back is not what was written.
-    #[error("what was read back differs in {count} place(s); the first: {first}")]
+    /// Bytes that were read differ from those written.
+    #[error(
+        "the contents that were read differ from those written in {count} place(s); the first: {first}"
+    )]
     Differs {
-        /// How often.
+        /// The number of differences.
         count: u64,
         /// The first difference.
         first: String,
     },
 }
 
-/// Adds what was being done to an error.
+/// Adds the operation of the workload to an error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, WorkloadError>;
 }
@@ -130,16 +132,16 @@ impl<T> Doing<T> for FsResult<T> {
     }
 }
 
-/// What to do to a file system.
+/// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// Empty files made and removed one after another.
+    /// Empty files, created and removed one after another.
     CreateDelete(CreateDelete),
-    /// Files of many sizes made, read, written and removed.
+    /// Files of many sizes, created, read, written and removed.
     Micro(Micro),
     /// Katcher's PostMark.
     PostMark(PostMark),
-    /// A directory of the host copied in, compared and removed.
+    /// A directory of the host, copied in, compared and removed.
     Tree(Tree),
     /// A program unpacked, configured and built.
     SshBuild(SshBuild),
@@ -160,7 +162,7 @@ impl Workload {
         }
     }
 
-    /// Bytes of contents that are there at once, about: what a disk must have room for.
+    /// The approximate bytes of contents that exist at once, for which a disk must have space.
     pub fn footprint(&self) -> u64 {
         match self {
             Workload::CreateDelete(_) => 0,
@@ -172,7 +174,7 @@ impl Workload {
         }
     }
 
-    /// The phase in whose middle the power is cut, to see what that leaves.
+    /// The phase in whose middle the power is cut.
     pub fn middle(&self) -> String {
         match self {
             Workload::CreateDelete(_) => "create-delete".into(),
@@ -184,11 +186,11 @@ impl Workload {
         }
     }
 
-    /// Runs it on `stage`, whose file system is empty. What is read, removed or built again leaves it empty; a build and a
+    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build and a
     /// news server leave their files.
     ///
     /// # Errors
-    /// [`WorkloadError`]; the phases that were done are lost.
+    /// [`WorkloadError`]. The phases that were done are lost.
     pub async fn run<S: Stage>(
         &self,
         stage: &mut S,
@@ -222,7 +224,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// The phase under way.
+/// The phase that is running.
 struct Open {
     name: String,
     start: Time,
@@ -232,13 +234,13 @@ struct Open {
     total: u64,
 }
 
-/// A run of a workload: its stage, and what is kept of it.
+/// A run of a workload: its stage and its log.
 pub(crate) struct Run<'r, S> {
     pub(crate) stage: &'r mut S,
     pub(crate) log: Log<'r>,
 }
 
-/// Who follows a run, and its phases so far.
+/// The receiver of progress, and the phases so far.
 pub(crate) struct Log<'r> {
     watch: &'r mut dyn Watch,
     phases: Vec<Phase>,
@@ -246,12 +248,12 @@ pub(crate) struct Log<'r> {
 }
 
 impl Log<'_> {
-    /// So many more files have been made.
+    /// Counts files that were created.
     pub(crate) fn made(&mut self, files: u64) {
         self.open.as_mut().expect("a phase is under way").made += files;
     }
 
-    /// The phase under way has come to this many steps and bytes in all.
+    /// Notes the steps and bytes that the running phase has done in all.
     pub(crate) fn reached(&mut self, operations: u64, bytes: u64) {
         let open = self.open.as_mut().expect("a phase is under way");
         open.operations = operations;
@@ -273,14 +275,14 @@ impl<S: Stage> Run<'_, S> {
         self.log.open = Some(Open { name, start, operations: 0, bytes: 0, made: 0, total });
     }
 
-    /// One step of the phase is done.
+    /// Counts one step of the phase.
     pub(crate) fn step(&mut self, bytes: u64) {
         let open = self.log.open.as_ref().expect("a phase is under way");
         let (operations, bytes) = (open.operations + 1, open.bytes + bytes);
         self.log.reached(operations, bytes);
     }
 
-    /// The phase is done.
+    /// Ends the phase.
     pub(crate) fn end(&mut self) {
         let Open { name, start, operations, bytes, made, .. } =
             self.log.open.take().expect("a phase is under way");

@@ -1,8 +1,9 @@
 //! A news server: journaling-versus-soft-updates-2000, section 7.3.2 and Table 5.
 //!
-//! A file system holds articles in many directories, more than the cache does. New articles come in, and old ones go;
-//! successive articles are seldom of one group, so successive operations are seldom in one directory. The paper replays
-//! traces of a live server, which are not public: here a seed says which group each article is of, and how long it is.
+//! A file system has articles in many directories, more than the cache holds. New articles arrive, and old ones
+//! are removed. Successive articles seldom belong to one group, so successive operations are seldom in one
+//! directory. The paper replays traces of a live server, which are not public: here a seed determines the group
+//! and the length of each article.
 
 use std::fmt;
 
@@ -16,32 +17,33 @@ use super::{Doing, Run, Stage, WorkloadError};
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Netnews {
-    /// Articles at the start.
+    /// The number of articles at the start.
     pub files: u64,
-    /// Groups: a directory each.
+    /// The number of groups, each with a directory.
     pub directories: u64,
-    /// Articles that come in.
+    /// The number of articles that arrive.
     pub unbatch: u64,
-    /// Articles that go.
+    /// The number of articles that are removed.
     pub expire: u64,
 }
 
-/// Mean bytes of an article: 2 GB in 520,000 at the start, 270 MB in the 78,000 that come in.
+/// The mean length of an article in bytes: 2 GB for 520,000 at the start, 270 MB for the 78,000 that arrive.
 const MEAN_AT_START: u64 = (2 << 30) / 520_000;
 const MEAN_NEW: u64 = (270 << 20) / 78_000;
 
-/// Lengths of articles, each as likely, in hundredths of the mean: those of an exponential distribution.
+/// Lengths of articles, equally likely, in hundredths of the mean. They are those of an exponential
+/// distribution.
 const LENGTHS: [u64; 20] =
     [3, 8, 13, 19, 26, 32, 39, 47, 55, 64, 74, 86, 98, 112, 129, 149, 174, 208, 259, 405];
 
-/// Groups in a directory of groups.
+/// The number of groups in a directory of groups.
 const FAN_OUT: u64 = 100;
 
 /// An article: its group and its number.
 type Article = (u32, u32);
 
 impl Netnews {
-    /// As in the paper: 520,000 articles in 7,000 directories, 78,000 that come in, 91,000 that go.
+    /// As in the paper: 520,000 articles in 7,000 directories; 78,000 arrive, and 91,000 are removed.
     pub const PAPER: Netnews =
         Netnews { files: 520_000, directories: 7_000, unbatch: 78_000, expire: 91_000 };
 
@@ -53,7 +55,7 @@ impl Netnews {
     }
 
     pub(super) fn footprint(&self) -> u64 {
-        // A fragment of 1 KB more for half of them, and a directory's share.
+        // On average, half of an article's last fragment of 1 KB is unused; its directory has a share too.
         (self.files + self.unbatch) * (MEAN_AT_START + 600) + self.directories * 8192
     }
 

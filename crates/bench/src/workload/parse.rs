@@ -1,10 +1,10 @@
-//! Workloads from text.
+//! Parsing workloads from text.
 
 use std::str::FromStr;
 
 use super::{CreateDelete, Generated, Micro, Netnews, PostMark, SshBuild, Tree, Workload};
 
-/// What [`Workload::from_str`] takes, for help texts.
+/// The syntax of [`Workload::from_str`], for help texts.
 pub const SYNTAX: &str = "\
 create-delete[:files=N]
     empty files, each made and removed before the next (default 50000)
@@ -23,36 +23,36 @@ netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
     a news server: articles that are there, come in and go (default 520000 in 7000 directories)
 Sizes take k, m or g: 64k, 4m.";
 
-/// Why a text is not a workload.
+/// The reason why a text is not a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// No such workload.
+    /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
          ssh-build and netnews"
     )]
     Unknown(String),
-    /// No such parameter.
+    /// The workload has no parameter of this name.
     #[error("{workload} has no parameter '{parameter}'; it has {known}")]
     Parameter {
         /// The workload.
         workload: &'static str,
-        /// What was given.
+        /// The text of the user.
         parameter: String,
-        /// What there is.
+        /// The parameters that exist.
         known: &'static str,
     },
-    /// Not a value for it.
+    /// The value does not fit the parameter.
     #[error("'{value}' is no value for {parameter}: {expected}")]
     Value {
         /// The parameter.
         parameter: String,
-        /// What was given.
+        /// The text of the user.
         value: String,
-        /// What would do.
+        /// The values that would fit.
         expected: &'static str,
     },
-    /// A tree without a path, or one that cannot be read.
+    /// A tree has no path, or one that cannot be read.
     #[error("{0}")]
     Tree(String),
 }
@@ -135,7 +135,7 @@ fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
 }
 
 fn generated(rest: &str) -> Result<Tree, ParseError> {
-    /// As many are generated within a second or two, and fit into memory.
+    /// So many files are generated within a second or two, and fit into memory.
     const FILES_MAX: u64 = 50_000;
     let mut out = Generated { seed: 1, files: Generated::FILES };
     for (key, value) in parameters(rest) {
@@ -214,7 +214,7 @@ fn postmark(rest: &str) -> Result<PostMark, ParseError> {
     Ok(out)
 }
 
-/// `a,b=c` as pairs.
+/// Splits `a,b=c` into pairs.
 fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     rest.split(',').filter(|p| !p.is_empty()).map(|p| match p.split_once('=') {
         Some((key, value)) => (key, Some(value)),

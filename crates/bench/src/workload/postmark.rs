@@ -1,8 +1,8 @@
 //! PostMark, Katcher's benchmark of many short-lived small files (Network Appliance TR3022, 1997), with
 //! its own generator of random numbers.
 //!
-//! A pool of files of random sizes is made; then each transaction reads a random file whole or appends
-//! to one, and makes a new file or removes one; at last the pool is removed.
+//! A pool of files of random sizes is created. Then each transaction reads a random file whole or appends to
+//! one, and creates a new file or removes one. At the end the pool is removed.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use rand_pcg::Pcg64Mcg;
 use super::files::{self, Bytes, size};
 use super::{Doing, Run, Stage, WorkloadError};
 
-/// Its parameters.
+/// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostMark {
     /// Files in the pool at the start.
     pub files: u64,
     /// Transactions.
     pub transactions: u64,
-    /// Directories that the files are spread over; 0 puts them all in the root.
+    /// The number of directories over which the files are spread; 0 puts them all in the root.
     pub directories: u64,
     /// The smallest new file, in bytes.
     pub size_min: u64,
@@ -28,8 +28,8 @@ pub struct PostMark {
     pub size_max: u64,
     /// Bytes that the program reads or writes at a time.
     pub block: u64,
-    /// Whether the C library gathers those into calls of the file system's block size, as it does
-    /// unless PostMark is told otherwise.
+    /// Whether the C library gathers those bytes into calls of the file system's block size, which is
+    /// PostMark's default.
     pub buffered: bool,
 }
 
@@ -132,7 +132,7 @@ struct File {
     size: u64,
 }
 
-/// The pool: a table of twice as many places as there were files at the start, as PostMark has it.
+/// The pool: a table with twice as many slots as there were files at the start, as in PostMark.
 struct Pool<'c> {
     config: &'c PostMark,
     directories: Vec<Ino>,
@@ -152,7 +152,7 @@ impl Pool<'_> {
         self.random.random_range(0..10) < 5
     }
 
-    /// The first place from a random one on that is, or is not, taken.
+    /// The first slot from a random one on that is taken, or free.
     fn place(&mut self, taken: bool) -> Option<usize> {
         let start = self.random.random_range(0..self.slots.len());
         let (before, after) = self.slots.split_at(start);
@@ -160,7 +160,7 @@ impl Pool<'_> {
         Some((start + found) % self.slots.len())
     }
 
-    /// Bytes in one call to the file system.
+    /// The bytes of one call to the file system.
     fn unit(&self, block_size: u32) -> usize {
         let block = self.config.block.max(1);
         let unit = if self.config.buffered { block.max(u64::from(block_size)) } else { block };

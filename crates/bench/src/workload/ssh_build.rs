@@ -1,9 +1,10 @@
 //! Unpacking, configuring and building a program: journaling-versus-soft-updates-2000, section 7.3.1 and Table 4.
 //!
-//! The paper builds ssh 1.2.26. What its phases do to the file system is modelled: files are made, read and removed as
-//! `tar`, `configure`, `make`, the compiler and the linker do, and the time in which the processor computes passes as think
-//! time. The sizes of the sources follow from the seed. The amount of computing is chosen so that FFS without order takes
-//! about as long as the paper's (1.02, 10.38 and 42.60 seconds); so only the ratios between systems say anything.
+//! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file system: files
+//! are created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker. The time in
+//! which the processor computes passes as think time. The sizes of the sources are generated from the seed. The
+//! amount of computing is chosen so that FFS without order takes about as long as the paper's (1.02, 10.38 and
+//! 42.60 seconds), so only ratios between systems have a meaning.
 
 use std::fmt;
 
@@ -18,11 +19,12 @@ use super::{Doing, Run, Stage, WorkloadError};
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshBuild {
-    /// Whether the processor computes between operations.
+    /// Whether think time passes between operations.
     pub compute: bool,
 }
 
-/// Directories of the sources (the program, a library of large integers with its parts, one for compression).
+/// The directories of the sources, each with its number of files: the program, a library of large integers with
+/// its parts, and a library for compression.
 const DIRECTORIES: [(&str, u64); 9] = [
     ("ssh", 236),
     ("gmp", 44),
@@ -35,17 +37,17 @@ const DIRECTORIES: [(&str, u64); 9] = [
     ("doc", 22),
 ];
 
-/// Sizes of sources.
+/// The distribution of the sources' sizes.
 const SIZES: [(u32, u64); 6] =
     [(10, 700), (35, 2 << 10), (70, 8 << 10), (92, 24 << 10), (98, 64 << 10), (100, 160 << 10)];
 
-/// Small programs that `configure` compiles, and runs.
+/// The small programs that `configure` compiles and runs.
 const TESTS: u64 = 120;
-/// Files that `configure` makes at its end.
+/// The files that `configure` creates at its end.
 const MADE_BY_CONFIGURE: u64 = 14;
-/// Sources that are compiled, of all.
+/// The number of sources that are compiled.
 const COMPILED: u64 = 260;
-/// Libraries and programs that are put together at the end, with their sizes.
+/// The libraries and programs that are linked at the end, with their sizes.
 const LINKED: [(&str, u64); 8] = [
     ("libgmp.a", 420 << 10),
     ("libz.a", 80 << 10),
@@ -57,12 +59,12 @@ const LINKED: [(&str, u64); 8] = [
     ("scp1", 60 << 10),
 ];
 
-/// Computing of each phase, in milliseconds: see the head of the module.
+/// The think time of each phase, in milliseconds: see the head of the module.
 const UNPACK_MS: u64 = 810;
 const CONFIG_MS: u64 = 10_100;
 const BUILD_MS: u64 = 42_000;
 
-/// Bytes of one call.
+/// The bytes of one call.
 const UNIT: usize = 8192;
 
 /// A source file.
@@ -99,7 +101,7 @@ impl SshBuild {
         self.build(run, &bytes, &sources).await
     }
 
-    /// The processor computes for so many microseconds.
+    /// Lets the processor compute for so many microseconds.
     async fn compute<S: Stage>(&self, run: &Run<'_, S>, micros: u64) {
         if self.compute {
             run.stage.runtime().sleep(Duration::from_micros(micros)).await;
@@ -133,7 +135,7 @@ impl SshBuild {
         Ok(sources)
     }
 
-    /// Small programs, each written, compiled, linked, run and removed.
+    /// Writes, compiles, links, runs and removes each of the small programs.
     async fn configure<S: Stage>(
         &self,
         run: &mut Run<'_, S>,
@@ -169,7 +171,7 @@ impl SshBuild {
         Ok(())
     }
 
-    /// Sources compiled in order, libraries and programs put together.
+    /// Compiles the sources in order, then links the libraries and programs.
     async fn build<S: Stage>(
         &self,
         run: &mut Run<'_, S>,
@@ -208,7 +210,7 @@ impl SshBuild {
     }
 }
 
-/// A file that a phase makes.
+/// A file that a phase creates.
 struct NewFile<'a> {
     dir: Ino,
     name: &'static [u8],

@@ -1,5 +1,5 @@
-//! A tree, of the host or generated from a seed: copied in, read back and compared in every byte and attribute,
-//! removed.
+//! A tree, of the host or generated from a seed: it is copied in, read and compared in every byte and
+//! attribute, and removed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,32 +12,32 @@ use ordo_vfs::{FileSystem, Ino, NewNode};
 use super::files::size;
 use super::{Doing, Generated, Run, Stage, WorkloadError};
 
-/// The directory that the tree is copied to.
+/// The directory to which the tree is copied.
 const PLACE: &[u8] = b"tree";
 
-/// Where a tree comes from.
+/// The source of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A directory of the host.
     Host(PathBuf),
-    /// A seed.
+    /// A generated tree.
     Seed(Generated),
 }
 
-/// Its parameters.
+/// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Where it comes from.
+    /// The source.
     pub source: Source,
-    /// What is in it.
+    /// The counts of the tree.
     pub totals: Totals,
 }
 
 impl Tree {
-    /// The tree at `path`, measured.
+    /// The tree at `path`, with its counts.
     ///
     /// # Errors
-    /// [`WorkloadError::Source`] where it cannot be read.
+    /// [`WorkloadError::Source`] if it cannot be read.
     pub fn new(path: impl Into<PathBuf>) -> Result<Tree, WorkloadError> {
         let path = path.into();
         let host = HostDir::open(&path).map_err(WorkloadError::Source)?;
@@ -49,10 +49,10 @@ impl Tree {
         Ok(Tree { source: Source::Host(path), totals })
     }
 
-    /// A tree that follows from a seed, measured.
+    /// A generated tree, with its counts.
     ///
     /// # Errors
-    /// [`WorkloadError::Source`] where it cannot be made: too many files for a directory's count of links.
+    /// [`WorkloadError::Source`] if it has too many files for a directory's link count.
     pub fn generated(from: Generated) -> Result<Tree, WorkloadError> {
         let measured = async {
             let fs = from.make().await?;
@@ -103,7 +103,7 @@ impl Tree {
         run: &mut Run<'_, S>,
         source: &T,
     ) -> Result<(), WorkloadError> {
-        // Not in the root itself, where a file system may keep a file of its own.
+        // The root itself is not used, since a file system may keep a file of its own there.
         let root = run.fs().root();
         let place = run.fs().make(root, PLACE, &NewNode::directory(0o755)).await;
         let place = place.doing(|| "making a directory for the tree".into())?.ino;

@@ -1,4 +1,4 @@
-//! Clients that work on one tree at once, on a disk that takes its time.
+//! Concurrent clients on one tree, on a disk whose writes take random times.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,11 +11,11 @@ use rand_pcg::Pcg64Mcg;
 
 /// A disk that takes a random time, up to two milliseconds, for each write.
 pub struct Jitter<D> {
-    /// Whose clock and chance.
+    /// The source of time and chance.
     pub runtime: Runtime,
-    /// One write in so many takes up to forty times as long; none where it is zero.
+    /// One write in so many takes up to forty times as long; 0 means none.
     pub slow: u64,
-    /// What holds the bytes.
+    /// The storage.
     pub disk: D,
 }
 
@@ -40,18 +40,18 @@ impl<D: BlockDevice> BlockDevice for Jitter<D> {
     }
 }
 
-/// Files that are renamed all the time and never removed.
+/// The number of files that are renamed all the time and never removed.
 pub const KEEPERS: usize = 4;
 
-/// One client: its random operations on directories that all share.
+/// One client: its random operations on shared directories.
 pub struct Client<F> {
     /// The file system.
     pub fs: F,
-    /// Directories that may be there.
+    /// Directories that may exist.
     pub dirs: Rc<RefCell<Vec<Ino>>>,
     /// The files that must have a name.
     pub keepers: Rc<Vec<Ino>>,
-    /// Its chance.
+    /// The client's random numbers.
     pub rng: Pcg64Mcg,
 }
 
@@ -65,7 +65,7 @@ impl<F: FileSystem + Clone> Client<F> {
         format!("name-{}-{}", self.rng.random_range(0..12), "x".repeat(60)).into_bytes()
     }
 
-    /// Does one thing; errors are part of life, damage and device errors are not.
+    /// Does one operation. Errors are expected, except damage and device errors.
     pub async fn step(&mut self) {
         let (dir, other, a, b) = (self.dir(), self.dir(), self.name(), self.name());
         let fs = self.fs.clone();

@@ -1,4 +1,4 @@
-//! Crash states a second: put together, recovered where the scheme needs it, judged.
+//! Crash states a second. Each state is put together, recovered where the scheme needs it, and judged.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::{Sample, Section};
 /// States of each round.
 const STATES: usize = 30_000;
 const ROUNDS: usize = 5;
-/// States a second on two cores.
+/// The target, in states a second on two cores.
 const TARGET: f64 = 20_000.0;
 
 pub fn measure(section: &mut Section) {

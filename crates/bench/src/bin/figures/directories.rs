@@ -1,4 +1,4 @@
-//! What an operation costs in a directory of a thousand entries, and in one of a million.
+//! The cost of an operation in a directory of a thousand entries, and in one of a million.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -31,7 +31,7 @@ async fn directory(fs: &Fs, name: &[u8], entries: u64) -> Ino {
     dir
 }
 
-/// Creates a second and look-ups a second.
+/// The creates and look-ups a second.
 async fn rates(fs: &Fs, dir: Ino, entries: u64, round: u64) -> (f64, f64) {
     let names: Vec<String> = (0..CREATES).map(|i| format!("new-{round}-{i}")).collect();
     let start = Instant::now();
@@ -42,8 +42,8 @@ async fn rates(fs: &Fs, dir: Ino, entries: u64, round: u64) -> (f64, f64) {
     for name in &names {
         fs.unlink(dir, name.as_bytes()).await.expect("there");
     }
-    // The same number of different entries in both: what differs is the directory, not the caches of
-    // the processor.
+    // The same number of different entries is used in both, so that the directories differ and not the
+    // processor's caches.
     let mut rng = Pcg64Mcg::seed_from_u64(round);
     let first = rng.random_range(0..=entries - SMALL);
     let names: Vec<String> =
@@ -55,7 +55,7 @@ async fn rates(fs: &Fs, dir: Ino, entries: u64, round: u64) -> (f64, f64) {
     (creates, LOOKUPS as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Measures both, in turn.
+/// Measures both directories by turns.
 pub fn measure(out: &mut Section) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();

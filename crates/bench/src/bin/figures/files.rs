@@ -1,4 +1,4 @@
-//! What a created file costs by its size, on the paper's disk and processor, in virtual time.
+//! The cost of a file's creation by its size, on the paper's disk and processor, in virtual time.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use ordo_systems::{System, ffs};
 
 use crate::Section;
 
-/// Throughput in MB/s and writes per file of each size, for making files.
+/// The throughput in MB/s and the writes per file, for each size of created files.
 fn creates(row: &Row) -> Vec<(String, f64, f64)> {
     let phases = row.phases.iter().filter_map(|p| {
         let size = p.phase.name.strip_prefix("create ")?;
@@ -28,7 +28,7 @@ fn run_on(system: System, workload: &str) -> Row {
     run(system, &workload, &setup, &mut ()).expect("the paper's workload runs")
 }
 
-/// Writes for each file and throughput, sizes as published; then PostMark.
+/// The writes per file and the throughput, for the published sizes; then PostMark.
 pub fn measure(out: &mut Section) {
     let (sync, none) = (run_on(ffs::SYNC, "micro"), run_on(ffs::NONE, "micro"));
     let (sync, none) = (creates(&sync), creates(&none));

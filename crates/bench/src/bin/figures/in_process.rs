@@ -1,4 +1,4 @@
-//! The same three calls on FFS in process (RAM disk, ordering `none`) and on ext4 on a loop device.
+//! The same three calls on FFS in this process (RAM disk, ordering `none`) and on ext4 on a loop device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,7 +108,7 @@ impl Drop for Ext4 {
     }
 }
 
-/// Measures; without root or loop devices only our own side.
+/// Measures both. Without root or loop devices, only FFS is measured.
 pub fn measure(out: &mut Section) {
     let ext4 = Ext4::new();
     if ext4.is_none() {

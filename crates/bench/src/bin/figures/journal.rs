@@ -1,4 +1,4 @@
-//! The journals: relative to no order at all, and what group commit buys.
+//! The journals: their cost relative to no ordering, and the gain of group commit.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::Section;
 
-/// What is measured: a workload, and the phase of it that counts; all of them where none is named.
+/// The columns: a workload, and the phase of it that counts. `None` stands for all phases.
 const COLUMNS: [(&str, &str, Option<&str>); 6] = [
     ("create 2 KB", MICRO, Some("create")),
     ("delete 2 KB", MICRO, Some("delete")),
@@ -29,11 +29,11 @@ const COLUMNS: [(&str, &str, Option<&str>); 6] = [
     ("tree copy", "tree:seed=1", Some("copy in")),
 ];
 
-/// The paper's 128 MB, of one of its sizes.
+/// The paper's 128 MB, at one of its sizes.
 const MICRO: &str = "micro:journaling,sizes=2k";
 
-/// Table 4's first phase, relative to FFS-async: the unpacking of a tree. And what section 8.1 says of files
-/// of 0 bytes, where it says something.
+/// The first phase of Table 4, the unpacking of a tree, relative to FFS-async; and the figure of section 8.1
+/// for files of 0 bytes, where there is one.
 const PUBLISHED: [(System, f64, &str); 8] = [
     (ffs::SYNC, 0.14, "as 1sync"),
     (ffs::SOFT_UPDATES, 0.99, "nearly 1"),
@@ -54,7 +54,7 @@ fn setup(disk: &str, cpu: &str) -> Setup {
     }
 }
 
-/// Seconds of each column's phase, and bytes of log for each operation under PostMark.
+/// The seconds of each column's phase, and the bytes of log for each operation under PostMark.
 fn seconds(system: System, setup: &Setup) -> ([f64; COLUMNS.len()], f64) {
     let mut out = [0.0; COLUMNS.len()];
     let mut log = 0.0;
@@ -77,7 +77,7 @@ fn seconds(system: System, setup: &Setup) -> ([f64; COLUMNS.len()], f64) {
     (out, log)
 }
 
-/// Each system on each workload, relative to no order.
+/// Each system on each workload, relative to no ordering.
 pub fn measure(out: &mut Section) {
     out.say(
         "Time of the application without order over its time: 1 is as fast, on three disks. Log: bytes of \
@@ -99,7 +99,7 @@ pub fn measure(out: &mut Section) {
     group_commit(out);
 }
 
-/// The table of one disk; the slowest asynchronous journal on PostMark.
+/// The table of one disk. Returns the slowest asynchronous journal on PostMark.
 fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
     let setup = setup(disk, cpu);
     let papers = disk == "cheetah";
@@ -131,7 +131,7 @@ fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
     least
 }
 
-/// The log on memory with a battery, beside one on a second disk.
+/// The log on battery-backed memory, beside one on a second disk.
 fn nvram(out: &mut Section) {
     let disk = setup("cheetah", "pentium3-500");
     let memory = Setup { log_disk: Model::by_name("nvram"), ..disk.clone() };
@@ -152,10 +152,10 @@ fn nvram(out: &mut Section) {
     out.say(table.trim_end());
 }
 
-/// What a log holds where clients are counted, wherever it lies, in bytes.
+/// The size of the log in the tests with several clients, in bytes.
 const LOG: u64 = 8 << 20;
 
-/// Creates a virtual second of `clients` clients, each in a directory of its own.
+/// The creates in a virtual second by `clients` clients, each in a directory of its own.
 fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
     const EACH: usize = 60;
     let executor = Executor::simulated(1);

@@ -1,9 +1,9 @@
-//! `make bench`: the figures, measured and written down.
+//! `make bench`: measures the figures and writes them to pages.
 //!
-//! Each section measures in one run what it compares, several rounds of each in turn, and gives the
-//! median with the least and the most beside it: the machine may be shared, ratios hold where single
-//! times do not. Virtual time is exact; the model and the seed are named. With arguments, only the
-//! sections that they name are run, and only pages are written of which all sections were run.
+//! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
+//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than
+//! single times. Virtual time is exact; the model and the seed are named. With arguments, only the named
+//! sections are run, and only pages are written whose sections were all run.
 
 mod crash;
 mod directories;
@@ -20,17 +20,17 @@ mod streaming;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Several measurements of one thing.
+/// Several measurements of one quantity.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// Adds one.
+    /// Adds a measurement.
     pub fn push(&mut self, value: f64) {
         self.0.push(value);
     }
 
-    /// Least, median and most.
+    /// The least, the median and the most.
     pub fn spread(&self) -> (f64, f64, f64) {
         let mut all = self.0.clone();
         all.sort_by(f64::total_cmp);
@@ -45,11 +45,11 @@ impl Sample {
     }
 }
 
-/// A table of samples in Markdown, and a verdict on each target.
+/// A section of a page in Markdown: tables of samples, and a verdict on each target.
 #[derive(Default)]
 pub struct Section {
     text: String,
-    /// Plots that it refers to: name and contents.
+    /// The plots of the section: name and contents.
     plots: Vec<(&'static str, String)>,
 }
 
@@ -58,23 +58,23 @@ impl Section {
         Section { text: format!("## {title}\n\n"), plots: Vec::new() }
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn say(&mut self, words: impl std::fmt::Display) {
         let _ = writeln!(self.text, "{words}\n");
     }
 
-    /// A plot, as SVG, in a file of its own.
+    /// Adds a plot, as SVG, in a file of its own.
     pub fn plot(&mut self, file: &'static str, what: &str, svg: String) {
         let _ = writeln!(self.text, "![{what}]({file})\n");
         self.plots.push((file, svg));
     }
 
-    /// The head of a table of samples.
+    /// Adds the head of a table of samples.
     pub fn table(&mut self) {
         self.text.push_str("| what | median | least | most |\n|---|---|---|---|\n");
     }
 
-    /// A row of it.
+    /// Adds a row of the table.
     pub fn row(&mut self, what: &str, sample: &Sample, decimals: usize) {
         let (least, median, most) = sample.spread();
         let _ = writeln!(
@@ -83,17 +83,17 @@ impl Section {
         );
     }
 
-    /// The end of a table.
+    /// Ends a table.
     pub fn end(&mut self) {
         self.text.push('\n');
     }
 
-    /// A line of its own.
+    /// Adds a line.
     pub fn line(&mut self, words: impl std::fmt::Display) {
         let _ = writeln!(self.text, "{words}");
     }
 
-    /// A target, and whether it was met.
+    /// Adds a target, and whether it was met.
     pub fn target(&mut self, what: &str, value: f64, met: bool) {
         let verdict = if met { "met" } else { "MISSED" };
         let _ = writeln!(self.text, "Target: {what}: {value:.2}, {verdict}.\n");

@@ -1,4 +1,4 @@
-//! What a record of an ordering takes of the processor: the source of the model's price.
+//! The processor time of one record of an ordering. The price in the processor model comes from here.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -16,14 +16,15 @@ use crate::{Sample, Section};
 
 const ROUNDS: usize = 9;
 
-/// What this thread has had of the processor: others may use it as well.
+/// The processor time that this thread has used. Other threads may share the processor.
 fn processor_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Files made, written (1 KB) and removed, a thousand there at any time, ten seconds for each thousand, so that what is old
-/// is written: seconds of the real processor for each file, and what the model `counts` for it.
+/// Creates files, writes 1 KB to each and removes them, with a thousand in existence at any time. Ten seconds
+/// pass for each thousand, so that old blocks are written. Returns the seconds of the real processor for each
+/// file, and the amount that the model `counts` charges for it.
 async fn work<F: FileSystem>(rt: &Runtime, fs: F, counts: CpuModel) -> (f64, f64) {
     let fs = Charged::calls_only(fs, rt.clone());
     let before = rt.cpu().total_ns();
@@ -76,10 +77,10 @@ fn once(ordering: Ordering, counts: CpuModel) -> (f64, f64) {
     executor.block_on(all).expect("nothing waits for itself")
 }
 
-/// What one record costs where everything else is free.
+/// A model in which a record costs one nanosecond, and everything else is free.
 const RECORDS: CpuModel = CpuModel { dependency_ns: 1, log_record_ns: 1, ..CpuModel::NONE };
 
-/// The price of a record, by measuring what a file takes without order and with records.
+/// The price of a record, from the cost of a file without ordering and with records.
 pub fn measure(out: &mut Section) {
     out.say(format_args!(
         "In process on a disk in memory, {FILES} files made, written (1 KB) and removed, a thousand there at any \

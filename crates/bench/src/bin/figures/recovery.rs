@@ -1,5 +1,5 @@
-//! After a crash under soft updates: mounting at once, the preen that trusts the bitmaps, and the check in
-//! the background.
+//! Recovery after a crash under soft updates: the mount without a check, the preen that trusts the bitmaps, and
+//! the background check.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -62,7 +62,7 @@ pub fn measure(out: &mut Section) {
     background(out);
 }
 
-/// Mounts what was not unmounted, and leaves it so; seconds of real time.
+/// Mounts an image that was not unmounted, and leaves it so. Returns the seconds of real time.
 fn mount_once(path: &Path) -> f64 {
     let executor = Executor::real(1);
     let rt = executor.runtime();
@@ -76,7 +76,7 @@ fn mount_once(path: &Path) -> f64 {
     seconds
 }
 
-/// Empty, full with every group wrong, full.
+/// The mounts of an empty image, of a full one in which every group is wrong, and of a full one.
 fn mounts(block_size: u32, frag_size: u32) -> [Sample; 3] {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let images = ["empty", "full"].map(|name| dir.path().join(name));
@@ -109,7 +109,7 @@ fn on_image<T>(path: &Path, work: impl AsyncFnOnce(&Runtime, &Device) -> T) -> T
     executor.block_on(work(&rt, &disk)).expect("no deadlock")
 }
 
-/// Marks 76 % of everything used, and has every count as in an empty group.
+/// Marks 76 % of everything as used, but leaves every count as in an empty group.
 async fn fill(disk: &Device) {
     let found = find_superblock(disk).await.expect("an image of ours");
     let (sb, endian) = (found.sb, found.endian);
@@ -148,7 +148,7 @@ async fn fill(disk: &Device) {
 const FILES: u32 = 100_000;
 const FILES_IN_DIRECTORY: u32 = 500;
 
-/// A disk of the papers with many small files; one directory in so many was kept: crashed.
+/// A crashed image of a disk of the papers' time, with many small files. One directory in `one_in` was kept.
 fn crashed(one_in: u32) -> Rc<RamDisk> {
     let disk = Rc::new(RamDisk::new(2 << 30));
     let executor = Executor::simulated(1);
@@ -178,7 +178,7 @@ fn crashed(one_in: u32) -> Rc<RamDisk> {
             fs.rmdir(fs.root(), &name('d', d)).await.expect("empty");
         }
         fs.sync().await.expect("a RAM disk");
-        // And what a crash leaks: removed, not yet freed.
+        // A crash leaks inodes that were removed but not freed yet.
         for n in 0..200 {
             fs.unlink(dirs[0], &name('f', n)).await.expect("there");
         }
@@ -189,7 +189,7 @@ fn crashed(one_in: u32) -> Rc<RamDisk> {
     disk
 }
 
-/// Seconds of a check of a copy, on the paper's disk, in virtual time.
+/// The seconds of a check of a copy, on the paper's disk, in virtual time.
 fn checked(disk: &RamDisk, trust_bitmaps: bool) -> (f64, Work) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -221,7 +221,7 @@ fn preen(out: &mut Section) {
     out.end();
 }
 
-/// A loop of making, writing, forcing and removing files; virtual seconds.
+/// A loop that creates, writes, forces and removes files. Returns the virtual seconds.
 async fn work(rt: &Runtime, fs: &ordo_ffs::FastFs<SoftUpdates>) -> f64 {
     let start = rt.now();
     let dir = fs.make(fs.root(), b"work", &NewNode::directory(0o755)).await.expect("room").ino;

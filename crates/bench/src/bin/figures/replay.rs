@@ -1,4 +1,4 @@
-//! How long recovery takes: by what the log holds, and by how large the file system is.
+//! The time of a recovery, by the contents of the log and by the size of the file system.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -18,21 +18,22 @@ use crate::Section;
 
 const LOG: u64 = 32 << 20;
 
-/// A crash after so many creates since the log's start was recorded.
+/// A crash after so many creates since the log's start was last recorded.
 #[derive(Clone, Copy)]
 struct Crash {
     bytes: u64,
     creates: usize,
-    /// In one directory; else in one for every fifty, which are spread over the groups.
+    /// Whether the files are in one directory. Otherwise every fifty have a directory, and these are spread
+    /// over the groups.
     together: bool,
-    /// How full the file system was before, in hundredths.
+    /// The part of the file system that was in use before, in percent.
     full: u64,
-    /// Creates in a second; else all at once.
+    /// The creates in a second. `None` means all at once.
     pace: Option<u64>,
 }
 
-/// What recovery took, in seconds, and its requests to read and write; bytes of log; a full check of what the crash
-/// left, in seconds.
+/// The costs of a recovery: its seconds, its requests to read and write, the bytes of log; and the seconds of a
+/// full check of the same image.
 struct Took {
     replay: f64,
     reads: u64,
@@ -41,7 +42,7 @@ struct Took {
     check: f64,
 }
 
-/// What a file of the contents holds, in bytes: as many in a directory.
+/// The size of each file that fills the file system, in bytes; also the number of files in a directory.
 const FILE: usize = 16 << 10;
 const FILES: usize = 100;
 
@@ -51,7 +52,7 @@ fn journaled() -> Journaled {
     Journaled { log_bytes: Some(LOG), ..journaled }
 }
 
-/// Files until so much of a file system is in use.
+/// Creates files until so much of a file system is in use.
 async fn fill<F: FileSystem>(fs: &F, full: u64) {
     let mut dir = fs.root();
     for n in 0.. {
@@ -71,7 +72,7 @@ async fn fill<F: FileSystem>(fs: &F, full: u64) {
 }
 
 impl Crash {
-    /// What the power leaves: the log has everything, and most blocks are not in their places.
+    /// The image after the power cut: the log has everything, and most blocks are not in their places.
     fn happens(self) -> Rc<RamDisk> {
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
@@ -138,7 +139,7 @@ impl Crash {
     }
 }
 
-/// Seconds that a full check of an image takes, whatever it finds; nothing is repaired, which would take longer.
+/// The seconds of a full check of an image. It repairs nothing, since repairs would take longer.
 fn checked(image: RamDisk) -> f64 {
     let model = Model::by_name("cheetah").expect("in the catalogue");
     let executor = Executor::simulated(1);
@@ -170,7 +171,7 @@ fn table(out: &mut Section, rows: &[(Crash, Took)]) {
     out.say(table.trim_end());
 }
 
-/// By distance between checkpoints, by contents, by pace, and by size.
+/// The tables by distance between checkpoints, by contents, by pace, and by size.
 pub fn measure(out: &mut Section) {
     out.say(
         "Seagate Cheetah, blocks of 8 KB, log behind the file system. So many files of 0 bytes are created at once, the log \

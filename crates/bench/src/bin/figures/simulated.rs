@@ -1,4 +1,4 @@
-//! How fast virtual time runs: simulated requests a second of real time.
+//! The speed of virtual time: simulated requests in a second of real time.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Soft updates: beside no order and synchronous writes, what they undo, and the order of writing back.
+//! Soft updates beside no ordering and synchronous writes, their rollbacks, and the order of writing back.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -18,7 +18,8 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
 
-/// Published sizes (Soft Updates, sections 4.1 to 4.3; Journaling versus Soft Updates, section 7), but for the tree.
+/// Published sizes (Soft Updates, sections 4.1 to 4.3; Journaling versus Soft Updates, section 7), except the
+/// tree's.
 const WORKLOADS: [&str; 7] = [
     "postmark",
     "postmark:small",
@@ -41,15 +42,15 @@ fn setup(disk: &str) -> Setup {
     Setup { disk, recovery: false, ..Setup::papers() }
 }
 
-/// Everything about soft updates.
+/// All figures of soft updates.
 pub fn measure(out: &mut Section) {
     against_the_others(out);
     order_of_writing(out);
     in_process(out);
 }
 
-/// Without order over with soft updates, and how many times as fast as with synchronous writes, for each
-/// phase that changes anything.
+/// For each phase that changes anything: the time without ordering over that with soft updates, and the gain
+/// over synchronous writes.
 fn against_the_others(out: &mut Section) {
     out.say(
         "The papers' machine (300 MHz Pentium II, blocks of 8 KB) on three disk models. Time of each phase \
@@ -132,11 +133,12 @@ fn order_of_writing(out: &mut Section) {
     out.say(table.trim_end());
 }
 
-/// How many files [`churn`] makes.
+/// The number of files that [`churn`] creates.
 pub const FILES: usize = 20_000;
 const ROUNDS: usize = 9;
 
-/// Makes [`FILES`] files, writes 1 KB to each and removes them, a thousand there at any time, ten seconds for each thousand.
+/// Creates [`FILES`] files, writes 1 KB to each and removes them, with a thousand in existence at any time. Ten
+/// seconds pass for each thousand.
 pub async fn churn<F: FileSystem>(rt: &Runtime, fs: &F) {
     for n in 0..FILES {
         let name = format!("file{n}").into_bytes();
@@ -153,7 +155,7 @@ pub async fn churn<F: FileSystem>(rt: &Runtime, fs: &F) {
     }
 }
 
-/// Files made, written and removed a second on a disk in memory, in process.
+/// The files created, written and removed in a second on a RAM disk, in this process.
 fn rate<P: OrderingPolicy + Clone>(policy: P) -> (f64, P) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -195,7 +197,7 @@ fn in_process(out: &mut Section) {
     out.end();
     let (_, ratio, _) = soft.over(&none).spread();
     out.target("0.85 of no order or more", ratio, ratio >= 0.85);
-    // Between two looks of the syncer a thousand files come and a thousand go.
+    // Between two rounds of the syncer a thousand files are created and a thousand removed.
     let each = memory as f64 / 2000.0;
     out.target(
         "memory for dependencies under 300 bytes for each inode in use (made or going)",

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const FILE: u64 = 1 << 30;
 const DISK: u64 = FILE + (192 << 20);
 const REQUEST: usize = 1 << 20;
-/// Plain requests under way at once; the cache has as many or more.
+/// The number of plain requests under way at once. The cache has at least as many.
 const DEPTH: u64 = 4;
 const ROUNDS: usize = 5;
 
@@ -25,7 +25,7 @@ fn rate(start: Instant) -> f64 {
     (FILE / MIB) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Every request of the file once, `DEPTH` at a time, each made anew by `request`.
+/// Sends every request of the file once, `DEPTH` at a time. `request` makes each of them.
 async fn in_parallel<F, Fut>(rt: &Runtime, request: F)
 where
     F: Fn(u64) -> Fut + Clone + 'static,
@@ -72,7 +72,7 @@ async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     in_parallel(rt, move |at| {
         let (disk, sink) = (disk.clone(), sink.clone());
         async move {
-            // A reader gets a copy: so it is for the file's reader.
+            // The reader of the file gets a copy, so this one does too.
             let bytes = disk.read(at, REQUEST).await.expect("a healthy device");
             sink.borrow_mut().copy_from_slice(&bytes);
         }
@@ -81,7 +81,7 @@ async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     rate(start)
 }
 
-/// The file written and read through the file system, caches cold.
+/// Writes and reads the file through the file system, with cold caches.
 async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     mkfs::mkfs(&disk.clone().erase(), &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
     let mut options = MountOptions { use_reserve: true, ..MountOptions::default() };
@@ -109,13 +109,13 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     (written, read)
 }
 
-/// Where the disk's file goes: `ORDO_BENCH_DIR`, or the build directory.
+/// The folder of the disk's file: `ORDO_BENCH_DIR`, or the build directory.
 fn place() -> PathBuf {
     let build = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
     std::env::var_os("ORDO_BENCH_DIR").map_or(build, PathBuf::from)
 }
 
-/// Measures, on one preallocated file.
+/// Measures both on one preallocated file.
 pub fn measure(out: &mut Section) {
     let folder = place();
     let _ = std::fs::create_dir_all(&folder);
@@ -127,7 +127,7 @@ pub fn measure(out: &mut Section) {
         let disk = FileDisk::create(&rt, &temp.path().join("disk"), DISK).expect("room");
         let direct = disk.is_direct();
         let disk = Rc::new(disk);
-        // Allocated beforehand: nobody pays for growing the file.
+        // The file is allocated beforehand, so that no measurement includes its growth.
         for at in (0..DISK).step_by(REQUEST) {
             let buf = IoBuf::zeroed(REQUEST);
             disk.write(at, buf, WriteFlags::empty()).await.expect("room");
