@@ -1,4 +1,4 @@
-//! How many states a second are judged of a run like PostMark's: `speed [FILES TRANSACTIONS MIB STATES
+//! The number of states judged in a second, in a run like PostMark's: `speed [FILES TRANSACTIONS MIB STATES
 //! soft|sync|none]`.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Files of 500 to 10,000 bytes that are made, removed, read and added to.
+/// A workload of files of 500 to 10,000 bytes that are created, removed, read and extended.
 struct Files {
     files: usize,
     transactions: usize,
@@ -84,7 +84,8 @@ impl Workload for Files {
     }
 }
 
-/// Seconds of processor that this process has used, in hundredths; of a machine that others use too it says more.
+/// The processor time of this process, in seconds, exact to a hundredth. On a shared machine it says more than
+/// elapsed time.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(2);

@@ -1,58 +1,59 @@
-//! Many runs, on one machine or on several: what is planned, what was found, and putting it together.
+//! Campaigns of many runs, on one machine or on several: the plan, the results, and their merging.
 
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::Lived;
 use crate::{Counts, Geometry, Model, Outcome};
 
-/// What the head of a results file says.
+/// The format in the head of a results file.
 const FORMAT: &str = "ordo crash results 1";
 
-/// What is explored. Two results can be put together if this is the same in both, but for the shard.
+/// The plan of a campaign. Two results can be merged if their plans are equal except for the shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The systems.
     pub systems: Vec<String>,
-    /// The system whose promise they are held to, where it is not their own.
+    /// The system to whose promise all are held. By default each is held to its own.
     pub held_to: Option<String>,
-    /// What the disk may lose.
+    /// The fault models of the disk.
     pub models: Vec<Model>,
-    /// What is done, as it can be asked for again.
+    /// The workload, in the form in which the command takes it.
     pub workload: String,
-    /// The seed of the first run; each run has the next.
+    /// The seed of the first run. Each further run has the next number.
     pub seed: u64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Lives of each run: all but the first begin on what a crash has left of the one before.
+    /// The crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one
+    /// before has left.
     #[serde(default = "one")]
     pub lives: u32,
-    /// States of each run at most, of all its lives.
+    /// The most states of each run, over all its cycles.
     pub states: usize,
     /// Names and contents are judged in one of so many states.
     pub tree_every: usize,
-    /// Use afterwards is judged in one of so many states.
+    /// Use after the crash is judged in one of so many states.
     pub usable_every: usize,
-    /// How many recoveries in a row are cut off.
+    /// The depth of nested crashes: the number of recoveries in a row that are interrupted.
     pub recovery_depth: u32,
-    /// Recovery is cut off in one of so many states.
+    /// A crash during recovery is tried in one of so many states.
     pub recovery_every: usize,
-    /// The rules that states follow.
+    /// The rules that the states must follow.
     pub rules: Vec<String>,
-    /// The size of the first disk in bytes, where a geometry has no other.
+    /// The size of the first disk in bytes, for geometries without one.
     pub bytes: u64,
-    /// The shapes of the file systems; in older files none: the usual one.
+    /// The shapes of the file systems. Older files have none, which stands for the default shape.
     #[serde(default)]
     pub geometries: Vec<Geometry>,
     /// Whether blocks stay in the cache as long as in a mounted file system.
     #[serde(default)]
     pub real_ages: bool,
-    /// This machine's part of the runs, from 1.
+    /// This machine's part of the runs, counted from 1.
     pub shard: u64,
-    /// Of so many parts.
+    /// The number of parts.
     pub shards: u64,
 }
 
-/// Results of before there were lives have one.
+/// Results from before there were crash cycles have one.
 const fn one() -> u32 {
     1
 }
@@ -65,41 +66,42 @@ impl Plan {
     }
 }
 
-/// One system on one disk. Fields are added, never renamed.
+/// The results of one system on one disk. Fields are added, but never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The system.
     pub system: String,
-    /// What the disk may lose.
+    /// The fault model of the disk.
     pub model: Model,
-    /// In which shape; in older files not given: the usual one.
+    /// The shape of the file system. Older files have none, which stands for the default shape.
     #[serde(default)]
     pub geometry: Geometry,
-    /// What is done.
+    /// The workload.
     pub workload: String,
-    /// Runs explored whole, in the order of the shard's seeds.
+    /// Runs that were explored wholly, in the order of the shard's seeds.
     pub runs: u64,
-    /// Their lives: a run may end early, beyond repair, where nothing better is promised.
+    /// The crash cycles of these runs. A run may end early, with disks beyond repair, where no promise excludes
+    /// that.
     #[serde(default)]
     pub lives: u64,
-    /// States that there are, about.
+    /// The approximate number of possible states.
     pub possible: f64,
-    /// Times between which nothing becomes durable.
+    /// Frontiers: periods in which no write becomes durable.
     pub frontiers: u64,
-    /// Those all of whose states were judged.
+    /// Frontiers all of whose states were judged.
     pub exhausted: u64,
-    /// What was found.
+    /// The counts of findings.
     #[serde(flatten)]
     pub counts: Counts,
-    /// The first run in which a promise was broken, and how.
+    /// The first run that broke a promise, and the broken promise.
     pub first_broken: Option<(u64, String)>,
 }
 
-/// More states than this are not counted any more: JSON has no infinity.
+/// The largest number of possible states that is reported, since JSON has no infinity.
 pub(crate) const POSSIBLE_MAX: f64 = 1e300;
 
 impl Row {
-    /// A row of which nothing is done yet.
+    /// A row without runs.
     pub fn new(system: &str, model: Model, geometry: &Geometry, workload: &str) -> Row {
         Row {
             system: system.into(),
@@ -116,12 +118,12 @@ impl Row {
         }
     }
 
-    /// Adds one life of the run with this seed.
+    /// Adds one crash cycle of the run with this seed.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.append(&Lived::new(seed, outcome));
     }
 
-    /// Adds one life.
+    /// Adds one crash cycle.
     pub fn append(&mut self, life: &Lived) {
         self.lives += 1;
         self.possible = (self.possible + life.possible).min(POSSIBLE_MAX);
@@ -145,70 +147,70 @@ impl Row {
     }
 }
 
-/// What a campaign has found so far.
+/// The results of a campaign so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// One row a system, geometry and model.
+    /// One row for each system, geometry and model.
     pub rows: Vec<Row>,
-    /// What was planned.
+    /// The plan.
     pub plan: Plan,
-    /// What kind of file this is.
+    /// The format of the file.
     pub format: String,
 }
 
-/// Why results cannot be used.
+/// The reason why results cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// Not a file of results, or a damaged one.
+    /// The file has no results, or is damaged.
     #[error("not a whole file of crash results: {0}; run the campaign again, or use a copy")]
     Damaged(String),
-    /// It goes with something else.
+    /// The results belong to another plan.
     #[error("these results are of another campaign: {what} is {theirs}, not {ours}")]
     Other {
-        /// What differs.
+        /// The part of the plan that differs.
         what: &'static str,
-        /// There.
+        /// The value in the results.
         theirs: String,
-        /// Here.
+        /// The value in the plan.
         ours: String,
     },
-    /// A part is missing.
+    /// A shard is missing.
     #[error("shard {shard} of {shards} is missing; run it with --shard {shard}/{shards}")]
     Gap {
-        /// Which.
+        /// The shard.
         shard: u64,
-        /// Of how many.
+        /// The number of shards.
         shards: u64,
     },
-    /// A part is there twice.
-    #[error("shard {shard} of {shards} is there twice")]
+    /// A shard is there twice.
+    #[error("shard {shard} of {shards} is there twice; leave one of its files out")]
     Twice {
-        /// Which.
+        /// The shard.
         shard: u64,
-        /// Of how many.
+        /// The number of shards.
         shards: u64,
     },
-    /// A part is not finished.
+    /// A shard is not finished.
     #[error(
         "shard {shard} of {shards} is not finished: {system} has {done} of {planned} runs; go on \
          with --resume"
     )]
     Unfinished {
-        /// Which.
+        /// The shard.
         shard: u64,
-        /// Of how many.
+        /// The number of shards.
         shards: u64,
         /// The system.
         system: String,
-        /// Runs done.
+        /// Finished runs.
         done: u64,
-        /// Runs planned.
+        /// Planned runs.
         planned: u64,
     },
 }
 
 impl Results {
-    /// Results of a plan of which nothing is done yet.
+    /// Results of a plan without any runs yet.
     pub fn new(plan: Plan) -> Results {
         let mut rows = Vec::new();
         for system in &plan.systems {
@@ -220,7 +222,7 @@ impl Results {
         Results { rows, plan, format: FORMAT.into() }
     }
 
-    /// Results from a file.
+    /// Parses the results in a file.
     ///
     /// # Errors
     /// [`ResultsError::Damaged`].
@@ -248,7 +250,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Whether all that was planned is done.
+    /// Checks that everything in the plan is done.
     ///
     /// # Errors
     /// [`ResultsError::Unfinished`].
@@ -267,7 +269,7 @@ impl Results {
         }
     }
 
-    /// Whether these are results of `plan`, finished or not.
+    /// Checks that these are results of `plan`, finished or not.
     ///
     /// # Errors
     /// [`ResultsError::Other`].
@@ -294,13 +296,13 @@ impl Results {
     }
 }
 
-/// Puts the results of all shards together.
+/// Merges the results of all shards.
 ///
 /// # Errors
-/// A shard is missing, there twice, not finished, or of another plan. Nothing is given then.
+/// A shard is missing, there twice, not finished, or of another plan. Nothing is returned then.
 pub fn merge(parts: &[Results]) -> Result<Results, ResultsError> {
     let Some(first) = parts.first() else {
-        return Err(ResultsError::Damaged("nothing was given".into()));
+        return Err(ResultsError::Damaged("no files of results were given".into()));
     };
     let shards = first.plan.shards;
     for part in parts {
@@ -355,7 +357,7 @@ mod tests {
         results
     }
 
-    /// All shards together are all runs, once each: would catch a partial result passed off as whole.
+    /// All shards together have all runs, once each. Would catch a partial result that is taken for the whole.
     #[test]
     fn only_all_shards_make_a_whole() {
         let all: Vec<u64> = (1..=3).flat_map(|s| part(s, 3).plan.seeds()).collect();
@@ -378,7 +380,7 @@ mod tests {
         assert!(matches!(other, Err(ResultsError::Other { .. })), "{other:?}");
     }
 
-    /// What was written is read back, and a file that was cut anywhere is refused.
+    /// Results are read as they were written, and a file that was cut anywhere is refused.
     #[test]
     fn damaged_results_are_refused() {
         let text = serde_json::to_string(&part(1, 2)).unwrap();
@@ -389,8 +391,8 @@ mod tests {
         assert!(Results::parse(&text.replace("results 1", "results 2")).is_err());
     }
 
-    /// A file from before there were geometries is one of the usual geometry, goes with another of that, and with no
-    /// other.
+    /// A file from before there were geometries counts as one of the default geometry. It can be merged with
+    /// another of that geometry, and with no other.
     #[test]
     fn older_results_are_of_the_usual_geometry() {
         let mut value = serde_json::to_value(part(1, 2)).unwrap();

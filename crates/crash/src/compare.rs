@@ -1,4 +1,4 @@
-//! What a crash left, beside what may be found: names, contents, permissions, attributes, order.
+//! Comparing a state's names, contents, permissions, attributes and order with those that the history allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::judge::Verdict;
 use crate::order::Cuts;
 use crate::tree::{Contents, Listing, Tree};
 
-/// What a comparison finds, in words, each with whether a promise is broken.
+/// The differences of a comparison, in words, each with a flag whether it breaks a promise.
 #[derive(Default)]
 pub(crate) struct Found {
     lost_durable: Vec<(bool, String)>,
@@ -24,7 +24,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Adds it to a verdict.
+    /// Adds the differences to a verdict.
     pub fn into_verdict(self, verdict: &mut Verdict) {
         verdict.lost_returned += self.lost_returned;
         let Verdict { lost_durable, not_atomic, stale, broken, .. } = verdict;
@@ -38,10 +38,12 @@ impl Found {
     }
 }
 
-/// What was found wrong with the contents of files, by inode and object: in which version of each, and what.
+/// The compared contents of files, by inode and object: the two versions that were compared, and their
+/// difference.
 pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<String>)>;
 
-/// Compares what is found with what may be. Of files it uses, and notes, what is in `compared`, where that is given.
+/// Compares a state with the allowed ones. Where `compared` is given, results for files are taken from it and
+/// noted in it.
 pub(crate) fn compare(
     tree: &Tree,
     (history, promise): (&History, &Promise),
@@ -72,7 +74,7 @@ struct Comparer<'a> {
     compared: Option<&'a mut Compared>,
     found: Found,
     seen: BTreeSet<ObjectId>,
-    /// How many of each client's calls there are, as far as what is found shows.
+    /// The number of each client's calls that are there, as far as the state shows.
     cuts: Cuts,
 }
 
@@ -81,7 +83,7 @@ impl<'a> Comparer<'a> {
         self.history.objects[object].title()
     }
 
-    /// Whether calls at the same time have made of a name what cannot be told.
+    /// Whether concurrent calls have made the state of a name indeterminate.
     fn is_vague(&self, dir: ObjectId, name: &[u8]) -> bool {
         let vague = &self.history.vague_names;
         !vague.is_empty() && vague.contains(&(dir, name.to_vec()))
@@ -105,14 +107,14 @@ impl<'a> Comparer<'a> {
                     todo.extend(self.follow(vec![object], Some(*found)));
                 } else if !known && !self.is_vague(dir, name) && !(tree.own_names)(name) {
                     let place = self.title(dir);
-                    let what = format!("{}: a name that was never there, in {place}", words(name));
+                    let what = format!("{}: a name that never existed, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));
                 }
             }
         }
     }
 
-    /// Judges the names of a directory that may stand for something, and those that may not and do.
+    /// Judges the names of a directory that may exist, and those that exist but must not.
     fn expected_names(
         &mut self,
         dir: ObjectId,
@@ -140,7 +142,7 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// What has a name to spare, in the midst of an exchange that need not be whole.
+    /// The object that has an additional name during an exchange, which need not be atomic.
     fn spare(&self, dir: ObjectId, name: &[u8], found: Ino) -> Option<ObjectId> {
         let is_it = |spare: &&(ObjectId, ObjectId)| {
             spare.0 == dir && self.history.objects[spare.1].ino == found
@@ -149,7 +151,7 @@ impl<'a> Comparer<'a> {
         self.expect.spares.iter().find(is_it).filter(|_| may).map(|spare| spare.1)
     }
 
-    /// Judges what a name stands for. Returns the objects that it may be.
+    /// Judges the inode of a name. Returns the objects that it may be.
     fn name(
         &mut self,
         dir: ObjectId,
@@ -173,8 +175,8 @@ impl<'a> Comparer<'a> {
                 self.title(dir),
                 may.join(" or ")
             );
-            // A check that finds a directory under two names takes one away, whatever else had that name before, or
-            // was to have it: in the midst of a rename, or of two names that change places.
+            // A check that finds a directory under two names removes one of them, whatever inode had that name
+            // before, or was to have it: in the middle of a rename, or of an exchange of two names.
             let is_directory = |c: &Candidate<Option<ObjectId>>| {
                 let file_type = |o: ObjectId| self.history.objects[o].file_type;
                 c.value.is_some_and(|o| file_type(o) == FileType::Directory)
@@ -195,7 +197,7 @@ impl<'a> Comparer<'a> {
         fits.iter().filter_map(|c| c.value).collect()
     }
 
-    /// Judges what is found under a name; gives directories to look into.
+    /// Judges the inode under a name. Returns directories that must be judged too.
     fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
         let (ino, attr) = (found?, &self.tree.nodes.get(&found?)?.attr);
         let fitting =
@@ -232,8 +234,8 @@ impl<'a> Comparer<'a> {
         None
     }
 
-    /// Judges permissions and attributes of what may be one of `objects`: all together they are a state that
-    /// the inode had.
+    /// Judges permissions and attributes of an inode that may be one of `objects`: together they must be a
+    /// state that the inode had.
     fn nature(&mut self, objects: &[ObjectId], ino: Ino) {
         let Some(node) = self.tree.nodes.get(&ino) else { return };
         let found = &node.nature;
@@ -254,7 +256,7 @@ impl<'a> Comparer<'a> {
             |(name, value): (&Vec<u8>, &Vec<u8>)| format!("{} of {}", words(name), value.len());
         let attributes: Vec<String> = found.attributes.iter().map(len).collect();
         let what = format!(
-            "{}: permissions {:o} and attributes [{}] are of no time",
+            "{}: permissions {:o} and attributes [{}] never existed together",
             self.title(*object),
             found.permissions,
             attributes.join(", ")
@@ -266,8 +268,8 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// What is wrong with a file's size and contents, if anything is, unless neither what is there nor what may be is
-    /// another than when that was last asked.
+    /// The fault in a file's size and contents, if there is one. If neither the state nor the allowed ones have
+    /// changed since the last comparison, its result is used.
     fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
         let (version, expected) = self.expect.files.get(&object)?;
         let node = self.tree.nodes.get(&ino)?;
@@ -320,7 +322,7 @@ impl<'a> Comparer<'a> {
 
     fn always_named(&mut self) {
         for object in &self.expect.always_named {
-            // What was behind a name that nobody knows may be there or not.
+            // An object behind an indeterminate name may exist or not.
             let sure = self.history.vague_names.is_empty();
             if sure && !self.seen.contains(object) {
                 let what = format!("{} has lost its last name", self.title(*object));

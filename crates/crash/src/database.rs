@@ -1,8 +1,9 @@
-//! A small database at work: what it does to its file system, not what is in it.
+//! A workload of a small database: its operations on the file system.
 //!
-//! A transaction, as SQLite has it with a rollback journal (<https://sqlite.org/atomiccommit.html>): what is to be
-//! changed is copied to a journal beside the database, which is made durable; then the database is changed and made
-//! durable; then the journal goes, which is what commits. It is removed, cut to nothing, or left with its head cleared.
+//! A transaction, as in SQLite with a rollback journal (<https://sqlite.org/atomiccommit.html>): the old
+//! contents of the pages that will change are copied to a journal beside the database, and made durable; then
+//! the database is changed and made durable; then the journal is invalidated, which commits. It is removed,
+//! truncated, or left with its head cleared.
 
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, SetAttr};
@@ -12,21 +13,21 @@ use rand_pcg::Pcg64Mcg;
 use crate::Workload;
 use crate::history::Watched;
 
-/// Bytes of a page.
+/// The bytes of a page.
 const PAGE: u64 = 1024;
-/// Pages that a transaction changes at most.
+/// The most pages that a transaction changes.
 const CHANGED: u64 = 6;
 
-/// Transactions of one client.
+/// The transactions of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Database {
-    /// Fixes which pages are changed.
+    /// The seed of the choice of pages.
     pub seed: u64,
-    /// How many transactions.
+    /// The number of transactions.
     pub transactions: usize,
-    /// Pages at the start.
+    /// The number of pages at the start.
     pub pages: u64,
-    /// Milliseconds between two of them at most.
+    /// The longest pause between two transactions, in milliseconds.
     pub pause: u64,
 }
 
@@ -67,7 +68,7 @@ impl<F: FileSystem> Session<F> {
     async fn transaction(&mut self) -> FsResult<()> {
         self.number = self.number.wrapping_add(1).max(1);
         let count = self.rng.random_range(1..=CHANGED);
-        // Sometimes the last page is a new one.
+        // In one of four transactions the last page is a new one.
         let all = self.pages + u64::from(self.rng.random_range(0..4) == 0);
         let journal = self.journal().await?;
         self.write(journal, 0, 512).await?;

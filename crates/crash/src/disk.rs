@@ -1,4 +1,4 @@
-//! Disks under a run and under a judge.
+//! The disks of a run and of a judge.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -11,26 +11,26 @@ use rustc_hash::FxHashSet;
 
 use crate::sum;
 
-/// The unit that a crash writes wholly or not at all, in bytes.
+/// The unit that a crash leaves wholly old or wholly new, in bytes.
 pub const SECTOR: usize = 512;
 
-/// The unit in which what differs from the start is kept, in bytes.
+/// The unit in which differences from the start are stored, in bytes.
 const PIECE: usize = 4096;
 
-/// A disk in memory that shares what it holds at the start with others, and remembers what was written over, so that
-/// the writes can be taken back.
+/// A disk in memory. It shares its contents at the start with others, and remembers what writes have replaced,
+/// so that they can be undone.
 pub struct Scratch {
     bytes: RefCell<Bytes>,
-    /// Sectors, with what they held before.
+    /// The old contents of sectors that were written.
     undo: RefCell<Vec<(usize, Box<[u8]>)>>,
     volatile: Cell<bool>,
     seen: RefCell<Seen>,
-    /// The ranges of sectors that are read, if somebody wants to know.
+    /// The ranges of sectors that were read, if they are recorded.
     log: RefCell<Option<Vec<Range<u64>>>>,
     changed: RefCell<Changed>,
 }
 
-/// What is on a disk: what it held at the start, and pieces of its own.
+/// The contents of a disk: those at the start, shared, and pieces of its own.
 struct Bytes {
     base: Arc<Vec<u8>>,
     own: Vec<Option<Box<[u8]>>>,
@@ -68,7 +68,7 @@ impl Bytes {
     }
 }
 
-/// Sectors whose contents changed since somebody last asked.
+/// Sectors whose contents have changed since the last query.
 #[derive(Default)]
 struct Changed {
     marks: Vec<u64>,
@@ -85,21 +85,21 @@ impl Changed {
     }
 }
 
-/// Sectors, as bits, since somebody began to look.
+/// The sectors that were read since [`Scratch::look`], as bits.
 #[derive(Default)]
 struct Seen {
     written: Vec<u64>,
-    /// Read before they were written.
+    /// Sectors that were read before they were written.
     read: Vec<u64>,
 }
 
-/// The sectors of a range of bytes.
+/// The sectors with any of these bytes.
 fn sectors(at: usize, len: usize) -> Range<usize> {
     at / SECTOR..(at + len).div_ceil(SECTOR)
 }
 
 impl Scratch {
-    /// A disk that holds `base`, whole sectors.
+    /// A disk with the contents `base`, which are whole sectors.
     pub fn new(base: Arc<Vec<u8>>) -> Rc<Scratch> {
         let words = (base.len() / SECTOR).div_ceil(64);
         let own = vec![None; base.len().div_ceil(PIECE)];
@@ -115,18 +115,18 @@ impl Scratch {
         })
     }
 
-    /// Says whether its cache is to be called volatile.
+    /// Sets whether the disk reports a volatile cache.
     pub fn set_volatile(&self, volatile: bool) {
         self.volatile.set(volatile);
     }
 
-    /// Puts a sector in place for good: [`rewind`](Self::rewind) does not take it back.
+    /// Changes a sector for good: [`rewind`](Self::rewind) does not undo it.
     pub fn put(&self, sector: u64, data: &[u8]) {
         self.bytes.borrow_mut().sector_mut(sector as usize).copy_from_slice(data);
         self.changed.borrow_mut().note(sector);
     }
 
-    /// Takes back what was written since the last rewind.
+    /// Undoes the writes since the last rewind.
     pub fn rewind(&self) {
         let (mut bytes, mut changed) = (self.bytes.borrow_mut(), self.changed.borrow_mut());
         for (sector, old) in self.undo.borrow_mut().drain(..).rev() {
@@ -135,29 +135,29 @@ impl Scratch {
         }
     }
 
-    /// From now on [`was_read`](Self::was_read) says what is read.
+    /// Begins to record which sectors are read, for [`was_read`](Self::was_read).
     pub(crate) fn look(&self) {
         let mut seen = self.seen.borrow_mut();
         seen.written.fill(0);
         seen.read.fill(0);
     }
 
-    /// Whether a sector was read as it was when somebody began to look.
+    /// Whether a sector was read since [`look`](Self::look), before it was written.
     pub(crate) fn was_read(&self, sector: u64) -> bool {
         self.seen.borrow().read[sector as usize / 64] >> (sector % 64) & 1 == 1
     }
 
-    /// From now on [`logged`](Self::logged) says what is read.
+    /// Begins to record which ranges are read, for [`logged`](Self::logged).
     pub(crate) fn log(&self) {
         *self.log.borrow_mut() = Some(Vec::new());
     }
 
-    /// The ranges of sectors that were read since; from now on nobody wants to know.
+    /// The ranges of sectors that were read since; ends the recording.
     pub(crate) fn logged(&self) -> Vec<Range<u64>> {
         self.log.borrow_mut().take().unwrap_or_default()
     }
 
-    /// The sectors whose contents changed since this was last asked, each once.
+    /// The sectors whose contents have changed since the last call, each once.
     pub(crate) fn take_changed(&self) -> Vec<u64> {
         let mut changed = self.changed.borrow_mut();
         let Changed { marks, list } = &mut *changed;
@@ -165,7 +165,7 @@ impl Scratch {
         std::mem::take(list)
     }
 
-    /// What the writes since the last rewind changed, as a difference of sums.
+    /// The effect of the writes since the last rewind, as a difference of sums.
     pub(crate) fn difference(&self) -> u128 {
         let (bytes, undo) = (self.bytes.borrow(), self.undo.borrow());
         let mut seen = FxHashSet::default();
@@ -254,8 +254,7 @@ impl BlockDevice for Scratch {
     }
 }
 
-/// A disk that takes a random time for each write and each flush, so that requests under way complete
-/// in any order.
+/// A disk that takes a random time for each write and each flush, so requests under way complete in any order.
 pub struct Slow<D> {
     pub(crate) runtime: Runtime,
     pub(crate) inner: D,

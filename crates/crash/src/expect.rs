@@ -1,7 +1,7 @@
-//! What may be found after a crash at one time, worked out from the history.
+//! The values that may be found after a crash at one time, derived from the history.
 //!
-//! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun, and no
-//! later call that set it anew is durable. Calls that overlap are in no order.
+//! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun, and no later
+//! call that set it anew is durable. Concurrent calls are in no order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,53 +11,55 @@ use rustc_hash::FxHashMap;
 use crate::Promise;
 use crate::history::{BEFORE, History, NameChange, NameKey, Nature, ObjectId, Purpose};
 
-/// What a name may stand for.
+/// The objects for which a name may stand.
 pub(crate) type NameExpected = Expected<Option<ObjectId>>;
 
-/// What each name in a directory may stand for.
+/// The objects for which each name in a directory may stand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DirExpected {
-    /// Names that may stand for something.
+    /// Names that may exist.
     live: BTreeMap<Vec<u8>, NameExpected>,
-    /// Names that stand for nothing, for sure: there are ever more of them.
+    /// Names that certainly do not exist. Their number only grows.
     gone: FxHashMap<Vec<u8>, NameExpected>,
-    /// How many of these say of a client that so many of its calls are there at least.
+    /// By client, the numbers of calls that must at least be there because of these names, and how many names
+    /// demand each.
     least: BTreeMap<usize, BTreeMap<usize, u32>>,
 }
 
 impl DirExpected {
-    /// What a name may stand for; none where nobody ever made it.
+    /// The objects for which a name may stand; `None` for a name that no call ever made.
     pub fn get(&self, name: &[u8]) -> Option<&NameExpected> {
         self.live.get(name).or_else(|| self.gone.get(name))
     }
 
-    /// The names that may stand for something, in order.
+    /// The names that may exist, in order.
     pub fn live(&self) -> impl Iterator<Item = (&[u8], &NameExpected)> {
         self.live.iter().map(|(name, expected)| (name.as_slice(), expected))
     }
 
-    /// A name that stands for nothing, for sure.
+    /// A name that certainly does not exist.
     pub fn gone(&self, name: &[u8]) -> Option<(&[u8], &NameExpected)> {
         self.gone.get_key_value(name).map(|(name, expected)| (name.as_slice(), expected))
     }
 
-    /// All names that stand for nothing, for sure, in no order.
+    /// All names that certainly do not exist, in no order.
     pub fn all_gone(&self) -> impl Iterator<Item = (&[u8], &NameExpected)> {
         self.gone.iter().map(|(name, expected)| (name.as_slice(), expected))
     }
 
-    /// How many calls of each client are there at least where all these names stand for nothing.
+    /// The number of each client's calls that must at least be there, given that none of these names exists.
     pub fn least(&self) -> impl Iterator<Item = (usize, usize)> {
         let most = |calls: &BTreeMap<usize, u32>| calls.keys().next_back().copied();
         self.least.iter().filter_map(move |(client, calls)| Some((*client, most(calls)?)))
     }
 
-    /// What follows of calls from a name that stands for nothing: its client, and how many are there at least.
+    /// The consequence of a name that does not exist: its client, and the number of that client's calls that
+    /// must at least be there.
     fn bound(expected: &NameExpected) -> Option<(usize, usize)> {
         Some((expected.client?, expected.candidates[0].call.map_or(0, |call| call + 1)))
     }
 
-    /// Notes what a name may stand for; of one that is vague nothing follows.
+    /// Notes the objects for which a name may stand. Nothing follows from an indeterminate name.
     fn set(&mut self, name: &[u8], expected: NameExpected, is_vague: bool) {
         if let Some(old) = self.gone.remove(name)
             && let Some((client, calls)) = Self::bound(&old).filter(|_| !is_vague)
@@ -84,25 +86,25 @@ impl DirExpected {
     }
 }
 
-/// A value that may be found, and between which calls it was the newest.
+/// A value that may be found, and the calls between which it was the newest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate<T> {
     pub value: T,
-    /// The call that set it; none: it was so at the start.
+    /// The call that set it; `None` for a value from the start.
     pub call: Option<usize>,
-    /// The next call that set it anew.
+    /// The next call that set another value.
     pub next: Option<usize>,
 }
 
-/// What may be found of one thing.
+/// The values that may be found of one thing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expected<T> {
     pub candidates: Vec<Candidate<T>>,
-    /// The client that made all changes, if one did.
+    /// The client that made all changes, if only one did.
     pub client: Option<usize>,
     /// Whether a change is durable.
     pub durable: bool,
-    /// The last change that had returned.
+    /// The last change whose call had returned.
     pub returned: Option<usize>,
 }
 
@@ -112,18 +114,18 @@ impl<T> Expected<T> {
         self.candidates.len() == 1
     }
 
-    /// Whether more may be known of it once somebody has waited, though nobody changes it.
+    /// Whether more can become known when a caller has waited, although no call changes the value.
     pub fn is_open(&self) -> bool {
         !self.is_settled() || !(self.durable || self.candidates[0].call.is_none())
     }
 }
 
-/// What may be found of a file.
+/// The states of a file that may be found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileExpected {
     pub size: Expected<u64>,
     pub sectors: BTreeMap<u64, Expected<Option<Arc<[u8]>>>>,
-    /// Whether it was made durable and not changed since.
+    /// Whether the file was made durable and not changed since.
     pub settled: bool,
 }
 
@@ -134,44 +136,45 @@ impl FileExpected {
     }
 }
 
-/// What may be found of an inode, size and contents apart.
+/// The states of an inode that may be found, without size and contents.
 pub(crate) type NatureExpected = Expected<Option<Arc<Nature>>>;
 
-/// What may be found after a crash at one time.
+/// The states that may be found after a crash at one time.
 #[derive(Default)]
 pub(crate) struct Expect {
     /// The names in each directory.
     pub names: FxHashMap<ObjectId, DirExpected>,
-    /// What must have a name.
+    /// Objects that must have a name.
     pub always_named: BTreeSet<ObjectId>,
-    /// Files, each with a number that is another whenever something else may be found.
+    /// Files, each with a number that changes whenever other states may be found.
     pub files: FxHashMap<ObjectId, (u64, FileExpected)>,
     /// Permissions and attributes.
     pub natures: FxHashMap<ObjectId, NatureExpected>,
-    /// Directories, and what may have a name to spare there, left by names that changed places.
+    /// The directories in which an exchange of names may have left an additional name, each with the object of
+    /// that name.
     pub spares: Vec<(ObjectId, ObjectId)>,
-    /// The last call of each client that must be there on a disk that keeps order.
+    /// The last call of each client that must be there on a disk that keeps the order of writes.
     pub last_durable: BTreeMap<usize, usize>,
 }
 
-/// Works it out for one time.
+/// Derives the values for one time.
 pub(crate) struct Worker<'h> {
     pub history: &'h History,
-    /// How many events have happened.
+    /// The number of events so far.
     pub at: usize,
     pub durable_names: bool,
     /// See [`Promise::passed`].
     pub passed: bool,
-    /// When the last sync began that had returned, among all beginnings and endings.
+    /// The beginning of the last sync that has returned, counted among all beginnings and ends of calls.
     pub synced: usize,
-    /// The same for the last fsync of each object, or of what is below it: its names are durable.
+    /// The same for the last fsync of each object, or of anything below it: the object's names are durable.
     pub fsynced: FxHashMap<ObjectId, usize>,
-    /// The same for the last fsync of each object itself: so are its inode and its contents.
+    /// The same for the last fsync of each object itself: its inode and contents are durable too.
     pub fsynced_itself: FxHashMap<ObjectId, usize>,
 }
 
 impl Expect {
-    /// What may be found when `at` events have happened, worked out from the whole history.
+    /// The values that may be found when `at` events have happened, derived from the whole history.
     pub fn new(history: &History, promise: &Promise, at: usize) -> Expect {
         let mut worker = Worker::new(history, promise, at);
         worker.find_syncs();
@@ -189,7 +192,7 @@ impl Expect {
         expect
     }
 
-    /// Notes what a name may stand for.
+    /// Notes the objects for which a name may stand.
     pub fn set_name(&mut self, history: &History, key: &NameKey, expected: NameExpected) {
         let is_vague = !history.vague_names.is_empty() && history.vague_names.contains(key);
         self.names.entry(key.0).or_default().set(&key.1, expected, is_vague);
@@ -237,7 +240,7 @@ impl Worker<'_> {
         }
     }
 
-    /// An fsync makes the object durable, and the names that lead to it.
+    /// Notes an fsync, which makes the object durable, and the names that lead to it.
     fn fsync(&mut self, object: ObjectId, began: usize) {
         let itself = self.fsynced_itself.entry(object).or_default();
         *itself = began.max(*itself);
@@ -263,7 +266,7 @@ impl Worker<'_> {
         self.history.calls[call].ended.unwrap_or(usize::MAX)
     }
 
-    /// The candidates among changes, oldest first, and whether one of the changes is durable.
+    /// The candidates among the changes, oldest first, and whether one of the changes is durable.
     fn expected<T: Clone>(
         &self,
         start: T,
@@ -300,7 +303,7 @@ impl Worker<'_> {
         })
     }
 
-    /// Whether somebody has waited for a name to stand for this.
+    /// Whether a caller has waited until this object was durable under the name.
     fn was_waited_for(&self, call: usize, object: Option<ObjectId>) -> bool {
         let fsynced = object.and_then(|o| self.fsynced.get(&o)).copied().unwrap_or(0);
         let waited = self.durable_names && self.returned(call);
@@ -315,7 +318,7 @@ impl Worker<'_> {
         let is_durable = |call| self.is_durable(object, call);
         let mut size = self.expected(0, &o.sizes, is_durable);
         if o.file_type == ordo_vfs::FileType::Symlink {
-            // A link is never there without its target.
+            // A link never exists without its target.
             size.candidates.retain(|c| c.call.is_some());
         }
         let mut sectors = BTreeMap::new();
@@ -327,7 +330,7 @@ impl Worker<'_> {
         Some(FileExpected { size, sectors, settled })
     }
 
-    /// Whether what a call did to an object's inode and contents is durable.
+    /// Whether the change by a call of an object's inode and contents is durable.
     fn is_durable(&self, object: ObjectId, call: usize) -> bool {
         let fsynced = self.fsynced_itself.get(&object).copied().unwrap_or(0);
         self.ended(call) < self.synced.max(fsynced)
@@ -342,7 +345,7 @@ impl Worker<'_> {
         Some(self.expected(None, &list, |call| self.is_durable(object, call)))
     }
 
-    /// Objects that durably had a name and were never without one since.
+    /// Objects that durably had a name, and never were without one since.
     fn always_named(&self, expect: &Expect) -> BTreeSet<ObjectId> {
         let mut by_call: BTreeMap<usize, Vec<(&NameKey, Option<ObjectId>)>> = BTreeMap::new();
         for (key, changes) in &self.history.names {
@@ -377,7 +380,7 @@ impl Worker<'_> {
         sure
     }
 
-    /// Whether an object has a name from `call` on that a crash does not take away, but for another.
+    /// Whether an object has, from `call` on, a name that a crash does not remove unless it leaves another.
     pub fn is_surely(
         &self,
         expect: &Expect,
@@ -389,7 +392,7 @@ impl Worker<'_> {
         counts && self.is_durably(expect, key, call)
     }
 
-    /// Whether the change of a name by `call` is durable: nothing older may be found.
+    /// Whether the change of a name by `call` is durable, so that no older state may be found.
     fn is_durably(&self, expect: &Expect, key: &NameKey, call: usize) -> bool {
         let began = self.history.calls[call].began;
         expect.name(key).candidates.iter().all(|c| match c.call {
@@ -398,7 +401,7 @@ impl Worker<'_> {
         })
     }
 
-    /// What may have a name to spare, and where.
+    /// The objects that may have an additional name, and the directories of these names.
     pub fn spares(&self) -> Vec<(ObjectId, ObjectId)> {
         let under_way = |c: usize| self.begun(c) && self.ended(c) >= self.synced;
         let spares = self.history.exchanges.iter().filter(|(call, ..)| under_way(*call));
@@ -428,7 +431,8 @@ mod tests {
     use super::*;
     use crate::history::{Call, Object};
 
-    /// A file is made, renamed, and another made under its first name, which alone is made durable: perhaps.
+    /// A history: a file is created and renamed, and another is created under its first name. The flags say
+    /// which of them is made durable.
     fn history(durable: [bool; 2]) -> History {
         let mut history = History::default();
         let object = |n: u64| Object::new(Ino(n), FileType::Regular, b"");
@@ -463,8 +467,8 @@ mod tests {
         history
     }
 
-    /// Would catch an oracle that takes a file which nobody waited for, and which never was on the disk, for lost where
-    /// that is all that was promised, or for none where more was.
+    /// Would catch an oracle that calls a file lost which no caller made durable, and which never was on the
+    /// disk, where no promise covers it; and one that does not call it lost where a promise does.
     #[test]
     fn what_was_waited_for_has_a_name_and_what_gave_up_its_name_where_promised() {
         let named = |promise: &Promise, durable| {

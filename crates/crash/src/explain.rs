@@ -1,14 +1,15 @@
-//! A state in words: what was under way, and what of it was on the disks.
+//! The explanation of a state: the calls and writes that were under way, and which of the writes are on the
+//! disks.
 
 use std::fmt::Write;
 
 use crate::history::BEFORE;
 use crate::model::{Layout, Losable, Sectors};
 
-/// How many of the calls that had returned are listed.
+/// The number of returned calls that are listed.
 const RETURNED: usize = 4;
 
-/// What was under way when the power went, when `at` events of the run had happened.
+/// The calls that were under way at the power cut, when `at` events of the run had happened.
 pub(crate) fn calls(sectors: &Sectors, at: usize) -> String {
     let mut out = String::new();
     let run = &sectors.run;
@@ -25,7 +26,7 @@ pub(crate) fn calls(sectors: &Sectors, at: usize) -> String {
     out
 }
 
-/// What of each write that a crash may lose is on the disks.
+/// The parts on the disks of each write that the crash could lose.
 pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8]) -> String {
     let mut out = String::new();
     let run = &sectors.run;
@@ -38,7 +39,7 @@ pub(crate) fn picture(sectors: &Sectors, layout: &Layout, state: &[u8]) -> Strin
     out
 }
 
-/// What became of a write, as far as it makes a difference.
+/// The fate of a write, as far as it makes a difference.
 fn fate(write: &Losable, state: &[u8]) -> &'static str {
     let kept = write.parts.iter().filter(|(c, o)| state[*c as usize] == *o).count();
     match kept {

@@ -15,30 +15,30 @@ use crate::record::Run;
 use crate::rules::Rule;
 use crate::{Config, CrashError, Scheme, Workload, explain, record, sample};
 
-/// How much is explored.
+/// The extent of an exploration.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// States at most; they are shared out among the frontiers.
+    /// The most states. They are shared out among the frontiers.
     pub states: usize,
-    /// Names and contents are judged in one of so many states; 0: in none.
+    /// Names and contents are judged in one of so many states; 0 means in none.
     pub tree_every: usize,
-    /// Use afterwards is judged in one of so many states; 0: in none.
+    /// Use after the crash is judged in one of so many states; 0 means in none.
     pub usable_every: usize,
-    /// How many recoveries in a row are cut off.
+    /// The depth of nested crashes: the number of recoveries in a row that are interrupted.
     pub recovery_depth: u32,
-    /// Recovery is cut off in one of so many states; 0: in none.
+    /// A crash during recovery is tried in one of so many states; 0 means in none.
     pub recovery_every: usize,
-    /// States judged of each recovery that is cut off.
+    /// The states that are judged of each interrupted recovery.
     pub recovery_states: usize,
-    /// Only states that follow one of these; none: all states.
+    /// The rules, one of which a state must follow. Without rules all states are allowed.
     pub rules: Vec<Rule>,
-    /// Threads; 0: as many as the machine has processors.
+    /// The number of threads; 0 means one for each processor.
     pub threads: usize,
-    /// Whether a state is not looked at anew that differs from one before it only where nobody looked.
+    /// Whether a state that differs from an earlier one only in sectors that were not read gets its verdict.
     pub recall: bool,
-    /// Whether to judge no more states after the first in which a promise is broken.
+    /// Whether to end after the first state that breaks a promise.
     pub stop: bool,
-    /// Counts the states that have been judged, for whoever wants to know meanwhile.
+    /// The number of states judged so far, for progress.
     pub judged: Arc<AtomicU64>,
 }
 
@@ -63,62 +63,63 @@ impl Default for Budget {
 /// A state of the disks of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which frontier.
+    /// The number of the frontier.
     pub frontier: usize,
-    /// The option for each choice of it.
+    /// The chosen option for each choice of the frontier.
     pub state: Vec<u8>,
 }
 
-/// A state in which something is wrong.
+/// A state with a fault.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The state; then, where recoveries were cut off, the state that each of them left.
+    /// The state, followed by the states that each interrupted recovery left.
     pub path: Vec<Point>,
-    /// What is wrong.
+    /// The faults.
     pub verdict: Verdict,
-    /// What was under way, and what of it was on the disks.
+    /// The calls and writes that were under way, and which of the writes are on the disks.
     pub picture: String,
-    /// The recoveries that were cut off.
+    /// The interrupted recoveries.
     pub recoveries: Vec<Arc<Run>>,
 }
 
-/// How often something was found.
+/// The numbers of states with each kind of finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// States judged.
     pub states: u64,
-    /// A check finds what could lose or mix up data.
+    /// States in which a check finds damage that could lose or mix up data.
     pub unsound: u64,
-    /// A check finds anything beyond counts.
+    /// States in which a check finds anything other than wrong counts.
     pub needs_check: u64,
-    /// A repair leaves something.
+    /// States in which a repair leaves damage.
     pub beyond_repair: u64,
-    /// Something is found that a repair has to guess about: a block that two files have, no root.
+    /// States with damage whose repair must guess: a block of two files, no root.
     pub unresolvable: u64,
     /// States whose names and contents were judged.
     pub trees: u64,
-    /// A change of names that had returned is not there: durable or not.
+    /// Changes of names that had returned and are not there, durable or not.
     pub lost_returned: u64,
     /// The most such changes in one state.
     pub lost_returned_most: u64,
-    /// Something durable is not there.
+    /// States that lack something durable.
     pub lost_durable: u64,
-    /// Something is neither as before nor as after an operation.
+    /// States with something that is neither as before nor as after an operation.
     pub not_atomic: u64,
-    /// Contents that were never written there.
+    /// States with contents that were never written there.
     pub stale: u64,
-    /// States whose use afterwards was judged.
+    /// States in which use after the crash was judged.
     pub used: u64,
-    /// Could not be used afterwards.
+    /// States that could not be used.
     pub unusable: u64,
-    /// A promise of the scheme is broken, after recovery was cut off included.
+    /// States that break a promise of the scheme, also after an interrupted recovery.
     pub promise_broken: u64,
-    /// States judged in which a recovery was cut off; they are counted nowhere else but above.
+    /// States after interrupted recoveries that were judged. They count nowhere else, except in
+    /// `promise_broken`.
     pub in_recovery: u64,
 }
 
 impl Counts {
-    /// Adds what was found elsewhere.
+    /// Adds the counts of another exploration.
     pub fn add(&mut self, other: &Counts) {
         self.states += other.states;
         self.unsound += other.unsound;
@@ -155,32 +156,32 @@ impl Counts {
     }
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Counts over all states judged.
     pub counts: Counts,
-    /// States that there are, about: frontiers that share states are counted once.
+    /// The approximate number of possible states. States that several frontiers share count once.
     pub possible: f64,
-    /// Frontiers: times between which nothing becomes durable.
+    /// The number of frontiers: periods in which no write becomes durable.
     pub frontiers: usize,
     /// Frontiers all of whose states were judged.
     pub exhausted: usize,
-    /// States in which a promise is broken, in order; the first of each frontier.
+    /// States that break a promise, in order; only the first of each frontier.
     pub failures: Vec<Failure>,
-    /// States that break no promise and in which something is wrong, the first few.
+    /// The first few states with a fault that breaks no promise.
     pub notable: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Adds a state in which a promise is broken, found by itself.
+    /// Adds a state that breaks a promise, found outside of an exploration.
     pub fn fail(&mut self, failure: Failure) {
         self.counts.states += 1;
         self.counts.promise_broken += 1;
         self.failures.push(failure);
     }
 
-    /// Nothing if every promise was kept; else panics with the first that was broken.
+    /// Returns if every promise was kept; otherwise panics with the first broken one.
     ///
     /// # Panics
     /// A promise is broken.
@@ -195,15 +196,15 @@ impl Outcome {
     }
 }
 
-/// How many failures of a frontier are kept.
+/// The number of failures of a frontier that are kept.
 const FAILURES_KEPT: usize = 3;
-/// How many states are kept to show what may happen without a promise being broken.
+/// The number of states that are kept as examples of faults which break no promise.
 const NOTABLE_KEPT: usize = 50;
 
-/// Records `workload` under `scheme` and explores what a crash may leave of it.
+/// Records `workload` under `scheme`, and explores the states that a crash may leave of it.
 ///
 /// # Errors
-/// The run cannot be made. That promises are broken is in the outcome.
+/// The run cannot be made. Broken promises are part of the outcome.
 pub fn explore<S: Scheme, W: Workload>(
     scheme: &S,
     workload: &W,
@@ -214,7 +215,7 @@ pub fn explore<S: Scheme, W: Workload>(
     Ok(explore_run(scheme, &Arc::new(run), config.seed, budget))
 }
 
-/// Explores what a crash may leave of a recorded run.
+/// Explores the states that a crash may leave of a recorded run.
 pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome {
     let sectors = Sectors::new(run.clone());
     let possible = possible(&sectors);
@@ -238,14 +239,14 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
                     if budget.stop && part.counts.promise_broken > 0 {
                         last.fetch_min(frontier, Ordering::Relaxed);
                     }
-                    results.lock().expect("nobody panics with it").push((frontier, part));
+                    results.lock().expect("no thread panics with the lock").push((frontier, part));
                 }
             });
         }
     });
-    let mut parts = results.into_inner().expect("nobody panicked with it");
+    let mut parts = results.into_inner().expect("no thread has panicked with the lock");
     parts.sort_by_key(|p| p.0);
-    // What others did meanwhile does not count.
+    // Frontiers behind the last one do not count, whatever the threads have found there.
     parts.retain(|(frontier, _)| *frontier <= last.load(Ordering::Relaxed));
     let mut outcome = Outcome {
         counts: Counts::default(),
@@ -265,13 +266,14 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     outcome
 }
 
-/// How many states each frontier has.
+/// The number of states of each frontier.
 fn possible(sectors: &Sectors) -> Vec<f64> {
     let mut pair = Pair::new(sectors);
     (0..sectors.ends.len()).map(|f| pair.possible(sectors, f)).collect()
 }
 
-/// Shares states out: every frontier gets the same, those that have fewer leave theirs to the others.
+/// Shares states out: every frontier gets the same number, and those that have fewer leave theirs to the
+/// others.
 fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
     let mut shares = vec![0usize; possible.len()];
     let mut left = states;
@@ -295,7 +297,7 @@ fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
 pub(crate) struct Pair {
     pub here: Cursor,
     ahead: Cursor,
-    /// What a crash at the frontier ahead may leave, if it was worked out.
+    /// The layout of the frontier ahead, if it was derived already.
     next: Option<(usize, Layout)>,
 }
 
@@ -304,7 +306,7 @@ impl Pair {
         Pair { here: Cursor::new(sectors), ahead: Cursor::new(sectors), next: None }
     }
 
-    /// The layout of a frontier; they must be asked for in ascending order.
+    /// The layout of a frontier. Callers ask in ascending order.
     pub fn layout(&mut self, sectors: &Sectors, frontier: usize) -> Layout {
         self.here.advance(sectors, sectors.ends[frontier]);
         let known = self.next.take().filter(|(of, _)| *of == frontier);
@@ -321,7 +323,7 @@ impl Pair {
         layout
     }
 
-    /// How many states a frontier has that the next one does not; they must be asked for in ascending order.
+    /// The number of states of a frontier that the next one does not have. Callers ask in ascending order.
     fn possible(&mut self, sectors: &Sectors, frontier: usize) -> f64 {
         self.here.advance(sectors, sectors.ends[frontier]);
         match self.here.is_beyond_count(sectors) {
@@ -331,7 +333,7 @@ impl Pair {
     }
 }
 
-/// What a frontier gave.
+/// The result of a frontier.
 #[derive(Default)]
 struct Part {
     counts: Counts,
@@ -339,7 +341,7 @@ struct Part {
     notable: Vec<Failure>,
 }
 
-/// Judges frontiers, in ascending order, on disks of its own.
+/// Judges frontiers, in ascending order, on its own disks.
 pub(crate) struct Worker<'s, S> {
     scheme: &'s S,
     sectors: &'s Sectors,
@@ -347,13 +349,13 @@ pub(crate) struct Worker<'s, S> {
     budget: &'s Budget,
     pair: Pair,
     judge: Judge<'s, S>,
-    /// What may be found, of the run that is explored.
+    /// The states that may be found, for the run that is explored.
     following: Option<Following<'s>>,
-    /// What is on the disks at each place.
+    /// The content on the disks at each place.
     on_disk: Vec<u32>,
 }
 
-/// How deep in recoveries a state is, and what it is measured by.
+/// The depth of nested crashes of a state, and the states that may be found.
 #[derive(Clone, Copy)]
 struct Level<'e> {
     depth: u32,
@@ -400,7 +402,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         for (i, state) in states.into_iter().enumerate() {
             let every = |n: usize| n > 0 && (i + frontier).is_multiple_of(n);
             let depth = Depth {
-                // A repair that was cut off may have left anything that another one mends.
+                // An interrupted repair may have left any damage that another repair removes.
                 structure: level.depth == 0 || self.scheme.promise().no_check,
                 tree: every(self.budget.tree_every),
                 usable: every(self.budget.usable_every),
@@ -430,11 +432,11 @@ impl<'s, S: Scheme> Worker<'s, S> {
         part
     }
 
-    /// Crashes the recovery of what is on the disks.
+    /// Crashes the recovery of the present state of the disks.
     fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut Part) {
         let images = self.images();
         let run = &self.sectors.run;
-        // That it cannot be recovered at all is in the state's own verdict.
+        // The state's own verdict says that it cannot be recovered at all.
         let Ok(run) = self.scheme.record_recovery(&images, run, self.seed) else { return };
         let run = Arc::new(run);
         let sectors = Sectors::new(run.clone());
@@ -456,12 +458,12 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
     }
 
-    /// What is on the disks.
+    /// The contents of the disks.
     pub fn images(&self) -> Vec<Arc<Vec<u8>>> {
         self.judge.disks.iter().map(|d| Arc::new(d.to_vec())).collect()
     }
 
-    /// Judges what is on the disks. A panic in the file system is a finding too.
+    /// Judges the present state of the disks. A panic in the file system is a finding too.
     pub fn judge(&mut self, expect: &Expect, depth: Depth) -> Verdict {
         match catch_unwind(AssertUnwindSafe(|| self.judge.judge(expect, depth))) {
             Ok(verdict) => verdict,
@@ -479,7 +481,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
     }
 
-    /// Goes to a frontier that was not passed yet, and puts what is durable there on the disks.
+    /// Goes forward to a frontier, and puts its durable contents on the disks.
     pub fn go_to(&mut self, frontier: usize) -> Option<Layout> {
         self.sectors.ends.get(frontier)?;
         let layout = self.pair.layout(self.sectors, frontier);
@@ -487,7 +489,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         Some(layout)
     }
 
-    /// Puts what is durable on the disks.
+    /// Puts the durable contents on the disks.
     fn enter(&mut self, layout: &Layout) {
         for place in 0..self.on_disk.len() {
             self.set(place, self.pair.here.durable[place]);
@@ -501,7 +503,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         for (choice, option) in layout.choices.iter().zip(state) {
             let content = choice.options[usize::from(*option)];
             self.set(choice.place as usize, content);
-            // Only what recovers to the same image is told apart by it.
+            // The sum is needed only where a recovery may turn several states into one image.
             let counts = *option > 0 && self.scheme.recovers();
             if counts && self.sectors.places[choice.place as usize].0 == 0 {
                 let share = |content| self.sectors.share(choice.place, content);

@@ -1,37 +1,37 @@
-//! What a check finds, in words that know no format: how bad, what, where.
+//! The findings of a check, in words without a format: how bad, what, where.
 
 use serde::Serialize;
 
-/// How bad a finding is after a crash, the least first.
+/// The severity of a finding after a crash, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Counts that nothing but statistics and allocation hints depend on.
+    /// Counts on which only statistics and allocation hints depend.
     Counts,
-    /// Space, inodes or links that nothing uses: safe to go on with.
+    /// Space, inodes or links that are lost: the file system can be used safely.
     Leak,
-    /// Nothing is lost and nothing in danger, but no careful order of writes would have left it.
+    /// Nothing is lost or in danger, but no careful order of writes leaves this.
     Disorder,
-    /// Going on without a check could lose or mix up data; a check repairs it without a loss.
+    /// Use without a check could lose or mix up data; a check repairs it without a loss.
     Repairable,
-    /// Going on could lose or mix up data.
+    /// Use could lose or mix up data.
     Damage,
 }
 
-/// Something that a check found.
+/// A finding of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is here.
+    /// The severity in this system.
     pub severity: Severity,
-    /// What it is, in the checker's one word.
+    /// The kind, in the checker's one word.
     pub kind: &'static str,
-    /// The inode that it is about, where it is about one.
+    /// The inode of the finding, if it has one.
     pub ino: Option<u64>,
-    /// Whether a repair has to guess: whose a block is, what the root was.
+    /// Whether a repair must guess: the owner of a block, the contents of the root.
     pub is_guess: bool,
 }
 
-/// All that a check found.
+/// All findings of a check.
 pub struct Findings {
     all: Vec<Finding>,
     unrepairable: u64,
@@ -39,7 +39,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// `all`, of which so many no repair makes go away; `words` says one of them, by its number, for a person.
+    /// The findings `all`, of which no repair removes `unrepairable`. `words` describes one of them, by its
+    /// index, for a person.
     pub fn new(
         all: Vec<Finding>,
         unrepairable: u64,
@@ -48,22 +49,22 @@ impl Findings {
         Findings { all, unrepairable, words: Box::new(words) }
     }
 
-    /// Each of them, with its number.
+    /// All findings, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Finding)> {
         self.all.iter().enumerate()
     }
 
-    /// One of them in a line: what, where, and what a repair does about it.
+    /// One finding in a line: what, where, and what a repair does about it.
     pub fn describe(&self, number: usize) -> String {
         (self.words)(number)
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many no repair makes go away.
+    /// The number of findings that no repair removes.
     pub fn unrepairable(&self) -> u64 {
         self.unrepairable
     }

@@ -1,9 +1,9 @@
-//! A campaign cut into tasks that many machines carry out, and their results put together.
+//! A campaign that is cut into tasks for many machines, and the merging of their results.
 //!
-//! A task is one line that says all: who made it, the whole plan, and which runs of which system, shape and disk are
-//! meant. A result holds each life of its runs by itself, so that what is put together is added up in the same order
-//! as on one machine: the sums are the same to the last bit. Nothing in a result depends on when, where or how often its
-//! task was carried out.
+//! A task is one complete line: the program that made it, the whole plan, and the runs of one system, shape and
+//! disk. A result lists each crash cycle of its runs separately, so merged results are added up in the same
+//! order as on one machine, and the sums are equal to the last bit. Nothing in a result depends on when, where
+//! or how often its task was done.
 //!
 //! ```text
 //! Sweep::new(plan, 5, program) -> sweep.task(n) for n in 1..=sweep.tasks() -> one line each
@@ -19,19 +19,19 @@ use sha2::{Digest, Sha256};
 use crate::campaign::{POSSIBLE_MAX, Plan, Results};
 use crate::{Counts, Geometry, Model, Outcome};
 
-/// What a task says that it is.
+/// The format in a task.
 const TASK: &str = "ordo crash task 1";
 
-/// What the result of a task says that it is.
+/// The format in the result of a task.
 const FINISHED: &str = "ordo crash task result 1";
 
-/// Tasks that a plan may have.
+/// The most tasks of a plan.
 pub const TASKS_MAX: u64 = 1_000_000_000;
 
-/// Missing tasks that an error names, as ranges.
+/// The most ranges of missing tasks that an error lists.
 const NAMED_MAX: usize = 20;
 
-/// The SHA-256 of some bytes, as hexadecimal digits.
+/// The SHA-256 of some bytes, in hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -48,11 +48,11 @@ pub struct Program {
 /// A plan cut into tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// All that is explored.
+    /// The plan of the whole campaign.
     pub plan: Plan,
-    /// Runs of a task; the last one of a system, shape and disk may have fewer.
+    /// The runs of a task. The last one for a system, shape and disk may have fewer.
     pub runs_each: u64,
-    /// Who explores it: another program may find something else.
+    /// The program that explores, since another one may find something else.
     pub program: Program,
 }
 
@@ -62,19 +62,19 @@ impl Sweep {
         Sweep { plan, runs_each: runs_each.max(1), program }
     }
 
-    /// Tasks for each row of the results.
+    /// The number of tasks for each row of the results.
     fn of_row(&self) -> u64 {
         self.plan.runs.div_ceil(self.runs_each.max(1))
     }
 
-    /// How many tasks there are.
+    /// The number of tasks.
     pub fn tasks(&self) -> u64 {
         let Plan { systems, geometries, models, .. } = &self.plan;
         let lists = [systems.len(), geometries.len(), models.len()];
         lists.into_iter().fold(self.of_row(), |all, n| all.saturating_mul(n as u64))
     }
 
-    /// The task with this number, from 1 to [`Sweep::tasks`]; none of a plan of more than [`TASKS_MAX`].
+    /// The task with this number, from 1 to [`Sweep::tasks`]; `None` for a plan with more than [`TASKS_MAX`].
     pub fn task(&self, number: u64) -> Option<Task> {
         let is_sound = self.runs_each > 0 && self.tasks() <= TASKS_MAX;
         if !is_sound || number == 0 || number > self.tasks() {
@@ -101,83 +101,83 @@ impl Sweep {
         })
     }
 
-    /// Stands for the plan, how it is cut, and who explores it.
+    /// A digest of the plan, of its division, and of the program.
     pub fn digest(&self) -> String {
         digest(serde_json::to_string(self).unwrap_or_default().as_bytes())
     }
 }
 
-/// Some runs of one system in one shape on one disk: a line that says all.
+/// Some runs of one system in one shape on one disk, as a complete line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What this is.
+    /// The format.
     pub format: String,
-    /// Its number, from 1: the line in the list of tasks.
+    /// The number, from 1: the line in the list of tasks.
     pub task: u64,
-    /// How many there are.
+    /// The number of tasks.
     pub tasks: u64,
-    /// Stands for the sweep; see [`Sweep::digest`].
+    /// The digest of the sweep; see [`Sweep::digest`].
     pub plan_digest: String,
     /// The system.
     pub system: String,
     /// The shape of its file system.
     pub geometry: Geometry,
-    /// What the disk may lose.
+    /// The fault model of the disk.
     pub model: Model,
-    /// What is done.
+    /// The workload.
     pub workload: String,
-    /// The seed of the first run; each run has the next.
+    /// The seed of the first run. Each further run has the next number.
     pub seed: u64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u64,
-    /// States of each run at most, of all its lives.
+    /// The most states of each run, over all its crash cycles.
     pub states: usize,
-    /// What it is a part of, with the rest of the budget.
+    /// The sweep, which has the rest of the budget.
     pub sweep: Sweep,
 }
 
-/// Why a task cannot be carried out, or results cannot be put together.
+/// The reason why a task cannot be done, or results cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// Not a task.
+    /// The text is not a task.
     #[error("not a whole task of a crash sweep: {0}; take the line from ordo crash plan again")]
     Task(String),
-    /// Not a result.
-    #[error("not a whole result of a task: {0}; it is left out: carry its task out again")]
+    /// The text is not a result.
+    #[error("not a whole result of a task: {0}; it is left out: run its task again")]
     Damaged(String),
-    /// Results of two sweeps, or of two programs.
+    /// The results belong to two sweeps, or come from two programs.
     #[error("{first} and {other} are results of different sweeps: {what}; merge one at a time")]
     Other {
         /// A file.
         first: String,
         /// Another.
         other: String,
-        /// What differs.
+        /// The difference.
         what: String,
     },
-    /// A result is there twice.
+    /// Two results of one task were given.
     #[error(
         "task {task} of {tasks} is there twice, with {} results: {first} and {second}; {}",
         if *.same { "equal" } else { "different" },
         if *.same {
             "leave one out"
         } else {
-            "carry it out once more, and see which of the two machines is wrong"
+            "run it once more, and see which of the two machines is wrong"
         }
     )]
     Twice {
-        /// Its number.
+        /// The number of the task.
         task: u64,
-        /// Of so many.
+        /// The number of tasks.
         tasks: u64,
-        /// Where.
+        /// The file of the first result.
         first: String,
-        /// And where.
+        /// The file of the second result.
         second: String,
-        /// Whether they agree.
+        /// Whether the two are equal.
         same: bool,
     },
-    /// Some are missing.
+    /// Some tasks have no result.
     #[error("{0}")]
     Missing(Gaps),
 }
@@ -185,9 +185,9 @@ pub enum FleetError {
 /// Tasks without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// First and last of each gap, in order.
+    /// The first and last task of each gap, in order.
     pub ranges: Vec<(u64, u64)>,
-    /// Of so many tasks.
+    /// The number of tasks.
     pub tasks: u64,
 }
 
@@ -206,7 +206,7 @@ impl fmt::Display for Gaps {
         let (are, number) = if missing == 1 { ("is", "task") } else { ("are", "tasks") };
         write!(
             f,
-            "{number} {}{more} of {} {are} missing; carry out these lines of the plan: sed -n '{}'",
+            "{number} {}{more} of {} {are} missing; run these lines of the plan: sed -n '{}'",
             text.join(", "),
             self.tasks,
             lines.join(";")
@@ -215,7 +215,7 @@ impl fmt::Display for Gaps {
 }
 
 impl Task {
-    /// The task as one line, without its end.
+    /// The task as one line, without the line end.
     ///
     /// # Errors
     /// As `serde_json`.
@@ -223,17 +223,17 @@ impl Task {
         serde_json::to_string(self)
     }
 
-    /// A task from its line.
+    /// Parses a task.
     ///
     /// # Errors
-    /// [`FleetError::Task`]: cut short, or its parts contradict each other.
+    /// [`FleetError::Task`]: the line was cut short, or its parts contradict each other.
     pub fn parse(line: &str) -> Result<Task, FleetError> {
         let task: Task = serde_json::from_str(line).map_err(|e| FleetError::Task(e.to_string()))?;
         task.agrees().map_err(FleetError::Task)?;
         Ok(task)
     }
 
-    /// Whether it is the task of its sweep that it claims to be.
+    /// Checks that it is the task of its sweep that it claims to be.
     fn agrees(&self) -> Result<(), String> {
         if self.format != TASK {
             return Err(format!("its format is {:?}, not {TASK:?}", self.format));
@@ -249,7 +249,7 @@ impl Task {
         }
     }
 
-    /// A plan of nothing but this.
+    /// A plan with only this task.
     pub fn plan(&self) -> Plan {
         Plan {
             systems: vec![self.system.clone()],
@@ -262,26 +262,26 @@ impl Task {
     }
 }
 
-/// What was found in one life of one run.
+/// The results of one crash cycle of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lived {
     /// The seed of the run.
     pub seed: u64,
-    /// States that there are, about.
+    /// The approximate number of possible states.
     pub possible: f64,
-    /// Times between which nothing becomes durable.
+    /// Frontiers: periods in which no write becomes durable.
     pub frontiers: u64,
-    /// Those all of whose states were judged.
+    /// Frontiers all of whose states were judged.
     pub exhausted: u64,
-    /// What was found.
+    /// The counts of findings.
     #[serde(flatten)]
     pub counts: Counts,
-    /// How a promise was broken first, where one was.
+    /// The first broken promise, if one was broken.
     pub broken: Option<String>,
 }
 
 impl Lived {
-    /// What was found in a life of the run with this seed.
+    /// The results of a crash cycle of the run with this seed.
     pub fn new(seed: u64, outcome: &Outcome) -> Lived {
         let first = outcome.failures.first();
         Lived {
@@ -298,18 +298,18 @@ impl Lived {
 /// The result of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// What this is.
+    /// The format.
     pub format: String,
-    /// Stands for all that follows.
+    /// A digest of all other fields.
     pub digest: String,
-    /// What was to be done.
+    /// The task.
     pub task: Task,
-    /// Every life of every run, in order.
+    /// Every crash cycle of every run, in order.
     pub lives: Vec<Lived>,
 }
 
 impl Finished {
-    /// The result of a task of which these lives were explored.
+    /// The result of a task with these crash cycles.
     ///
     /// # Errors
     /// As `serde_json`.
@@ -323,7 +323,7 @@ impl Finished {
         Ok(digest(serde_json::to_string(&(&self.format, &self.task, &self.lives))?.as_bytes()))
     }
 
-    /// Whether a text claims to be one.
+    /// Whether a text claims to be a result.
     pub fn looks_like(text: &str) -> bool {
         text.get(..200).unwrap_or(text).contains("\"ordo crash task result ")
     }
@@ -336,20 +336,20 @@ impl Finished {
         serde_json::to_string(self).map(|text| text + "\n")
     }
 
-    /// The file's name: of the sweep, of the task, and of what was found.
+    /// The name of the result's file, made from the sweep, the task and the results.
     pub fn name(&self) -> String {
         format!("{}{}.json", Finished::prefix(&self.task), &self.digest[..16])
     }
 
-    /// How the names of all files with results of this task begin.
+    /// The beginning of the names of all files with results of this task.
     pub fn prefix(task: &Task) -> String {
         format!("{}-{:08}-", &task.plan_digest[..12], task.task)
     }
 
-    /// A result from its text.
+    /// Parses a result.
     ///
     /// # Errors
-    /// [`FleetError::Damaged`]: cut short, changed, or not of all the runs of its task.
+    /// [`FleetError::Damaged`]: the text was cut short or changed, or lacks runs of its task.
     pub fn parse(text: &str) -> Result<Finished, FleetError> {
         let damaged = |what: String| FleetError::Damaged(what);
         let result: Finished = serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
@@ -374,10 +374,10 @@ impl Finished {
     }
 }
 
-/// Puts the results of all tasks together, each with the name of its file: what one machine would have found.
+/// Merges the results of all tasks, each with the name of its file. The sum is that of one machine.
 ///
 /// # Errors
-/// A task is missing or there twice, or of another sweep. Nothing is given then.
+/// A task is missing or there twice, or belongs to another sweep. Nothing is returned then.
 pub fn merge(parts: Vec<(String, Finished)>) -> Result<Results, FleetError> {
     let mut all: BTreeMap<u64, (String, Finished)> = BTreeMap::new();
     let mut of: Option<(String, Task)> = None;
@@ -395,7 +395,7 @@ pub fn merge(parts: Vec<(String, Finished)>) -> Result<Results, FleetError> {
         all.insert(task, (name, part));
     }
     let Some((_, like)) = of else {
-        return Err(FleetError::Damaged("nothing was given".into()));
+        return Err(FleetError::Damaged("no files of results were given".into()));
     };
     let mut gaps = Gaps { ranges: Vec::new(), tasks: like.tasks };
     let mut next = 1;
@@ -417,7 +417,7 @@ pub fn merge(parts: Vec<(String, Finished)>) -> Result<Results, FleetError> {
     Ok(whole)
 }
 
-/// What differs between two sweeps, in words.
+/// The difference between two sweeps, in words.
 fn differs(a: &Sweep, b: &Sweep) -> String {
     if a.program != b.program {
         let name = |p: &Program| format!("ordo {} ({:.12})", p.version, p.digest);

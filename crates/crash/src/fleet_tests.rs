@@ -24,7 +24,7 @@ fn sweep(runs_each: u64) -> Sweep {
     Sweep::new(plan, runs_each, Program { version: "1".into(), digest: digest(b"program") })
 }
 
-/// Numbers whose sum depends on the order in which they are added, and which need all their digits.
+/// Numbers that need all their digits, and whose sum depends on the order of addition.
 fn life(task: &Task, seed: u64, life: u64) -> Lived {
     let place = task.task / 3 + seed * 31 + life;
     let counts = Counts { states: place, lost_returned_most: seed, ..Counts::default() };
@@ -33,7 +33,7 @@ fn life(task: &Task, seed: u64, life: u64) -> Lived {
     Lived { seed, possible, frontiers: place, exhausted: life, counts, broken }
 }
 
-/// A task carried out: every second run has two lives.
+/// The result of a task in which every second run has two crash cycles.
 fn finished(task: Task) -> Finished {
     let seeds = task.seed..task.seed + task.runs;
     let lives = seeds.flat_map(|seed| (0..=seed % 2).map(move |n| (seed, n)));
@@ -46,7 +46,7 @@ fn all(sweep: &Sweep) -> Vec<(String, Finished)> {
     (1..=sweep.tasks()).map(one).collect()
 }
 
-/// Every run of every row is in one task. Would catch runs left out where the last task is smaller.
+/// Every run of every row is in one task. Would catch runs that are left out where the last task is smaller.
 #[test]
 fn tasks_are_all_runs_once() {
     for each in [1, 2, 3, 7, 100] {
@@ -68,8 +68,8 @@ fn tasks_are_all_runs_once() {
     }
 }
 
-/// What is put together is to the last bit what one machine adds up run by run, however it was cut, and in whatever
-/// order the results are given. Would catch sums of sums.
+/// Merged results equal those that one machine adds up run by run, to the last bit, however the plan was cut,
+/// and in whatever order the results are given. Would catch sums of sums.
 #[test]
 fn the_whole_is_that_of_one_machine() {
     let one = merge(all(&sweep(100))).unwrap();
@@ -85,7 +85,8 @@ fn the_whole_is_that_of_one_machine() {
     for each in [1, 2, 3] {
         let sweep = Sweep { runs_each: each, ..sweep(100) };
         let whole = |number: u64| sweep.task(number).unwrap();
-        // The same numbers as in the whole: `life` looks at the task's number, so that is the row's.
+        // The numbers must be those of the whole. `life` uses the task's number, which is set to the row's
+        // here.
         let parts = (1..=sweep.tasks()).map(whole).map(|task| {
             let row = (task.task - 1) / 7_u64.div_ceil(each) + 1;
             let like = Task { task: row, ..task.clone() };
@@ -99,7 +100,7 @@ fn the_whole_is_that_of_one_machine() {
     }
 }
 
-/// Gaps and results that are there twice are named, and nothing is given.
+/// Gaps and duplicate results are named, and nothing is returned.
 #[test]
 fn gaps_and_duplicates_are_named() {
     let sweep = sweep(3);
@@ -144,7 +145,7 @@ fn gaps_and_duplicates_are_named() {
     assert!(merge(Vec::new()).is_err());
 }
 
-/// A line or a file that was cut anywhere, changed, or that lacks a run is refused.
+/// A line or a file that was cut anywhere, was changed, or lacks a run is refused.
 #[test]
 fn damaged_tasks_and_results_are_refused() {
     let task = sweep(3).task(5).unwrap();

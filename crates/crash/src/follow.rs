@@ -1,7 +1,8 @@
-//! What may be found after a crash, followed from one time to later ones.
+//! The states that may be found after a crash, updated from one time to later ones.
 //!
-//! Between two times few calls begin or return. What they touched is worked out anew, by the same rules as from the
-//! whole history ([`Expect::new`]), and what a sync or an fsync may have settled; nothing else.
+//! Between two times few calls begin or return. The values that they touched, and those that a sync or an fsync
+//! may have settled, are derived anew, by the same rules as from the whole history ([`Expect::new`]). All
+//! others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +10,12 @@ use crate::Promise;
 use crate::expect::{Expect, Worker};
 use crate::history::{History, NameChange, NameKey, ObjectId, Purpose};
 
-/// A number of a name in [`Index::names`].
+/// The index of a name in [`Index::names`].
 type NameId = usize;
 
-/// What touches what in a history.
+/// The calls, names and objects of a history that concern each other.
 struct Index<'h> {
-    /// Calls, by when they begin, and again by when they return: after so many events.
+    /// Pairs of a time, in events, and a call that begins or returns then.
     moments: Vec<(usize, usize)>,
     /// All names, with their changes.
     names: Vec<(&'h NameKey, &'h [NameChange])>,
@@ -24,7 +25,8 @@ struct Index<'h> {
     objects_of_call: Vec<Vec<ObjectId>>,
     /// The names that ever stood for each object.
     names_of_object: Vec<Vec<NameId>>,
-    /// Changes of names, permissions and attributes that succeeded, by when they ended among all beginnings and endings.
+    /// Successful changes of names, permissions and attributes, by their ends among all beginnings and ends of
+    /// calls.
     changes: Vec<(usize, usize)>,
 }
 
@@ -72,33 +74,33 @@ impl<'h> Index<'h> {
     }
 }
 
-/// What may be found, from the time reached to any later one.
+/// The states that may be found, from the present time to any later one.
 pub(crate) struct Following<'h> {
     worker: Worker<'h>,
     index: Index<'h>,
     expect: Expect,
-    /// How many moments have passed.
+    /// The number of moments that have passed.
     passed: usize,
-    /// How many changes ended before the last sync.
+    /// The number of changes that ended before the last sync.
     synced: usize,
-    /// What a sync may settle.
+    /// Names that a sync may settle.
     open_names: BTreeSet<NameId>,
     open_objects: BTreeSet<ObjectId>,
-    /// Numbers given to what may be found of files.
+    /// The last number that was given to states of files.
     versions: u64,
 }
 
-/// What is to be worked out anew.
+/// The values that must be derived anew.
 #[derive(Default)]
 struct Touched {
     names: BTreeSet<NameId>,
     objects: BTreeSet<ObjectId>,
-    /// Whether everything that is open is.
+    /// Whether all open values must be.
     synced: bool,
 }
 
 impl<'h> Following<'h> {
-    /// Follows a history from its begin.
+    /// Follows a history from its beginning.
     pub fn new(history: &'h History, promise: &Promise) -> Following<'h> {
         let mut following = Following {
             worker: Worker::new(history, promise, 0),
@@ -119,7 +121,7 @@ impl<'h> Following<'h> {
         following
     }
 
-    /// What may be found when `at` events have happened: no fewer than before.
+    /// The states that may be found when `at` events have happened, which are no fewer than before.
     pub fn at(&mut self, at: usize) -> &Expect {
         self.worker.at = at;
         let mut touched = Touched::default();
@@ -139,7 +141,7 @@ impl<'h> Following<'h> {
         &self.expect
     }
 
-    /// Notes what has become durable where a call has returned.
+    /// Notes the changes that are durable because a call has returned.
     fn returned(&mut self, call: usize, touched: &mut Touched) {
         if !self.worker.returned(call) {
             return;
@@ -161,14 +163,14 @@ impl<'h> Following<'h> {
         before.into_iter().for_each(|call| self.is_there(call));
     }
 
-    /// A change that must be there on a disk that keeps order.
+    /// Notes a change that must be there on a disk that keeps the order of writes.
     fn is_there(&mut self, call: usize) {
         let client = self.worker.history.calls[call].client;
         let last = self.expect.last_durable.entry(client).or_default();
         *last = call.max(*last);
     }
 
-    /// An fsync makes the object durable, and the names that lead to it.
+    /// Notes an fsync, which makes the object durable, and the names that lead to it.
     fn fsync(&mut self, object: ObjectId, began: usize, touched: &mut Touched) {
         let itself = self.worker.fsynced_itself.entry(object).or_default();
         *itself = began.max(*itself);
@@ -191,7 +193,7 @@ impl<'h> Following<'h> {
         }
     }
 
-    /// Works out anew what was touched.
+    /// Derives anew the values that were touched.
     fn work_out(&mut self, touched: Touched) {
         let history = self.worker.history;
         let mut named = BTreeSet::new();
@@ -205,7 +207,8 @@ impl<'h> Following<'h> {
             self.expect.set_name(history, key, expected);
             named.extend(changes.iter().filter_map(|c| c.object));
         }
-        // Whether somebody waited for a name counts by itself there, though no other may be found.
+        // Without the promise `passed`, it matters whether a caller waited for a name, even if no other value
+        // may be found.
         if touched.synced && !self.worker.passed {
             named.extend(0..history.objects.len());
         }
@@ -240,9 +243,9 @@ impl<'h> Following<'h> {
         };
     }
 
-    /// Whether an object durably had a name and was never without one since.
+    /// Whether an object durably had a name, and never was without one since.
     fn is_always_named(&self, object: ObjectId) -> bool {
-        // By call: the names that it lost and got, in their order.
+        // The names that it lost and got, by call, in order.
         let mut events: BTreeMap<usize, Vec<(NameId, bool)>> = BTreeMap::new();
         for name in &self.index.names_of_object[object] {
             let changes = self.index.names[*name].1.iter().filter(|c| self.worker.begun(c.call));
@@ -289,8 +292,9 @@ mod tests {
     use crate::test_scheme::OnFfs;
     use crate::{Config, Model, Script, record};
 
-    /// Following gives at every time what the whole history gives: names, contents, permissions, what must have a name,
-    /// what must be there. Would catch a thing that is not worked out anew though a call, a sync or an fsync touched it.
+    /// At every time, the result is that of the whole history: names, contents, permissions, objects that must
+    /// have a name, and calls that must be there. Would catch a value that is not derived anew though a call, a
+    /// sync or an fsync touched it.
     #[test]
     fn following_gives_what_the_whole_history_gives() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);
@@ -314,7 +318,7 @@ mod tests {
         }
     }
 
-    /// What may be found, in order, but for the numbers of files.
+    /// The states that may be found, in order, without the numbers of files.
     fn sorted(expect: &Expect) -> impl PartialEq + std::fmt::Debug {
         let names: BTreeMap<_, _> = expect.names.clone().into_iter().collect();
         let least: Vec<_> =

@@ -1,4 +1,4 @@
-//! What this crate asks of whoever knows what is on the disks.
+//! The interface to code that knows a disk format.
 
 use std::ops::Range;
 
@@ -8,47 +8,47 @@ use ordo_vfs::{AnyFs, Ino, LocalFuture};
 
 use crate::finding::Findings;
 
-/// Whether a file system, its ordering or its check makes a name for itself: no workload made it, and none misses it.
+/// Whether a file system, its ordering or its check makes such a name for itself. No workload makes it, and
+/// none misses it.
 pub type OwnNames = fn(&[u8]) -> bool;
 
-/// The knowledge of a format that judging takes.
-///
-/// Errors are words for a person.
+/// The knowledge of a format that judging needs. Errors are text for a person.
 pub trait DiskFormat: Sync {
-    /// The names that are its own.
+    /// The names that it makes for itself.
     fn own_names(&self) -> OwnNames;
 
-    /// Checks what is on the disks; with `repair`, repairs everything.
+    /// Checks the disks; with `repair`, repairs everything.
     fn check<'a>(
         &'a self,
         disks: &'a [Device],
         repair: bool,
     ) -> LocalFuture<'a, Result<Findings, String>>;
 
-    /// Mounts what is on the disks to look at it, whatever keeps it. Nothing is written.
+    /// Mounts the disks for reading, whichever system wrote them. Nothing is written.
     fn look<'a>(
         &'a self,
         rt: &'a Runtime,
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>>;
 
-    /// Where inodes are, in a format that has fixed places for them; none where it has not, or nothing sound is there.
-    /// Reads no more of the disk than what this follows from.
+    /// The places of inodes, in a format with fixed ones. `None` for any other format, and where the disk has
+    /// none that is valid. It reads only the sectors on which the places depend.
     fn places<'a>(&'a self, disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>>;
 }
 
-/// Where the inodes of a format are that has fixed places for them: what of a tree depends on which sectors.
+/// The places of a format's inodes, which are fixed: they say which parts of a tree depend on which sectors.
 pub trait InodePlaces {
-    /// Stands for all that is believed of the disk: where another value is found, nothing is kept of what was read.
+    /// A key of all fields of the disk that are believed. With another key, nothing that was read before is
+    /// kept.
     fn key(&self) -> &[u64];
 
-    /// Whether a sector is the file system's own: many things depend on such a one.
+    /// Whether a sector belongs to the file system's own structures, on which many things depend.
     fn is_own(&self, sector: u64) -> bool;
 
     /// The sector of an inode.
     fn sector(&self, ino: Ino) -> u64;
 
-    /// The group that an inode is in.
+    /// The group of an inode.
     fn group(&self, ino: Ino) -> u32;
 
     /// The sectors that say which inodes of a group are in use.

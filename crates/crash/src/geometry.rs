@@ -1,24 +1,26 @@
-//! The shapes of file systems that are crashed: block and fragment size, cylinder groups, room.
+//! The shapes of file systems in crash tests: block and fragment size, cylinder groups, free space.
 //!
-//! What an ordering must keep apart depends on them. Where a fragment is a directory's chunk of 512 bytes, each
-//! sector that a crash may lose is a fragment of its own; where it is larger, a crash tears fragments too. Where a
+//! The dependencies that an ordering must observe differ between them. Where a fragment equals a directory's
+//! chunk of 512 bytes, each sector that a crash may lose is a fragment; where it is larger, a crash tears
+//! fragments too. Where a fragment is a block, nothing ever grows in place. Where free space is short, freed
+//! blocks are soon reused.
 //! fragment is a block, nothing ever grows in place. Where room is short, what is given back is soon another's.
 
 use serde::{Deserialize, Serialize};
 
-/// Blocks of a geometry that nothing else is said of.
+/// The default number of blocks.
 const BLOCKS: u64 = 256;
 
-/// Blocks of its cylinder groups, where mkfs would make larger ones.
+/// The number of blocks of its cylinder groups, where mkfs would make larger ones.
 const GROUP: u32 = 64;
 
-/// Fragments in a block at most.
+/// The most fragments in a block.
 const FRAGMENTS_MAX: u32 = 8;
 
-/// The shape of a file system, and how large it is.
+/// The shape and size of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
-    /// What a user calls it.
+    /// The name on the command line.
     pub name: String,
     /// The size of the first disk in bytes.
     pub bytes: u64,
@@ -26,13 +28,13 @@ pub struct Geometry {
     pub block_size: u32,
     /// The fragment size in bytes.
     pub frag_size: u32,
-    /// The most blocks in a cylinder group; as mkfs has it where not given.
+    /// The most blocks in a cylinder group. The default is that of mkfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_blocks: Option<u32>,
-    /// Bytes of space per inode; as mkfs has it where not given.
+    /// Bytes of space per inode. The default is that of mkfs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<u32>,
-    /// Percentage of space kept free.
+    /// The percentage of space that is reserved.
     pub min_free: u8,
 }
 
@@ -49,7 +51,7 @@ fn short(bytes: u32) -> String {
 }
 
 impl Geometry {
-    /// 256 blocks of this size in four groups or so. Whether mkfs makes such a thing is said when it is made.
+    /// A shape of 256 blocks of this size in about four groups. mkfs reports later whether it can be made.
     pub fn of(block_size: u32, frag_size: u32) -> Geometry {
         Geometry {
             name: format!("{}-{}", short(block_size), short(frag_size)),
@@ -62,18 +64,18 @@ impl Geometry {
         }
     }
 
-    /// The same with a first disk of so many bytes.
+    /// The same shape with a first disk of so many bytes.
     #[must_use]
     pub fn sized(self, bytes: u64) -> Geometry {
         Geometry { bytes, ..self }
     }
 
-    /// The fragment size that goes with a block size unless one is asked for: the smallest.
+    /// The default fragment size for a block size: the smallest possible.
     pub fn smallest_fragment(block_size: u32) -> u32 {
         (block_size / FRAGMENTS_MAX).max(512)
     }
 
-    /// Nearly full, with nothing kept free: so many blocks hold all that there is.
+    /// The same shape nearly full and without a reserve: only so many blocks for all files.
     fn full(self, blocks: u64) -> Geometry {
         let (name, block) = (format!("{}-full", self.name), self.block_size);
         let bytes = blocks * u64::from(block);
@@ -87,13 +89,13 @@ impl Geometry {
         Geometry { name, bytes, group_blocks: Some(blocks), density: Some(block), ..self }
     }
 
-    /// Those that differ in meaning, the usual one first.
+    /// The shapes that differ in meaning, the default one first.
     ///
     /// - `4k-512`: a fragment is a directory's chunk of 512 bytes.
     /// - `8k-1k`, `16k-2k`, `32k-4k`, `64k-8k`: a chunk is less than a fragment, and that less than a block.
     /// - `16k-16k`: a fragment is a block.
-    /// - `...-full`: so little room that what is given back is soon another's, and some finds none.
-    /// - `...-groups`: many small cylinder groups, so that a file's blocks and its inode lie apart.
+    /// - `...-full`: so little free space that freed blocks are soon reused, and some allocations fail.
+    /// - `...-groups`: many small cylinder groups, so that a file's blocks and its inode are in different ones.
     pub fn all() -> Vec<Geometry> {
         let sizes = [(4, 512), (8, 1024), (16, 2048), (32, 4096), (16, 16_384), (64, 8192)];
         let plain = sizes.map(|(block, frag)| Geometry::of(block << 10, frag));
@@ -107,7 +109,7 @@ impl Geometry {
         plain.into_iter().chain(few).collect()
     }
 
-    /// The one with this name among [`all`](Self::all).
+    /// The shape with this name in [`all`](Self::all).
     pub fn by_name(name: &str) -> Option<Geometry> {
         Geometry::all().into_iter().find(|g| g.name == name)
     }

@@ -1,8 +1,8 @@
-//! What was done, and what of it a crash may show: kept while a run is recorded.
+//! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
-//! [`Watched`] stands around a file system and notes every call that changes something: when it began and
-//! when it returned, in events of the run; which name came to stand for what; what is at each place of
-//! each file. Objects are what inode numbers stand for, one after the other.
+//! [`Watched`] wraps a file system and notes every call that changes something: when it began and when it
+//! returned, in events of the run; the objects for which names came to stand; the contents at each place of
+//! each file. An object is a file, directory or link. Its inode number may belong to another object later.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,19 +19,19 @@ use crate::disk::SECTOR;
 use crate::format::OwnNames;
 use crate::tree::{Node, Tree};
 
-/// The client that stands for all that was there when a run began.
+/// The client that stands for everything that existed when a run began.
 pub const BEFORE: usize = usize::MAX;
 
 /// An object's number. The root is 0.
 pub type ObjectId = usize;
 
-/// A name and the directory that it is in.
+/// A directory and a name in it.
 pub type NameKey = (ObjectId, Vec<u8>);
 
-/// What a sector of a file came to hold, each time with the call that did it.
+/// The contents of a sector of a file over time, each with the call that wrote it.
 pub type Versions = Vec<(usize, Arc<[u8]>)>;
 
-/// What an inode says beyond size and contents: on disk it is there as a whole.
+/// The metadata of an inode beyond size and type. On disk they change as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nature {
     /// The permissions.
@@ -40,96 +40,96 @@ pub struct Nature {
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// A file, directory or link that was there at some time.
+/// A file, directory or link that existed at some time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
     /// Its inode number.
     pub ino: Ino,
-    /// What it is.
+    /// The type.
     pub file_type: FileType,
-    /// Its name when it was made.
+    /// The name with which it was created.
     pub name: Vec<u8>,
-    /// Calls that set its size, with the size.
+    /// Calls that set the size, each with the size.
     pub sizes: Vec<(usize, u64)>,
-    /// Calls that changed what is in each sector of 512 bytes of it, with what is there since.
+    /// By sector of 512 bytes, the calls that changed its contents, each with the new contents.
     pub sectors: BTreeMap<u64, Versions>,
-    /// Calls that set its permissions or attributes, with all of them since.
+    /// Calls that set permissions or attributes, each with all of them.
     pub natures: Vec<(usize, Arc<Nature>)>,
-    /// Calls that changed it at the same time: its contents are not judged.
+    /// Whether concurrent calls made its contents indeterminate, so that they are not judged.
     pub vague: bool,
 }
 
-/// What a call was for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// It changes names.
+    /// The call changes names.
     Change,
-    /// It changes permissions or attributes.
+    /// The call changes permissions or attributes.
     Nature,
-    /// It changes what is in a file, or its size.
+    /// The call changes contents or size of a file.
     Contents,
-    /// Nothing that can be seen afterwards.
+    /// The call has no effect that can be seen afterwards.
     Nothing,
-    /// It makes a file durable.
+    /// The call makes a file durable.
     Fsync(ObjectId),
-    /// It makes everything durable.
+    /// The call makes everything durable.
     Sync,
 }
 
 /// A call of the workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Call {
-    /// Who made it.
+    /// The client that made it.
     pub client: usize,
-    /// In words.
+    /// The call in words.
     pub text: String,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// Its place among all beginnings and endings of calls.
+    /// Its place among all beginnings and ends of calls.
     pub began: usize,
-    /// How many events of the run had happened when it began.
+    /// The number of events of the run when it began.
     pub began_at: usize,
-    /// Its end among all beginnings and endings of calls.
+    /// The place of its end among all beginnings and ends of calls.
     pub ended: Option<usize>,
-    /// How many events of the run had happened when it ended.
+    /// The number of events of the run when it ended.
     pub ended_at: Option<usize>,
     /// Whether it succeeded.
     pub ok: bool,
 }
 
-/// A name came to stand for something, or for nothing.
+/// A change of the object of a name.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct NameChange {
-    /// The call that did it.
+    /// The call that made the change.
     pub call: usize,
-    /// What it stands for since.
+    /// The object of the name since; `None` if the name was removed.
     pub object: Option<ObjectId>,
 }
 
-/// Everything that was done.
+/// All calls of a run, and their effects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct History {
-    /// All calls, by when they began.
+    /// All calls, in the order of their beginnings.
     pub calls: Vec<Call>,
     /// All objects.
     pub objects: Vec<Object>,
-    /// Every name that there ever was: its directory, its changes.
+    /// The changes of every name that ever existed.
     pub names: BTreeMap<NameKey, Vec<NameChange>>,
-    /// Names that a call was to change that failed with the disk: nobody knows what they stand for.
+    /// Indeterminate names: a call that was to change them failed with the disk.
     pub vague_names: BTreeSet<NameKey>,
-    /// Calls that had two names change places: the directory and the object of the first. While they do so it
-    /// has a name to spare there.
+    /// Calls that exchanged two names: the directory and the object of the first. During the exchange the
+    /// object has an additional name there.
     pub exchanges: Vec<(usize, ObjectId, ObjectId)>,
 }
 
-/// What there is now, and the history of it.
+/// The present state, and its history.
 pub(crate) struct Book {
     pub history: History,
     by_ino: BTreeMap<Ino, ObjectId>,
     ticks: usize,
-    /// Calls under way that change an object's contents.
+    /// The numbers of calls under way that change each object's contents.
     writing: BTreeMap<ObjectId, usize>,
-    /// How many events of the run have happened.
+    /// The number of events of the run so far.
     clock: Box<dyn Fn() -> usize>,
 }
 
@@ -145,7 +145,7 @@ impl Book {
         Rc::new(RefCell::new(Book { history, by_ino, ticks: 0, writing, clock }))
     }
 
-    /// Notes what is there when the run begins: a crash has left it, so no other takes it away.
+    /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash removes it.
     pub fn find(&mut self, tree: &Tree) {
         let made = self.before(Purpose::Change);
         let mut dirs = vec![(0, tree.root)];
@@ -246,7 +246,8 @@ impl Object {
         }
     }
 
-    /// What is there when a run begins. Of a file that is too large to be compared, only that it is there.
+    /// An object that exists when a run begins. Of a file that is too large to be compared, only its existence
+    /// is noted.
     fn found(call: usize, node: &Node, name: &[u8]) -> Object {
         let mut object = Object::new(node.attr.ino, node.attr.file_type, name);
         if let Some(contents) = &node.contents {
@@ -267,7 +268,7 @@ impl Object {
         self.natures.push((call, nature.into()));
     }
 
-    /// Its first name and its inode, for a person.
+    /// The first name and the inode, for a person.
     pub(crate) fn title(&self) -> String {
         format!("{} (inode {})", words(&self.name), self.ino)
     }
@@ -276,7 +277,7 @@ impl Object {
         self.sizes.last().map_or(0, |s| s.1)
     }
 
-    /// What is in a sector of it now.
+    /// The present contents of a sector.
     fn sector(&self, index: u64) -> Vec<u8> {
         let versions = self.sectors.get(&index);
         versions.and_then(|v| v.last()).map_or_else(|| vec![0; SECTOR], |v| v.1.to_vec())
@@ -313,35 +314,36 @@ impl Object {
     }
 }
 
-/// What is done to a file system, noted by whoever records the run.
+/// The recorder of the calls to a file system.
 #[derive(Clone)]
 pub struct Notebook(Rc<RefCell<Book>>);
 
 impl Notebook {
-    /// An empty file system with this root; `clock` says how many events of the run have happened.
+    /// A recorder for an empty file system with this root. `clock` returns the number of events of the run so
+    /// far.
     pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Notebook {
         Notebook(Book::new(root, clock))
     }
 
-    /// Notes all that is there when a run begins, as a crash has left it.
+    /// Notes everything that exists when a run begins, as a crash has left it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file system cannot be read.
     pub async fn find<F: FileSystem>(&self, fs: &F, own_names: OwnNames) -> FsResult<()> {
         let tree = Tree::read(fs, own_names).await?;
         self.0.borrow_mut().find(&tree);
         Ok(())
     }
 
-    /// The file system as one client sees it.
+    /// The file system for one client.
     pub fn watch<F>(&self, fs: F, client: usize) -> Watched<F> {
         Watched { fs, book: self.0.clone(), client }
     }
 
-    /// Notes what makes everything durable, without being a call of the file system: it is unmounted.
+    /// Notes an unmount, which makes everything durable but is no call of the file system.
     ///
     /// # Errors
-    /// What `doing` says.
+    /// The error of `doing`.
     pub fn unmount<T>(&self, doing: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
         let call = self.0.borrow_mut().begin(0, Purpose::Sync, "unmount".into());
         let result = doing();
@@ -349,13 +351,13 @@ impl Notebook {
         result
     }
 
-    /// What was done.
+    /// The history so far.
     pub fn history(&self) -> History {
         self.0.borrow().history.clone()
     }
 }
 
-/// A file system whose calls are noted.
+/// A file system whose calls are recorded.
 #[derive(Clone)]
 pub struct Watched<F> {
     pub(crate) fs: F,
@@ -379,7 +381,7 @@ impl<F> Watched<F> {
         known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
-    /// Notes the end of a call, and what it did if it succeeded.
+    /// Notes the end of a call, and its effect if it succeeded.
     fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut Book, &T)) {
         let mut book = self.book.borrow_mut();
         if let Ok(value) = result {
@@ -388,8 +390,9 @@ impl<F> Watched<F> {
         book.end(call, result.is_ok());
     }
 
-    /// Does what changes an object's contents, and notes it. `did` says of a success what there is since,
-    /// and whether that is all that was asked for; what failed in the midst may be there or not.
+    /// Makes a change of an object's contents, and notes it. After a success, `did` notes the new contents, and
+    /// returns whether the change is complete. After a failure in the middle, the new contents may be there or
+    /// not.
     async fn change<T>(
         &self,
         ino: Ino,
@@ -404,7 +407,8 @@ impl<F> Watched<F> {
             self.book.borrow_mut().begin_contents(object);
         }
         let result = doing.await;
-        // What is refused changes nothing; what finds no room, or no disk, may have been there for a while.
+        // A call that is refused changes nothing. One without space, or with a failed disk, may have had an
+        // effect for a while.
         let in_midst = |errno| matches!(errno, Errno::NoSpace | Errno::Io | Errno::ReadOnly);
         let mut whole = result.as_ref().is_err_and(|e| !in_midst(e.errno));
         self.end(call, &result, |book, value| {
@@ -420,7 +424,7 @@ impl<F> Watched<F> {
         result
     }
 
-    /// Notes that names are vague after a call that failed with the disk.
+    /// Marks names as indeterminate after a call that failed with the disk.
     fn doubt<T>(&self, result: &FsResult<T>, names: &[(Option<ObjectId>, &[u8])]) {
         let by_disk = |e: &ordo_vfs::FsError| matches!(e.errno, Errno::Io | Errno::ReadOnly);
         if result.as_ref().is_err_and(by_disk) {
@@ -564,7 +568,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         self.end(call, &result, |book, ()| {
             let (Some(a), Some(b)) = (a, b) else { return };
             let (moved, other) = (book.stands_for(a, from), book.stands_for(b, to));
-            // Two names of one file: nothing happens.
+            // Both names belong to one file, so nothing happens.
             if moved == other {
                 book.history.calls[call].purpose = Purpose::Nothing;
                 return;
@@ -587,7 +591,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         let len = data.len();
         let text = format!("write {len} bytes at {offset} of {}", self.title(ino));
-        // A write that had no room may have been there for a while.
+        // A write without space may have had an effect for a while.
         self.change(
             ino,
             Purpose::Contents,
@@ -678,7 +682,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     }
 }
 
-/// Notes the unmounting of a file system, which makes everything durable.
+/// Notes the unmount of a file system, which makes everything durable.
 pub(crate) async fn noted_unmount<F>(
     watched: &Watched<F>,
     unmount: impl Future<Output = FsResult<()>>,

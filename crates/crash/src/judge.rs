@@ -1,4 +1,5 @@
-//! Judging one state of the disks: structure, what must be there, what must not, and use afterwards.
+//! Judging one state of the disks: its structure, the things that must be there or must not, and use
+//! afterwards.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,36 +23,36 @@ use crate::record::Run;
 use crate::tree::{Tree, attr_of, names};
 use crate::{Promise, Scheme};
 
-/// What was found wrong with a state. What is promised or not is told apart in `broken`.
+/// The faults of a state. `broken` lists those that break a promise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// A check finds what could lose or mix up data.
+    /// A check finds damage that could lose or mix up data.
     pub unsound: bool,
-    /// A check finds anything at all beyond counts.
+    /// A check finds anything other than wrong counts.
     pub needs_check: bool,
-    /// A repair leaves something that cannot be repaired.
+    /// A repair leaves damage that cannot be repaired.
     pub beyond_repair: bool,
-    /// A check finds what a repair has to guess about.
+    /// A check finds damage whose repair must guess.
     pub unresolvable: bool,
-    /// Changes of names that had returned and are not there, durable or not.
+    /// The number of changes of names that had returned and are not there, durable or not.
     pub lost_returned: u64,
-    /// What was durable and is not there.
+    /// Durable things that are not there.
     pub lost_durable: Vec<String>,
-    /// What is neither as before an operation nor as after it, or out of order.
+    /// Things that are neither as before nor as after an operation, or out of order.
     pub not_atomic: Vec<String>,
     /// Contents that were never written there.
     pub stale: Vec<String>,
-    /// Why it could not be used afterwards.
+    /// Reasons why the file system could not be used.
     pub unusable: Vec<String>,
-    /// Which promises of the scheme are broken, and how.
+    /// Broken promises of the scheme, with the faults that break them.
     pub broken: Vec<String>,
 }
 
-/// How many things of a sort a verdict lists.
+/// The most faults of a kind that a verdict lists.
 const LISTED: usize = 8;
 
 impl Verdict {
-    /// Notes that it cannot be used, and whether that breaks a promise.
+    /// Notes that the file system cannot be used, and whether that breaks a promise.
     pub fn cannot(&mut self, promised: bool, what: String) {
         Verdict::note(&mut self.unusable, &mut self.broken, promised, what);
     }
@@ -71,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// What is asked of a state by whoever judges it outside of this process.
+/// The question about a state, for a judge outside of this process.
 pub struct Question<'a> {
     history: &'a History,
     expect: &'a Expect,
@@ -81,20 +82,20 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// What is promised.
+    /// The promise.
     pub fn promise(&self) -> &Promise {
         self.promise
     }
 
-    /// Whether the file system is to be used too, after it was looked at.
+    /// Whether the file system must be used too, after it was read.
     pub fn is_to_be_used(&self) -> bool {
         self.depth.usable
     }
 
-    /// Compares what is in a mounted file system with what may be.
+    /// Compares the contents of a mounted file system with the allowed ones.
     ///
     /// # Errors
-    /// It cannot be read, in words.
+    /// The file system cannot be read, in words.
     pub async fn compare<F: FileSystem>(
         &self,
         fs: &F,
@@ -110,10 +111,10 @@ impl Question<'_> {
         compare(tree, told, self.expect, compared).into_verdict(verdict);
     }
 
-    /// Writes something, reads it back, and removes everything.
+    /// Writes a file, reads it, and removes everything.
     ///
     /// # Errors
-    /// That cannot be done, in words.
+    /// That failed, in words.
     pub async fn work_with<F: FileSystem>(&self, fs: &F) -> Result<(), String> {
         let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
         write_something(fs).await.map_err(said("writing afterwards"))?;
@@ -121,38 +122,38 @@ impl Question<'_> {
     }
 }
 
-/// How much is looked at.
+/// The extent of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Depth {
-    /// What a check says is held to the promise.
+    /// Whether the check's findings are held to the promise.
     pub structure: bool,
-    /// Names and contents, not the structure alone.
+    /// Whether names and contents are judged too.
     pub tree: bool,
-    /// Use afterwards too.
+    /// Whether use afterwards is judged too.
     pub usable: bool,
 }
 
-/// Judges states on its own disks.
+/// A judge of states, with its own disks.
 pub(crate) struct Judge<'r, S> {
     pub scheme: &'r S,
     pub disks: Vec<Rc<Scratch>>,
-    /// The same, for who knows of no scratch.
+    /// The same disks, in the form that file systems take.
     devices: Vec<Device>,
     pub history: &'r History,
     promise: Promise,
-    /// Of checks that only read.
+    /// The executor of checks that only read.
     executor: Executor,
-    /// The sum of what the first disk holds, less what is durable at this frontier.
+    /// The sum of the first disk's contents, less that of the durable contents at this frontier.
     pub image: u128,
     /// The disk and sector of each choice at this frontier, and the option that is on the disks.
     pub choices: Vec<(usize, u64)>,
     pub state: Vec<u8>,
-    /// Whether a state is not looked at anew that differs only where nobody looked.
+    /// Whether a state that differs from an earlier one only in sectors that were not read gets its verdict.
     recalls: bool,
     verdicts: RefCell<FxHashMap<Depth, Recall<Verdict>>>,
-    /// What was found of files and directories on the first disk, and of their contents.
+    /// The files and directories that were read from the first disk, and the comparisons of their contents.
     memory: RefCell<(Memory, Compared)>,
-    /// What was found of images after recovery at this frontier: many states recover to the same.
+    /// The verdicts on images after recovery at this frontier, since many states recover to the same image.
     known: RefCell<FxHashMap<(u128, Depth), Verdict>>,
 }
 
@@ -182,7 +183,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         }
     }
 
-    /// Judges what is on the disks, and leaves them as they were.
+    /// Judges the present state of the disks, and leaves them unchanged.
     pub fn judge(&self, expect: &Expect, depth: Depth) -> Verdict {
         let mut verdict = Verdict::default();
         self.judge_parts(expect, depth, &mut verdict);
@@ -209,7 +210,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         if depth.usable || !self.recalls {
             return self.judge_recovered(&question, verdict);
         }
-        // From here on all depends on what is on the first disk.
+        // From here on everything depends on the contents of the first disk.
         let key = (self.image.wrapping_add(self.disks[0].difference()), depth);
         if let Some(known) = self.known.borrow().get(&key) {
             verdict.clone_from(known);
@@ -219,18 +220,17 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.known.borrow_mut().insert(key, verdict.clone());
     }
 
-    /// Another frontier, where there are these choices: durable contents and what is expected are others from
-    /// now on.
+    /// Changes to a frontier with these choices. Its durable contents and allowed states are different ones.
     pub fn enter(&mut self, choices: Vec<(usize, u64)>) {
         self.choices = choices;
         self.verdicts.get_mut().clear();
         self.known.get_mut().clear();
     }
 
-    /// The choices whose sectors were read since somebody began to look.
+    /// The choices whose sectors were read since the recording began.
     fn looked_at(&self) -> Vec<u32> {
         let memory = &self.memory.borrow().0;
-        // What was found earlier of sectors that hold the same was not read again.
+        // Parts that were kept from an earlier state with the same sectors were not read again.
         let was_read = |(_, (disk, sector)): &(u32, &(usize, u64))| {
             let is_kept = *disk == 0 && memory.depends_on(*sector);
             is_kept || self.disks[*disk].was_read(*sector)
@@ -238,7 +238,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         (0..).zip(&self.choices).filter(was_read).map(|(choice, _)| choice).collect()
     }
 
-    /// Judges disks that need no recovery, unless that was done where they held the same as far as anybody looked.
+    /// Judges disks that need no recovery, or recalls the verdict on a state that was the same in every sector
+    /// that was read.
     fn judge_or_recall(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let mut verdicts = self.verdicts.borrow_mut();
         let recall = verdicts.entry(question.depth).or_default();
@@ -268,7 +269,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         }
     }
 
-    /// Looks at all names and contents, of those that may have changed since the last time.
+    /// Judges all names and contents; reads those that may have changed since the last time.
     fn tree(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let (mut memory, mut compared) = self.memory.take();
         let (into, kept, found) = (&mut *verdict, &mut memory, &mut compared);
@@ -289,7 +290,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.memory.replace((memory, compared));
     }
 
-    /// What is on the disks.
+    /// The format of the disks.
     fn format(&self) -> &dyn DiskFormat {
         self.scheme.format().expect("what is judged in this process has a format")
     }
@@ -304,7 +305,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
                 verdict.cannot(self.promise.no_check, format!("check: {error}"));
                 None
             }
-            Err(deadlock) => panic!("the check waits for itself: {deadlock}"),
+            Err(deadlock) => panic!("the check is in a deadlock: {deadlock}"),
         }
     }
 
@@ -340,7 +341,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         let checked = self.executor.block_on(self.format().check(&self.devices, false));
         match checked.expect("a check does not wait for itself") {
             Ok(found) => {
-                // What was leaked stays so; whoever starts from a repaired disk has no excuse.
+                // Leaked space stays lost. A repaired disk must have no finding at all.
                 let is_allowed = |f| self.promise.no_check && (self.promise.allows)(f);
                 for (number, _) in found.iter().filter(|(_, f)| !is_allowed(f)) {
                     verdict.cannot(true, format!("after use: {}", found.describe(number)));
@@ -351,7 +352,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
     }
 }
 
-/// Runs something on a machine of its own.
+/// Runs a function on an executor of its own.
 fn simulate<T, F: Future<Output = Result<T, String>>>(
     what: impl FnOnce(Runtime) -> F,
 ) -> Result<T, String> {
@@ -365,7 +366,7 @@ fn simulate<T, F: Future<Output = Result<T, String>>>(
 async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
     let name = b"written afterwards";
     let ino = match fs.make(fs.root(), name, &NewNode::file(0o644)).await {
-        // A full disk is no damage.
+        // A full disk is no fault.
         Err(e) if e.errno == ordo_vfs::Errno::NoSpace => return Ok(()),
         made => made?.ino,
     };
@@ -380,13 +381,15 @@ async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
     }
     let n = fs.read(ino, 0, &mut back).await?;
     if n != back.len() || back.iter().any(|b| *b != 0xa7) {
-        return Err(ordo_vfs::FsError::corrupt("what was written reads back otherwise"));
+        return Err(ordo_vfs::FsError::corrupt(
+            "the file does not have the contents that were written",
+        ));
     }
     Ok(())
 }
 
-/// Removes what is in the directories, depth first. A crash in the midst of a rename may have left a
-/// directory two names: it is emptied by the first that is seen.
+/// Removes everything in the directories, depth first. A crash during a rename may have left a directory with
+/// two names. It is emptied under the first that is found.
 async fn remove_all<F: FileSystem>(fs: &F, own_names: OwnNames) -> FsResult<()> {
     enum Todo {
         Empty(Ino),

@@ -1,7 +1,7 @@
-//! Runs as text, for failures of what cannot be run again.
+//! Runs as text, for failures of systems whose runs cannot be repeated.
 //!
-//! [Postcard](https://postcard.jamesmunns.com), compressed with zstd, in base64. What a disk held at the start is
-//! kept without its zeros.
+//! The encoding is [Postcard](https://postcard.jamesmunns.com), compressed with zstd, in base64. The contents
+//! of a disk at the start are stored without their zeros.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::history::{History, Purpose};
 use crate::record::{Event, Run};
 use crate::saved::SavedError;
 
-/// How many bytes of runs are read at most.
+/// The most bytes of runs that are decoded.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// How large a disk of a run may be.
+/// The largest disk of a run.
 const DISK_MAX: u64 = 1 << 32;
 
-/// Disks of a run at most.
+/// The most disks of a run.
 const DISKS_MAX: usize = 4;
 
-/// The compression that is tried: what a run writes is mostly alike.
+/// The level of compression. The writes of a run are mostly similar.
 const LEVEL: i32 = 9;
 
 fn damaged(what: impl ToString) -> SavedError {
@@ -33,7 +33,7 @@ fn damaged(what: impl ToString) -> SavedError {
 /// Runs as text.
 ///
 /// # Errors
-/// [`SavedError::Damaged`] never in fact.
+/// [`SavedError::Damaged`], which never happens in practice.
 pub fn pack(runs: &[Arc<Run>]) -> Result<String, SavedError> {
     let bytes = postcard::to_allocvec(runs).map_err(damaged)?;
     let small = zstd::bulk::compress(&bytes, LEVEL).map_err(damaged)?;
@@ -43,7 +43,7 @@ pub fn pack(runs: &[Arc<Run>]) -> Result<String, SavedError> {
 /// Runs from text.
 ///
 /// # Errors
-/// [`SavedError::Damaged`]: it is none, or what is in it does not fit together.
+/// [`SavedError::Damaged`]: the text is no run, or its parts contradict each other.
 pub fn unpack(text: &str) -> Result<Vec<Arc<Run>>, SavedError> {
     let small = STANDARD.decode(text).map_err(damaged)?;
     let mut bytes = Vec::new();
@@ -53,11 +53,11 @@ pub fn unpack(text: &str) -> Result<Vec<Arc<Run>>, SavedError> {
     if runs.iter().all(|run| fits(run) && history_fits(&run.history)) {
         Ok(runs)
     } else {
-        Err(damaged("it does not fit together"))
+        Err(damaged("its parts contradict each other"))
     }
 }
 
-/// Whether all that a run names is there.
+/// Whether everything to which a run refers is there.
 fn fits(run: &Run) -> bool {
     let whole = |bytes: u64| bytes.is_multiple_of(SECTOR as u64);
     let disks = run.disks.len() <= DISKS_MAX
@@ -157,7 +157,7 @@ mod tests {
         (run, text)
     }
 
-    /// What is explored of a run that was kept is what is explored of the run itself.
+    /// The exploration of a stored run equals that of the run itself.
     #[test]
     fn a_run_that_was_kept_is_the_same() {
         let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
@@ -172,7 +172,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Whatever was done to the bytes of a run, it is refused or can be explored: no panic, no endless memory.
+        /// Whatever bytes of a stored run are changed, it is refused or can be explored, without a panic or
+        /// unlimited memory.
         #[test]
         fn a_damaged_run_is_refused_or_sound(changes in prop::collection::vec((any::<u32>(), any::<u8>()), 1..4)) {
             let (run, _) = packed();

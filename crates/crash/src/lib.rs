@@ -1,31 +1,33 @@
-//! What a crash can leave behind: every state of the disks that a model allows, judged.
+//! The crash explorer: judges every state of the disks that a fault model allows.
 //!
-//! A run of a workload is recorded, request by request. From the record follows what a crash at any time
-//! may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered where
-//! the scheme needs it, and judged: by the independent checker; by what the workload had been promised
-//! (what is durable, what is atomic and in order, whose contents a file may hold); by using it.
+//! A run of a workload is recorded, request by request. The record determines the states that a crash at any
+//! time may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered where the
+//! scheme needs it, and judged by three means: by the independent checker; by the promises to the workload
+//! (what is durable, what is atomic and in order, which contents a file may have); by using the file system.
 //!
 //! Layers:
-//! - [`scheme`], [`geometry`]: what is crashed, in which shape, and what it promises. One value is all it takes to add
-//!   a system.
-//! - [`mod@format`], [`finding`]: what is asked of whoever knows what is on the disks, and what a check finds, in words
-//!   that know no format.
-//! - [`script`], [`database`], [`history`], [`record`]: what is done, what of it may be found, the record.
-//! - [`model`], `sample`, [`rules`]: frontiers, choices and states; which of them are judged.
-//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles; `follow`, `memory`, `recall`: what they need not
-//!   work out or look at twice.
+//! - [`scheme`], [`geometry`]: the system that is crashed, its shape, and its promise. A new system needs one
+//!   value.
+//! - [`mod@format`], [`finding`]: the interface to code that knows the disk format, and the findings of a check
+//!   in words without a format.
+//! - [`script`], [`database`], [`history`], [`mod@record`]: the workloads, the history of calls, the record of
+//!   requests.
+//! - [`model`], `sample`, [`rules`]: frontiers, choices and states, and the selection of those that are judged.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles. `follow`, `memory`, `recall`: results that
+//!   they reuse.
 //! - [`mod@explore`]: all frontiers on all cores.
-//! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure made small, judged again, and as a file.
-//! - [`space`]: the same states for judges outside of this crate, as any program is one.
-//! - [`life`]: runs that begin where a crash ended the one before.
-//! - [`campaign`]: many runs; [`fleet`]: cut into tasks for several machines. [`mutants`]: whether the choice of states sees.
+//! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure after shrinking, judged again, and as a file.
+//! - [`space`]: the same states for judges outside of this crate, such as any program.
+//! - [`life`]: crash cycles: runs that begin where a crash ended the one before.
+//! - [`campaign`]: many runs. [`fleet`]: a campaign cut into tasks for several machines. [`mutants`]: a test of
+//!   the selection of states, with rules switched off.
 //!
 //! Invariants:
 //! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
 //!   threads.
-//! - The record is all that states are made of: what the file system has in memory cannot leak into one.
-//! - The judges share no code with the orderings, and know no format; they know a scheme by its [`Promise`], and its
-//!   disks by what its [`DiskFormat`] says of them.
+//! - States are made of the record only, so nothing in the file system's memory can leak into one.
+//! - The judges share no code with the orderings, and know no format. They know a scheme by its [`Promise`],
+//!   and its disks through its [`DiskFormat`].
 //!
 //! Typical sequence, as a test of an ordering does it:
 //!
@@ -98,19 +100,19 @@ pub use scheme::{Promise, Scheme, Volume};
 pub use script::{Manner, Place, Script, Step, Workload};
 pub use shrink::{Shrunk, shrink, shrink_state};
 
-/// Why a run cannot be explored.
+/// The reason why a run cannot be explored.
 #[derive(Debug, thiserror::Error)]
 pub enum CrashError {
     /// The file system cannot be made.
     #[error("making the file system: {0}")]
     Make(String),
-    /// What was just made cannot be mounted.
+    /// The new file system cannot be mounted.
     #[error("mounting the file system: {0}")]
     Mount(String),
     /// The workload failed.
     #[error("running the workload: {0}")]
     Work(String),
-    /// The system waits for itself.
+    /// The system came to a deadlock.
     #[error("{0}")]
     Deadlock(#[from] ordo_runtime::Deadlock),
 }

@@ -1,8 +1,8 @@
-//! One life after another: what a crash leaves of a run, for the next run to begin with.
+//! Crash cycles: the next run begins with the disks that a crash of the one before has left.
 //!
-//! A run that begins on new disks shows what a crash may leave of it, and that it can be used then. It does not show
-//! what comes of it when the power goes again: what one crash left in the log, say, and the next one joins to what
-//! was written since.
+//! A run on new disks shows which states a crash may leave of it, and that they can be used. It does not show
+//! the effect of a second crash: for example, one crash leaves records in the log, and the next mount joins new
+//! records to them.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use crate::{
     record, sample,
 };
 
-/// What is on the disks.
+/// The contents of the disks.
 pub type Images = Arc<Vec<Vec<u8>>>;
 
-/// How a life ended, and what that leaves.
+/// The state with which a cycle ends.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// What is on the disks, for [`Config::disks`](crate::Config::disks).
+    /// The contents of the disks, for [`Config::disks`](crate::Config::disks).
     pub disks: Images,
-    /// What was under way, and what of it was on the disks.
+    /// The calls and writes that were under way, and which of the writes are on the disks.
     pub picture: String,
 }
 
-/// States of a frontier among which the one is chosen that a life ends with.
+/// The number of states of a frontier from which the last state of a cycle is chosen.
 const CHOICE: usize = 64;
 
-/// The lives of a run, one after another.
+/// The crash cycles of a run, one after another.
 #[derive(Clone, Debug)]
 pub struct Lives {
     seed: u64,
-    /// How many there are: fewer than were asked for once one has ended with what cannot be used again.
+    /// The number of cycles. It falls when one ends with disks that cannot be used again.
     lives: u32,
     begun: u32,
     disks: Option<Images>,
@@ -44,13 +44,13 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// `lives` lives of the run with this seed; `disks` is what the first one begins with.
+    /// `lives` crash cycles of the run with this seed. The first begins with `disks`.
     pub fn new(lives: u32, seed: u64, disks: Option<Images>) -> Lives {
         Lives { seed, lives, begun: 0, disks, before: Vec::new() }
     }
 
-    /// The next life: its seed, and what it begins with. None after the last, and after one that ended with what
-    /// cannot be used again.
+    /// The next cycle: its seed, and its disks at the start. `None` after the last, and after one that ended
+    /// with disks that cannot be used again.
     pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
         if self.begun == self.lives {
             return None;
@@ -60,18 +60,18 @@ impl Lives {
         Some((seed, self.disks.take()))
     }
 
-    /// How many have begun.
+    /// The number of cycles that have begun.
     pub fn begun(&self) -> u32 {
         self.begun
     }
 
-    /// How the lives before this one ended, in lines.
+    /// The ends of the cycles before this one, in lines.
     pub fn before(&self) -> &[String] {
         &self.before
     }
 
-    /// This life has been explored, with this outcome: `end` ends it, unless it is the last. A promise that is broken
-    /// then is added to the outcome.
+    /// Notes the outcome of this cycle, and calls `end` for its last state, unless it is the last cycle. A
+    /// promise that is broken in that state is added to the outcome.
     pub fn end(
         &mut self,
         outcome: &mut Outcome,
@@ -95,11 +95,11 @@ impl Lives {
     }
 }
 
-/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`; none where that is beyond repair,
-/// for a scheme that promises no better.
+/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`. Returns `None` where that
+/// state is beyond repair, and the scheme does not exclude that.
 ///
 /// # Errors
-/// A promise is broken in that state.
+/// The state breaks a promise.
 pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<End>, Box<Failure>> {
     let sectors = Sectors::new(run.clone());
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -108,7 +108,7 @@ pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<En
     let mut worker = Worker::new(scheme, &sectors, seed, &budget);
     let layout = worker.go_to(frontier).expect("one of the frontiers");
     let mut states = sample::states(&sectors, &layout, (CHOICE, &[]), seed);
-    // All of its states may be the next one's too.
+    // The next frontier may have all of these states too.
     let state = match states.len() {
         0 => layout.with_writes(|_| false),
         n => states.swap_remove(rng.random_range(0..n)),
@@ -126,11 +126,11 @@ pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<En
     Ok((!is_over).then_some(End { disks, picture: judged.picture }))
 }
 
-/// Explores `lives` lives, with what `work` gives for the seed of each; fewer where one ends with what cannot be used
-/// again.
+/// Explores `lives` crash cycles. `work` makes the workload of each from its seed. The cycles end early with
+/// disks that cannot be used again.
 ///
 /// # Errors
-/// A run cannot be made. That promises are broken is in the outcomes.
+/// A run cannot be made. Broken promises are part of the outcomes.
 pub fn explore<S: Scheme, W: Workload>(
     scheme: &S,
     work: impl Fn(u64) -> W,

@@ -1,9 +1,11 @@
-//! What was found of files and directories, kept while what it was read from stays the same.
+//! A cache of files and directories that were read, kept as long as the sectors on which they depend stay the
+//! same.
 //!
-//! Neighbouring states differ in few sectors. Who looks at one reads anew what depends on these: a directory's entries,
-//! an inode with what is in it. What it depends on is seen at the disk: the sectors that were read for it, which are
-//! its own alone, and the sector of its inode. Two things are read for many at once, and hold for all of them: the
-//! superblock, without which nothing is known; and that a group's inodes are in use up to one of them.
+//! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are read anew:
+//! the entries of a directory, an inode with its contents. The disk shows these dependencies: the sectors that
+//! were read for a part and belong to it alone, and the sector of its inode. Two facts concern many parts at
+//! once: the superblock, without which nothing is known, and the last inode up to which those of a group are in
+//! use.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +18,7 @@ use crate::disk::Scratch;
 use crate::format::{DiskFormat, InodePlaces};
 use crate::tree::{Listing, Node};
 
-/// What was read.
+/// A part of a tree that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     /// The superblock.
@@ -29,30 +31,30 @@ enum Part {
     Listing(Ino),
 }
 
-/// A disk, and who knows what is on it.
+/// A disk, and the knowledge of its format.
 pub(crate) struct Places<'a> {
     pub format: &'a dyn DiskFormat,
     pub disk: &'a Rc<Scratch>,
 }
 
-/// What was found of one disk.
+/// The parts that were read from one disk.
 #[derive(Default)]
 pub(crate) struct Memory {
     nodes: FxHashMap<Ino, Rc<Node>>,
     listings: FxHashMap<Ino, Rc<Listing>>,
-    /// By sector, what depends on it.
+    /// By sector, the parts that depend on it.
     parts: FxHashMap<u64, Vec<Part>>,
     places: Option<Box<dyn InodePlaces>>,
-    /// Whether that is what is on the disk.
+    /// Whether the parts are those on the disk now.
     is_current: bool,
-    /// By group, the last inode of which it is known that the group holds it.
+    /// By group, the last inode that is known to be in the group.
     holds: FxHashMap<u32, Ino>,
     versions: u64,
 }
 
 impl Memory {
-    /// Forgets what depends on sectors of the disk that changed since the last time. False where nothing can be kept of
-    /// it: it has no superblock.
+    /// Forgets the parts that depend on sectors which have changed since the last time. Returns false where
+    /// nothing can be kept, because the disk has no superblock.
     pub async fn catch_up(&mut self, Places { format, disk }: &Places<'_>) -> bool {
         for sector in disk.take_changed() {
             for part in self.parts.remove(&sector).into_iter().flatten() {
@@ -91,22 +93,22 @@ impl Memory {
         }
     }
 
-    /// Whether anything that is kept depends on a sector.
+    /// Whether any part that is kept depends on a sector.
     pub fn depends_on(&self, sector: u64) -> bool {
         self.parts.contains_key(&sector)
     }
 
-    /// What is known of an inode.
+    /// The kept contents of an inode.
     pub fn node(&self, ino: Ino) -> Option<Rc<Node>> {
         self.nodes.get(&ino).cloned()
     }
 
-    /// What is known of a directory's entries.
+    /// The kept entries of a directory.
     pub fn listing(&self, dir: Ino) -> Option<Rc<Listing>> {
         self.listings.get(&dir).cloned()
     }
 
-    /// Keeps what was found of an inode by reading these sectors.
+    /// Keeps the contents of an inode, for which these sectors were read.
     pub fn keep_node(&mut self, ino: Ino, mut node: Node, read: Vec<Range<u64>>) -> Rc<Node> {
         self.versions += 1;
         node.version = self.versions;
@@ -122,7 +124,8 @@ impl Memory {
         self.note(dir, Part::Listing(dir), read);
     }
 
-    /// Notes what a part of an inode depends on: its own sector, and all that was read but the file system's own.
+    /// Notes the sectors on which a part of an inode depends: its own sector, and all that were read, except
+    /// those of the file system's own structures.
     fn note(&mut self, ino: Ino, part: Part, read: Vec<Range<u64>>) {
         let Some(places) = &self.places else { return };
         let read = read.into_iter().flatten();
@@ -131,8 +134,8 @@ impl Memory {
         sectors.into_iter().for_each(|sector| self.depends(sector, part));
     }
 
-    /// Sees that the groups hold all these inodes: they say up to which one theirs are in use. False if one does not:
-    /// what is known of its inodes is forgotten.
+    /// Checks that the groups have all these inodes: each group says up to which one its inodes are in use.
+    /// Returns false if one does not; then the parts of its inodes are forgotten.
     pub async fn settle<F: FileSystem>(&mut self, fs: &F, reached: &[Ino]) -> bool {
         let Some(places) = &self.places else { return true };
         let mut last: FxHashMap<u32, Ino> = FxHashMap::default();

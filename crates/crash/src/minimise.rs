@@ -1,6 +1,6 @@
-//! Making a failing sequence small.
+//! Shrinking a failing sequence.
 
-/// Leaves out as many items as it can while `fails` holds, in at most `runs` calls of it: halves
+/// Leaves out as many items as it can while `fails` holds, in at most `runs` calls of it. It tries halves
 /// first, then ever smaller pieces down to single items.
 pub fn minimise<T: Clone>(
     mut items: Vec<T>,
@@ -25,7 +25,7 @@ pub fn minimise<T: Clone>(
                 at = end;
             }
         }
-        // Single items are tried again as long as that helps.
+        // Single items are tried again as long as any can be left out.
         if size > 1 || !removed {
             size /= 2;
         }

@@ -1,8 +1,8 @@
-//! What a crash may leave of the writes: the models of `docs/crash-model.md`.
+//! The states that a crash may leave of the writes, by the models of `docs/crash-model.md`.
 //!
-//! A run's events are cut into *frontiers*: between two of them no write becomes durable. What a crash
-//! may leave before the end of a frontier is a choice, for every sector, between what is durable there
-//! and what was written to it since. Writes that change nothing in a sector make no choice.
+//! A run's events are cut into *frontiers*: between two of them no write becomes durable. The state after a
+//! crash in a frontier is a choice, for every sector, between its durable contents and those written since.
+//! Writes that do not change a sector make no choice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::disk::SECTOR;
 use crate::record::{Event, Run};
 use crate::sum;
 
-/// What the disk may lose.
+/// The fault model of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// A write that completed is durable; those under way survive in any part.
+    /// A completed write is durable. Any part of a write under way may survive.
     Completed,
-    /// Until a flush, or with FUA, any subset of the sectors written survives.
+    /// Any subset of the written sectors survives, except those before a flush or with FUA, which all survive.
     Volatile,
-    /// Writes survive in order of completion up to some point; the next in any part.
+    /// Writes survive in the order of completion up to some point. Any part of the next may survive.
     Prefix,
-    /// As volatile, but flush and FUA do nothing.
+    /// As `Volatile`, but flush and FUA have no effect.
     Lying,
 }
 
@@ -33,7 +33,7 @@ impl Model {
     /// All of them.
     pub const ALL: [Model; 4] = [Model::Completed, Model::Volatile, Model::Prefix, Model::Lying];
 
-    /// What a user calls it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Model::Completed => "completed",
@@ -43,13 +43,13 @@ impl Model {
         }
     }
 
-    /// Whether the disk says that its cache is volatile.
+    /// Whether the disk reports a volatile cache.
     pub const fn is_volatile(self) -> bool {
         !matches!(self, Model::Completed)
     }
 }
 
-/// A run's writes cut into sectors, each content with a number.
+/// A run's writes, cut into sectors. Each content has a number.
 pub(crate) struct Sectors {
     pub run: Arc<Run>,
     /// Sectors that were ever written: disk and sector, ascending.
@@ -57,13 +57,13 @@ pub(crate) struct Sectors {
     /// Contents by number.
     contents: Vec<Box<[u8]>>,
     sums: Vec<u128>,
-    /// What is at each place at the start.
+    /// The content of each place at the start.
     base: Vec<u32>,
-    /// For each disk and write, the places it covers, with contents.
+    /// For each disk and write, the places that it covers, with contents.
     pieces: Vec<Vec<Vec<(u32, u32)>>>,
-    /// Where frontiers end: how many events have happened.
+    /// The ends of the frontiers: the numbers of events.
     pub ends: Vec<usize>,
-    /// For each frontier, when the calls are counted that had returned.
+    /// For each frontier, the number of events at which the returned calls are counted.
     pub judged: Vec<usize>,
 }
 
@@ -123,7 +123,7 @@ impl Sectors {
         &self.contents[number as usize]
     }
 
-    /// The share of a place with these contents in the sum of its disk.
+    /// The share of a place with this content in the sum of its disk.
     pub fn share(&self, place: u32, content: u32) -> u128 {
         sum::share(self.places[place as usize].1, self.sums[content as usize])
     }
@@ -144,8 +144,8 @@ impl Sectors {
             }
         }
         ends.push(self.run.events.len());
-        // On a disk that keeps order a frontier ends with each write, but what it leaves may be found as
-        // long as the next write is not flushed.
+        // On a disk that keeps the order of writes, a frontier ends with each write. But its states may be
+        // found as long as the next write is not flushed.
         let until = |end: &usize| {
             let next = hardened.iter().find(|h| *h >= end);
             next.copied().unwrap_or(self.run.events.len())
@@ -164,7 +164,7 @@ struct Version {
     order: usize,
     write: (usize, usize),
     content: u32,
-    /// The write failed: no flush makes it durable.
+    /// Whether the write failed, so that no flush makes it durable.
     failed: bool,
 }
 
@@ -172,12 +172,12 @@ struct Version {
 pub(crate) struct Cursor {
     pub at: usize,
     pub durable: Vec<u32>,
-    /// What completed and is not durable, by place, oldest first.
+    /// The completed writes that are not durable, by place, oldest first.
     versions: BTreeMap<u32, Vec<Version>>,
-    /// Issued and not completed, as disk and write.
+    /// The writes that were issued and have not completed, as disk and write.
     under_way: Vec<(usize, usize)>,
     order: usize,
-    /// By disk and request: which completions a flush covers.
+    /// By disk and request of a flush, the number of completed writes that it covers.
     flushes: BTreeMap<(usize, u64), usize>,
     hardened: bool,
 }
@@ -195,14 +195,14 @@ impl Cursor {
         }
     }
 
-    /// Goes on to when `end` events have happened.
+    /// Advances to the time when `end` events have happened.
     pub fn advance(&mut self, sectors: &Sectors, end: usize) {
         while self.at < end {
             self.step(sectors);
         }
     }
 
-    /// Lets one event happen. Says whether something became durable, or with a prefix, completed.
+    /// Applies one event. Returns whether a write became durable or, in the model `Prefix`, completed.
     fn step(&mut self, sectors: &Sectors) -> bool {
         let event = sectors.run.events[self.at];
         self.at += 1;
@@ -246,7 +246,7 @@ impl Cursor {
         }
     }
 
-    /// Notes a write that is over and not durable.
+    /// Notes a write that has ended without being durable.
     fn keep(&mut self, sectors: &Sectors, write: (usize, usize), failed: bool) {
         let order = self.order;
         for (place, content) in sectors.pieces(write.0, write.1) {
@@ -255,7 +255,7 @@ impl Cursor {
         }
     }
 
-    /// Makes a write durable, over all that completed before.
+    /// Makes a write durable, on top of all that completed before.
     fn harden(&mut self, sectors: &Sectors, disk: usize, write: usize) {
         for (place, content) in sectors.pieces(disk, write) {
             self.durable[*place as usize] = *content;
@@ -277,7 +277,7 @@ impl Cursor {
         changed
     }
 
-    /// What a crash now may leave.
+    /// The choices of a crash now.
     pub fn layout(&self, sectors: &Sectors) -> Layout {
         let mut layout = LayoutMaker::new(sectors);
         self.each_place(sectors, |place, versions| {
@@ -297,7 +297,8 @@ impl Cursor {
         states.is_infinite()
     }
 
-    /// Calls `each` with what every place may hold beside what is durable, in order, until it says no.
+    /// Calls `each` for every place with its durable content and the other contents that it may have, in order,
+    /// until it returns false.
     fn each_place(&self, sectors: &Sectors, mut each: impl FnMut(u32, &[Version]) -> bool) {
         let mut under_way: BTreeMap<u32, Vec<Version>> = BTreeMap::new();
         let next = self.next_to_complete(sectors);
@@ -331,7 +332,7 @@ impl Cursor {
         }
     }
 
-    /// The write under way that completes first.
+    /// The write under way that will complete first.
     fn next_to_complete(&self, sectors: &Sectors) -> Option<(usize, usize)> {
         let rest = sectors.run.events[self.at..].iter();
         rest.filter_map(|e| match e {
@@ -342,13 +343,13 @@ impl Cursor {
     }
 }
 
-/// A sector that a crash may leave in more than one way.
+/// A sector for which a crash has several options.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub place: u32,
-    /// What it may hold; the durable contents first.
+    /// The contents that it may have, the durable one first.
     pub options: SmallVec<[u32; 4]>,
-    /// Which of these it may still hold at the next frontier.
+    /// For each option, whether the next frontier has it too.
     pub later: SmallVec<[bool; 4]>,
 }
 
@@ -356,25 +357,25 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug)]
 pub(crate) struct Losable {
     pub write: (usize, usize),
-    /// The choices that it is about, with the option that it is; ascending.
+    /// The choices that it concerns, each with the option that is its content; ascending.
     pub parts: Vec<(u32, u8)>,
     order: usize,
 }
 
-/// What a crash at the end of a frontier may leave.
+/// The states that a crash at the end of a frontier may leave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub choices: Vec<Choice>,
-    /// In order of completion; those under way last.
+    /// The losable writes, in order of completion; those under way last.
     pub writes: Vec<Losable>,
-    /// Whether it is of the last frontier.
+    /// Whether this is the last frontier.
     pub is_last: bool,
 }
 
-/// Versions of a place that are few enough to be looked through.
+/// The number of versions of a place up to which they are searched one by one.
 const FEW: usize = 16;
 
-/// What a place may hold, the durable contents first.
+/// The contents that a place may have, the durable one first.
 fn options(durable: u32, versions: &[Version]) -> SmallVec<[u32; 4]> {
     let mut options: SmallVec<[u32; 4]> = smallvec![durable];
     if versions.len() <= FEW {
@@ -387,21 +388,21 @@ fn options(durable: u32, versions: &[Version]) -> SmallVec<[u32; 4]> {
     }
     let mut seen = FxHashSet::from_iter([durable]);
     options.extend(versions.iter().map(|v| v.content).filter(|content| seen.insert(*content)));
-    // A sector that is written over and over offers its newest contents.
+    // A sector that is written over and over offers only its newest contents.
     if options.len() > usize::from(u8::MAX) {
         options.drain(1..options.len() - usize::from(u8::MAX) + 1);
     }
     options
 }
 
-/// A layout while it is put together, place by place.
+/// A layout that is being made, place by place.
 struct LayoutMaker {
     layout: Layout,
-    /// For each disk and write, where it is among those of the layout.
+    /// For each disk and write, its index in the layout.
     numbers: Vec<Vec<u32>>,
 }
 
-/// The number of a write that the layout does not have.
+/// The index of a write that is not in the layout.
 const NO_WRITE: u32 = u32::MAX;
 
 impl LayoutMaker {
@@ -410,7 +411,7 @@ impl LayoutMaker {
         LayoutMaker { layout: Layout::default(), numbers }
     }
 
-    /// Adds what a place may hold, unless that is one thing.
+    /// Adds a place, unless only one content is possible.
     fn add(&mut self, durable: u32, place: u32, versions: &[Version]) {
         let options = options(durable, versions);
         if options.len() == 1 {
@@ -446,7 +447,7 @@ impl LayoutMaker {
 }
 
 impl Layout {
-    /// Notes which options are still there at the next frontier; none where there is no next.
+    /// Notes which options the next frontier still has. There is none after the last.
     pub fn note_later(&mut self, next: Option<(&Cursor, &Layout)>) {
         self.is_last = next.is_none();
         let Some((cursor, layout)) = next else {
@@ -466,7 +467,7 @@ impl Layout {
         }
     }
 
-    /// How many states there are that the next frontier does not have too.
+    /// The number of states that the next frontier does not have.
     pub fn possible(&self) -> f64 {
         let all: f64 = self.choices.iter().map(|c| c.options.len() as f64).product();
         let later = |c: &Choice| c.later.iter().filter(|l| **l).count() as f64;
@@ -478,7 +479,7 @@ impl Layout {
         }
     }
 
-    /// Whether this is a state of the frontier.
+    /// Whether the frontier has this state.
     pub fn has(&self, state: &[u8]) -> bool {
         let fits = |(c, o): (&Choice, &u8)| usize::from(*o) < c.options.len();
         self.choices.len() == state.len() && self.choices.iter().zip(state).all(fits)

@@ -1,8 +1,8 @@
-//! The states of a run against a plain reading of `docs/crash-model.md`.
+//! The states of a run, compared with a plain reading of `docs/crash-model.md`.
 //!
-//! Small random runs on two disks. For every moment, every image that the model allows is worked out the
-//! long way: every subset of the sectors that may be lost. The explorer must give exactly these: would
-//! catch a state that cannot be (a false alarm), one that is missed, and one that is counted twice.
+//! Small random runs use two disks. For every moment, every image that the model allows is derived in the slow
+//! way: from every subset of the sectors that may be lost. The explorer must make exactly these. Would catch an
+//! impossible state (a false alarm), one that is missed, and one that is counted twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn write(offset: usize, count: usize, byte: u8, fua: bool) -> Write {
     }
 }
 
-/// A run: writes and flushes are issued, and complete in any order.
+/// A random run: writes and flushes are issued, and complete in any order.
 fn run(model: Model) -> impl Strategy<Value = Run> {
     let range = (0..SIZE).prop_flat_map(|a| (Just(a), 1..=SIZE - a));
     let request = (0..2usize, range, any::<bool>(), 0..4u8, any::<prop::sample::Index>());
@@ -48,18 +48,18 @@ fn run(model: Model) -> impl Strategy<Value = Run> {
                 events.push(Event::FlushIssued { disk, id });
                 open.push(Event::Flushed { disk, id });
             } else {
-                // Few different bytes, so that contents come back.
+                // There are few different bytes, so that contents return.
                 let byte = kind + (i as u8 % 2) * 4;
                 disks[disk].writes.push(write(offset, count, byte, fua && kind == 1));
                 let write = disks[disk].writes.len() - 1;
                 events.push(Event::Issued { disk, write });
-                // A write of two sectors and more may fail.
+                // A write of two or more sectors may fail.
                 open.push(match count > 1 && fua {
                     true => Event::Failed { disk, write },
                     false => Event::Completed { disk, write },
                 });
             }
-            // Some of what is open completes.
+            // Some of the open requests complete.
             if kind != 3 {
                 let at = when.index(open.len());
                 events.push(open.remove(at));
@@ -69,7 +69,7 @@ fn run(model: Model) -> impl Strategy<Value = Run> {
     })
 }
 
-/// Every image after a crash at `at`, the long way.
+/// Every image after a crash at `at`, derived in the slow way.
 fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
     let (mut completed, mut flushes, mut durable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut under_way, mut failed) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
         }
     }
     if run.model == Model::Prefix {
-        // What completed is there; the next may be, in part, if it was sent.
+        // Completed writes are there. The next may be there, in part, if it was sent.
         durable.extend(completed.iter().filter(|w| !failed.contains(w)));
         let next = run.events[at..].iter().find_map(|e| match *e {
             Event::Completed { disk, write } => Some((disk, write)),
@@ -109,7 +109,7 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
         under_way.retain(|w| Some(*w) == next);
     }
     let order: Vec<_> = completed.iter().chain(&under_way).copied().collect();
-    // Sector by sector: the newest durable contents, or anything newer.
+    // Each sector has its newest durable content, or any newer one.
     let mut images = BTreeSet::from([[[0; SIZE]; 2]]);
     for (disk, sector) in (0..2).flat_map(|d| (0..SIZE).map(move |s| (d, s))) {
         let covers = |w: &&(usize, usize)| {
@@ -136,7 +136,7 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
     images
 }
 
-/// Every image that the explorer makes, how many states that were, and how many it says there are.
+/// Every image that the explorer makes, the number of its states, and the number that it predicts.
 fn explored(run: &Run) -> (BTreeSet<Image>, usize, f64) {
     let sectors = Sectors::new(Arc::new(run.clone()));
     let mut pair = Pair::new(&sectors);

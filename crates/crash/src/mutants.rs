@@ -1,6 +1,6 @@
-//! Whether the choice of states sees: how many it takes until a rule that is off is missed.
+//! A test of the selection of states: the number of states until the lack of a rule shows.
 //!
-//! An explorer that keeps every promise has shown little unless it finds what is known to be wrong. So each rule of an
+//! An explorer that finds no broken promise has shown little, unless it finds known defects. So each rule of an
 //! ordering is switched off, in each geometry, and states are judged until a promise is broken.
 
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use serde::Serialize;
 use crate::script::Manner;
 use crate::{Budget, Config, CrashError, Geometry, Model, Outcome, Run, Scheme, Script};
 
-/// How long is searched.
+/// The extent of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The seed of the first run; each has the next.
+    /// The seed of the first run. Each further run has the next number.
     pub seed: u64,
-    /// States at most, of all runs.
+    /// The most states, over all runs.
     pub states: u64,
-    /// States of each run at most.
+    /// The most states of each run.
     pub states_of_run: usize,
-    /// Disks: each run is made on each.
+    /// The fault models of the disks, in each of which every run is made.
     pub models: Vec<Model>,
-    /// Operations of each of three clients.
+    /// The operations of each of three clients.
     pub steps: usize,
-    /// Threads; 0: as many as the machine has processors.
+    /// The number of threads; 0 means one for each processor.
     pub threads: usize,
 }
 
@@ -40,12 +40,12 @@ impl Default for Search {
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sought {
-    /// States that were judged, the one that breaks a promise included.
+    /// The number of states judged, the one that breaks a promise included.
     pub states: u64,
-    /// The run in which it is, and the promise; none where none was found.
+    /// The run with that state, and the promise; `None` where no promise was broken.
     pub found: Option<Found>,
 }
 
@@ -54,15 +54,15 @@ pub struct Sought {
 pub struct Found {
     /// The seed of the run.
     pub seed: u64,
-    /// What the disk may lose.
+    /// The fault model of the disk.
     pub model: Model,
-    /// Which promise, in words.
+    /// The promise, in words.
     pub what: String,
 }
 
 impl Search {
-    /// The script of a run: the usual one; many names of all lengths; files that reach far; blocks of directories that
-    /// files take at once; in turn.
+    /// The script of a run, by turns: the usual one; many names of all lengths; files with distant blocks;
+    /// files that take a directory's blocks as soon as they are free.
     pub fn script(&self, seed: u64, geometry: &Geometry) -> Script {
         if seed % 6 == 5 {
             return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size);
@@ -76,7 +76,8 @@ impl Search {
         manner.script(seed)
     }
 
-    /// Judges states of runs until a promise is broken. `record` makes a run of a script, `explore` explores it.
+    /// Judges states of runs until a promise is broken. `record` makes the run of a script, `explore` explores
+    /// it.
     ///
     /// # Errors
     /// A run cannot be made.
@@ -108,7 +109,7 @@ impl Search {
         unreachable!("there are more seeds than states")
     }
 
-    /// The same of a scheme.
+    /// The same for a scheme.
     ///
     /// # Errors
     /// A run cannot be made.

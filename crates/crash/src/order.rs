@@ -1,23 +1,23 @@
-//! Whether what is found is what there was after some number of operations, in their order.
+//! The test whether the state is one after some number of operations, in their order.
 //!
-//! A *cut* says of a client how many of its calls are there: all before it, none from it on. What is found
-//! of each name and inode allows some cuts of the client that changed it. Those of all clients together
-//! are in order if no call is there that began when another had returned that is not.
+//! A *cut* of a client says how many of its calls are there: all before it, and none from it on. The value of
+//! each name and inode allows some cuts of the client that changed it. The cuts of all clients are in order if
+//! no call is there that began after the return of another which is not there.
 
 use std::collections::BTreeMap;
 
 use crate::expect::Candidate;
 use crate::history::{Call, History, Purpose};
 
-/// First and end of ranges of cuts, each cut the number of the first call that is not there.
+/// Ranges of cuts, as first cut and end. A cut is the number of the first call that is not there.
 type Ranges = Vec<(usize, usize)>;
 
-/// The cuts that are left for each client.
+/// The cuts that each client may have.
 #[derive(Default)]
 pub(crate) struct Cuts(BTreeMap<usize, Ranges>);
 
 impl Cuts {
-    /// One of `found` is there, each the value of something that `client` alone has changed.
+    /// Notes that one of `found` is there. Each is a value of something that only `client` has changed.
     pub fn agree<T>(&mut self, client: Option<usize>, found: &[&Candidate<T>]) {
         let Some(client) = client else { return };
         let after = |call: usize| call + 1;
@@ -27,16 +27,15 @@ impl Cuts {
         *left = intersect(left, &ranges);
     }
 
-    /// At least so many of a client's calls are there.
+    /// Notes that at least so many of a client's calls are there.
     pub fn at_least(&mut self, client: usize, calls: usize) {
         let left = self.0.entry(client).or_insert_with(|| vec![(0, usize::MAX)]);
         *left = intersect(left, &vec![(calls, usize::MAX)]);
     }
 
-    /// Whether there is a cut for every client so that all are in order; `durable` has each client's last
-    /// call that must be there. What is wrong, in words.
-    ///
-    /// Each client's least cut is looked for: it asks the least of the others.
+    /// Whether there is a cut for every client so that all are in order. `durable` has each client's last call
+    /// that must be there. The error says in words why there is none. Each client gets its least possible cut,
+    /// which demands the least of the others.
     pub fn judge(&self, history: &History, durable: &BTreeMap<usize, usize>) -> Result<(), String> {
         let mut least: BTreeMap<usize, usize> = BTreeMap::new();
         for client in self.0.keys() {
@@ -75,7 +74,7 @@ impl Cuts {
         }
     }
 
-    /// The least cut of a client that is left and not below `least`.
+    /// The least possible cut of a client that is not below `least`.
     fn cut(&self, client: usize, least: usize) -> Option<usize> {
         let fits = self.0[&client].iter().filter(|(_, end)| *end > least);
         fits.map(|(first, _)| (*first).max(least)).min()
@@ -93,7 +92,7 @@ fn last_there(history: &History, client: usize, cut: usize) -> Option<(usize, &C
     calls.iter().rfind(|c| is_change(c, client)).map(|c| (client, c))
 }
 
-/// The cut of a client behind all that had returned when `newest` began.
+/// The cut of a client behind all calls that had returned when `newest` began.
 fn after_all_before(history: &History, client: usize, newest: &Call) -> usize {
     let before = |c: &Call| c.ended.is_some_and(|ended| ended < newest.began);
     history.calls.iter().rposition(|c| is_change(c, client) && before(c)).map_or(0, |at| at + 1)
@@ -108,7 +107,7 @@ fn intersect(a: &Ranges, b: &Ranges) -> Ranges {
 mod tests {
     use super::*;
 
-    /// Calls of clients 0 and 1 in turn, each begun when the one before had returned.
+    /// Calls of clients 0 and 1 by turns. Each begins after the one before has returned.
     fn history(calls: usize) -> History {
         let call = |n: usize| Call {
             client: n % 2,
@@ -123,12 +122,12 @@ mod tests {
         History { calls: (0..calls).map(call).collect(), ..History::default() }
     }
 
-    /// A value that was the newest from `call` on until `next`.
+    /// A value that was the newest from `call` until `next`.
     fn found(call: Option<usize>, next: Option<usize>) -> Candidate<()> {
         Candidate { value: (), call, next }
     }
 
-    /// Would catch an oracle that looks at each client alone.
+    /// Would catch an oracle that looks at each client separately.
     #[test]
     fn what_one_client_did_is_not_there_without_what_another_had_done() {
         let judge = |of_0: Candidate<()>, of_1: Candidate<()>| {
@@ -138,7 +137,7 @@ mod tests {
             cuts.judge(&history(6), &BTreeMap::new())
         };
         let kept = |result: Result<(), String>| result.is_ok();
-        // Client 0 made calls 0, 2 and 4, client 1 the others.
+        // Client 0 made calls 0, 2 and 4; client 1 made the others.
         assert!(kept(judge(found(Some(2), Some(4)), found(Some(3), Some(5)))));
         assert!(kept(judge(found(Some(2), Some(4)), found(Some(1), Some(3)))));
         assert!(kept(judge(found(Some(2), None), found(Some(3), None))));

@@ -1,4 +1,4 @@
-//! One state again, which may be reached through recoveries that were cut off.
+//! Judging one state again. It may lie behind recoveries that were interrupted.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use crate::model::Sectors;
 use crate::record::Run;
 use crate::{Budget, Failure, Point, Scheme, explain};
 
-/// Judges one state of a run in full; none where the run has no such state. `seed` is the one with which
-/// it was explored. After the first of `runs` come the recoveries that were cut off on the way, as far as they
-/// cannot be made again.
+/// Judges one state of a run in full; `None` where the run has no such state. `seed` is the seed of the
+/// exploration. After the first of `runs` come the interrupted recoveries, as far as they cannot be repeated.
 pub fn judge_path<S: Scheme>(
     scheme: &S,
     runs: &[Arc<Run>],
@@ -29,7 +28,7 @@ pub fn judge_path<S: Scheme>(
     Some(failure)
 }
 
-/// Judges states that are reached through recoveries.
+/// A judge of states behind recoveries.
 struct Way<'a, S> {
     scheme: &'a S,
     seed: u64,

@@ -1,18 +1,19 @@
-//! What was found of states that differ only where nobody looked.
+//! The verdicts on earlier states, for states that differ only in sectors that were not read.
 //!
-//! Whoever looks at disks finds the same wherever they hold the same in the sectors that were read: what a sector
-//! says decides which one is read next. The states of a frontier differ in its choices alone. So what came of one is
-//! what comes of every state with the same options for those choices whose sectors were read.
+//! A judge of disks comes to the same verdict wherever the sectors that it reads are the same, because the
+//! contents of one sector decide which one is read next. The states of a frontier differ only in its choices.
+//! So the verdict on one state holds for every state with the same options for those choices whose sectors were
+//! read.
 
 use rustc_hash::FxHashMap;
 
-/// Sets of choices that are told apart at a frontier: beyond so many, looking them up takes longer than it saves.
+/// The most sets of choices that are kept for a frontier. With more, the search takes longer than it saves.
 const SETS_MAX: usize = 24;
 
-/// What came of states, by the options for one set of choices.
+/// Verdicts, by the options for one set of choices.
 type Known<T> = FxHashMap<Vec<u8>, T>;
 
-/// What came of states, by the choices that were read.
+/// Verdicts, by the choices that were read.
 pub(crate) struct Recall<T> {
     sets: Vec<(Vec<u32>, Known<T>)>,
 }
@@ -29,7 +30,7 @@ fn options(read: &[u32], state: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<T> Recall<T> {
-    /// What came of a state that is like this one where it was read.
+    /// The verdict on a state that has the same options as this one in the choices that were read.
     pub fn of(&self, state: &[u8]) -> Option<&T> {
         let mut key = Vec::new();
         self.sets.iter().find_map(|(read, known)| {
@@ -38,7 +39,7 @@ impl<T> Recall<T> {
         })
     }
 
-    /// Keeps what came of a state of which these choices were `read`, in ascending order.
+    /// Keeps the verdict on a state of which these choices were `read`, in ascending order.
     pub fn keep(&mut self, read: Vec<u32>, state: &[u8], value: T) {
         let mut key = Vec::new();
         options(&read, state, &mut key);

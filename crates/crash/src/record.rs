@@ -23,26 +23,26 @@ use crate::script::Workload;
 use crate::tree::Tree;
 use crate::{CrashError, Model, Scheme};
 
-/// How a run is made.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Fixes every choice.
+    /// The seed of every choice.
     pub seed: u64,
-    /// What the disk may lose.
+    /// The fault model of the disk.
     pub model: Model,
-    /// The cache of the file system.
+    /// The options of the file system's cache.
     pub cache: CacheConfig,
-    /// What is on the disks at the start, as a crash has left it; none: a new file system.
+    /// The contents of the disks at the start, as a crash has left them; `None` for a new file system.
     pub disks: Option<Arc<Vec<Vec<u8>>>>,
-    /// Writes that fail.
+    /// The writes that fail.
     pub faults: Vec<(Kind, u64)>,
-    /// A write or a flush takes a random time below this, in microseconds.
+    /// The longest time of a write or a flush, in microseconds; each takes a random time.
     pub micros_max: u64,
 }
 
 impl Config {
-    /// Cache blocks written within a few milliseconds, so that what is not ordered reaches the disk as
-    /// early as it can; requests of up to two milliseconds.
+    /// Options with which cache blocks are written within a few milliseconds, so that blocks whose order is
+    /// free reach the disk as early as possible; requests take up to two milliseconds.
     pub fn new(seed: u64, model: Model) -> Config {
         let age = Duration::from_millis(if model == Model::Completed { 0 } else { 3 });
         let cache = CacheConfig {
@@ -54,77 +54,78 @@ impl Config {
         Config { seed, model, cache, disks: None, faults: Vec::new(), micros_max: 2000 }
     }
 
-    /// The same with blocks left in the cache as long as in a mounted file system: up to 30 seconds of the run's time.
+    /// The same, with blocks that stay in the cache as long as in a mounted file system: up to 30 seconds of
+    /// the run's time.
     #[must_use]
     pub fn with_real_ages(self) -> Config {
         Config { cache: CacheConfig::with_capacity(4 << 20), ..self }
     }
 }
 
-/// Something that happened to a disk.
+/// An event of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A write was issued.
     Issued {
-        /// Which disk.
+        /// The disk.
         disk: usize,
-        /// Which of its writes.
+        /// The index of the write.
         write: usize,
     },
     /// A write completed.
     Completed {
-        /// Which disk.
+        /// The disk.
         disk: usize,
-        /// Which of its writes.
+        /// The index of the write.
         write: usize,
     },
-    /// A write failed: all of it may be there, or any part, until it is written again.
+    /// A write failed. All of it may be there, or any part, until it is written again.
     Failed {
-        /// Which disk.
+        /// The disk.
         disk: usize,
-        /// Which of its writes.
+        /// The index of the write.
         write: usize,
     },
     /// A flush was issued.
     FlushIssued {
-        /// Which disk.
+        /// The disk.
         disk: usize,
         /// The number of the request.
         id: u64,
     },
     /// A flush completed.
     Flushed {
-        /// Which disk.
+        /// The disk.
         disk: usize,
         /// The number of the request.
         id: u64,
     },
 }
 
-/// A write, with what it means.
+/// A write, with its meaning.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Write {
     /// The number of the request.
     pub id: u64,
-    /// Where it goes, in bytes.
+    /// The offset on the disk, in bytes.
     pub offset: u64,
-    /// What is written.
+    /// The contents.
     pub data: Arc<[u8]>,
     /// Whether it is durable when it completes.
     pub fua: bool,
-    /// In words.
+    /// The meaning in words.
     pub name: String,
-    /// The kind of what it begins with.
+    /// The kind of its first block.
     pub class: Class,
 }
 
-/// What one disk held at the start, and all that was written to it.
+/// The contents of one disk at the start, and all writes to it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskRun {
     /// The contents at the start.
     #[serde(with = "crate::kept::sparse")]
     pub base: Arc<Vec<u8>>,
-    /// All writes, by when they were issued.
+    /// All writes, in the order of issue.
     pub writes: Vec<Write>,
 }
 
@@ -135,22 +136,22 @@ pub struct Run {
     pub model: Model,
     /// The disks.
     pub disks: Vec<DiskRun>,
-    /// What happened to them, in order.
+    /// The events of the disks, in order.
     pub events: Vec<Event>,
-    /// What the workload did.
+    /// The history of the workload's calls.
     pub history: Arc<History>,
 }
 
-/// Everything that happened so far.
+/// All events so far.
 #[derive(Default)]
 struct Line {
     events: Vec<Event>,
     disks: Vec<Vec<Write>>,
-    /// By disk and request.
+    /// The index of each write, by disk and request.
     by_id: BTreeMap<(usize, u64), usize>,
 }
 
-/// Puts what a tap shows on the line.
+/// A sink that adds the events of a tap.
 struct Sink {
     line: Rc<RefCell<Line>>,
     disk: usize,
@@ -198,14 +199,14 @@ impl TapSink for Sink {
     }
 }
 
-/// What an older file system left where nothing has been written yet.
+/// The byte with which a disk is filled, as remains of an older file system.
 const REMAINS: u8 = 0x5a;
 
-/// Runs `workload` under `scheme` and records it, unmounting included; with disks that a crash has left, its recovery
-/// too.
+/// Runs `workload` under `scheme` and records it, the unmount included. On disks that a crash has left, the
+/// recovery is recorded too.
 ///
 /// # Errors
-/// The file system cannot be made, or waits for itself.
+/// The file system cannot be made, or comes to a deadlock.
 pub fn record<S: Scheme, W: Workload>(
     scheme: &S,
     workload: &W,
@@ -255,7 +256,7 @@ async fn recorded<S: Scheme, W: Workload>(
     let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
     let worked = workload.run(rt, &watched).await;
     let unmounted = noted_unmount(&watched(0), volume.unmount()).await.map_err(|e| e.to_string());
-    // With writes that fail, so may what is done; what it leaves is judged all the same.
+    // Where writes fail, the workload may fail too. Its disks are judged all the same.
     if config.faults.is_empty() {
         worked.and(unmounted).map_err(CrashError::Work)?;
     }
@@ -271,7 +272,7 @@ impl Line {
     }
 }
 
-/// The disks of a run: each takes its time, and every request is put on a line.
+/// The disks of a run. Each has its own timing, and all requests are recorded in one order.
 async fn watch(
     rt: &Runtime,
     inner: Vec<Device>,
@@ -301,11 +302,11 @@ async fn watch(
     Ok((line, disks))
 }
 
-/// Records, in this process, what is done to disks that a crash has left, of a run with this history: recovery
-/// where the scheme has one, a check with repair where it needs that, else a mount, with all that follows.
+/// Records, in this process, the recovery of disks that a crash has left, of a run with this history: the
+/// scheme's own recovery, a check with repair where it needs that, otherwise a mount with its consequences.
 ///
 /// # Errors
-/// It fails, in words.
+/// The recovery failed, in words.
 pub(crate) fn simulate_recovery<S: Scheme>(
     scheme: &S,
     images: &[Arc<Vec<u8>>],
@@ -343,7 +344,7 @@ async fn found<S: Scheme>(scheme: &S, images: &[Vec<u8>]) -> Result<Vec<Rc<RamDi
     Ok(rams)
 }
 
-/// Checks disks and repairs what is found, as must be done before a mount where nothing better is promised.
+/// Checks and repairs disks, as must be done before a mount where no better promise holds.
 async fn repair<S: Scheme>(scheme: &S, disks: &[Device]) -> Result<(), String> {
     let format = scheme.format().ok_or("nothing here knows what is on the disks")?;
     format.check(disks, true).await.map(drop)
@@ -359,16 +360,16 @@ fn used(bytes: u64) -> Rc<RamDisk> {
     Rc::new(disk)
 }
 
-/// The errno of a request that fails.
+/// The errno of a failed request.
 const EIO: i32 = 5;
 
-/// A request as the classifier wants to see it.
+/// A request, in the form that the classifier takes.
 fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
     let Attempt { op, offset, len, flags, data } = *attempt;
     Issued { id: 0, op, offset, len, flags, data, at: Time::default(), epoch: 0 }
 }
 
-/// Has every write named by what it means. A disk may hold a log alone, which is known by what is written.
+/// Classifies every write. A disk may have only a log, which is recognised by its writes.
 async fn name_writes(
     tap: &Rc<Tap<Slow<Faulty<Device>>>>,
     inner: &Device,

@@ -1,4 +1,5 @@
-//! Faults by meaning: which kinds of block a crash loses, keeps, tears or reorders, and which writes fail.
+//! Rules for crash states by meaning: the kinds of block that are lost, kept, torn or reordered, and the writes
+//! that fail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::model::{Layout, Sectors};
 use crate::record::Write;
 
-/// What a rule takes, for help texts.
+/// The syntax of a rule, for help texts.
 pub const SYNTAX: &str = "\
   lose KIND            of what is not durable, all writes of this kind are lost, and no others
   keep KIND            they are kept, and no others
@@ -23,39 +24,39 @@ or of several kinds: 'journal', any part of a journal or log; 'commit', what com
 a commit block, any part of a log without such; 'metadata', what a checkpoint writes: what is no
 contents of files, where it belongs; 'fixed', that and contents.";
 
-/// Which writes a rule is about.
+/// The writes to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Those that begin with one of these kinds of blocks.
+    /// Writes whose first block is of one of these kinds.
     Of(Kinds),
-    /// Those to this disk.
+    /// Writes to this disk.
     Disk(usize),
-    /// Those whose description contains this.
+    /// Writes whose description contains this text.
     Text(String),
 }
 
-/// A fault by meaning.
+/// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// These are lost, and no others.
+    /// These writes are lost, and no others.
     Lose(Kind),
-    /// These are kept, and no others.
+    /// These writes are kept, and no others.
     Keep(Kind),
-    /// These are torn, all others kept.
+    /// These writes are torn, and all others kept.
     Tear(Kind),
-    /// The first are kept, the second lost.
+    /// The first writes are kept, the second lost.
     Before(Kind, Kind),
-    /// The write with this number, from 1, fails.
+    /// The write with this number, counted from 1, fails.
     Fail(Kind, u64),
 }
 
-/// Why a text is not a rule.
+/// The reason why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Not one of the forms.
+    /// The text has none of the forms.
     #[error("'{0}' is no rule; the forms are:\n{SYNTAX}")]
     Form(String),
-    /// No such kind.
+    /// No kind has this name.
     #[error("{0}, disk0, disk1, and text:WORDS")]
     Kind(#[from] NoKind),
 }
@@ -132,7 +133,8 @@ impl Kind {
     }
 }
 
-/// Calls `each` with the states of a frontier that follow one of the rules; `tears` of those that tear.
+/// Calls `each` with the states of a frontier that follow one of the rules; for a rule that tears, with `tears`
+/// states.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,

@@ -1,5 +1,5 @@
-//! Which states of a frontier are judged: all where they are few, else first those that differ in
-//! meaning, then a seeded choice.
+//! The selection of a frontier's states: all where they are few, otherwise first those that differ in meaning,
+//! then a seeded choice.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use rustc_hash::FxHashSet;
 use crate::model::{Layout, Sectors};
 use crate::rules::{self, Rule};
 
-/// The states of a frontier to be judged, each an option for every choice, none of them twice and none
-/// that the next frontier has too. `wanted` of them at most.
+/// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice. None comes
+/// twice, and none is also a state of the next frontier.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,
@@ -21,7 +21,7 @@ pub(crate) fn states(
 ) -> Vec<Vec<u8>> {
     let mut picked = Picked { layout, wanted, seen: FxHashSet::default(), out: Vec::new() };
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    // A write that fails is in the run; all states of that are of interest.
+    // The failed write is part of the run itself, so all its states are of interest.
     if rules.iter().any(|r| !matches!(r, Rule::Fail(..))) {
         rules::states(sectors, layout, rules, (wanted, &mut rng), |state| picked.add(state));
         return picked.out;
@@ -85,7 +85,7 @@ fn exhaust(layout: &Layout, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// What differs most in meaning: nothing kept, all kept, one write kept or lost, one kind of block kept
+/// States that differ most in meaning: no write kept, all kept, one write kept or lost, one kind of block kept
 /// or lost, one write without the one before.
 fn telling(picked: &mut Picked<'_>, classes: &[Class]) {
     let layout = picked.layout;
@@ -112,18 +112,18 @@ fn telling(picked: &mut Picked<'_>, classes: &[Class]) {
     }
 }
 
-/// A state by chance, in one of several manners.
+/// A random state, made in one of several ways.
 fn random(layout: &Layout, classes: &[Class], rng: &mut Pcg64Mcg) -> Vec<u8> {
     let count = layout.writes.len();
     let share = [0.1, 0.5, 0.5, 0.9][rng.random_range(0..4)];
     let mut keep: Vec<bool> = (0..count).map(|_| rng.random_bool(share)).collect();
     match rng.random_range(0..6) {
-        // One kind of block, wholly there or not at all.
+        // One kind of block is there wholly or not at all.
         0 | 1 if count > 0 => {
             let (class, kept) = (classes[rng.random_range(0..count)], rng.random());
             (0..count).filter(|i| classes[*i] == class).for_each(|i| keep[i] = kept);
         }
-        // In order, but for one or two.
+        // Writes are there in order, except for one or two.
         2 | 3 if count > 0 => {
             let upto = rng.random_range(0..=count);
             keep.iter_mut().enumerate().for_each(|(i, k)| *k = i < upto);

@@ -1,75 +1,75 @@
-//! A failure as a file: all that it takes to see it again.
+//! A failure as a file, with everything that is needed to repeat it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Event, Run};
 use crate::{Geometry, Model, Point, Script};
 
-/// What the head of a failure file says.
+/// The format in the head of a failure file.
 const FORMAT: &str = "ordo crash failure 1";
 
-/// A failure that can be repeated: the run is made again from its seed, and the state put together from
-/// the same choice.
+/// A failure that can be repeated: the run is made again from its seed, and the state from the same choices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// What kind of file this is.
+    /// The format of the file.
     pub format: String,
     /// The system.
     pub system: String,
-    /// The system whose promise it is held to, where it is not its own.
+    /// The system to whose promise it is held. By default that is its own.
     pub held_to: Option<String>,
-    /// What the disk may lose.
+    /// The fault model of the disk.
     pub model: Model,
     /// The seed of the run.
     pub seed: u64,
     /// The size of the first disk in bytes.
     pub bytes: u64,
-    /// The shape of the file system, where it is not the usual one.
+    /// The shape of the file system, if it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<Geometry>,
     /// Whether blocks stay in the cache as long as in a mounted file system.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub real_ages: bool,
-    /// What was done, where it is not a script.
+    /// The workload, if it is not a script.
     pub workload: String,
-    /// What each client did, where it is one.
+    /// The script, if it is one.
     pub script: Option<Script>,
     /// The rules that the run followed.
     pub rules: Vec<String>,
-    /// The state, and the states of recoveries that were cut off.
+    /// The state, and the states of interrupted recoveries.
     pub path: Vec<Point>,
-    /// How the lives before ended: what was under way, and what of it was on the disks.
+    /// The ends of the crash cycles before: the calls and writes that were under way, and which of the writes
+    /// are on the disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The run, and the recoveries that were cut off, where they cannot be made again; see [`mod@crate::kept`].
+    /// The run, and the interrupted recoveries, where they cannot be repeated; see [`mod@crate::kept`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
-    /// What is wrong with it.
+    /// The broken promises.
     pub broken: Vec<String>,
-    /// What was under way, and what of it was on the disks.
+    /// The calls and writes that were under way, and which of the writes are on the disks.
     pub picture: Vec<String>,
-    /// Stands for every request of the run.
+    /// A fingerprint of every request of the run.
     pub run: u32,
-    /// Stands for all of the above.
+    /// A checksum of all fields above.
     pub check: u32,
 }
 
-/// Why a failure file cannot be used.
+/// The reason why a failure file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// Not one, or cut short.
+    /// The file is no failure file, or was cut short.
     #[error("not a whole failure file: {0}")]
     Damaged(String),
-    /// Changed by somebody.
+    /// The file was changed after it was written.
     #[error("the failure file was changed after it was written: its sum is wrong")]
     Sum,
-    /// The run that it describes is another one now.
+    /// The run is now a different one.
     #[error(
         "the run that this failure is from cannot be made again: the system writes something else \
          now (it was changed since); explore it anew with --seed {seed}"
     )]
     OtherRun {
-        /// Its seed.
+        /// The seed of the run.
         seed: u64,
     },
     /// The run has no such state.
@@ -78,17 +78,17 @@ pub enum SavedError {
 }
 
 impl Saved {
-    /// As text, sealed.
+    /// The failure as text, with its checksum.
     ///
     /// # Errors
-    /// As `serde_json`, never in fact.
+    /// An error of `serde_json`, which never happens in practice.
     pub fn seal(mut self) -> Result<String, serde_json::Error> {
         self.format = FORMAT.into();
         self.check = self.sum()?;
         serde_json::to_string_pretty(&self).map(|text| text + "\n")
     }
 
-    /// From text.
+    /// Parses a failure.
     ///
     /// # Errors
     /// [`SavedError::Damaged`], [`SavedError::Sum`].
@@ -113,7 +113,7 @@ impl Saved {
     }
 }
 
-/// A number that stands for every request of a run.
+/// A fingerprint of every request of a run.
 pub fn fingerprint(run: &Run) -> u32 {
     let mut sum = 0;
     let mut add = |bytes: &[u8]| sum = crc32c::crc32c_append(sum, bytes);
@@ -140,7 +140,7 @@ pub fn fingerprint(run: &Run) -> u32 {
 mod tests {
     use super::*;
 
-    /// A file that was cut, or in which any byte that means something was changed, is refused.
+    /// A file that was cut, or in which any byte with a meaning was changed, is refused.
     #[test]
     fn damaged_failures_are_refused() {
         let saved = Saved {

@@ -1,4 +1,4 @@
-//! What is crashed: how it is made, mounted and recovered, and what it promises.
+//! The interface to a system that is crashed: how it is made, mounted and recovered, and what it promises.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::judge::{Question, Verdict};
 use crate::record::{simulate, simulate_recovery};
 use crate::{Config, CrashError, Model, Run, Workload};
 
-/// A mounted file system that can be unmounted. Clones are the same one.
+/// A mounted file system that can be unmounted. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Volume {
     fs: AnyFs,
@@ -23,7 +23,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// `fs`, which `unmount` makes durable and ends.
+    /// `fs`, which the function `unmount` makes durable and ends.
     pub fn new<F, U>(fs: F, unmount: impl Fn(F) -> U + 'static) -> Volume
     where
         F: FileSystem + Clone + 'static,
@@ -38,36 +38,36 @@ impl Volume {
         &self.fs
     }
 
-    /// Makes everything durable and ends.
+    /// Unmounts: makes everything durable.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub async fn unmount(&self) -> FsResult<()> {
         (self.unmount)().await
     }
 }
 
-/// Names that a check makes where nothing more is known of a file system.
+/// The names that a check makes in a file system of unknown format.
 fn lost_and_found(name: &[u8]) -> bool {
     name.starts_with(b"lost+found")
 }
 
-/// A way to keep a file system: one value of this is all there is to adding a system.
+/// A system that can be crashed. A new system needs one value of this trait.
 ///
-/// Errors are words for a person: an error from [`make`](Scheme::make) ends the run, one from the others
-/// on a crash state is what the judge reports.
+/// Errors are text for a person. An error from [`make`](Scheme::make) ends the run; an error from another
+/// function, on a crash state, goes into the verdict.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Scheme: Clone + Send + Sync + 'static {
-    /// The name a user gives it.
+    /// The name on the command line.
     fn name(&self) -> &str;
 
-    /// What it promises.
+    /// The promise about the state after a crash.
     fn promise(&self) -> Promise;
 
-    /// What its disks hold, for whoever judges them in this process; none where somebody else does.
+    /// The format of its disks, for a judge in this process; `None` where a judge outside is used.
     fn format(&self) -> Option<&dyn DiskFormat>;
 
-    /// The names that are the file system's own.
+    /// The names that the file system makes for itself.
     fn own_names(&self) -> OwnNames {
         self.format().map_or(lost_and_found, |format| format.own_names())
     }
@@ -75,10 +75,10 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// The sizes of its devices in bytes. The first holds the file system that is checked.
     fn devices(&self) -> Vec<u64>;
 
-    /// Makes the empty file system.
+    /// Makes an empty file system.
     async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String>;
 
-    /// Mounts it: freshly made, or as a crash left it (after a check where the promise needs one).
+    /// Mounts the file system, either new or as a crash left it (after a check where the promise demands one).
     async fn mount(
         &self,
         rt: &Runtime,
@@ -86,8 +86,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         cache: &CacheConfig,
     ) -> Result<Volume, String>;
 
-    /// Brings what a crash left into the state in which it is judged: replays a log. Must leave on the
-    /// disks all that it does. Nothing by default.
+    /// Recovers a crashed file system to the state that is judged, for example by replaying a log. All effects
+    /// must be on the disks when it returns. The default does nothing.
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let _ = (rt, disks);
         Ok(())
@@ -98,7 +98,7 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Runs a workload and records it: in this process, unless somebody else does it.
+    /// Runs a workload and records it. The default does so in this process.
     ///
     /// # Errors
     /// See [`record()`](crate::record()).
@@ -106,21 +106,21 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         simulate(self, workload, config)
     }
 
-    /// Records how disks that a crash has left of the run `of` come to be used again, so that this can be cut off
-    /// too: in this process, unless somebody else does it.
+    /// Records the recovery of disks that a crash of the run `of` has left, so that it can be crashed too. The
+    /// default does so in this process.
     ///
     /// # Errors
-    /// It fails, in words.
+    /// The recovery failed, in words.
     fn record_recovery(&self, images: &[Arc<Vec<u8>>], of: &Run, seed: u64) -> Result<Run, String> {
         simulate_recovery(self, images, of, seed)
     }
 
-    /// Whether the same seed gives the same run. Where not, what is kept of a failure is the run itself.
+    /// Whether the same seed gives the same run. If not, a failure is stored with the whole run.
     fn repeats(&self) -> bool {
         true
     }
 
-    /// Judges disks that only somebody else can use, such as the kernel; the disks are left as they are. None
+    /// Judges disks that only another program can use, such as the kernel, and leaves them unchanged. `None`
     /// where they are judged in this process.
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
         let _ = (disks, question);
@@ -128,31 +128,31 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     }
 }
 
-/// What a scheme promises about a disk as a crash left it, after recovery where the scheme has one. What
-/// is not promised is still measured.
+/// The promise of a scheme about a crashed disk, after recovery where the scheme has one. Faults that it does
+/// not exclude are still counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// Whether a finding of a check is within the promise.
+    /// Whether the promise allows a finding of a check.
     pub allows: fn(&Finding) -> bool,
-    /// It can be mounted and used without a check.
+    /// The disk can be mounted and used without a check.
     pub no_check: bool,
-    /// What fsync or sync returned for is there: names, sizes, contents.
+    /// Everything for which fsync or sync has returned is there: names, sizes, contents.
     pub durable_fsync: bool,
-    /// A change of names is durable when it returns.
+    /// A change of names is durable when its call returns.
     pub durable_names: bool,
-    /// A name stands for what it stood for at some time, and what always had a name has one.
+    /// A name stands for an object that had it at some time. An object that always had a name has one.
     pub names: bool,
-    /// Where a name stands for what it came to stand for later, what it stood for before has the name that it was given
-    /// instead, though nobody waited for that one.
+    /// Where a name stands for a later object, the earlier object has the name that it was given instead, even
+    /// if no caller waited for that name to be durable.
     pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.
     pub ordered: bool,
-    /// A file holds at each place something that was written there, or zeros where nothing was.
+    /// Each place of a file has contents that were written there, or zeros where none were.
     pub no_stale: bool,
 }
 
 impl Promise {
-    /// Nothing.
+    /// The empty promise.
     pub const NONE: Promise = Promise {
         allows: |_| true,
         no_check: false,
@@ -164,7 +164,8 @@ impl Promise {
         no_stale: false,
     };
 
-    /// Synchronous writes where order matters: after a check nothing is lost that was waited for.
+    /// The promise of synchronous writes where order matters: after a check, nothing is lost for which a caller
+    /// has waited.
     pub const SYNC: Promise = Promise {
         allows: |finding| finding.severity <= Severity::Repairable,
         durable_fsync: true,
@@ -174,13 +175,13 @@ impl Promise {
         ..Promise::NONE
     };
 
-    /// What is left of the promise on a disk of this model: where flushes are lies, nothing but that it can
-    /// be used after a check.
+    /// The part of the promise that holds on a disk of this model. On one that lies about flushes, only use
+    /// after a check remains.
     pub fn under(self, model: Model) -> Promise {
         if model == Model::Lying { Promise::NONE } else { self }
     }
 
-    /// Soft updates: leaks and high counts only, usable at once, no stale contents.
+    /// The promise of soft updates: only leaks and high counts, use without a check, no stale contents.
     pub const SOFT_UPDATES: Promise = Promise {
         allows: |finding| finding.severity <= Severity::Leak,
         no_check: true,
@@ -192,8 +193,8 @@ impl Promise {
         no_stale: true,
     };
 
-    /// A journal of metadata: after recovery nothing is wrong at all, and operations are there in order
-    /// up to some point. `synchronous`: what returned is durable.
+    /// The promise of a metadata journal: after recovery there are no findings at all, and operations are there
+    /// in order up to some point. `synchronous`: operations that have returned are durable.
     pub const fn journal(synchronous: bool) -> Promise {
         Promise {
             allows: |_| false,

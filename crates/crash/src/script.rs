@@ -1,4 +1,4 @@
-//! What is done to the file system: clients with steps, so that a failing run can be made small.
+//! Scripts: clients with lists of steps, so that a failing run can be shrunk.
 
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{
@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::Watched;
 
-/// A name in one of a client's directories: both are numbers, taken modulo what there is.
+/// A name in one of a client's directories. Both are numbers, taken modulo the number that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// 0: the directory that all share; 1: the client's own; then those it has made.
+    /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has made.
     pub dir: u8,
-    /// Which of the client's names: from [`WIDE`] on they are of all lengths.
+    /// The name: from [`WIDE`] on, names are of all lengths.
     pub name: u16,
 }
 
 /// The first of a client's names that are of all lengths, from 1 to 255 bytes.
 pub const WIDE: u16 = 256;
 
-/// One thing a client does. What cannot be done is left undone.
+/// A step of a client. A step that cannot be done is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Makes an empty file.
     Make(Place),
     /// Makes a directory.
     Mkdir(Place),
-    /// Writes `len` bytes at `at`, each run of 8 bytes naming client, step and offset.
+    /// Writes `len` bytes at `at`. Each run of 8 bytes has the client, the step and the offset.
     Write(Place, u32, u32),
     /// Sets the size.
     Size(Place, u32),
-    /// Takes `len` bytes at `at` out of a file: they read as zero.
+    /// Punches a hole of `len` bytes at `at`, which then reads as zeros.
     Punch(Place, u32, u32),
-    /// Gives a file another name.
+    /// Gives a file a second name.
     Link(Place, Place),
-    /// Renames, over what has the new name.
+    /// Renames, and replaces a file with the new name.
     Rename(Place, Place),
     /// Removes a file.
     Unlink(Place),
@@ -47,11 +47,11 @@ pub enum Step {
     Symlink(Place, u16),
     /// Makes a fifo.
     Fifo(Place),
-    /// Has two names change places.
+    /// Exchanges two names.
     Exchange(Place, Place),
     /// Sets the permissions.
     Mode(Place, u16),
-    /// Sets one of a file's extended attributes to so many bytes.
+    /// Sets one of a file's extended attributes to a value of so many bytes.
     Attribute(Place, u8, u16),
     /// Removes an extended attribute.
     Strip(Place, u8),
@@ -63,35 +63,36 @@ pub enum Step {
     Pause(u16),
 }
 
-/// What each client does.
+/// The steps of all clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// One list of steps for each client; they run at once.
+    /// One list of steps for each client. The clients run concurrently.
     pub clients: Vec<Vec<Step>>,
 }
 
-/// How many names a client uses in each directory.
+/// The number of names that a client uses in each directory.
 const NAMES: u8 = 10;
 
 impl Script {
-    /// `clients` clients with `steps` random steps each, of every sort.
+    /// `clients` clients with `steps` random steps each, of every kind.
     pub fn random(seed: u64, clients: usize, steps: usize) -> Script {
         Script::of(seed, clients, steps, random_step)
     }
 
-    /// As [`random`](Self::random), with files, directories and their names alone.
+    /// As [`random`](Self::random), with files, directories and names only.
     pub fn random_names(seed: u64, clients: usize, steps: usize) -> Script {
         Script::of(seed, clients, steps, random_name)
     }
 
-    /// As [`random`](Self::random), with few files of which each has much and loses some of it, in the midst
-    /// and at the end: blocks that hang from the inode, from a block of pointers, and from one below another.
+    /// As [`random`](Self::random), with few files. Each has many blocks and loses some of them, in the middle
+    /// and at the end: direct blocks, and blocks below a single and a double indirect block.
     pub fn random_holes(seed: u64, clients: usize, steps: usize) -> Script {
         Script::of(seed, clients, steps, random_hole)
     }
 
-    /// Clients that make directories of several blocks, remove all of that, and write files that take those blocks at
-    /// once, most of them made durable: what a log says of the blocks as directories must not come over the files.
+    /// Clients that make directories of several blocks, remove them with all their contents, and at once write
+    /// files that take those blocks. Most files are made durable. The log's records about the directories must
+    /// not be redone over the files.
     pub fn reuse(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut client = || (0..rounds).flat_map(|_| reuse_round(&mut rng, block)).collect();
@@ -104,32 +105,33 @@ impl Script {
         Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
     }
 
-    /// Steps of all clients together.
+    /// The number of steps of all clients.
     pub fn len(&self) -> usize {
         self.clients.iter().map(Vec::len).sum()
     }
 
-    /// Whether nothing is done.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What random scripts are like. The [`Default`] is [`Script::random`], three clients with 120 steps each.
+/// The properties of random scripts. The [`Default`] is [`Script::random`], three clients with 120 steps each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// How many clients.
+    /// The number of clients.
     pub clients: usize,
-    /// Steps of each.
+    /// The steps of each client.
     pub steps: usize,
-    /// If not 0: each client makes so many more names, of all lengths, in few directories, and removes most of them
-    /// again, twice: the directories grow through chunk, fragment, block and block of pointers, and shrink.
+    /// If not 0, each client makes so many more names, of all lengths, in few directories, and removes most of
+    /// them again, twice. So directories grow by chunk, fragment, block and indirect block, and shrink.
     pub names: u16,
-    /// If not 0: files have blocks behind one and two blocks of pointers, in blocks of so many bytes.
+    /// If not 0, files have blocks below single and double indirect blocks, for a file system with this block
+    /// size in bytes.
     pub far: u32,
-    /// One step of a hundred, so many times, makes something durable.
+    /// The number of steps in a hundred that make something durable.
     pub fsync: u8,
-    /// If not 0: pauses take so many milliseconds at most, and are more frequent.
+    /// If not 0, pauses take up to so many milliseconds, and are more frequent.
     pub pause: u16,
 }
 
@@ -139,11 +141,11 @@ impl Default for Manner {
     }
 }
 
-/// Waves of names that come and go.
+/// The number of times that names are made and removed.
 const WAVES: usize = 2;
 
 impl Manner {
-    /// A script of this manner. Where it says no more than clients and steps, that is [`Script::random`].
+    /// A script with these properties. With clients and steps only, it is that of [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
         let Manner { clients, steps, .. } = *self;
         if (Manner { clients, steps, ..Manner::default() }) == *self {
@@ -186,7 +188,7 @@ impl Manner {
         }
     }
 
-    /// Mostly of the two directories that a client has from the start.
+    /// A random place, mostly in one of the two directories that a client has from the start.
     fn place(&self, rng: &mut Pcg64Mcg) -> Place {
         let dir = [0, 0, 0, 1, 1, 1, 1, 2][rng.random_range(0..8)];
         match self.names {
@@ -195,11 +197,11 @@ impl Manner {
         }
     }
 
-    /// Something with a file of few, whose contents lie far from each other.
+    /// A random step on one of few files, whose contents are far apart.
     fn far_step(&self, rng: &mut Pcg64Mcg) -> Step {
         let block = self.far;
         let place = Place { dir: 1, name: rng.random_range(0..4u8).into() };
-        // Blocks whose addresses are in one block of pointers.
+        // These blocks have their pointers in one indirect block.
         let (direct, reach) = (12, block / 8);
         let firsts = [0, direct - 1, direct, direct + reach - 1, direct + reach];
         let first = [firsts[rng.random_range(0..5)], direct + 2 * reach][rng.random_range(0..2)];
@@ -215,15 +217,16 @@ impl Manner {
     }
 }
 
-/// What is done to the file system while it is recorded. Where space runs out, a workload ends: all that came before is
-/// worth a crash.
+/// The work on the file system while it is recorded. Where space runs out, a workload ends: the calls so far
+/// are worth a crash.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Workload: Sync {
-    /// Does it. `client` gives the file system as a client with a number sees it: what one client does is judged to
-    /// be in order. It is empty at the start, or holds what a crash has left of earlier runs.
+    /// Does the work. `client` returns the file system for the client with a number; the calls of one client
+    /// are judged to be in order. The file system is empty at the start, or has what a crash of earlier runs
+    /// has left.
     ///
     /// # Errors
-    /// It failed, in words; there is no run then.
+    /// The workload failed, in words. Then there is no run.
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
@@ -264,7 +267,7 @@ impl Workload for Script {
     }
 }
 
-/// A directory, made unless it was there; whether it was.
+/// Makes a directory unless it exists. Returns whether it existed.
 async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(Ino, bool)> {
     match fs.make(dir, name, &NewNode::directory(0o755)).await {
         Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
@@ -272,12 +275,13 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
     }
 }
 
-/// A directory that grows through its first blocks and goes with all that it holds, then files in its place.
+/// Steps that make a directory grow through its first blocks, remove it with all its contents, then make files
+/// in its place.
 fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<Step> {
-    /// Directories that a client has before it makes one.
+    /// The number of directories that a client has before it makes one.
     const HAS: u8 = 2;
     let dir = Place { dir: 1, name: rng.random_range(0..2) };
-    // Names of 128 bytes on average.
+    // Names have 128 bytes on average.
     let blocks = rng.random_range(1..4);
     let names = (blocks * block / 140).min(300) as u16;
     let inside = |name: u16| Place { dir: HAS, name: WIDE + name };
@@ -311,7 +315,7 @@ fn random_place(rng: &mut Pcg64Mcg) -> Place {
     Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
 }
 
-/// Three of ten are of the rarer sorts. Targets of up to 119 bytes lie in the inode.
+/// A random step: three of ten are of the rarer kinds. Targets of up to 119 bytes fit in the inode.
 fn random_step(rng: &mut Pcg64Mcg) -> Step {
     if rng.random_range(0..10) < 7 {
         return random_name(rng);
@@ -348,8 +352,8 @@ fn random_name(rng: &mut Pcg64Mcg) -> Step {
     }
 }
 
-/// Where the blocks of a file begin to hang from the inode, from the first block of pointers, and from two
-/// below another, with blocks of 4 KB.
+/// The offsets at which a file's direct blocks begin, those of the single indirect block, and those of two
+/// blocks below the double indirect block, with blocks of 4 KB.
 const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 
 fn random_hole(rng: &mut Pcg64Mcg) -> Step {
@@ -367,7 +371,7 @@ fn random_hole(rng: &mut Pcg64Mcg) -> Step {
     }
 }
 
-/// One client at work.
+/// One client.
 struct Client<F> {
     fs: F,
     runtime: Runtime,
@@ -380,7 +384,7 @@ impl<F: FileSystem> Client<F> {
     async fn run(mut self, steps: Vec<Step>) -> Result<(), String> {
         for (i, step) in steps.into_iter().enumerate() {
             if let Err(error) = self.step(step, i).await {
-                // With a disk that fails nothing more can be done, unless only to read.
+                // With a disk that fails, nothing can be done any more except reading.
                 if matches!(error.errno, Errno::Io | Errno::ReadOnly) {
                     return Err(format!("{step:?}: {error}"));
                 }
@@ -390,7 +394,7 @@ impl<F: FileSystem> Client<F> {
         Ok(())
     }
 
-    /// Knows its directories again after a crash.
+    /// Finds the client's directories again after a crash.
     async fn find_dirs(&mut self) -> FsResult<()> {
         let mut at = 0;
         while let Some(dir) = self.dirs.get(at).copied() {
@@ -413,7 +417,7 @@ impl<F: FileSystem> Client<F> {
         self.dirs[usize::from(place.dir) % self.dirs.len()]
     }
 
-    /// Short names, and some that fill a directory's chunk; or one of all lengths.
+    /// A name: short, or long enough to fill a directory's chunk; or of any length.
     fn name(&self, place: Place) -> Vec<u8> {
         if place.name >= WIDE {
             return wide_name(self.number, place.name);
@@ -481,7 +485,7 @@ impl<F: FileSystem> Client<F> {
         }
     }
 
-    /// Changes an inode or what is in it.
+    /// Changes an inode or its contents.
     async fn change(&self, step: Step, number: usize) -> FsResult<()> {
         let fs = &self.fs;
         match step {
@@ -510,12 +514,12 @@ impl<F: FileSystem> Client<F> {
                 fs.setxattr(ino, &attribute(which), &value, XattrMode::Set).await
             }
             Step::Strip(p, which) => fs.removexattr(self.find(p).await?, &attribute(which)).await,
-            _ => unreachable!("done by the caller"),
+            _ => unreachable!("the caller does these"),
         }
     }
 }
 
-/// A name of any length, of its client alone: a number in digits and letters, and what it takes behind it.
+/// A name of any length that belongs to one client: a number in digits and letters, and padding.
 fn wide_name(client: usize, number: u16) -> Vec<u8> {
     const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let number = usize::from(number - WIDE);
@@ -534,7 +538,7 @@ fn attribute(which: u8) -> Vec<u8> {
     format!("user.a{which}").into_bytes()
 }
 
-/// Contents that say whose they are: client, step and place in each run of 8 bytes.
+/// Contents that identify themselves: client, step and place in each run of 8 bytes.
 fn stamped(client: usize, step: usize, at: u32, len: u32) -> Vec<u8> {
     let cell = |i: u32| {
         let [s0, s1, ..] = (step as u32).to_le_bytes();
@@ -552,7 +556,7 @@ mod tests {
 
     use super::*;
 
-    /// Would catch two of a client's names that are one, and lengths that never come.
+    /// Would catch two of a client's names that are equal, and lengths that never occur.
     #[test]
     fn wide_names_are_of_all_lengths_and_all_differ() {
         let numbers = || (0..3).flat_map(|client| (0..300).map(move |n| (client, WIDE + n)));
@@ -562,7 +566,7 @@ mod tests {
         assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (1..256).collect::<Vec<_>>());
     }
 
-    /// Recorded seeds stay what they were, and each option does what it says.
+    /// The scripts of recorded seeds do not change, and each option has its effect.
     #[test]
     fn manners_say_what_is_done() {
         assert_eq!(Manner::default().script(7), Script::random(7, 3, 120));

@@ -1,4 +1,4 @@
-//! A failure made small: the fewest operations, then the fewest writes lost or kept.
+//! Shrinking a failure: to the fewest operations, then to the fewest writes lost or kept.
 
 use std::sync::Arc;
 
@@ -13,18 +13,17 @@ use crate::{
     record,
 };
 
-/// A failure, and the script that it takes.
+/// A failure after shrinking, and its script.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// What was done.
+    /// The script.
     pub script: Script,
-    /// What is wrong.
+    /// The failure.
     pub failure: Failure,
 }
 
-/// Makes a failure small: leaves out operations as long as a state can be found that fails alike, in at
-/// most `runs` explorations of `budget`; then brings every write to the disk, or takes it away, that
-/// makes no difference.
+/// Shrinks a failure: leaves out operations as long as a state can be found that fails in the same way, in at
+/// most `runs` explorations of `budget`. Then it keeps, or loses, every write that makes no difference.
 ///
 /// # Errors
 /// The run cannot be made.
@@ -69,14 +68,14 @@ pub fn shrink<S: Scheme>(
     Ok(best)
 }
 
-/// Of what kind a failure is: its first words, without numbers and names.
+/// The kind of a failure: its first words, without numbers and names.
 fn kind(verdict: &Verdict) -> String {
     let first = verdict.broken.first().map(String::as_str).unwrap_or_default();
     let words = first.split_whitespace().filter(|w| w.bytes().all(|b| b.is_ascii_alphabetic()));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Makes the state of a failure small: as few writes lost as can be, or as few kept, whichever is less.
+/// Shrinks the state of a failure: to as few lost writes as possible, or as few kept ones, whichever is less.
 pub fn shrink_state<S: Scheme>(
     scheme: &S,
     run: &Arc<Run>,
@@ -105,8 +104,8 @@ pub fn shrink_state<S: Scheme>(
     judge_path(scheme, std::slice::from_ref(run), seed, &path).unwrap_or_else(|| failure.clone())
 }
 
-/// Brings the state as close to `goal` as it can be while it fails. Returns it, and how many writes are
-/// still otherwise.
+/// Brings the state as close to `goal` as it can while it fails. Returns it, and the number of writes that
+/// still differ.
 fn toward(
     layout: &Layout,
     goal: &[u8],

@@ -1,12 +1,13 @@
-//! The states of a run for judges that are no part of this crate: chosen by meaning, made small, told write by write.
+//! The states of a run for judges outside of this crate: selected by meaning, shrunk, explained write by write.
 //!
-//! [`Space`] holds a run. [`Space::picks`] chooses [`Pick`]s, the most telling of every frontier first;
-//! [`Space::each`] walks them in order and hands out what the disks then hold, as sectors that differ from the start;
-//! [`Space::shrink`] leaves as few writes lost as a judge allows; [`Space::fates`] says what became of each write.
+//! [`Space`] holds a run. [`Space::picks`] selects [`Pick`]s, those of every frontier that tell the most first.
+//! [`Space::each`] walks them in order and passes the disks' contents, as sectors that differ from the start.
+//! [`Space::shrink`] leaves as few writes lost as a judge allows. [`Space::fates`] lists the fate of each
+//! write.
 //!
 //! Invariants:
-//! - No pick is a state that the next frontier has too, where more has been promised.
-//! - A unit of the disk (512 or 4,096 bytes) is wholly one write's or wholly another's in a state that tears writes.
+//! - No pick is also a state of the next frontier, if more was promised there.
+//! - In a state that tears writes, a unit of the disk (512 or 4,096 bytes) belongs wholly to one write.
 //! - The same run, groups and seed give the same picks.
 //!
 //! ```no_run
@@ -36,48 +37,48 @@ use crate::model::{Cursor, Layout, Losable, Sectors};
 use crate::record::{Run, Write};
 use crate::rules::{self, Rule};
 
-/// A run, and what crashes may leave of it.
+/// A run, and the states that crashes may leave of it.
 pub struct Space {
     sectors: Sectors,
-    /// Sectors of a unit that never tears.
+    /// The number of sectors in a unit that never tears.
     unit: u64,
 }
 
-/// Which states are wanted.
+/// The parameters of a selection.
 #[derive(Clone, Copy, Debug)]
 pub struct Choosing<'a> {
-    /// So many at most.
+    /// The most states.
     pub states: usize,
-    /// Fixes every choice.
+    /// The seed of every choice.
     pub seed: u64,
-    /// Only crashes after so many events.
+    /// The number of events before which no crash is selected.
     pub from: usize,
-    /// Only states that follow one of these, where there are any.
+    /// The rules, one of which a state must follow, if there are any.
     pub rules: &'a [Rule],
-    /// For each write of the first disk, which of them belong together (a file's data, a directory): lost and kept
-    /// together in some states.
+    /// For each write of the first disk, the number of its group (a file's data, a directory). Some states lose
+    /// or keep the writes of a group together.
     pub groups: &'a [u64],
 }
 
-/// How telling a state is; the smaller ones come first.
+/// How much a state tells. The smaller values come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manner {
-    /// Nothing that was not flushed is there.
+    /// Only flushed writes are there.
     Amnesia,
-    /// All that was written is there.
+    /// All writes are there.
     Everything,
-    /// It follows a rule.
+    /// The state follows a rule.
     Rule,
-    /// A kind of block, or a group of writes, is there alone or missing alone.
+    /// Only one kind of block or group of writes is there, or only that one is missing.
     Group,
-    /// One write is there alone, or missing alone.
+    /// Only one write is there, or only that one is missing.
     One,
-    /// Writes up to some point are there.
+    /// The writes up to some point are there.
     Prefix,
     /// One write is torn.
     Torn,
-    /// By chance.
+    /// The state is random.
     Chance,
 }
 
@@ -86,29 +87,29 @@ pub enum Manner {
 pub struct Pick {
     /// The frontier.
     pub frontier: usize,
-    /// So many events had happened when the power went.
+    /// The number of events at the power cut.
     pub events: usize,
-    /// For each choice of the frontier the number of the option.
+    /// For each choice of the frontier, the index of the option.
     pub state: Vec<u8>,
-    /// How it was chosen.
+    /// The way in which it was selected.
     pub manner: Manner,
 }
 
-/// What the disks hold in a state.
+/// The contents of the disks in a state.
 pub struct State<'a> {
     sectors: &'a Sectors,
     contents: Vec<u32>,
 }
 
 impl State<'_> {
-    /// The sectors of a disk that were ever written, with what they hold now; ascending.
+    /// The sectors of a disk that were ever written, with their present contents; ascending.
     pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &[u8])> {
         let places = self.sectors.places.iter().zip(&self.contents);
         let of_disk = places.filter(move |((d, _), _)| *d == disk);
         of_disk.map(|((_, sector), content)| (*sector, self.sectors.content(*content)))
     }
 
-    /// A number that stands for what all disks hold.
+    /// A number that identifies the contents of all disks.
     pub fn sum(&self) -> u128 {
         let shares = self.contents.iter().enumerate();
         shares.fold(0u128, |sum, (place, content)| {
@@ -117,23 +118,23 @@ impl State<'_> {
     }
 }
 
-/// What became of a write.
+/// The fate of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// It is there.
+    /// The write is there.
     Kept,
-    /// It is not there.
+    /// The write is not there.
     Lost,
-    /// Part of it is there.
+    /// Part of the write is there.
     Torn,
 }
 
-/// Rounds that making a state small may take.
+/// The most rounds of shrinking a state.
 const SHRINK_MAX: usize = 80;
 
 impl Space {
-    /// The states of a run on disks that write units of `unit` bytes whole: 512 or a multiple.
+    /// The states of a run on disks that write units of `unit` bytes as a whole: 512 or a multiple.
     pub fn new(run: Arc<Run>, unit: usize) -> Space {
         let unit = (unit / SECTOR).max(1) as u64;
         Space { sectors: Sectors::new(run), unit }
@@ -144,12 +145,12 @@ impl Space {
         &self.sectors.run
     }
 
-    /// How many frontiers there are.
+    /// The number of frontiers.
     pub fn frontiers(&self) -> usize {
         self.sectors.ends.len()
     }
 
-    /// How many states there are, of crashes after `from` events; without bound where they cannot be counted.
+    /// The number of states of crashes after `from` events; infinite where they cannot be counted.
     pub fn possible(&self, from: usize) -> f64 {
         let mut sum = 0.0;
         self.layouts(from, |_, layout| sum += layout.possible());
@@ -178,7 +179,7 @@ impl Space {
         }
     }
 
-    /// States to be judged, in order of frontiers.
+    /// The selected states, in order of frontiers.
     pub fn picks(&self, choosing: &Choosing<'_>) -> Vec<Pick> {
         let mut by_manner: BTreeMap<Manner, Vec<Pick>> = BTreeMap::new();
         let mut rng = Pcg64Mcg::seed_from_u64(choosing.seed);
@@ -197,7 +198,7 @@ impl Space {
         let mut out: Vec<Pick> = Vec::new();
         for mut picks in by_manner.into_values() {
             let room = choosing.states - out.len();
-            // Of a manner that does not fit any more, some of every part of the run.
+            // Where the states of one manner do not all fit, some are taken from every part of the run.
             while picks.len() > room {
                 let drop = rng.random_range(0..picks.len());
                 picks.swap_remove(drop);
@@ -258,14 +259,14 @@ impl Space {
         layout.writes.iter().map(group).collect()
     }
 
-    /// The unit of the disk in which a choice of a layout lies.
+    /// The unit of the disk with a choice of a layout.
     fn unit(&self, layout: &Layout, choice: u32) -> (usize, u64) {
         let (disk, sector) = self.sectors.places[layout.choices[choice as usize].place as usize];
         (disk, sector / self.unit)
     }
 
-    /// Calls `add` with states in which a write is torn: its first half is there, its second half, every other unit;
-    /// with everything else there, and with nothing else.
+    /// Calls `add` with states in which a write is torn: its first half is there, its second half, every other
+    /// unit; each with all other writes, and with none of them.
     fn torn(&self, layout: &Layout, write: &Losable, mut add: impl FnMut(Vec<u8>)) {
         let units: BTreeSet<_> = write.parts.iter().map(|(c, _)| self.unit(layout, *c)).collect();
         let units: Vec<_> = units.into_iter().collect();
@@ -287,7 +288,7 @@ impl Space {
         }
     }
 
-    /// A state by chance: in order but for a few writes, or any subset; some writes torn.
+    /// A random state: in order except for a few writes, or any subset; some writes torn.
     fn by_chance(&self, layout: &Layout, rng: &mut Pcg64Mcg) -> Vec<u8> {
         let count = layout.writes.len();
         let share = [0.1, 0.5, 0.9][rng.random_range(0..3)];
@@ -313,7 +314,8 @@ impl Space {
         state
     }
 
-    /// Calls `each` with picks, which are in order of frontiers, and with what the disks hold; until it says no.
+    /// Calls `each` with picks, which are in order of frontiers, and with the disks' contents, until it returns
+    /// false.
     pub fn each<'s>(&'s self, picks: &[Pick], mut each: impl FnMut(&Pick, State<'s>) -> bool) {
         let mut cursor = Cursor::new(&self.sectors);
         let mut now: Option<(usize, Layout)> = None;
@@ -339,7 +341,7 @@ impl Space {
         }
     }
 
-    /// What the disks hold in one state; `None` where there is no such state.
+    /// Calls `look` with the disks' contents in one state; `None` where there is no such state.
     pub fn with<T>(&self, pick: &Pick, look: impl FnOnce(State<'_>) -> T) -> Option<T> {
         let (mut look, mut found) = (Some(look), None);
         self.each(std::slice::from_ref(pick), |_, state| {
@@ -356,14 +358,14 @@ impl Space {
         Some(cursor.layout(&self.sectors))
     }
 
-    /// The state of a frontier in which all writes are there; `None` where there is no such frontier.
+    /// The state of a frontier with all its writes; `None` where there is no such frontier.
     pub fn everything(&self, frontier: usize) -> Option<Pick> {
         let state = self.layout(frontier)?.with_writes(|_| true);
         let events = self.sectors.judged[frontier];
         Some(Pick { frontier, events, state, manner: Manner::Everything })
     }
 
-    /// The state with as few writes lost as can be, or as few kept, whichever is less, that still `fails`.
+    /// The state with as few writes lost as possible, or as few kept, whichever is less, that still `fails`.
     pub fn shrink(&self, pick: &Pick, mut fails: impl FnMut(&Pick) -> bool) -> Pick {
         let Some(layout) = self.layout(pick.frontier) else { return pick.clone() };
         let best = [true, false].map(|goal| {
@@ -381,7 +383,7 @@ impl Space {
                 }
                 state
             };
-            // What is nearest to the goal may fail too.
+            // The state nearest to the goal may fail too.
             let mut left = items.clone();
             if fails(&Pick { state: goal.clone(), ..pick.clone() }) {
                 left.clear();
@@ -397,7 +399,7 @@ impl Space {
         Pick { state, ..pick.clone() }
     }
 
-    /// What became of each write of the frontier that a crash may lose: disk, write, fate; in order of completion.
+    /// The fate of each write of the frontier that a crash may lose: disk, write, fate; in order of completion.
     pub fn fates(&self, pick: &Pick) -> Vec<(usize, usize, Fate)> {
         let Some(layout) = self.layout(pick.frontier).filter(|l| l.has(&pick.state)) else {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! Sums that stand for contents: equal contents have equal sums, others do not but by a chance of one in
-//! 2^100 and less. Nobody chooses contents to defeat them.
+//! Sums that identify contents. Equal contents have equal sums. Others differ, except by a chance of at most
+//! one in 2^100. The contents are not chosen to defeat them.
 
 /// Odd numbers with about as many ones as zeros.
 const KEYS: [u64; 8] = [
@@ -33,7 +33,7 @@ pub(crate) fn of_sector(bytes: &[u8]) -> u128 {
     u128::from(low ^ d) | u128::from(high ^ b) << 64
 }
 
-/// The share of a sector with this sum in the sum of a disk: shares are added.
+/// The share of a sector with this sum in the sum of a disk, to which shares are added.
 pub(crate) fn share(sector: u64, sum: u128) -> u128 {
     let (low, high) = (sum as u64, (sum >> 64) as u64);
     let at = sector.wrapping_add(1).wrapping_mul(KEYS[6]);
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Contents that differ little, at places side by side: no sum twice, nor a sum of two.
+    /// Similar contents at neighbouring places: no two sums are equal, nor is one the sum of two others.
     #[test]
     fn sums_tell_contents_apart() {
         let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A scheme for unit tests: FFS under an ordering, without what is known of it in `systems`, which stands above.
+//! A scheme for unit tests: FFS under an ordering, without `systems`, which is a crate above this one.
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
@@ -14,7 +14,7 @@ use crate::finding::{Finding, Findings, Severity};
 use crate::format::{DiskFormat, InodePlaces, OwnNames};
 use crate::{Promise, Scheme, Volume};
 
-/// FFS of 1 MiB under what `policy` gives.
+/// FFS of 1 MiB under the ordering that `policy` makes.
 #[derive(Clone)]
 pub(crate) struct OnFfs<M> {
     policy: M,
@@ -112,7 +112,7 @@ impl DiskFormat for Ufs2 {
     }
 
     fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // What is found is read anew in each state.
+        // The tree is read anew in each state.
         Box::pin(async { None })
     }
 }

@@ -1,4 +1,4 @@
-//! What is in a file system, read whole.
+//! Reading the whole tree of a file system.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::format::OwnNames;
 use crate::history::Nature;
 use crate::memory::{Memory, Places};
 
-/// The entries of a directory but `.` and `..`.
+/// The entries of a directory without `.` and `..`.
 pub(crate) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<u8>, Ino)>> {
     let mut out = Vec::new();
     let mut each = |entry: ordo_vfs::DirEntry<'_>| {
@@ -26,27 +26,27 @@ pub(crate) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<(Vec<
 
 /// The entries of a directory.
 pub(crate) struct Listing {
-    /// In the order in which they are read.
+    /// The entries, in the order in which they were read.
     pub entries: Vec<(Vec<u8>, Ino)>,
-    /// By name; of two that are alike the last.
+    /// The inodes by name. If a name occurs twice, the last entry counts.
     pub by_name: BTreeMap<Vec<u8>, Ino>,
 }
 
-/// What an inode says, and what is in it.
+/// The metadata and contents of an inode.
 pub(crate) struct Node {
     pub attr: Attr,
     /// Permissions and extended attributes.
     pub nature: Nature,
-    /// Of files, and targets of links.
+    /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
-    /// Another whenever it was read anew and is kept.
+    /// A number that changes whenever the inode is read anew and kept.
     pub version: u64,
 }
 
-/// What is in a file system.
+/// The tree of a file system.
 pub(crate) struct Tree {
     pub root: Ino,
-    /// Which names are the file system's own.
+    /// The names that the file system makes for itself.
     pub own_names: OwnNames,
     pub dirs: FxHashMap<Ino, Rc<Listing>>,
     pub nodes: FxHashMap<Ino, Rc<Node>>,
@@ -55,11 +55,11 @@ pub(crate) struct Tree {
 /// The most data of a file that is compared, in bytes.
 const READ_MAX: u64 = 4 << 20;
 
-/// What is in a file, holes apart.
+/// The contents of a file, without holes.
 pub(crate) struct Contents {
     /// Its size in bytes.
     pub size: u64,
-    /// Where data begins, in order, and what it is.
+    /// The runs of data, in order: the first byte's offset and the bytes.
     pub runs: Vec<(u64, Vec<u8>)>,
 }
 
@@ -81,12 +81,12 @@ impl Contents {
         Ok(Contents { size: attr.size, runs })
     }
 
-    /// Whether all of it was read.
+    /// Whether all data were read.
     pub fn is_whole(&self) -> bool {
         self.runs.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() < READ_MAX
     }
 
-    /// Whether a sector is not in a hole.
+    /// Whether a sector is outside of all holes.
     pub fn has_data(&self, sector: u64) -> bool {
         let at = sector * SECTOR as u64;
         self.runs.iter().any(|(from, bytes)| (*from..from + bytes.len() as u64).contains(&at))
@@ -100,18 +100,18 @@ impl Contents {
 }
 
 impl Tree {
-    /// Reads all of it.
+    /// Reads the whole tree.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub async fn read<F: FileSystem>(fs: &F, own_names: OwnNames) -> FsResult<Tree> {
         Tree::walk(fs, own_names, None).await
     }
 
-    /// The same of what is on a disk, where only what changed since the last time is read anew.
+    /// The same for a file system on a disk, where only parts that changed since the last time are read.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub async fn read_changes<F: FileSystem>(
         fs: &F,
         places: &Places<'_>,
@@ -166,7 +166,7 @@ impl Tree {
     }
 }
 
-/// Where what is read is kept.
+/// The cache of the parts that were read.
 type Known<'a> = Option<(&'a Rc<Scratch>, &'a mut Memory)>;
 
 async fn list<F: FileSystem>(fs: &F, dir: Ino, known: &mut Known<'_>) -> FsResult<Rc<Listing>> {
@@ -208,7 +208,7 @@ async fn visit<F: FileSystem>(
     })
 }
 
-/// The attributes of what a name stands for. Some file systems know an inode only once it was looked up.
+/// The attributes of the inode of a name. Some file systems know an inode only after a look-up.
 pub(crate) async fn attr_of<F: FileSystem>(
     fs: &F,
     dir: Ino,

@@ -1,10 +1,10 @@
-//! A crash, a mount without a check, the check in the background, and a crash in the midst of that.
+//! A crash, a mount without a check, the background check, and a crash during that.
 //!
-//! Fault model: that of the explorer, under soft updates; what is left is "recovered" by a mount, a
-//! background check while a file is made and another removed, and an unmount. Demanded: after that a
-//! check finds nothing at all; and where the recovery was cut off, nothing but leaks, which the next one
-//! gives back. Would catch a step of the background check that is not as safe as any operation, and a
-//! leak that it does not find.
+//! Fault model: that of the explorer, under soft updates. The recovery of a state is a mount, a background
+//! check while a file is created and another removed, and an unmount. Demanded: a check after that has no
+//! findings at all; where the recovery was interrupted, it finds only leaks, which the next recovery frees.
+//! Would catch a step of the background check that is less safe than other operations, and a leak that it does
+//! not find.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl<S: Scheme> Scheme for Checked<S> {
         self.0.name()
     }
     fn promise(&self) -> Promise {
-        // Nothing is left to find.
+        // No findings may be left.
         Promise { allows: |_| false, ..self.0.promise() }
     }
     fn format(&self) -> Option<&dyn DiskFormat> {
@@ -62,7 +62,7 @@ async fn give_back(rt: &Runtime, disk: Device) -> Result<(), String> {
     let fs = mount(rt, disk.clone(), SoftUpdates::default(), &MountOptions::default()).await;
     let fs = fs.map_err(|e| text(&e))?;
     let check = Background::start(rt, &fs, &disk, Pace::default());
-    // Meanwhile, where nothing of the script is.
+    // The file is created during the check, where the script has none.
     let made = fs.make(fs.root(), b"meanwhile", &NewNode::file(0o600)).await;
     if let Ok(made) = made {
         fs.write(made.ino, 0, &[1; 3000]).await.map_err(|e| text(&e))?;

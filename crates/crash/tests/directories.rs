@@ -1,9 +1,10 @@
-//! Directories that grow through chunk, fragment, block and block of pointers, crashed on every geometry.
+//! Directories that grow by chunk, fragment, block and indirect block, crashed on every geometry.
 //!
 //! Fault model: completed is durable, with a crash after every completed write; a volatile cache that loses any
-//! subset, torn at 512 bytes. Two clients make names, long and short, in one directory and in the root, one of them
-//! makes its last file durable now and then; half of the names go again. In each state the checker may find what a
-//! scheme allows, and in some the image is mounted without a check and used.
+//! subset, torn at 512 bytes. Two clients make names, long and short, in one directory and in the root; one of
+//! them makes its last file durable now and then; half of the names are removed again. In each state the
+//! checker may have only the findings that the scheme allows. Some of the images are mounted without a check
+//! and used.
 
 use ordo_crash::history::Watched;
 use ordo_crash::{Budget, Config, Geometry, Model, Outcome, Promise, Workload, explore};
@@ -12,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::OnFfs;
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode};
 
-/// So many names of so many bytes in the root, and as many in a directory.
+/// A workload of so many names of so many bytes in the root, and as many in a directory.
 struct Names {
     count: usize,
     len: usize,
@@ -72,14 +73,15 @@ fn grow<P: OrderingPolicy + 'static>(
     explore(&scheme, names, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// Short names fill chunks, long ones fragments, blocks and, where a block is small, a block of pointers.
+/// Short names fill chunks; long ones fill fragments, blocks and, where a block is small, an indirect block.
 fn loads(geometry: &Geometry) -> Vec<Names> {
     let indirect = if geometry.block_size == 4096 { 2 * 12 * 8 } else { 40 };
     vec![Names { count: 40, len: 20 }, Names { count: indirect, len: 250 }]
 }
 
-/// On no geometry does a directory show a size whose chunks were never written, a pointer beyond its size, or a hole
-/// but at its end. Fragments of more than a chunk once did: the new size was on disk before the chunk.
+/// On no geometry does a directory have a size whose chunks were never written, a pointer beyond its size, or a
+/// hole before its end. On fragments larger than a chunk this once happened: the new size was on disk before
+/// the chunk.
 #[test]
 fn directories_grow_in_order_on_every_geometry() {
     for geometry in Geometry::all().into_iter().filter(|g| !g.name.ends_with("full")) {
@@ -97,8 +99,8 @@ fn directories_grow_in_order_on_every_geometry() {
     }
 }
 
-/// Without the rule a size is on disk before the chunk that it covers, on every geometry whose fragments are larger
-/// than a chunk: there the space behind the root's first chunk is as mkfs left it.
+/// Without the rule a size is on disk before the chunk that it covers, on every geometry whose fragments are
+/// larger than a chunk: there the space behind the root's first chunk is as mkfs left it.
 #[test]
 fn a_size_without_its_chunk_is_seen() {
     let rules = SoftRules::all() - SoftRules::SIZE_AFTER_CONTENTS;

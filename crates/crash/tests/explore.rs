@@ -1,7 +1,8 @@
-//! The explorer tested on what is known: `sync` keeps its promises, breaks one with each rule that is
-//! switched off, and `none` keeps none. What would pass everything, or fail nothing, fails here.
+//! The explorer tested on known systems: `sync` keeps its promises, breaks one with each rule that is switched
+//! off, and `none` keeps none. An explorer that passes everything, or fails nothing, fails here.
 //!
-//! Fault model: each test says which disk. The workload: three clients, random operations, requests that
+//! Fault model: each test names its disk. The workload: three clients with random operations, whose requests
+//! complete in any order.
 //! complete in any order.
 
 use ordo_crash::record::Event;
@@ -23,8 +24,8 @@ fn go(scheme: &impl ordo_crash::Scheme, model: Model, seed: u64, states: usize) 
     explore(scheme, &script, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// Would catch an ordering that takes completed for durable, a harness that loses what it must not, and
-/// an oracle that asks for more than is promised.
+/// Would catch an ordering that takes completed for durable, a harness that loses writes which must survive,
+/// and an oracle that demands more than the promise.
 #[test]
 fn sync_keeps_its_promises_on_every_honest_disk() {
     for model in [Model::Completed, Model::Volatile, Model::Prefix] {
@@ -37,8 +38,8 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
     }
 }
 
-/// A file and a directory change places: in the midst of it a check finds the directory under two names and takes one
-/// away. Would catch an oracle that takes this for a loss; that the directory itself must be there, it does not forgive.
+/// A file and a directory exchange names. In the middle of it a check finds the directory under two names and
+/// removes one. Would catch an oracle that takes this for a loss; but the directory itself must still exist.
 #[test]
 fn a_check_takes_away_one_of_two_names_that_change_places() {
     let (file, dir) = (Place { dir: 0, name: 1 }, Place { dir: 1, name: 4 });
@@ -54,13 +55,13 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
     assert!(taken > 0, "no state in which a name is gone");
 }
 
-/// Would catch a harness that cannot see: each rule of `sync` protects something that is found broken
-/// without it. (Without durability on return, which would mend much of it soon after, as well.)
+/// Would catch a harness that finds nothing: each rule of `sync` prevents damage that is found without it.
+/// (Durability on return is switched off too, since its writes would soon repair much of the damage.)
 #[test]
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
     assert!(sync(late, Model::Completed, 0, 1500).counts.promise_broken > 0);
-    // What a group counts has a story of its own, in lives.rs.
+    // The rule about a group's counts has its own test in lives.rs.
     for rule in (late - SyncRules::GROUP_BEFORE_ENTRY).iter() {
         let broken = |seed| {
             let outcome = sync(late - rule, Model::Completed, seed, 3000);
@@ -76,27 +77,27 @@ fn every_rule_of_sync_is_missed() {
     }
 }
 
-/// Would catch oracles that look away: without any order a crash does every kind of harm.
+/// Would catch oracles that miss damage: without any ordering a crash does every kind of harm.
 #[test]
 fn without_order_everything_is_found() {
     let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
     let counts = go(&none, Model::Volatile, 1, 2000).counts;
-    assert_eq!(counts.promise_broken, 0, "nothing is promised");
+    assert_eq!(counts.promise_broken, 0, "the promise is empty");
     assert!(counts.unsound * 2 > counts.states, "{counts:?}");
     assert!(counts.lost_durable > 0 && counts.not_atomic > 0 && counts.stale > 0, "{counts:?}");
     let promised = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
     assert!(go(&promised, Model::Volatile, 1, 500).counts.promise_broken > 100);
 }
 
-/// On a disk that lies about flushes nothing can be durable, and that is seen.
+/// On a disk that lies about flushes nothing can be durable, and the explorer finds that.
 #[test]
 fn a_lying_disk_loses_what_was_durable() {
     let counts = sync(SyncRules::all(), Model::Lying, 1, 500).counts;
     assert!(counts.lost_durable * 2 > counts.states, "{counts:?}");
-    assert_eq!(counts.promise_broken, 0, "nobody can promise anything there");
+    assert_eq!(counts.promise_broken, 0, "no promise can hold there");
 }
 
-/// The result is the same on one thread and on many: would catch work that depends on who does it.
+/// The result is the same on one thread and on many. Would catch a result that depends on the thread.
 #[test]
 fn threads_do_not_matter() {
     let late = SyncRules::all() - SyncRules::ENTRY_BEFORE_COUNT;
@@ -110,8 +111,8 @@ fn threads_do_not_matter() {
     assert!(results[0] == results[1]);
 }
 
-/// A failure is made small, and what is left fails alike: without the rule that an inode is on disk
-/// before its name it takes one file, and one write that is lost.
+/// A failure is shrunk, and the result fails in the same way. Without the rule that an inode is on disk before
+/// its name, it takes one file, and one lost write.
 #[test]
 fn a_failure_is_made_small() {
     let rules = SyncRules::all() - SyncRules::INODE_BEFORE_ENTRY - SyncRules::DURABLE_ON_RETURN;
@@ -130,7 +131,8 @@ fn a_failure_is_made_small() {
     assert!(small.failure.picture.contains("directory block"), "{}", small.failure.picture);
 }
 
-/// Each single promise, made by nobody here, is found broken: would catch an oracle that never says no.
+/// Each single promise, which this system does not make, is found broken. Would catch an oracle that never
+/// finds a fault.
 #[test]
 fn every_promise_is_missed_where_it_is_not_kept() {
     let only = |promise: fn(&mut Promise)| {
@@ -155,9 +157,9 @@ fn every_promise_is_missed_where_it_is_not_kept() {
     }
 }
 
-/// A write fails with EIO, of each kind of block, and then the power goes: what returned without an error
-/// is there. Would catch an ordering that goes on after a failed write, and an oracle that takes a
-/// failed write for one that never was.
+/// A write fails with EIO, for each kind of block, and then the power fails: the effects of calls that returned
+/// without an error are there. Would catch an ordering that goes on after a failed write, and an oracle that
+/// takes a failed write for one that never happened.
 #[test]
 fn sync_keeps_its_promises_where_a_write_fails() {
     for kind in ["inode_block", "directory", "cylinder_group", "file_data"] {
@@ -178,12 +180,12 @@ fn sync_keeps_its_promises_where_a_write_fails() {
     }
 }
 
-/// What is broken of what was explored, and how often what was found.
+/// The broken promises of an exploration, and its counts.
 fn found(outcome: Outcome) -> (ordo_crash::Counts, Vec<Vec<String>>) {
     (outcome.counts, outcome.failures.into_iter().map(|f| f.verdict.broken).collect())
 }
 
-/// Not looking twice finds what looking at every state finds. Would catch a state that is taken for another.
+/// Recalled verdicts equal those of judging every state. Would catch a state that is taken for another.
 #[test]
 fn what_is_recalled_is_what_would_be_found() {
     for (seed, model) in [(3, Model::Completed), (4, Model::Volatile), (5, Model::Prefix)] {
@@ -198,9 +200,9 @@ fn what_is_recalled_is_what_would_be_found() {
     }
 }
 
-/// Judging what changed since the state before finds what judging each state from nothing does: after repairs, with
-/// groups and superblocks that are torn, where names come and go and files reach far, whatever the shape. Would catch
-/// a file or directory that is taken for unchanged.
+/// Judging only what changed since the state before gives the verdicts of judging each state wholly: after
+/// repairs, with torn groups and superblocks, where names are made and removed and files have distant blocks,
+/// in every shape. Would catch a file or directory that is taken for unchanged.
 #[test]
 fn judging_what_changed_is_judging_anew() {
     let usual = Manner { clients: 2, steps: 90, fsync: 5, ..Manner::default() };
@@ -229,23 +231,23 @@ fn judging_what_changed_is_judging_anew() {
     assert!(broken > 1000, "{broken}");
 }
 
-/// The same where a group has come to hold more blocks of inodes than it was made with, and a crash may leave it without
-/// them: what is in them cannot be looked at then. Would catch inodes that are taken for looked at since nothing of
-/// their own has changed.
+/// The same where a group has more initialised blocks of inodes than at first, and a crash may take that back:
+/// then the inodes in them cannot be read. Would catch inodes that are taken for readable because their own
+/// sectors have not changed.
 #[test]
 fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
     let file = |name| Step::Make(Place { dir: 1, name });
     let mut steps: Vec<Step> = (256..296).map(file).collect();
     steps.push(Step::Sync);
-    // A group's header, by itself, again and again.
+    // The steps write a group's header alone, again and again.
     for name in 296..330 {
         steps.extend([file(name), Step::Pause(5), Step::Unlink(Place { dir: 1, name })]);
     }
     let script = Script { clients: vec![steps] };
-    // That it can be looked at, and nothing else.
+    // The promise is only that the file system can be read.
     let promise = Promise { no_check: true, ..Promise::NONE };
     let none = OnFfs::new("ffs-none", || NoOrder, promise);
-    // All but a count first, then all but the groups: nothing else changes between these two.
+    // First only a count is lost, then only the groups: nothing else differs between these two states.
     let rules = ["lose summary", "lose cylinder_group"].map(|rule| rule.parse().unwrap());
     for (model, rules, least) in [
         (Model::Completed, Vec::new(), 100),

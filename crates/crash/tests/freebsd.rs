@@ -1,9 +1,9 @@
-//! Crash states of soft updates before FreeBSD's own fsck. `make test-freebsd` runs these.
+//! Crash states of soft updates, given to FreeBSD's own fsck. `make test-freebsd` runs these tests.
 //!
-//! Fault model: as in `soft_updates.rs`. FreeBSD's program is the recovery of each state: it may find what
-//! its own soft updates leave, must preen it away without a question, and must have left names, contents
-//! and what was durable as they were; afterwards our checker finds nothing. Would catch what both our file
-//! system and our checker take for right and FreeBSD does not.
+//! Fault model: as in `soft_updates.rs`. FreeBSD's program is the recovery of each state. It may find what its
+//! own soft updates leave, must preen it without a question, and must leave names, contents and durable data
+//! unchanged. Afterwards Ordo's checker has no findings. Would catch an error that Ordo's file system and
+//! checker share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,16 +19,17 @@ use ordo_runtime::Runtime;
 use ordo_systems::OnFfs;
 use ordo_testkit::{FreebsdFsck, Said};
 
-/// Who repairs a state before it is judged.
+/// The program that repairs a state before it is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repairer {
-    /// FreeBSD's preen; what it finds with `-n` is noted first.
+    /// FreeBSD's preen. Its findings with `-n` are noted first.
     Freebsd,
-    /// Ours; FreeBSD's then looks.
+    /// Ordo's check. FreeBSD's then looks at the result.
     Ours(Repair),
 }
 
-/// What FreeBSD's fsck may say of what soft updates left: leaks, high counts, both names of a rename.
+/// The complaints of FreeBSD's fsck that are ordinary after soft updates: leaks, high counts, both names of a
+/// rename.
 const ORDINARY: &[&str] = &[
     "BLK(S) MISSING IN BIT MAPS",
     "FREE BLK COUNT(S) WRONG IN SUPERBLK",
@@ -42,28 +43,28 @@ const ORDINARY: &[&str] = &[
     TWO_NAMES,
 ];
 
-/// What it says besides of the parent of a directory that has no name yet, where it was not allowed to
-/// reconnect it: the `..` counts. A preen does not count it.
+/// Further complaints about the parent of a directory without a name, which it was not allowed to reconnect:
+/// the `..` counts. A preen does not count it.
 const OF_UNNAMED: [&str; 2] = ["LINK COUNT INCREASING", "UNEXPECTED SOFT UPDATE INCONSISTENCY"];
 
-/// The status with which it asks to be run again: after it has changed a directory, also in a preen.
+/// The exit status that asks for another run: after a change of a directory, also in a preen.
 const ANOTHER_RUN: i32 = 16;
 
-/// What it says of a superblock of which only a part was written.
+/// The complaint about a superblock that was written in part.
 const TORN_SUPERBLOCK: &str = "Superblock check-hash failed";
 
-/// What it says besides of a directory with both names of a rename: its `..` is right for one of them only.
+/// Further complaints about a directory with both names of a rename: its `..` agrees with only one of them.
 const OF_TWO_NAMES: [&str; 2] = ["BAD INODE NUMBER FOR '..' in DIR", "CURRENTLY POINTS TO I="];
 const TWO_NAMES: &str = "IS AN EXTRANEOUS HARD LINK TO DIRECTORY";
 
 type Notes = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// A system, repaired after the crash.
+/// A system whose states are repaired after the crash.
 #[derive(Clone)]
 struct Repaired<S> {
     scheme: S,
     repairer: Repairer,
-    /// How often each sort of complaint was seen.
+    /// The number of complaints of each kind.
     notes: Notes,
 }
 
@@ -129,7 +130,7 @@ impl<S: Scheme> Scheme for Repaired<S> {
 }
 
 impl<S> Repaired<S> {
-    /// Counts what was said, by sort; an error where it is not ordinary.
+    /// Counts complaints by kind. Returns an error for one that is not ordinary.
     fn note(&self, said: &Said) -> Result<(), String> {
         let mut notes = self.notes.lock().unwrap();
         let asked = |line: &&str| line.ends_with("? no") || line.starts_with("SIZE=");
@@ -146,8 +147,8 @@ impl<S> Repaired<S> {
         Ok(())
     }
 
-    /// With a torn superblock FreeBSD's preen does not start, on its own disks as on ours: it asks which copy
-    /// to use. Then it wants another run.
+    /// With a torn superblock FreeBSD's preen does not start, on FreeBSD's own disks as on Ordo's: it asks
+    /// which copy to use. Then it asks for another run.
     fn answer_yes(&self, fsck: &FreebsdFsck, image: &mut Vec<u8>) -> Result<(), String> {
         self.count("states with a torn superblock: -y");
         for _ in 1..=ROUNDS_MAX {
@@ -166,7 +167,8 @@ impl<S> Repaired<S> {
         *self.notes.lock().unwrap().entry(what.to_owned()).or_default() += 1;
     }
 
-    /// FreeBSD's preen. One clears a directory without a name, but only the next one what was in it.
+    /// Runs FreeBSD's preen. One run clears a directory without a name; only the next one clears the files that
+    /// were in it.
     fn preen(&self, fsck: &FreebsdFsck, image: &mut Vec<u8>) -> Result<(), String> {
         for round in 1..=ROUNDS_MAX {
             let said = fsck.repair(image, "-p");
@@ -182,7 +184,7 @@ impl<S> Repaired<S> {
     }
 }
 
-/// Preens in a row, at most: as deep as the directories of a script.
+/// The most preens in a row: the depth of a script's directories.
 const ROUNDS_MAX: u32 = 6;
 
 /// Bytes read or written at once.
@@ -199,7 +201,7 @@ async fn read(disk: &Device) -> Result<Vec<u8>, String> {
     Ok(image)
 }
 
-/// Writes what differs.
+/// Writes the pieces that differ.
 async fn write(disk: &Device, old: &[u8], new: &[u8]) -> Result<(), String> {
     for (i, (old, new)) in old.chunks(512).zip(new.chunks(512)).enumerate() {
         if old != new {
@@ -211,10 +213,10 @@ async fn write(disk: &Device, old: &[u8], new: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// On which disks.
+/// The fault models of the disks.
 const MODELS: [Model; 3] = [Model::Completed, Model::Volatile, Model::Prefix];
 
-/// Explores what a crash leaves under `policy`, repaired.
+/// Explores the repaired states that a crash leaves under `policy`.
 fn go<P: OrderingPolicy + 'static>(
     name: &str,
     policy: impl Fn() -> P + Clone + Send + Sync + 'static,
@@ -239,8 +241,8 @@ fn go<P: OrderingPolicy + 'static>(
     assert!(judged as usize >= states * 2 * MODELS.len(), "{judged}");
 }
 
-/// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks:
-/// later versions cut it.
+/// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks. Later
+/// versions cut it.
 fn cut_later(finding: &Finding) -> bool {
     finding.kind == "EndsInHole" && finding.severity == Severity::Counts
 }
@@ -253,7 +255,7 @@ fn freebsd_preens_what_soft_updates_leave() {
     go("ffs-soft-updates", SoftUpdates::default, promise, Repairer::Freebsd, 200);
 }
 
-/// Would catch a repair that only its own checker believes in.
+/// Would catch a repair that satisfies only its own checker.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_is_content_with_what_is_repaired_here() {

@@ -1,9 +1,9 @@
-//! Blocks taken out of the midst of files, crashed.
+//! Holes punched in files, crashed.
 //!
-//! Fault model: every honest disk of `docs/crash-model.md`. Two clients write to a few files at places that hang
-//! from the inode, from a block of pointers, and from one below another, take blocks out of their midst, cut
-//! them there, and write there again. Nothing may be in two files, or in one and free; what was made durable
-//! and not taken out is there, and what was taken out is as it was, or zero.
+//! Fault model: every honest disk of `docs/crash-model.md`. Two clients write to a few files at places below
+//! the inode, below a single indirect block, and below a double one, punch holes in their middle, cut them
+//! there, and write there again. No block may be in two files, or be used and free. Durable data outside of
+//! holes are there, and a hole has its old contents or zeros.
 
 use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Scheme, Script, Step, explore};
 use ordo_ordering::{SoftRules, SoftUpdates, SyncOrder};
@@ -25,8 +25,8 @@ fn sync() -> impl Scheme {
     OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC)
 }
 
-/// Would catch a block that is free before the pointer to it is reset on disk, wherever that pointer lies, and
-/// whatever becomes of the block that it lies in.
+/// Would catch a block that is free before the pointer to it is reset on disk, wherever that pointer is, and
+/// whatever happens to the indirect block that has it.
 #[test]
 fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
     let mut states = 0;
@@ -45,7 +45,7 @@ fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
     assert!(states > 8000, "{states}");
 }
 
-/// Without the rule that puts off the free, damage is found: would catch a test that cannot see it.
+/// Without the rule that defers the free, damage is found. Would catch a test that cannot find it.
 #[test]
 fn a_free_that_comes_early_is_found() {
     let early = soft(SoftRules::all() - SoftRules::FREE_AFTER_RESET);
@@ -53,18 +53,18 @@ fn a_free_that_comes_early_is_found() {
     assert!((0..10).any(found));
 }
 
-/// How blocks of pointers below another one come to their end.
+/// The way in which second-level indirect blocks are freed.
 #[derive(Clone, Copy)]
 enum End {
     /// The file is cut.
     Cut,
-    /// What hangs from the first of them is taken out.
+    /// A hole takes all blocks below the first of them.
     TakenOut,
 }
 
-/// A full disk. A file has blocks that hang from several blocks of pointers below another one. Some of those below
-/// the second are taken out, then the rest of them, by an `end` that leaves the first. A third file, whose inode lies
-/// beside, is made durable; another one gets the room. `offset`: of what is taken out first.
+/// A full disk. A file has blocks below several indirect blocks of the second level. Some of those below the
+/// second one are punched out, then the others, by an `end` that leaves the first one. A third file, whose
+/// inode is next to it, is made durable; another file gets the space. `offset` is that of the first hole.
 fn end_below(offset: u32, end: End) -> Script {
     let file = |name| Place { dir: 1, name };
     let reach = |n: u32| (12 + 512 * n) << 12;
@@ -72,7 +72,7 @@ fn end_below(offset: u32, end: End) -> Script {
     steps.push(Step::Write(file(0), reach(1), 4096));
     steps.push(Step::Write(file(0), reach(2), 20_480));
     if let End::TakenOut = end {
-        // A file's last block is never taken out.
+        // A hole never takes a file's last block.
         steps.push(Step::Write(file(0), reach(3), 4096));
     }
     steps.extend((0..40).map(|n| Step::Write(file(2), n * 20_480, 20_480)));
@@ -87,7 +87,7 @@ fn end_below(offset: u32, end: End) -> Script {
     Script { clients: vec![steps] }
 }
 
-/// How many states break a promise, with another script for each seed.
+/// The number of states that break a promise, with another script for each seed.
 fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64) -> Script) -> u64 {
     let states = (0..16).map(|seed| {
         let budget = Budget { states: 400, ..Budget::default() };
@@ -97,13 +97,13 @@ fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64)
     states.sum::<u64>()
 }
 
-/// Would catch a block that is free because the pointer to it is reset in a block that nobody writes any more,
-/// while on disk the old one is still found.
+/// Would catch a block that is free because the pointer to it was reset in an indirect block that is never
+/// written again, while the disk still has the old one.
 #[test]
 fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
     let config = |seed| {
         let mut config = Config::new(seed, Model::Volatile);
-        // Only what is asked for is written.
+        // Only blocks that a caller waits for are written.
         config.cache.metadata_age = Duration::from_secs(1);
         config
     };
@@ -114,9 +114,9 @@ fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
     }
 }
 
-/// A small file is durable. It is made long, so that its first block becomes whole in its place, cut, and made long
-/// again, so that the block moves. Would catch that its old place is taken for one that no pointer ever led to, because
-/// the change that made it whole never was on disk.
+/// A small file is durable. It is extended, so that its first block becomes whole in place, then cut, then
+/// extended again, so that the block moves. Would catch that the old place counts as one to which no pointer
+/// ever led, because the change that made it whole never was on disk.
 #[test]
 fn a_block_that_grew_in_its_place_was_there_before() {
     let file = Place { dir: 1, name: 1 };
@@ -136,10 +136,10 @@ fn a_block_that_grew_in_its_place_was_there_before() {
     assert_eq!(broken(SoftRules::all(), config, script), 0);
 }
 
-/// A file takes the room of another that is gone, up to a block of pointers, and loses its name while the device
-/// has not been flushed. A file whose inode lies beside is made durable. Would catch a pointer that reaches the disk
-/// because the block that it points to was written once and is no longer needed, though that write may be lost:
-/// what another file had there would be taken for pointers.
+/// A file takes the space of another one that is gone, up to an indirect block, and loses its name before the
+/// device is flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the
+/// disk because its block was written once and is no longer needed, although that write may be lost: then the
+/// other file's old data would be taken for pointers.
 #[test]
 fn a_block_of_pointers_that_may_be_lost_is_not_pointed_to() {
     let file = |name| Place { dir: 1, name };

@@ -1,10 +1,10 @@
 //! The journal, crashed: its log in a file, behind the file system or on a device of its own, synchronous or
 //! not, with and without group commit.
 //!
-//! Fault model: the honest disk with a volatile cache, the two devices independent of each other; crashes
-//! at any time, inside recovery too. Recovery must leave nothing to be found by the checker, every name
-//! that was waited for, and for the rest the names after some number of operations in their order. With
-//! any rule switched off something must be found.
+//! Fault model: the honest disk with a volatile cache, the two devices independent of each other; crashes at
+//! any time, during recovery too. After recovery the checker must have no findings; every name must be there
+//! for which a caller has waited; the other names must be those after some number of operations in their order.
+//! With any rule switched off, something must be found.
 
 use std::rc::Rc;
 
@@ -44,7 +44,7 @@ struct Journal {
     place: Place,
     synchronous: bool,
     group: bool,
-    /// As much of the log is written without being asked for.
+    /// The number of bytes of log that are written without a caller's demand.
     cluster: usize,
     rules: JournalRules,
     log_rules: LogRules,
@@ -152,12 +152,12 @@ impl Journal {
     ) -> Result<FastFs<JournalOrder>, String> {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
-            // Some leave sectors out, some do not.
+            // Some logs skip sectors, some do not.
             stride: if self.group { 2 } else { 0 },
             group: self
                 .group
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),
-            // Recovery has the whole log in memory, or but its beginning.
+            // Recovery has the whole log in memory, or only its beginning.
             keep: if self.group == self.synchronous { 1 << 20 } else { 3000 },
             rules: self.log_rules,
             ..ordo_wafs::MountOptions::default()
@@ -194,8 +194,8 @@ fn budget(states: usize) -> Budget {
     Budget { states, recovery_every: 200, recovery_depth: 2, ..Budget::default() }
 }
 
-/// A hundred thousand states and more, of every form. Would catch a record that is missing, too late, or
-/// repeated over what is newer; a recovery that cannot be cut off; two devices that lean on each other.
+/// A hundred thousand states and more, of every form. Would catch a record that is missing, too late, or redone
+/// over newer data; a recovery that cannot be interrupted; a dependency of one device on the other.
 #[test]
 fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     let (mut states, mut in_recovery) = (0, 0);
@@ -220,7 +220,8 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && in_recovery > 2000, "{states}, {in_recovery}");
 }
 
-/// Rules and pictures go by what a write means: would catch a log that has no name where it is alone on its device.
+/// Rules and explanations use the meaning of a write. Would catch a log whose writes have no name when it is
+/// alone on its device.
 #[test]
 fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
     for scheme in all() {
@@ -236,7 +237,7 @@ fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
     }
 }
 
-/// Blocks taken out of the midst of files, wherever the pointers to them lie: see `holes.rs`.
+/// Holes are punched in files, wherever the pointers to their blocks are: see `holes.rs`.
 #[test]
 fn what_is_taken_out_of_a_file_is_logged() {
     for (scheme, seed) in all().iter().step_by(3).zip(0..) {
@@ -247,8 +248,8 @@ fn what_is_taken_out_of_a_file_is_logged() {
     }
 }
 
-/// Each rule protects something that is found broken without it: a rule that nobody would miss is not
-/// one, or the harness cannot see. (Two have stories of their own below.)
+/// Each rule prevents damage that is found without it. Otherwise the rule has no use, or the harness cannot
+/// find its absence. (Two rules have tests of their own below.)
 #[test]
 fn every_rule_of_the_journal_is_missed() {
     for rule in (JournalRules::all() - JournalRules::REVOKE - JournalRules::HOLD).iter() {
@@ -262,8 +263,8 @@ fn every_rule_of_the_journal_is_missed() {
     }
 }
 
-/// A directory's block, with records in the log, is freed and comes to hold a file's contents, which are
-/// made durable: after a crash, what is in the file.
+/// A directory's block, with records in the log, is freed and allocated to a file, whose contents are made
+/// durable. Returns whether they are there after a crash.
 fn contents_after_reuse(rules: JournalRules) -> bool {
     let scheme = Journal { rules, ..Journal::new("reuse", Place::Other, false, false) };
     let executor = Executor::simulated(1);
@@ -284,7 +285,7 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
             fs.unlink(dir, &[vec![b'n'; 100], vec![b'0' + n]].concat()).await.unwrap();
         }
         fs.rmdir(fs.root(), b"dir").await.unwrap();
-        // Files until the device is full: one of them has the block.
+        // Files are made until the device is full, so one of them has the block.
         let mut inos = Vec::new();
         for n in 0..60u8 {
             let Ok(file) = fs.make(fs.root(), &[b'a', n + 48], &NewNode::file(0o644)).await else {
@@ -323,8 +324,8 @@ fn a_block_that_was_freed_is_not_replayed_over() {
     assert!(!contents_after_reuse(JournalRules::all() - JournalRules::REVOKE));
 }
 
-/// A file is removed, which is not durable yet; another gets its blocks, and the cache writes what is in
-/// them; the power goes. The removal did not happen: whether the file still holds what it held.
+/// A file is removed, but the removal is not durable. Another file gets its blocks, and the cache writes them.
+/// The power fails, and the removal is undone. Returns whether the first file still has its contents.
 fn contents_after_removal_undone(rules: JournalRules) -> bool {
     let scheme = Journal::new("hold", Place::Other, false, false);
     let scheme = Journal { rules, cluster: 1 << 20, ..scheme };
@@ -344,17 +345,17 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
         let file = fs.make(fs.root(), b"old", &NewNode::file(0o644)).await.unwrap().ino;
         assert_eq!(fs.write(file, 0, &old).await.unwrap(), old.len());
         let rest = fs.make(fs.root(), b"rest", &NewNode::file(0o644)).await.unwrap().ino;
-        // Until the device is full: what is free afterwards was the file's.
+        // The device is filled, so that only the first file's blocks are free afterwards.
         let _ = fs.write(rest, 0, &vec![5; FS as usize]).await;
         fs.sync().await.unwrap();
         fs.unlink(fs.root(), b"old").await.unwrap();
-        // Files until the device is full: they have its blocks.
+        // Files are made until the device is full, so they have its blocks.
         for n in 0..40u8 {
             let new = fs.make(fs.root(), &[b'n', n + 48], &NewNode::file(0o644)).await.unwrap();
             if !fs.write(new.ino, 0, &[9; 32 << 10]).await.is_ok_and(|done| done == 32 << 10) {
                 break;
             }
-            // As the syncer does, if it comes by now.
+            // The write is the one that the syncer would do now.
             let cache = fs.layout().cache();
             let writes = async {
                 let _ = cache.flush_file(new.ino.0).await;
@@ -372,7 +373,7 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
         let volume = scheme.mount(&rt, &Device::of_each(&disks), &cache).await.unwrap();
         let fs = volume.fs();
         let Ok(file) = fs.lookup(fs.root(), b"old").await else {
-            // The removal was made certain before anything was written: as good.
+            // The removal was certain before anything was written, which is right too.
             return true;
         };
         let mut there = vec![0; old.len()];
@@ -388,8 +389,8 @@ fn a_block_is_not_written_to_before_it_is_certainly_free() {
     assert!(!contents_after_removal_undone(JournalRules::all() - JournalRules::HOLD));
 }
 
-/// As many states as asked for: `JOURNAL_STATES=100000 cargo test -p ordo-crash --release --test journal
-/// -- --ignored`.
+/// Explores as many states as asked for: `JOURNAL_STATES=100000 cargo test -p ordo-crash --release --test
+/// journal -- --ignored`.
 #[test]
 #[ignore = "a campaign"]
 fn campaign() {
@@ -411,8 +412,8 @@ fn campaign() {
     }
 }
 
-/// Recovery is cut off, so is the next one, and so on, five times: would catch a recovery that is right once, or
-/// that lives on what an earlier one left in memory.
+/// A recovery is interrupted, so is the next one, and so on, five times. Would catch a recovery that works only
+/// once, or depends on what an earlier one left in memory.
 #[test]
 fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
     let budget = Budget {
@@ -433,7 +434,7 @@ fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
     assert!(cut_off > 500, "{cut_off}");
 }
 
-/// Lives that begin on what a crash has left of the one before, and are crashed anywhere.
+/// Crash cycles: each run begins on what a crash has left of the one before, and is crashed anywhere.
 fn lives(scheme: &Journal, seed: u64) -> Vec<Outcome> {
     let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let config = Config::new(seed, Model::Volatile);
@@ -441,8 +442,8 @@ fn lives(scheme: &Journal, seed: u64) -> Vec<Outcome> {
     life::explore(scheme, work, &config, &budget, 8).unwrap()
 }
 
-/// Life after life of every form. Would catch what shows in no single one: what a crash left in the log and the next one
-/// joins to what was written since, a number that starts anew.
+/// Crash cycles of every form. Would catch faults that no single run shows: records that one crash left in the
+/// log and the next run joins to newer ones, a number that begins anew.
 #[test]
 fn a_journal_keeps_its_promises_life_after_life() {
     for (scheme, seed) in all().iter().zip(0..) {
@@ -454,8 +455,8 @@ fn a_journal_keeps_its_promises_life_after_life() {
     }
 }
 
-/// What a mount does about the beginning of a record that a crash has left is missed in a later life, and by nobody in
-/// the first.
+/// A mount cuts off the beginning of a record that a crash has left. The lack of that rule shows in a later
+/// cycle, and not in the first.
 #[test]
 fn the_rule_that_cuts_off_a_lost_record_is_missed_in_a_later_life() {
     let broken = |outcome: &Outcome| outcome.counts.promise_broken > 0;

@@ -1,8 +1,8 @@
-//! Life after life: each run begins on what a crash has left of the one before.
+//! Crash cycles: each run begins on what a crash has left of the one before.
 //!
-//! Fault model: the honest disk with a volatile cache, crashed anywhere in every life, before, during and after what a
-//! mount does about the last crash. What the life before had made durable, or what was found after it, is held to the
-//! same promise as what is done since.
+//! Fault model: the honest disk with a volatile cache, crashed anywhere in every cycle, before, during and
+//! after the recovery of a mount from the last crash. Everything that the cycle before had made durable, or
+//! that was found after it, falls under the same promise as later changes.
 
 use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore, life};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder, SyncRules};
@@ -20,7 +20,7 @@ fn lives<P: OrderingPolicy + 'static>(
     life::explore(&scheme, work, &Config::new(seed, Model::Volatile), &budget, 6).unwrap()
 }
 
-/// Would catch what a mount makes of leaked blocks and counts that are too high, and inodes that are used again.
+/// Would catch a mount that mishandles leaked blocks and high counts, and reused inodes.
 #[test]
 fn soft_updates_keep_their_promise_life_after_life() {
     for seed in 0..6 {
@@ -42,9 +42,9 @@ fn synchronous_writes_keep_their_promise_life_after_life() {
     }
 }
 
-/// Many files, one after another, in a block of inodes that was never used, and more than was ever filled: each is there
-/// when it was made, though nothing else was written for long. Without the rule the check looks for fewer inodes than
-/// there are, and takes away the names of the others.
+/// Many files are made, one after another, in a block of inodes that was never used, and more than were ever
+/// initialised. Each is there when its call has returned, though nothing else was written for long. Without the
+/// rule the check looks at fewer inodes than exist, and removes the names of the others.
 #[test]
 fn a_group_counts_the_inodes_that_have_names() {
     let broken = |rules: SyncRules| {
@@ -63,7 +63,7 @@ fn a_group_counts_the_inodes_that_have_names() {
     assert!(broken(SyncRules::all() - SyncRules::GROUP_BEFORE_ENTRY) > 0);
 }
 
-/// The same, found by chance in a third life.
+/// The same, found at random in a third cycle.
 #[test]
 fn a_group_counts_them_in_a_later_life() {
     let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
@@ -76,8 +76,8 @@ fn a_group_counts_them_in_a_later_life() {
     }
 }
 
-/// What was found at the start of a life is lost in it where nothing is ordered: would catch an oracle that takes the
-/// disk for empty, or what it holds for nobody's.
+/// Without any ordering, objects that existed at the start of a cycle are lost in it. Would catch an oracle
+/// that takes the disk for empty, or ignores its contents.
 #[test]
 fn what_an_earlier_life_left_is_missed_too() {
     let lost = |seed| {
@@ -87,8 +87,8 @@ fn what_an_earlier_life_left_is_missed_too() {
     assert!((0..8).any(lost));
 }
 
-/// Forty clients at once, whose repair is cut off: root has grown, and grows once more to take lost+found in. Would catch a
-/// repair that has an inode point to what is not written yet.
+/// Forty clients run at once, and their repair is interrupted. The root has grown, and grows once more for
+/// lost+found. Would catch a repair that makes an inode point to a block which is not written yet.
 #[test]
 fn a_crowd_is_there_after_a_repair_that_was_cut_off() {
     for model in [Model::Completed, Model::Volatile] {

@@ -1,7 +1,8 @@
-//! Whether the choice of states sees: rules of an ordering switched off, in several shapes of file systems.
+//! The selection of states: rules of an ordering are switched off, in several shapes of file systems.
 //!
-//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. What would pass everything fails here: the
-//! search finds nothing where all rules hold, and something, always after as many states, where one does not.
+//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. An explorer that passes
+//! everything fails here: the search finds nothing where all rules hold, and something, always after the same
+//! number of states, where one does not.
 
 use ordo_crash::Geometry;
 use ordo_crash::mutants::Search;
@@ -15,11 +16,11 @@ fn whole(system: System, shape: &Geometry) -> Crashed {
     system.crashed(None, shape).unwrap()
 }
 
-/// Rules of which each by itself is rarely missed: the others mend it soon. They are missed in `explore.rs`, where
-/// nothing is durable on return, and in `lives.rs`.
+/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where
+/// nothing is durable on return, and `lives.rs` find it.
 const LATE: [&str; 3] = ["ENTRY_BEFORE_SIZE", "INODES_BEFORE_USE", "GROUP_BEFORE_ENTRY"];
 
-/// Would catch a choice of states that misses what is wrong in some shape, and a search that is never done.
+/// Would catch a selection that misses a fault in some shape, and a search that never ends.
 #[test]
 fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
     let search = Search { states: 3000, ..Search::default() };
@@ -38,9 +39,9 @@ fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
     }
 }
 
-/// Rules of soft updates whose absence this search does not find: `SIZE_AFTER_CONTENTS` takes longer directories
-/// (`directories.rs`), `REUSE_AFTER_DOTDOT` directories that are far apart on disk (`removed.rs`), the others more clients
-/// or steps of their own (`soft_updates.rs`).
+/// Rules of soft updates whose absence this search does not find. `SIZE_AFTER_CONTENTS` needs longer
+/// directories (`directories.rs`), `REUSE_AFTER_DOTDOT` directories that are far apart on disk (`removed.rs`),
+/// the others more clients or special steps (`soft_updates.rs`).
 const ELSEWHERE: [&str; 5] = [
     "INODES_BEFORE_USE",
     "ONE_OF_A_NAME",
@@ -49,11 +50,11 @@ const ELSEWHERE: [&str; 5] = [
     "REUSE_AFTER_DOTDOT",
 ];
 
-/// Would catch a choice of states that misses a rule of soft updates, in a shape whose blocks are of few fragments,
-/// in one of many, and in one of one fragment each.
+/// Would catch a selection that misses the absence of a rule of soft updates, in a shape with few fragments in
+/// a block, in one with many, and in one with a single fragment in each.
 #[test]
 fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
-    // Most are missed within a few hundred states; `BLOCK_COUNTS` on 4k-512 takes 14,344.
+    // For most rules a few hundred states suffice; `BLOCK_COUNTS` on 4k-512 takes 14,344.
     let search = Search { states: 25_000, ..Search::default() };
     for name in ["4k-512", "8k-1k", "16k-16k"] {
         let shape = shape(name);
@@ -70,7 +71,7 @@ fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
     }
 }
 
-/// The same search ends after as many states on one thread and on several.
+/// The same search ends after the same number of states on one thread and on several.
 #[test]
 fn a_search_ends_where_it_ends() {
     let shape = shape("8k-1k");

@@ -1,9 +1,10 @@
 //! Directories that are removed one after another, the inner one first, crashed on every geometry.
 //!
-//! Fault model: completed is durable, with a crash after every completed write; a volatile cache that loses any subset,
-//! torn at 512 bytes. The inner directory's inode lies in another block of inodes than the outer one's, and fsyncs of
-//! new files in a neighbour write other blocks: the outer one is cleared on disk, and its inode used again by
-//! a file, long before the inner one is. FreeBSD's fsck stops where the `..` of a removed directory leads to a file.
+//! Fault model: completed is durable, with a crash after every completed write; a volatile cache that loses any
+//! subset, torn at 512 bytes. The inodes of the inner and the outer directory are in different blocks, and
+//! fsyncs of new files in a neighbour write other blocks. So the outer one is cleared on disk, and its inode
+//! reused by a file, long before the inner one is cleared. FreeBSD's fsck stops where the `..` of a removed
+//! directory leads to a file.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -15,23 +16,24 @@ use ordo_runtime::{Duration, Runtime};
 use ordo_systems::{OnFfs, ffs};
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode, RenameMode};
 
-/// An outer directory, a neighbour in the same cylinder group, and files in the neighbour that take all other inodes of the
-/// group; an inner directory whose inode lies in another block; all on disk. Then the two directories go, fsyncs write all
-/// that the outer one waits for, and a new file in the neighbour takes what inode of the group there is.
+/// The workload: an outer directory, a neighbour in the same cylinder group, and files in the neighbour that
+/// take all other inodes of the group; an inner directory whose inode is in another block; all on disk. Then
+/// both directories are removed, fsyncs write everything for which the outer one waits, and a new file in the
+/// neighbour takes any free inode of the group.
 struct Nested {
     /// Inodes in a cylinder group.
     group: u64,
     /// Inodes in a block.
     block: u64,
-    /// Whether the outer directory's inode is sure to be used again.
+    /// Whether the outer directory's inode is certain to be reused.
     reuses: bool,
 }
 
 impl Nested {
-    /// Times that the names and the inodes beside the outer directory are written when it is gone.
+    /// The number of times that the names and inodes next to the outer directory are written after its removal.
     const LATER: u32 = 3;
 
-    /// Writes at the end, with the outer one's inode in use again and the inner one's not cleared.
+    /// The number of writes at the end, while the outer inode is reused and the inner one not cleared.
     const TAIL: u32 = 60;
 
     fn new(geometry: &Geometry, reuses: bool) -> Nested {
@@ -40,7 +42,7 @@ impl Nested {
         Nested { group: u64::from(sb.ipg), block: u64::from(geometry.block_size) / 256, reuses }
     }
 
-    /// Makes directories in `dir` until `fits` holds for one; the others are removed again.
+    /// Makes directories in `dir` until one `fits`, and removes the others.
     async fn directory<F: FileSystem>(
         fs: &F,
         dir: Ino,
@@ -82,7 +84,8 @@ impl Nested {
         fs.rmdir(outer, name.as_bytes()).await?;
         fs.rmdir(fs.root(), b"outer").await?;
         for number in 0..Self::LATER {
-            // The block with the outer one's name, then the one with its inode.
+            // The first fsync writes the block with the outer directory's name, the second the block with its
+            // inode.
             let names = [format!("a{number}"), format!("a{}", number + 1)];
             let [old, new] = names.each_ref().map(|name| name.as_bytes());
             fs.rename(fs.root(), old, fs.root(), new, RenameMode::Replace).await?;
@@ -130,13 +133,13 @@ fn crash<P: OrderingPolicy + 'static>(
     explore(&scheme, &Nested::new(geometry, reuses), &Config::new(seed, model), &budget).unwrap()
 }
 
-/// Geometries in which a directory with a block of files and another one have room.
+/// The geometries with space for a directory with a block of files, and another directory.
 fn roomy() -> impl Iterator<Item = Geometry> {
     let roomy = |g: &Geometry| !g.name.ends_with("full") && !g.name.ends_with("groups");
     Geometry::all().into_iter().filter(roomy).map(few_inodes)
 }
 
-/// Would catch an inode of a directory that is used again before no `..` leads to it.
+/// Would catch a directory's inode that is reused before the last `..` that leads to it is gone.
 #[test]
 fn no_dotdot_of_a_removed_directory_leads_to_a_file() {
     for geometry in roomy() {
@@ -150,8 +153,8 @@ fn no_dotdot_of_a_removed_directory_leads_to_a_file() {
     }
 }
 
-/// Without the rule the file has the inode too early, on every geometry. Where directories come to lie is a matter of
-/// chance: not with every seed is the inner one far from all that is written.
+/// Without the rule the file gets the inode too early, on every geometry. The places of directories are random:
+/// only with some seeds is the inner one far from everything that is written.
 #[test]
 fn an_inode_used_again_before_dotdot_is_gone_is_seen() {
     let rules = SoftRules::all() - SoftRules::REUSE_AFTER_DOTDOT;

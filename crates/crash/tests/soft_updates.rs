@@ -1,11 +1,10 @@
-//! Soft updates crashed: what a crash leaves can be used at once, and each rule is there for something.
+//! Soft updates, crashed: the state after a crash can be used at once, and each rule prevents some damage.
 //!
 //! Fault model: every honest disk of `docs/crash-model.md`: completed is durable, with a crash after every
 //! completed write; a volatile cache that loses any subset, torn at 512 bytes; prefixes. Three clients do
-//! random operations. In each state the independent checker may find leaks and high counts, and a
-//! directory in the midst of a rename with both names, but nothing else; names, contents, and what was
-//! made durable are compared with what the clients did; in some, the image is mounted without a check and
-//! used.
+//! random operations. In each state the independent checker may find leaks and high counts, and a directory
+//! with both names of a rename, but nothing else. Names, contents and durable data are compared with the
+//! clients' calls. Some of the images are mounted without a check and used.
 
 use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore};
 use ordo_ordering::{SoftRules, SoftUpdates};
@@ -22,7 +21,7 @@ fn go(rules: SoftRules, model: Model, seed: u64, script: &Script, states: usize)
     explore(&scheme, script, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// A hundred thousand states and more. Would catch a dependency that is missed, met too early, or lost.
+/// A hundred thousand states and more. Would catch a dependency that is missing, met too early, or lost.
 #[test]
 fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     let (mut states, mut used) = (0, 0);
@@ -37,9 +36,9 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && used >= 1000, "{states} states, {used} used");
 }
 
-/// Runs that once left a directory whose `..` was that of a name it never had on disk, one that was in
-/// nothing with a name, files whose name another had got, or nobody, before their own other one could be
-/// found, and a directory with its new name whose old one could not be found.
+/// Runs that once left: a directory whose `..` agreed with a name that it never had on disk; a directory in one
+/// without a name; files whose name was removed, or had gone to another file, before their other name could be
+/// found; a directory with its new name, whose old one could not be found.
 #[test]
 fn what_moves_and_goes_at_once_is_in_order() {
     let completed = [142, 265, 490, 526].map(|seed| (Model::Completed, seed, 130));
@@ -50,8 +49,8 @@ fn what_moves_and_goes_at_once_is_in_order() {
     }
 }
 
-/// A file's other name is on disk in a directory that is not to be found yet: its last one that can be found
-/// must not go to another file before the way to it is there.
+/// A file's other name is on disk in a directory that cannot be found yet. The file's last name that can be
+/// found must not go to another file before the path to the other one is on disk.
 #[test]
 fn a_name_in_a_new_directory_needs_the_way_to_it() {
     let place = |dir, name| Place { dir, name };
@@ -74,8 +73,8 @@ fn a_name_in_a_new_directory_needs_the_way_to_it() {
     outcome.expect_kept("seed 265");
 }
 
-/// A run in which the syncer once took up an inode's block while an fsync of it was writing others, and the fsync
-/// returned before that was on disk.
+/// A run in which the syncer once wrote an inode's block while an fsync of the inode was writing others, and
+/// the fsync returned before that block was on disk.
 #[test]
 fn what_others_write_is_waited_for() {
     let outcome = soft(SoftRules::all(), Model::Completed, 227, 120, 3000);
@@ -83,7 +82,7 @@ fn what_others_write_is_waited_for() {
 }
 
 /// A directory that was on disk is removed, and its neighbour in the block of inodes is made durable at once,
-/// again and again: the block is written between the going of the name and the clearing.
+/// again and again. So the block is written between the removal of the name and the clearing.
 fn removed_beside_an_fsync() -> Script {
     let place = |dir, name| Place { dir, name };
     let neighbour = place(1, 9);
@@ -99,9 +98,10 @@ fn removed_beside_an_fsync() -> Script {
     Script { clients: vec![steps] }
 }
 
-/// Each rule off breaks the promise somewhere: would catch a rule that protects nothing, and a harness
-/// that cannot see. `SIZE_AFTER_CONTENTS` is missed in `directories.rs`: here no directory grows into space that was
-/// never initialised; `REUSE_AFTER_DOTDOT` in `removed.rs`: here directories lie in one block of inodes.
+/// With each rule off, a promise is broken somewhere. Would catch a rule that prevents nothing, and a harness
+/// that finds nothing. `directories.rs` tests `SIZE_AFTER_CONTENTS`, since here no directory grows into space
+/// that was never initialised; `removed.rs` tests `REUSE_AFTER_DOTDOT`, since here all directories are in one
+/// block of inodes.
 #[test]
 fn every_rule_of_soft_updates_is_missed() {
     let broken = |rules, model, seed, script: &Script| {
