@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! The command line: commands and their arguments.
 
 mod crash;
 
@@ -13,15 +13,15 @@ use ordo_systems::{Format, System};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
-/// Run real file systems that protect their metadata in different ways, see what they write, and what
-/// that costs.
+/// Run real file systems that protect their metadata in different ways. See what they write, what that costs,
+/// and what a crash loses.
 #[derive(Debug, Parser)]
 #[command(name = "ordo", version, max_term_width = 100)]
 #[command(after_help = "\
 Start with `ordo compare`: it needs no arguments and no privileges.
 `ordo COMMAND --help` shows examples. Sizes take k, m, g or t: 64k, 512m.")]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -33,15 +33,15 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
-    /// Measure what the papers measured: published and measured side by side.
+    /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(crate::commands::reproduce::Reproduce),
-    /// Explore what a crash can leave behind, and judge it.
+    /// Explore the states that a crash can leave, and judge them.
     Crash(Box<Crash>),
-    /// Say what a recorded trace of a device means: traffic by kind, the journal, transactions.
+    /// Analyze a recorded trace of a device: traffic by kind, the journal, transactions.
     Analyze(crate::commands::analyze::Analyze),
-    /// Record what the kernel's file systems write, and look at it request by request.
+    /// Record what the kernel's file systems write, and show it request by request.
     Trace(crate::commands::trace::TraceArgs),
-    /// Find out a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
+    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
     Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
@@ -49,9 +49,9 @@ pub enum Command {
     Info(Info),
     /// Check a UFS2 file system or an LFS, and repair it.
     Fsck(Fsck),
-    /// Mount a UFS2 file system, to be read and written through the kernel.
+    /// Mount a UFS2 file system, for reading and writing through the kernel.
     Mount(crate::commands::mount::Mount),
-    /// Unmount what `ordo mount` mounted; returns when the disk is clean.
+    /// Unmount a file system of `ordo mount`. Returns when the disk is clean.
     Umount(crate::commands::mount::Umount),
     /// List files in an image.
     Ls(Ls),
@@ -59,11 +59,11 @@ pub enum Command {
     Cat(Cat),
     /// Copy files into an image, out of one, or from one to another.
     Cp(Cp),
-    /// Copy a directory into an image; the image is made if it is not there.
+    /// Copy a directory into an image, which is created if it does not exist.
     Import(Import),
-    /// Copy what is in an image to a directory.
+    /// Copy the contents of an image to a directory.
     Export(Export),
-    /// Make, append to, read and follow a log: a WAFS in an image or on a device.
+    /// Create, append to, read and follow a log: a WAFS in an image or on a device.
     Log(crate::commands::log::Log),
     /// Print completions for a shell.
     Completions(Completions),
@@ -100,14 +100,14 @@ fn workload(text: &str) -> Result<Workload, String> {
     text.parse::<Workload>().map_err(|e| e.to_string())
 }
 
-/// The disk, the processor, the file system's sizes.
+/// The simulated machine: disk, processor, sizes of the file system.
 #[derive(Args, Debug)]
 pub struct Machine {
-    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume,
-    /// nvram, ram.
+    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume, nvram,
+    /// ram.
     #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
-    /// The model of the disk that a log has to itself, nvram for instance; as --disk unless given.
+    /// The model of a log's own disk, for example nvram [default: as --disk].
     #[arg(long, value_name = "MODEL", value_parser = disk)]
     pub log_disk: Option<&'static Model>,
     /// The processor: pentium2-300, pentium3-500, modern, none.
@@ -116,10 +116,10 @@ pub struct Machine {
     /// Memory for the cache.
     #[arg(long, default_value = "96m", value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: u64,
-    /// How much of it may be dirty; as FreeBSD 4 on 128 MB unless given.
+    /// The most dirty data in the cache [default: as FreeBSD 4 on 128 MB].
     #[arg(long, default_value = "4352k", value_name = "BYTES", value_parser = parse_bytes)]
     pub dirty: u64,
-    /// Memory that soft updates may take for dependencies; an eighth of the cache's unless given.
+    /// Memory for the dependencies of soft updates [default: an eighth of the cache].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub dependencies: Option<u64>,
     /// Block size.
@@ -128,10 +128,10 @@ pub struct Machine {
     /// Fragment size.
     #[arg(long, default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: u64,
-    /// Size of the file system; the disk's, 4g at most, unless given.
+    /// Size of the file system [default: that of the disk, at most 4g].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Fixes every choice: the same seed gives the same output.
+    /// Seed of all random choices. The same seed gives the same output.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -140,8 +140,8 @@ pub struct Machine {
 #[derive(Args, Debug)]
 #[command(after_long_help = concat!("\
 Workloads:
-  create-delete[:files=N]            empty files, each removed before the next is made
-  micro[:journaling]                 files of 2 KB to 4 MB made, read, written, removed
+  create-delete[:files=N]            empty files, each removed before the next is created
+  micro[:journaling]                 files of 2 KB to 4 MB created, read, written, removed
   postmark[:small|:large]            many short-lived small files
   tree:PATH                          a directory copied in, compared, removed
   tree:seed=N[,files=N]              the same with a tree generated from a seed
@@ -153,31 +153,31 @@ Examples:
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
-    /// What to run; may be given more than once [default: a tree of this machine, and postmark].
+    /// The workload. May be given more than once [default: a tree of this machine, and postmark].
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
-    /// The systems, separated by commas [default: all].
+    /// Systems, separated by commas [default: all].
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = system)]
     pub fs: Vec<System>,
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
-    /// Do not cut the power in the middle.
+    /// Do not cut the power in the middle of each run.
     #[arg(long)]
     pub no_recovery: bool,
-    /// Every measure, writes by the kind of block among them, one column a system.
+    /// Show every measure, with writes by the kind of block, one column for each system.
     #[arg(long)]
     pub wide: bool,
-    /// Print rows as JSON.
+    /// Print the rows as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a page for a browser as well: bars, writes by kind, what a power cut left.
+    /// Also write an HTML page: bars, writes by kind, the state after a power cut.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write to this file instead.
+    /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -190,14 +190,14 @@ Examples:
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
   ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
 pub struct Bench {
-    /// What to run: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, each with its parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.
     #[arg(long, short, default_value = "ffs-sync", value_name = "SYSTEM", value_parser = system)]
     pub fs: System,
-    /// Run in this directory of the host instead, in real time, in a new directory that is removed
-    /// afterwards.
+    /// Run in this directory of this machine, in real time. The workload runs in a new directory in it, which
+    /// is removed afterwards.
     #[arg(long, value_name = "DIR", conflicts_with = "fs")]
     pub dir: Option<PathBuf>,
     /// The machine.
@@ -206,20 +206,20 @@ pub struct Bench {
     /// Print the row as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write to this file instead.
+    /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `ordo mkfs` makes.
+/// The kind of file system that `ordo mkfs` makes.
 #[derive(Clone, Copy)]
 pub enum Made {
-    /// A format, by its own name.
+    /// A format, by its name.
     Format(&'static dyn Format),
-    /// What a system needs, so that a mount takes it by itself.
+    /// The format of a system, marked so that a mount uses that system by default.
     System(System),
 }
 
@@ -253,58 +253,58 @@ Examples:
   ordo mkfs /dev/sdx1 --soft-updates
   ordo mkfs log.img --fs lfs --size 1g --segment-size 1m")]
 pub struct Mkfs {
-    /// The image, made if it is not there, or a block device.
+    /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
-    /// What to make: a format, ufs2 or lfs, or what a system needs so that a mount takes it by itself.
+    /// The format, ufs2 or lfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
     pub fs: Made,
     /// Segment size of an LFS [default: 1m].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
-    /// No seals on the partial segments of an LFS: nothing that NetBSD would not write.
+    /// Write no seals on the partial segments of an LFS, as NetBSD writes none.
     #[arg(long)]
     pub no_crc: bool,
-    /// Size of the file system; of an image that is there, or a device, all of it unless given.
+    /// Size of the file system [default: the whole image or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Block size, 4k to 64k [default: 32k; of an LFS 8k].
+    /// Block size, 4k to 64k [default: 32k; for an LFS 8k].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: Option<u64>,
-    /// Fragment size, an eighth of the block size up to all of it [default: an eighth].
+    /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
     #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: Option<u64>,
     /// Bytes of space for each inode.
     #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
     pub density: Option<u64>,
-    /// Percentage of space kept free.
+    /// Percentage of space that is reserved (minfree).
     #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
     pub min_free: u8,
     /// The volume's label.
     #[arg(long, short = 'L')]
     pub label: Option<String>,
-    /// Ask for soft updates when FreeBSD mounts it.
+    /// Mark the file system so that FreeBSD mounts it with soft updates.
     #[arg(long, short = 'U')]
     pub soft_updates: bool,
-    /// Make a log for a journal: in a `file` of the file system, `behind` it on the same device, or in an
-    /// image or on a device of its own, whose path is given.
+    /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
+    /// same device), or the path of another image or device.
     #[arg(long, short = 'J', value_name = "WHERE")]
     pub journal: Option<PathBuf>,
-    /// Size of the log; a hundredth of the file system unless given.
+    /// Size of the log [default: a hundredth of the file system].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
-    /// Big-endian, as on SPARC or PowerPC.
+    /// Make a big-endian file system, as on SPARC or PowerPC.
     #[arg(long)]
     pub big_endian: bool,
-    /// No check-hashes on superblock, groups and inodes.
+    /// Write no check-hashes on superblock, groups and inodes.
     #[arg(long)]
     pub no_check_hashes: bool,
-    /// Fixes the file system's id and the inodes' generation numbers.
+    /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Make it even where a UFS2 file system or an LFS is.
+    /// Overwrite a UFS2 file system or an LFS.
     #[arg(long)]
     pub force: bool,
-    /// Print what was made as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -316,15 +316,15 @@ Examples:
   ordo info disk.img
   ordo info --groups disk.img       with every cylinder group, as dumpfs does
   ordo info --json disk.img
-  ordo info /dev/sdx                what is on a disk; --partition 1a: a file system on it")]
+  ordo info /dev/sdx                the partitions of a disk; --partition 1a shows one of them")]
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
-    /// Of a disk with partitions, this one: a number, a letter of a BSD label, or both. Without it they are
+    /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
     /// listed.
     #[arg(long, short, value_name = "PART")]
     pub partition: Option<String>,
-    /// Show every cylinder group, or segment, too.
+    /// Also show every cylinder group or segment.
     #[arg(long, short)]
     pub groups: bool,
     /// Print JSON.
@@ -335,47 +335,49 @@ pub struct Info {
 /// `ordo fsck`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Exit status, as of fsck(8): 0 nothing found, 1 all that was found is repaired, 4 something is left,
-8 the check failed, 16 wrong use. Without -y or -p nothing is written.
+Exit status, as of fsck(8): 0 no findings, 1 all findings are repaired, 4 some are left, 8 the check
+failed, 16 wrong usage. Without -y or -p nothing is written.
 
-What a crash left under soft updates (ordo info shows the flag) may hold space, inodes and links for
-nothing, and can be mounted as it is. There a check clears what has no name instead of moving it to
-lost+found, unless it finds damage, which is then called unexpected; and -p trusts the bitmaps: it reads
+A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an image can
+be mounted without a check. A check then clears inodes without a name instead of moving them to
+lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the bitmaps: it reads
 only inodes that they call used.
 
-What has a log (ordo info shows it) and was not unmounted is replayed first; without -y or -p in memory only.
+The log of a journal (ordo info shows it) is replayed first if the image was not unmounted cleanly; without
+-y or -p it is replayed in memory only.
 
 Examples:
-  ordo fsck disk.img                look, write nothing
+  ordo fsck disk.img                check, write nothing
   ordo fsck -y disk.img             repair everything
-  ordo fsck -p disk.img             repair what loses nothing, skip what is marked clean
+  ordo fsck -p disk.img             repair without any loss; skip a clean image
   ordo fsck -b 160 -y disk.img      start from the superblock's copy at sector 160
-  ordo fsck -y -J log.img disk.img  its log is in another image or on another device")]
+  ordo fsck -y -J log.img disk.img  with its log in another image or on another device")]
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
-    /// Repair nothing: look only (the default).
+    /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
     pub no: bool,
     /// Repair everything.
     #[arg(short = 'y', conflicts_with = "preen")]
     pub yes: bool,
-    /// Preen: repair what loses nothing, else write nothing; leave alone what is marked clean.
+    /// Preen: repair only if nothing is lost by it, otherwise write nothing. Skip an image that is marked
+    /// clean.
     #[arg(short = 'p')]
     pub preen: bool,
-    /// Check even what is marked clean.
+    /// Check an image even if it is marked clean.
     #[arg(short = 'f')]
     pub force: bool,
-    /// The image or device that holds the log, where it is not with the file system.
+    /// The image or device with the log, if the log is not in the same image.
     #[arg(long, short = 'J', value_name = "PATH")]
     pub journal: Option<PathBuf>,
-    /// Use the superblock at this sector of 512 bytes; a log is then not replayed.
+    /// Use the superblock at this sector of 512 bytes. A log is not replayed then.
     #[arg(short = 'b', value_name = "SECTOR")]
     pub superblock: Option<u64>,
     /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
-    /// No progress bar, and no list of findings.
+    /// Show no progress bar and no list of findings.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -390,13 +392,13 @@ Examples:
 pub struct Ls {
     /// The image or device.
     pub image: PathBuf,
-    /// What to list.
+    /// The file or directory to list.
     #[arg(default_value = "/")]
     pub path: String,
-    /// Modes, owners, sizes, times.
+    /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
-    /// All below it too.
+    /// List everything below it too.
     #[arg(short = 'R')]
     pub recursive: bool,
     /// Print JSON.
@@ -413,7 +415,7 @@ Examples:
 pub struct Cat {
     /// The image or device.
     pub image: PathBuf,
-    /// The files.
+    /// The paths of the files.
     #[arg(required = true)]
     pub paths: Vec<String>,
 }
@@ -428,16 +430,16 @@ Examples:
   ordo cp -r disk.img:/etc ./etc-copy        out of one
   ordo cp -r old.img:/home new.img:/         from one to another")]
 pub struct Cp {
-    /// What to copy, and last where to.
+    /// The sources, and last the destination.
     #[arg(required = true, num_args = 2.., value_names = ["FROM", "TO"])]
     pub paths: Vec<PathBuf>,
-    /// Directories with all that is in them.
+    /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
-    /// Print what was copied as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -446,7 +448,7 @@ pub struct Cp {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
-An image that is not there is made, as large as the directory needs unless --size says otherwise.
+An image that does not exist is created, as large as the directory needs or as --size says.
 
 Examples:
   ordo import /usr/share/doc doc.img
@@ -456,16 +458,16 @@ pub struct Import {
     pub dir: PathBuf,
     /// The image.
     pub image: PathBuf,
-    /// Where to in the image; made if it is not there.
+    /// The destination in the image, created if it does not exist.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
-    /// Size of an image that has to be made.
+    /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Print what was copied as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -473,7 +475,7 @@ pub struct Import {
 /// `ordo export`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Owners are set where the caller may set them (as root); the rest is kept as by import.
+Owners are set if the caller may set them (as root). All else is kept, as by ordo import.
 
 Examples:
   ordo export disk.img out/
@@ -481,15 +483,15 @@ Examples:
 pub struct Export {
     /// The image.
     pub image: PathBuf,
-    /// The directory to copy to; made if it is not there.
+    /// The destination directory, created if it does not exist.
     pub dir: PathBuf,
-    /// What to copy.
+    /// The directory or file to copy.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
-    /// Print what was copied as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -505,7 +507,7 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-/// The shells there are completions for.
+/// The shells with completions.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Shell {
     /// Bash.
@@ -527,6 +529,6 @@ pub enum Shell {
 Example:
   ordo man /usr/local/share/man/man1")]
 pub struct Man {
-    /// The directory to write them to; made if it is not there.
+    /// The directory for the pages, created if it does not exist.
     pub dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Images and devices, and what is mounted from them.
+//! Images and devices, and the file systems mounted from them.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,21 +12,21 @@ use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_systems::{Format, MountOptions, Mounted, format_of};
 use ordo_vfs::AnyFs;
 
-/// Runs a command's work in real time.
+/// Does a command's work in real time.
 ///
 /// # Errors
-/// The work's own, or that it waits for itself.
+/// The work's own error, or a deadlock.
 pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
     executor.block_on(work(runtime))?
 }
 
-/// Opens something that may be locked for a moment more: requests of a server that has just been killed, which the
-/// kernel ends after the process is gone. Tries for five seconds.
+/// Opens something that may still be locked for a moment: the kernel ends the requests of a killed server after
+/// the process is gone. Tries for five seconds.
 ///
 /// # Errors
-/// Those of opening it.
+/// The error of opening it.
 pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Result<T> {
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
@@ -42,10 +42,10 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
     open()
 }
 
-/// Mounts the file system in an image to change it.
+/// Mounts the file system in an image for changes.
 ///
 /// # Errors
-/// The image cannot be opened, or what is in it cannot be written or mounted, or was not unmounted.
+/// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
 pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
     let disk = FileDisk::open(runtime, path, Access::ReadWrite)?.erase();
     let name = || path.display().to_string();
@@ -53,11 +53,11 @@ pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
     format.edit(runtime, disk).await.with_context(name)
 }
 
-/// Mounts the file system in an image to read it, even where it was not unmounted: a log is then replayed in
-/// memory, and the image stays as it is.
+/// Mounts the file system in an image for reading, even if it was not unmounted. A log is then replayed in
+/// memory, and the image stays unchanged.
 ///
 /// # Errors
-/// The image cannot be opened, or what is in it cannot be mounted.
+/// The image cannot be opened, or its file system cannot be mounted.
 pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<AnyFs> {
     let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
     let disk = Overlay::new(disk).erase();
@@ -70,8 +70,8 @@ pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<AnyFs> {
     Ok(mounted.with_context(name)?.fs().clone())
 }
 
-/// Replays the log of an image that has one and was not unmounted; what is to be said of it. Where it cannot be
-/// replayed things go on without.
+/// Replays the log of an image that has one and was not unmounted. Returns a message about it. If the log
+/// cannot be replayed, the command continues without it.
 pub async fn replay_log(
     runtime: &Runtime,
     format: &dyn Format,

@@ -1,8 +1,8 @@
 //! The `ordo` command.
 //!
-//! `args` says what can be asked for, `commands` does it, `image` opens images and mounts what is in
-//! them, `partition` finds the parts of a disk. Each command gives an exit status of its own; an error is printed with all that led to it
-//! and gives 1, or what the Unix tool of the same name gives.
+//! `args` defines the command line, `commands` has the commands, `image` opens images and mounts them,
+//! `partition` finds the partitions of a disk. Each command has an exit status of its own. An error is printed
+//! with its causes; the exit status is then 1, or that of the Unix tool of the same name.
 
 mod args;
 mod commands;
@@ -17,11 +17,11 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-/// Judging a crash state is many small allocations: with this one a quarter more of them a second.
+/// Judging a crash state makes many small allocations. This allocator allows a quarter more states a second.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What fsck(8) gives when the check itself failed, and when it was asked for wrongly.
+/// The exit status of fsck(8) if the check itself failed, or its usage was wrong.
 const FSCK_FAILED: u8 = 8;
 const FSCK_USAGE: u8 = 16;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. Under a name that begins with `mount.` it is mount(8) that calls.
+/// The command line. If the program's name begins with `mount.`, mount(8) has called it.
 fn words() -> Vec<std::ffi::OsString> {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&called).file_name().unwrap_or_default();
@@ -58,7 +58,7 @@ fn words() -> Vec<std::ffi::OsString> {
     }
 }
 
-/// An error with what led to it, without what is said already.
+/// An error with its causes, without repetitions.
 fn told(error: &anyhow::Error) -> String {
     let mut out = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -72,7 +72,7 @@ fn told(error: &anyhow::Error) -> String {
     out
 }
 
-/// Whoever read our output has seen enough.
+/// Whether the reader of the output has closed its end of the pipe.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| {
         e.downcast_ref::<std::io::Error>()

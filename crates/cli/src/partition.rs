@@ -1,4 +1,4 @@
-//! Finding a disk's partitions, and taking one.
+//! Finding the partitions of a disk, and opening one.
 
 use std::rc::Rc;
 
@@ -8,25 +8,25 @@ use ordo_block::part::Part;
 use ordo_block::{BlockDevice, Device, Geometry};
 use ordo_format::label::{self, Kind, Range, SECTOR};
 
-/// Extended partitions in a chain at most.
+/// The most extended partitions in a chain.
 const CHAIN_MAX: u32 = 128;
 
 /// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Partition {
-    /// What it is called: a number, a letter of a BSD label, or both.
+    /// The name: a number, a letter of a BSD label, or both.
     pub name: String,
     /// Its first byte.
     pub start: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// What it is said to be.
+    /// The type in the partition table.
     pub kind: String,
     /// The name in a GPT.
     pub label: String,
 }
 
-/// The partitions of a disk, those in slices of BSD's included; none where there is no table.
+/// The partitions of a disk, with those in BSD slices; none where there is no table.
 ///
 /// # Errors
 /// The device failed.
@@ -37,7 +37,7 @@ pub async fn list(disk: &Device) -> Result<Vec<Partition>> {
         Some(entries) if entries.iter().any(|(_, r)| r.kind == Kind::Protective) => {
             match gpt(disk, SECTOR).await? {
                 Some(entries) => entries,
-                // Its copy, at the end of the disk.
+                // The GPT's copy is at the end of the disk.
                 None => gpt(disk, (bytes / SECTOR).saturating_sub(1) * SECTOR)
                     .await?
                     .unwrap_or_default(),
@@ -128,7 +128,7 @@ async fn labelled(
     Ok(())
 }
 
-/// The partition of this name as a device; all of the disk where none is asked for.
+/// The partition of this name as a device, or the whole disk where no name is given.
 ///
 /// # Errors
 /// There is no such partition, or the device failed.
@@ -137,7 +137,7 @@ pub async fn take(disk: Rc<FileDisk>, name: Option<&str>) -> Result<Part<Rc<File
     let Some(name) = name else { return Ok(Part::new(disk, 0, bytes)) };
     let all = list(&disk.clone().erase()).await?;
     if all.is_empty() {
-        bail!("it has no partitions that Ordo can read (GPT, MBR, BSD label)");
+        bail!("the disk has no partitions that Ordo can read (GPT, MBR, BSD label)");
     }
     let found = all.iter().find(|p| p.name == name).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|p| p.name.as_str()).collect();

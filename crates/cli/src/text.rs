@@ -1,4 +1,4 @@
-//! Words and lines that several commands print.
+//! Texts and lines that several commands print.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use ordo_vfs::{Attr, FileType, Timestamp};
 /// Prints to a file, or to the standard output.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file or output cannot be written.
 pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     match output {
         Some(path) => {
@@ -67,7 +67,7 @@ pub fn type_name(file_type: FileType) -> &'static str {
 /// A time in UTC: `2000-01-31 23:59`.
 pub fn date(time: Timestamp) -> String {
     let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
-    // Years begin in March here, so that the leap day is the last: the calendar repeats after 400.
+    // Years begin in March here, so that the leap day is the last day. The calendar repeats after 400 years.
     let shifted = i128::from(days) + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,11 +1,11 @@
-//! `ordo analyze` and `ordo trace` as a user meets them, on a trace that a kernel made.
+//! `ordo analyze` and `ordo trace`, as a user runs them, on a trace that a kernel made.
 
 use std::fs;
 use std::path::PathBuf;
 
 use assert_cmd::Command;
 
-/// A trace and its start image as files; `None`, said aloud, where they are absent.
+/// The files of a trace and its start image; `None`, with a message, where they are absent.
 fn input(folder: &tempfile::TempDir) -> Option<(PathBuf, PathBuf)> {
     let (start, log) = (folder.path().join("start"), folder.path().join("log"));
     fs::write(&start, ordo_testkit::real_input("traces/ext3-start.img")?).unwrap();
@@ -72,8 +72,8 @@ fn what_cannot_be_used_is_said() {
     assert!(out.contains("transactions, committed"), "{out}");
 }
 
-/// The whole way on this machine, where it may: a file system made, mounted, used, and told of; what was kept says the
-/// same again.
+/// The whole sequence on this machine, where that is allowed: a file system is made, mounted, used, and
+/// analyzed; the kept trace gives the same analysis again.
 #[test]
 fn a_command_is_recorded_on_a_pseudo_device() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let (_, again, _) = ordo(&["analyze", log, "--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again, json);
-    // Counted from its tables or named anew: the same words to a person.
+    // The text is the same, whether it is counted from the tables or named anew.
     let (_, counted, _) = ordo(&["analyze", log]);
     assert_eq!(ordo(&["analyze", log, "--again"]).1, counted);
     assert!(json["transactions"]["nanos_to_commit"]["greatest"].as_u64().unwrap() > 0, "{out}");
@@ -116,7 +116,7 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     assert!(fs::read_to_string(&page).unwrap().contains("Writes outstanding"));
     let (code, out, _) = ordo(&["analyze", log, "--expect"]);
     assert_eq!((code, out.as_str()), (0, ""), "ext3 keeps to write-ahead logging");
-    // A log of dm-log-writes has all but times and reads.
+    // A log of dm-log-writes has everything but times and reads.
     let to = ["trace", "export", log, "--to", "dm-log-writes", "-o", exported];
     assert_eq!(ordo(&to).0, 0);
     let (_, again, _) = ordo(&["analyze", exported, "--start", start, "--json"]);
@@ -127,8 +127,8 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     assert!(errors.contains("there are ext2, ext3"), "{errors}");
 }
 
-/// An image attached, and one served over NBD: what a command does with them is recorded, named, and done; rules that drop
-/// writes, and words that are none.
+/// An image is attached, and one is served over NBD. The requests of a command are recorded, named, and done.
+/// Rules drop writes; texts that are no rules are refused.
 #[test]
 fn images_are_attached_and_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn images_are_attached_and_served() {
     }
     assert!(errors.contains("dropped"), "{errors}");
     let label = ordo_testkit::judge("e2label", &[image]).unwrap();
-    assert_eq!(label.trim(), "", "the superblock was not to be written");
+    assert_eq!(label.trim(), "", "the write of the superblock was dropped");
     let (code, _, errors) = ordo(&["trace", "attach", image, "--rule", "drop it", "--", "true"]);
     assert_eq!(code, 2);
     assert!(errors.contains("no kind of block"), "{errors}");

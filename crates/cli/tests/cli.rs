@@ -1,7 +1,7 @@
-//! The command as a user meets it: output, errors, exit status.
+//! The command as a user runs it: output, errors, exit status.
 //!
-//! Fault model: a command that does the wrong thing and says that all is well; an error that does not
-//! say what, where and what next; output that changes from run to run.
+//! Fault model: a command that does the wrong thing and reports success; an error without what, where and the
+//! next step; output that differs from run to run.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a command that must fail says, and its exit status.
+/// The error and the exit status of a command that must fail.
 fn refused(args: &[&str]) -> (i32, String) {
     let assert = ordo(args);
     let code = assert.get_output().status.code().unwrap();
@@ -57,7 +57,7 @@ fn a_directory_goes_into_an_image_and_comes_out_the_same() {
     assert_eq!(fs::read(back.join("twin")).unwrap(), vec![9; 100_000]);
     assert_eq!(fs::read_link(back.join("link")).unwrap(), Path::new("sub"));
     assert!(back.join("sub/deep").is_dir());
-    // And what the file system says of itself is what was put in.
+    // The file system's own listing shows what was imported.
     let out = stdout(&ordo(&["ls", "-R", "--json", text(&image)]).success());
     let lines: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
     assert_eq!(lines.len(), 5, "{out}");
@@ -91,7 +91,7 @@ fn files_are_copied_listed_and_printed_one_by_one() {
     assert!(stdout(&ordo(&["info", "--groups", text(&image)]).success()).contains("cg 0:"));
 }
 
-/// An image as a power cut leaves it: twenty names are in its log only.
+/// An image after a power cut, with twenty names in its log only.
 fn with_names_in_its_log() -> Vec<u8> {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -110,8 +110,8 @@ fn with_names_in_its_log() -> Vec<u8> {
     executor.block_on(work).unwrap()
 }
 
-/// What reads an image sees what its log holds, says so, and leaves both alone; what writes does not start
-/// before the log is replayed. Catches a listing without what was durable.
+/// A command that reads an image sees the log's changes, says so, and changes neither; one that writes does not
+/// start before the log is replayed. Would catch a listing that lacks durable names.
 #[test]
 fn what_the_log_holds_is_read_too() {
     let temp = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn errors_say_what_where_and_what_next() {
     let temp = tempfile::tempdir().unwrap();
     let image = temp.path().join("a.img");
     let (_, said) = refused(&["mkfs", text(&image)]);
-    assert!(said.contains("a.img: not there; give --size"), "{said}");
+    assert!(said.contains("a.img: does not exist; give --size"), "{said}");
     ordo(&["mkfs", text(&image), "--size", "16m"]).success();
     let (_, said) = refused(&["mkfs", text(&image)]);
     assert!(said.contains("holds a UFS2 file system; --force"), "{said}");
@@ -166,7 +166,7 @@ fn fsck_gives_the_exit_status_of_fsck() {
     let image = temp.path().join("a.img");
     ordo(&["mkfs", text(&image), "--size", "16m"]).success();
     ordo(&["fsck", text(&image)]).code(0);
-    // A wrong byte in the first group's free-fragment map.
+    // A byte of the first group's free-fragment map is wrong.
     let mut bytes = fs::read(&image).unwrap();
     let group = 32 * 4096;
     bytes[group + 3000] ^= 0xff;
@@ -196,7 +196,7 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     ];
     let first = stdout(&ordo(&args).success());
     assert_eq!(first, stdout(&ordo(&args).success()));
-    // A table for each workload, systems as lines, no wider than a terminal.
+    // There is a table for each workload, with systems as lines, no wider than a terminal.
     assert_eq!(first.lines().filter(|l| l.starts_with("ffs-soft-updates ")).count(), 2, "{first}");
     assert!(first.contains("waited for") && first.contains("Power cut"), "{first}");
     assert!(first.lines().all(|line| line.chars().count() <= 100), "{first}");
@@ -220,8 +220,8 @@ fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
     assert!(!one.contains("ffs-sync"), "{one}");
 }
 
-/// Would catch a page that leaves a system or a kind of block out, needs a network or a script, or differs from run to
-/// run.
+/// Would catch a page that leaves out a system or a kind of block, needs a network or a script, or differs from
+/// run to run.
 #[test]
 fn a_comparison_has_a_page_for_a_browser() {
     let temp = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ fn a_comparison_has_a_page_for_a_browser() {
     assert!(said.contains("app s"), "{said}");
     assert_eq!(html, page("two.html").1);
     for system in ["ffs-none", "ffs-soft-updates", "lffs-file"] {
-        // A bar of the time, one of the writes, a line of the power cut.
+        // Each system has a bar of the time, one of the writes, and a line about the power cut.
         assert_eq!(html.matches(&format!("<div>{system}</div>")).count(), 2, "{html}");
         assert_eq!(html.matches(&format!("<tr><td>{system}</td>")).count(), 1, "{html}");
     }
@@ -308,7 +308,7 @@ fn a_log_takes_lines_and_gives_them_back() {
         (&stat["start"], &stat["end"], &stat["records"]),
         (&8.into(), &14.into(), &1.into())
     );
-    // More than it holds: refused, or the oldest are given up.
+    // A record is larger than the free space: it is refused, or the oldest are removed.
     let many = "x".repeat(99) + "\n";
     let many = many.repeat(1000);
     let full = Command::cargo_bin("ordo")
@@ -320,7 +320,7 @@ fn a_log_takes_lines_and_gives_them_back() {
     append(&many, &["--wrap"]);
     let kept = stdout(&ordo(&["log", "read", log]).success()).lines().count();
     assert!((200..1000).contains(&kept), "{kept}");
-    // Damage is told, and what lies before it can be read.
+    // Damage is reported, and the records before it can be read.
     let mut bytes = fs::read(log).unwrap();
     bytes[30_000..30_600].fill(0);
     fs::write(log, bytes).unwrap();

@@ -1,13 +1,14 @@
-//! `ordo crash` as a user meets it: rows, exit status, a failure saved and repeated, parts put together.
+//! `ordo crash` as a user runs it: rows, exit status, a failure that is saved and repeated, results that are
+//! merged.
 //!
-//! Fault model: a broken promise that is not told by the exit status; a failure that cannot be repeated;
-//! a partial or damaged result passed off as whole.
+//! Fault model: a broken promise without its exit status; a failure that cannot be repeated; a partial or
+//! damaged result that is taken for the whole.
 
 use std::path::Path;
 
 use assert_cmd::Command;
 
-/// The command, its exit status, what it printed and what it complained of.
+/// Runs the command. Returns its exit status, its output and its errors.
 fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::cargo_bin("ordo").unwrap();
     let output = command.current_dir(dir).arg("crash").args(args).output().unwrap();
@@ -49,7 +50,7 @@ fn every_system_gets_a_row_and_the_matrix_says_what_was_measured() {
     assert!(out.contains("96 %"), "{out}");
 }
 
-/// Would catch tables that a terminal of 100 columns breaks up, with the longest names that there are.
+/// Would catch tables that do not fit in 100 columns, with the longest possible names.
 #[test]
 fn tables_of_every_shape_fit_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
@@ -60,7 +61,7 @@ fn tables_of_every_shape_fit_a_terminal() {
     assert_eq!(code, 0, "{out}{err}");
     let wide = out.lines().find(|line| line.chars().count() > 100);
     assert_eq!(wide, None, "{out}");
-    // Coverage, what was found, and guarantees of each.
+    // Each has its coverage, findings, and guarantees.
     assert_eq!(
         out.lines().filter(|l| l.starts_with("8k-1k-groups, volatile ")).count(),
         6,
@@ -68,8 +69,7 @@ fn tables_of_every_shape_fit_a_terminal() {
     );
 }
 
-/// What breaks a promise gives exit status 1, and a file that shows the same again, unless somebody
-/// touched it.
+/// A broken promise gives exit status 1, and a file that repeats it, unless the file was changed.
 #[test]
 fn a_broken_promise_is_saved_and_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn a_broken_promise_is_saved_and_repeated() {
     let (_, out, err) = crash(dir.path(), &["replay", name]);
     assert!(out.is_empty() && err.contains("not a whole failure file"), "{out}{err}");
 
-    // A failure of another workload than clients is repeated too.
+    // A failure of another workload than clients can be repeated too.
     args = vec!["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-sync", "--save", name];
     args.extend(["--workload", "postmark:files=8,transactions=10", "--size", "4m"]);
     args.extend(["--states", "100", "--runs", "1"]);
@@ -106,7 +106,7 @@ fn a_broken_promise_is_saved_and_repeated() {
     assert!(code == 1 && told.contains("a promise is broken"), "{told}{err}");
 }
 
-/// Parts give what the whole gives; a gap, a part twice, a part cut short: one clear error.
+/// Shards give the results of the whole. A gap, a shard twice, a shard cut short: each gives one clear error.
 #[test]
 fn parts_make_a_whole_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn parts_make_a_whole_or_an_error() {
     fails(&["merge", "1.json", "all.json"], "another campaign");
     std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() - 9]).unwrap();
     fails(&["merge", "cut.json"], "not a whole file of crash results");
-    // To go on with what is done changes nothing.
+    // Continuing a finished campaign changes nothing.
     let args = small(&["--fs", "ffs-none", "--resume", "-o", "all.json"]);
     assert_eq!(crash(dir.path(), &args).0, 0);
     assert_eq!(std::fs::read_to_string(dir.path().join("all.json")).unwrap(), whole);
@@ -135,8 +135,8 @@ fn parts_make_a_whole_or_an_error() {
     fails(&args, "another campaign");
 }
 
-/// A run of several lives is counted as such, its failures are kept with the run that they are of, and repeated; what
-/// was explored of other lives is not gone on with.
+/// A run of several crash cycles is counted as such. Its failures are saved with their run, and repeated. A
+/// campaign with another number of cycles is not continued.
 #[test]
 fn lives_are_counted_and_their_failures_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +155,8 @@ fn lives_are_counted_and_their_failures_repeated() {
     let (code, _, err) = crash(dir.path(), &bench);
     assert!(code == 1 && err.contains("--lives goes with --workload random"), "{err}");
 
-    // Without order, held to another's promise: with some seed a later life is the first to break it.
+    // Without order, but held to another system's promise, a later cycle is the first to break it with some
+    // seed.
     let later = (1..30).find_map(|seed: u32| {
         let (name, seed) = (format!("f{seed}.json"), seed.to_string());
         let what = ["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-soft-updates"];
@@ -177,8 +178,8 @@ fn lives_are_counted_and_their_failures_repeated() {
     assert!(code == 1 && err.contains("changed after it was written"), "{err}");
 }
 
-/// Each geometry is a row of its own, in parts too, and a failure in one is repeated in that one, whatever was done. Would
-/// catch a failure that is looked for in another shape than it was found in.
+/// Each geometry has a row of its own, also in shards, and a failure is repeated in its geometry, whatever the
+/// workload. Would catch a failure that is searched for in another shape than it was found in.
 #[test]
 fn geometries_are_rows_and_their_failures_are_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +223,8 @@ fn geometries_are_rows_and_their_failures_are_repeated() {
     assert!(code == 1 && err.contains("go with Ordo's systems"), "{err}");
 }
 
-/// A rule that is off has a line, and so has none; would catch a search that finds something where nothing is wrong.
+/// Each rule that is switched off has a line, and so has none. Would catch a search that finds something where
+/// nothing is wrong.
 #[test]
 fn mutants_are_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -241,7 +243,7 @@ fn mutants_are_found() {
     assert_eq!(value[0]["states"].to_string(), line("inode_before_entry"));
 }
 
-/// Rules choose states by meaning, and what is no rule is said.
+/// Rules select states by meaning, and a text that is no rule is refused.
 #[test]
 fn rules_choose_by_meaning() {
     let dir = tempfile::tempdir().unwrap();
@@ -270,8 +272,8 @@ fn rules_choose_by_meaning() {
     assert!(crash(dir.path(), &["--explain-model"]).1.contains("Writes tear at 512 bytes"));
 }
 
-/// A failure of one of the kernel's systems is kept with its run, and seen again. Would catch a file from which nothing
-/// can be repeated, and a run that was cut.
+/// A failure of a kernel file system is saved with its run, and repeated. Would catch a file from which nothing
+/// can be repeated, and a run that was cut short.
 #[test]
 fn a_failure_of_the_kernels_is_saved_and_repeated() {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
@@ -280,7 +282,7 @@ fn a_failure_of_the_kernels_is_saved_and_repeated() {
         return ordo_testkit::skip("crashing ext2 needs root, loop devices and e2fsprogs");
     }
     let dir = tempfile::tempdir().unwrap();
-    // It keeps no names without a journal: held to that promise it fails.
+    // ext2 keeps no names without a journal, so it fails when it is held to that promise.
     let held = ["--fs", "ext2", "--hold-to", "lffs-wafs-1sync", "--save", "failure.json"];
     let small =
         ["--workload", "random:clients=2,steps=60", "--states", "30", "--recovery-depth", "0"];

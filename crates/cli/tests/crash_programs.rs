@@ -1,16 +1,18 @@
-//! `ordo crash -- COMMAND` as a user meets it: programs with one well-known mistake each, and their correct twins.
+//! `ordo crash -- COMMAND` as a user runs it: programs with one well-known mistake each, and their correct
+//! twins.
 //!
-//! Fault model: a disk with a volatile cache that loses any subset of what was not flushed, in units of 4,096 bytes. A
-//! mistake must be found, with its cause; a twin must never be accused. `tests/programs/mistakes.py` has the programs.
+//! Fault model: a disk with a volatile cache that loses any subset of writes that were not flushed, in units of
+//! 4,096 bytes. Each mistake must be found, with its cause; a twin must never be accused.
+//! `tests/programs/mistakes.py` has the programs.
 //!
-//! It needs root, FUSE, loop devices, strace, python3 and the file systems' makers.
+//! The tests need root, FUSE, loop devices, strace, python3 and the mkfs programs.
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// What each program must be found for.
+/// The mistake that must be found in each program.
 const MISTAKES: [(&str, &str); 10] = [
     ("rename-without-file-sync", "rename-without-file-sync"),
     ("rename-without-dir-sync", "rename-without-directory-sync"),
@@ -24,7 +26,7 @@ const MISTAKES: [(&str, &str); 10] = [
     ("truncate-in-place", "truncate-in-place"),
 ];
 
-/// Whether this machine can do it.
+/// Whether this machine has what the tests need.
 fn is_possible(tools: &[&str]) -> bool {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let has = |tool: &&str| std::process::Command::new(tool).arg("-V").output().is_ok();
@@ -46,7 +48,7 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mistakes.py")
 }
 
-/// `ordo crash`: its exit status, what it printed, what it complained of.
+/// Runs `ordo crash`. Returns its exit status, its output and its errors.
 fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::cargo_bin("ordo").unwrap();
     let output = command.current_dir(dir).arg("crash").args(args).output().unwrap();
@@ -54,7 +56,7 @@ fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
-/// Crashes one of the programs, or its twin, on file systems; the rows.
+/// Crashes one of the programs, or its twin, on several file systems. Returns the rows.
 fn program(
     dir: &Path,
     fs: &str,
@@ -75,7 +77,7 @@ fn program(
     (code, value["rows"].as_array().unwrap().clone(), err)
 }
 
-/// The mistakes that a row names, the most likely one of each failure.
+/// The mistakes in a row: the most likely one of each failure.
 fn mistakes(row: &Value) -> Vec<String> {
     let causes = row["causes"].as_array().unwrap();
     causes.iter().map(|cause| cause["mistake"].as_str().unwrap().to_owned()).collect()
@@ -106,10 +108,10 @@ fn judge_program(dir: &Path, fs: &str, name: &str, mistake: &str, states: &str) 
     wrong
 }
 
-/// The two mistakes that are made most, and one of contents, on ext4; their twins.
+/// The two most frequent mistakes, and one of contents, on ext4; and their twins.
 ///
-/// Would catch states that are none (a twin accused), states that are not looked for (a mistake missed), and causes that
-/// are not those of the program.
+/// Would catch impossible states (a twin is accused), missing states (a mistake is not found), and wrong
+/// causes.
 #[test]
 fn usual_mistakes_are_found_and_twins_are_not_accused() {
     if !is_possible(&TOOLS) {
@@ -122,7 +124,7 @@ fn usual_mistakes_are_found_and_twins_are_not_accused() {
     }
 }
 
-/// All of them on every file system. Takes a quarter of an hour: `make crash-programs` runs it.
+/// All mistakes on every file system. This takes a quarter of an hour: `make crash-programs` runs it.
 #[test]
 #[ignore = "a campaign: make crash-programs"]
 fn all_mistakes_on_all_file_systems() {
@@ -141,8 +143,8 @@ fn all_mistakes_on_all_file_systems() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A failure is saved, repeated, kept as an image, and told as a page and to a service that builds software. Exit codes
-/// of checks are told apart.
+/// A failure is saved, repeated, written as an image, and reported as an HTML page and as JUnit XML. Exit
+/// statuses of checks are distinguished.
 #[test]
 fn failures_are_repeated_and_told() {
     if !is_possible(&TOOLS) {
@@ -172,13 +174,13 @@ fn failures_are_repeated_and_told() {
     std::fs::write(dir.path().join("cut.json"), &read("f.json")[..2000]).unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", "cut.json"]);
     assert!(code == 1 && err.contains("damaged"), "{code} {err}");
-    // A check that fails itself accuses nobody.
+    // A check that itself fails accuses no program.
     let args = ["--states", "20", "--quiet", "--check", "exit 7", "--", "true"];
     let (code, out, err) = crash(dir.path(), &args);
     assert!(code == 3 && out.contains("exit status 7"), "{code} {out}{err}");
 }
 
-/// A program whose fsync fails once and which goes on is told so.
+/// The report names a program that continues after a failed fsync.
 #[test]
 fn an_error_that_is_ignored_is_told() {
     if !is_possible(&TOOLS) {

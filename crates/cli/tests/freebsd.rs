@@ -1,7 +1,8 @@
-//! Images that the command makes and fills, before FreeBSD's own fsck. `make test-freebsd` runs these.
+//! Images that the command makes and fills, checked by FreeBSD's own fsck. `make test-freebsd` runs these
+//! tests.
 //!
-//! Fault model: an image that is sound to our own checker only: a field that FreeBSD keeps otherwise, a
-//! size of file system, block or fragment at which a rounding differs.
+//! Fault model: an image that is consistent only to Ordo's checker: a field that FreeBSD sets in another way, a
+//! size of file system, block or fragment at which rounding differs.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -18,7 +19,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// FreeBSD's fsck finds nothing, and ours neither.
+/// Checks that neither FreeBSD's fsck nor Ordo's has findings.
 fn assert_whole(fsck: &FreebsdFsck, image: &Path, what: &str) {
     let said = fsck.run_on(image, &["-n", "-f"]);
     assert!(said.is_content(), "{what}: {}", said.text);
@@ -48,7 +49,7 @@ fn freebsd_finds_nothing_in_what_mkfs_makes() {
     }
 }
 
-/// A directory with files of many sizes, holes, links of both sorts, long names and many names.
+/// A directory with files of many sizes, holes, hard and symbolic links, long names and many names.
 fn tree(dir: &Path) {
     for deep in ["deep/er/and/deeper", "many", "empty"] {
         fs::create_dir_all(dir.join(deep)).unwrap();

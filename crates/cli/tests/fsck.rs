@@ -1,9 +1,11 @@
-//! `ordo fsck`, as a person runs it, on mutants. Fault model: one number of a sound file system's superblock, its
-//! copies, summary or group headers changed with its check-hash right again, or one byte with the check-hash as it
-//! was; written to an image file. Demanded: `-n` tells the damage by its exit code and changes nothing, `-y` says by
-//! its own what it repaired, and the next `-n` finds nothing and exits with 0. Catches what the library's tests of the
-//! same mutants (`crates/check/tests/fields.rs`) cannot see: a repair that never reaches the file, exit codes that
-//! differ from the report, a replay of a log that undoes a repair.
+//! `ordo fsck`, as a user runs it, on mutants.
+//!
+//! Fault model: one number in the superblock, its copies, the summary or the group headers of a consistent file
+//! system is changed, with its check-hash corrected, or one byte without that; the image is a file. Demanded:
+//! `-n` reports the damage by its exit status and changes nothing, `-y` reports its repairs by its own, and the
+//! next `-n` has no findings and exits with 0. Would catch errors that the library's tests of the same mutants
+//! (`crates/check/tests/fields.rs`) cannot see: a repair that never reaches the file, exit statuses that differ
+//! from the report, a replay of a log that undoes a repair.
 
 #[path = "../../check/tests/support/mod.rs"]
 mod support;
@@ -18,18 +20,18 @@ use ordo_testkit::FreebsdFsck;
 use support::check;
 use support::mutants::{Mutant, Shape, shapes};
 
-/// Mutants that an ordinary run tries.
+/// The mutants of an ordinary run.
 const SOME: usize = 120;
 
-/// Fields that say whether there are check-hashes. Where they come to say no, FreeBSD 12 takes a group's old hash,
-/// which nobody reads, for bad summary information; 13 and later do not.
+/// Fields that say whether there are check-hashes. If they say no, FreeBSD 12 takes a group's old hash, which
+/// has no meaning then, for bad summary information; 13 and later do not.
 const UNHASHED: [&str; 2] = ["flags", "metackhash"];
 
 fn fsck(how: &str, image: &Path) -> Output {
     Command::new(cargo_bin("ordo")).args(["fsck", how, "-f"]).arg(image).output().unwrap()
 }
 
-/// `count` mutants of a shape, spread evenly over fields and bytes; other ones for other `turn`s.
+/// `count` mutants of a shape, spread evenly over fields and bytes. Each `turn` has different ones.
 fn some(shape: &Shape, count: usize, turn: usize) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (all, count) in [(shape.by_field(), count - count / 3), (shape.by_byte(), count / 3)] {
@@ -39,7 +41,7 @@ fn some(shape: &Shape, count: usize, turn: usize) -> Vec<Mutant> {
     mutants
 }
 
-/// What is wrong with how the command deals with a mutant.
+/// Runs the command on a mutant. The error describes a fault of the command.
 fn judge(
     shape: &Shape,
     mutant: &Mutant,
@@ -71,13 +73,13 @@ fn judge(
     }
 }
 
-/// Tries `count` mutants; how many of them were damaged.
+/// Tries `count` mutants. Returns the number that were damaged.
 fn campaign(count: usize, freebsd: Option<&FreebsdFsck>) -> usize {
     let temp = tempfile::tempdir().unwrap();
     let image = temp.path().join("image");
     let orders: &[Endian] = match freebsd {
         None => &[Endian::Little, Endian::Big],
-        // It reads the byte order of the machine only.
+        // FreeBSD's fsck reads only images of the machine's byte order.
         Some(_) => &[Endian::Little],
     };
     let shapes: Vec<_> = orders.iter().flat_map(|order| shapes(*order)).collect();
@@ -107,7 +109,7 @@ fn after_a_repair_nothing_is_found_and_the_exit_code_is_0() {
     );
 }
 
-/// The same mutants and as many more as `ORDO_MUTANTS` says; FreeBSD's fsck looks at what was repaired.
+/// The same mutants, and as many more as `ORDO_MUTANTS` says. FreeBSD's fsck checks the repaired images.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_finds_nothing_in_what_the_command_repairs() {

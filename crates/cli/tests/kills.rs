@@ -1,13 +1,15 @@
-//! `make test-kills`: mounts killed at random while programs work on them. The results are written to
-//! `docs/results/kills.md`; `make test` has a handful of the same.
+//! `make test-kills`: mounts that are killed at random while programs use them. The results are written to
+//! `docs/results/kills.md`. `make test` runs a few of the same tests.
 //!
-//! Fault model: the server is killed (SIGKILL) at any moment; what it had sent to the image stays, whatever it had in
-//! memory is gone. Programs meanwhile make, change, rename and remove files, sync most of them, and record outside
-//! what each may be afterwards ([`programs`]). Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns:
-//! what was synced is there and whole; Ordo's checker finds nothing; and where `ORDO_FREEBSD_FSCK` names FreeBSD's,
-//! that finds nothing either, and preens the killed image itself under soft updates without a question. Under `none`,
-//! which promises no file, `ordo fsck -y` recovers, and only the checkers are asked. An image is killed again and
-//! again, so that recoveries follow on recoveries.
+//! Fault model: the server is killed (SIGKILL) at any moment. Everything that it had sent to the image stays;
+//! everything in its memory is lost. Meanwhile programs create, change, rename and remove files, sync most of
+//! them, and record outside of the image the states in which each may be afterwards ([`programs`]).
+//!
+//! Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns: synced files are there and whole; Ordo's
+//! checker has no findings; and where `ORDO_FREEBSD_FSCK` names FreeBSD's, that has none either, and preens the
+//! killed image itself under soft updates without a question. Under `none`, which promises no file, `ordo fsck
+//! -y` recovers, and only the checkers are asked. An image is killed again and again, so that recoveries follow
+//! recoveries.
 
 mod mounting;
 #[path = "kills/page.rs"]
@@ -24,7 +26,7 @@ use ordo_testkit::FreebsdFsck;
 use page::{Lot, write_page};
 use programs::{Dice, Program, Record};
 
-/// Orderings and where their logs are.
+/// The orderings, each with the place of its log.
 const SYSTEMS: [(&str, &str); 6] = [
     ("soft-updates", "file"),
     ("journal", "file"),
@@ -34,13 +36,13 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("none", "file"),
 ];
 
-/// Sizes of blocks and fragments.
+/// Block and fragment sizes.
 const SHAPES: [(&str, &str); 4] = [("4k", "512"), ("8k", "1k"), ("16k", "2k"), ("32k", "4k")];
 
-/// Kills of one image before a new one is made.
+/// The number of kills of one image.
 const KILLS_OF_ONE: usize = 4;
 
-/// One image, killed again and again.
+/// An image that is killed again and again.
 struct Victim<'a> {
     disk: Disk,
     record: Arc<Record>,
@@ -55,9 +57,9 @@ impl Victim<'_> {
         Victim { disk, record: Arc::default(), dice: Dice(seed), freebsd }
     }
 
-    /// Lets two or three programs work, and kills the server under them. Returns how often they synced.
+    /// Lets two or three programs work, and kills their server. Returns the number of their syncs.
     fn kill(&mut self) -> Result<usize, String> {
-        // With little memory blocks are written, and written in part, all the time.
+        // With little memory, blocks are written all the time, also in part.
         let little = ["cache=4m,dirty=512k", "cache=8m,dependencies=256k", "", "group-commit"];
         let mut options = little[self.dice.below(4)];
         if options == "group-commit" && self.disk.ordering != "journal" {
@@ -67,7 +69,7 @@ impl Victim<'_> {
         if !out.status.success() {
             return Err(format!("mounting it to work on: {}", text(&out)));
         }
-        // A check since then may have cut what was not synced.
+        // A check since then may have cut files that were not synced.
         let (_, wrong) = self.record.compare(&self.disk.dir(), false);
         if self.disk.ordering != "none" && !wrong.is_empty() {
             return Err(format!("before anything is done: {}", wrong.join("\n")));
@@ -88,7 +90,7 @@ impl Victim<'_> {
         Ok(self.record.syncs() - before)
     }
 
-    /// FreeBSD's own preen of a copy of what the kill left.
+    /// FreeBSD's own preen of a copy of the killed image.
     fn freebsd_preens(&self) -> Result<(), String> {
         let Some(fsck) = self.freebsd.filter(|_| self.disk.ordering == "soft-updates") else {
             return Ok(());
@@ -113,7 +115,7 @@ impl Victim<'_> {
         }
     }
 
-    /// Recovers, compares with the record, checks. Returns how many files had to be there whole.
+    /// Recovers, compares with the record, and checks. Returns the number of files that had to be there whole.
     fn recover(&mut self) -> Result<usize, String> {
         let promises = self.disk.ordering != "none";
         match (promises, self.dice.below(2)) {
@@ -127,7 +129,7 @@ impl Victim<'_> {
         }
         let (firm, wrong) = self.record.compare(&self.disk.dir(), true);
         self.disk.umount();
-        // The background check may not have given everything back yet.
+        // The background check may not have freed everything yet.
         self.fsck(&["-p"], &[0, 1])?;
         self.fsck(&["-f", "-n"], &[0])?;
         if let Some(said) =
@@ -143,7 +145,7 @@ impl Victim<'_> {
     }
 }
 
-/// Kills images of one lot until it has had its number. Failures are written into it.
+/// Kills images of one lot until it has had its number of kills. Failures are noted in the lot.
 fn go(lot: &mut Lot, seed: u64, freebsd: Option<&FreebsdFsck>) {
     let mut victim: Option<Victim<'_>> = None;
     for n in 0..lot.wanted {
@@ -175,10 +177,10 @@ fn go(lot: &mut Lot, seed: u64, freebsd: Option<&FreebsdFsck>) {
     }
 }
 
-/// Spreads `kills` over systems and shapes, two at a time, each lot with a seed of its own.
+/// Spreads `kills` over systems and shapes, two at a time. Each lot has a seed of its own.
 fn campaign(kills: usize, seed: u64, freebsd: Option<&FreebsdFsck>) -> Vec<Lot> {
     let mut lots = Vec::new();
-    // Each system meets another shape first, so that a handful has all of both.
+    // Each system begins with another shape, so that a few kills cover all of both.
     for round in 0..SHAPES.len() {
         for (i, system) in SYSTEMS.into_iter().enumerate() {
             lots.push(Lot::new(system, SHAPES[(i + round) % SHAPES.len()]));
@@ -225,7 +227,8 @@ fn a_handful_of_kills() {
     }
 }
 
-/// As many as `ORDO_KILLS` says, of the lots whose names contain `ORDO_KILLS_ONLY`: `soft-updates file 4k/512`.
+/// As many kills as `ORDO_KILLS` says, of the lots whose names contain `ORDO_KILLS_ONLY`: `soft-updates file
+/// 4k/512`.
 #[test]
 #[ignore = "takes minutes: make test-kills"]
 fn many_kills() {

@@ -1,5 +1,5 @@
-//! `ordo mount`, through the kernel: what programs see, what the disk holds afterwards, what becomes of both
-//! when the server is killed, the disk is full, or the disk fails.
+//! `ordo mount`, through the kernel: the view of programs, the disk afterwards, and both after the server is
+//! killed, the disk is full, or the disk fails.
 
 mod mounting;
 
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, ORDERINGS, can_mount, ordo, run, shell, text};
 
-/// A little of everything is made through the kernel, under every ordering; then `umount`. When that
-/// returns the disk must be clean, at once: a full check finds nothing, another mount may have the image,
-/// and after it everything is as it was. Catches a server that answers before the disk is clean, and
-/// whatever is lost or changed on the way.
+/// Under every ordering, files of every kind are created through the kernel; then `umount` runs. When it
+/// returns the disk must be clean: a full check has no findings, another mount can have the image, and
+/// everything is there. Would catch a server that answers before the disk is clean, and anything that is lost
+/// or changed.
 #[test]
 fn umount_leaves_a_clean_disk_with_everything_on_it() {
     if !can_mount() {
@@ -53,7 +53,7 @@ fn umount_leaves_a_clean_disk_with_everything_on_it() {
     }
 }
 
-/// While an image is mounted nobody else may have it, neither to mount nor to check.
+/// While an image is mounted, no other process can mount or check it.
 #[test]
 fn a_mounted_image_is_taken() {
     if !can_mount() {
@@ -70,9 +70,9 @@ fn a_mounted_image_is_taken() {
     assert_eq!(ordo(&["fsck", disk.image()]).status.code(), Some(0));
 }
 
-/// The server is killed while two programs make, sync and remove files: after any ordering's recovery every
-/// file that was synced and not removed must be there, whole. Fault model: the process is gone at once,
-/// what it had sent to the image stays.
+/// The server is killed while two programs create, sync and remove files. After any ordering's recovery every
+/// file that was synced and not removed must be there, whole. Fault model: the process is gone at once;
+/// everything that it had sent to the image stays.
 #[test]
 fn what_was_synced_survives_kill_9() {
     if !can_mount() {
@@ -114,7 +114,7 @@ fn what_was_synced_survives_kill_9() {
     }
 }
 
-/// Makes files, syncs each, removes the one before the last ten, until the mount is gone.
+/// Creates files, syncs each, and removes the one before the last ten, until the mount is gone.
 fn write_and_sync(dir: &std::path::Path, program: usize, synced: &AtomicU64) {
     for n in 1.. {
         let path = dir.join(format!("{program}-{n}"));
@@ -132,8 +132,8 @@ fn write_and_sync(dir: &std::path::Path, program: usize, synced: &AtomicU64) {
     }
 }
 
-/// A signal must end the mount as `umount` does, even while somebody is in it: the disk is clean
-/// afterwards, and who was in it gets an error, not a hang.
+/// A signal must end the mount as `umount` does, even while a process is in it: the disk is clean afterwards,
+/// and that process gets an error and does not hang.
 #[test]
 fn a_signal_unmounts() {
     if !can_mount() {
@@ -153,7 +153,7 @@ fn a_signal_unmounts() {
     }
 }
 
-/// A full disk gives ENOSPC, loses nothing that was there, and takes writes again when something is removed.
+/// A full disk gives ENOSPC, loses none of its files, and can be written again after one was removed.
 #[test]
 fn a_full_disk() {
     if !can_mount() {
@@ -170,8 +170,8 @@ fn a_full_disk() {
         assert_eq!(fs::read(dir.join("before")).unwrap(), vec![5; 100_000]);
         drop(file);
         fs::remove_file(dir.join("large")).unwrap();
-        // The kernel tells a FUSE server of a close after close(2) has returned: until then the file is open, and its space
-        // is not free.
+        // The kernel tells a FUSE server of a close only after close(2) has returned. Until then the file is
+        // open, and its space is not free.
         let again = || fs::write(dir.join("again"), vec![2; 4 << 20]);
         let soon = (0..200).any(|_| {
             let written = again();
@@ -185,8 +185,9 @@ fn a_full_disk() {
     }
 }
 
-/// The disk fails while it is written: the image lies on a file system too small for it. Whoever syncs must be
-/// told, nothing more may be changed, nothing hangs, and what was synced before is there after a check.
+/// The disk fails while it is written: the image is on a file system that is too small for it. A process that
+/// syncs must get an error, no more changes are allowed, nothing hangs, and everything that was synced before
+/// is there after a check.
 #[test]
 fn a_disk_that_fails() {
     if !can_mount() {
@@ -212,7 +213,7 @@ fn a_disk_that_fails() {
     assert!(matches!(refused.raw_os_error(), Some(5 | 30)), "{refused}");
     drop(file);
     disk.umount();
-    // Room for what the check writes.
+    // The check needs space for its writes.
     assert!(run("mount", &["-o", "remount,size=80m", host_text]).status.success());
     let out = ordo(&["fsck", "-y", image]);
     assert!(out.status.code().is_some_and(|code| code <= 1), "{}", text(&out));
@@ -220,8 +221,8 @@ fn a_disk_that_fails() {
     run("umount", &["-l", host_text]);
 }
 
-/// Space in the midst of a file: given, cleared, found. What was punched must read as zero, and the rest of the
-/// file must not change; what was never written must be there as a hole.
+/// Space in the middle of a file is allocated, punched and searched. A hole must read as zeros, and the rest of
+/// the file must not change; a range that was never written must be a hole.
 #[test]
 fn holes_and_space() {
     if !can_mount() {
@@ -231,7 +232,7 @@ fn holes_and_space() {
         let disk = Disk::new(ordering, 64);
         disk.mount();
         let dir = disk.dir();
-        // 20 MB: direct blocks, and a block of pointers.
+        // The file has 20 MB: direct blocks and an indirect block.
         shell(
             &dir,
             "yes 0123456789abcde | head -c 20000000 > f; cp f g; sync
@@ -254,7 +255,7 @@ fn holes_and_space() {
             "python3 -c 'import os
 f = os.open(\"h\", 0); h = os.lseek(f, 0, os.SEEK_HOLE); print(h, os.lseek(f, h, os.SEEK_DATA))'",
         );
-        // A block of pointers goes with the last that it has; the file ends below another one.
+        // An indirect block is freed with its last pointer. The file ends below another one.
         let blocks_of_far = |script: &str| {
             shell(&dir, script);
             blocks("far")
@@ -263,7 +264,7 @@ f = os.open(\"h\", 0); h = os.lseek(f, 0, os.SEEK_HOLE); print(h, os.lseek(f, h,
         let one = blocks_of_far("echo x | dd of=far bs=1M seek=20 conv=notrunc status=none");
         assert_eq!(one - before, 2 * 32768, "{ordering}");
         assert_eq!(blocks_of_far("fallocate -p -o 20M -l 1M far"), before, "{ordering}");
-        // Three blocks that were never written, and a last one that is always there.
+        // Three blocks were never written; the last one always exists.
         assert_eq!(hole.trim(), "0 98304", "{ordering}");
         disk.umount();
         disk.assert_clean();
@@ -273,8 +274,8 @@ f = os.open(\"h\", 0); h = os.lseek(f, 0, os.SEEK_HOLE); print(h, os.lseek(f, h,
     }
 }
 
-/// Attributes, ACLs and flags: kept over a remount in FreeBSD's form, enforced meanwhile, and a default ACL
-/// is passed on.
+/// Attributes, ACLs and flags are kept over a remount in FreeBSD's form and enforced meanwhile, and a default
+/// ACL is inherited.
 #[test]
 fn attributes_acls_and_flags() {
     if !can_mount() {
@@ -322,7 +323,7 @@ os.setegid(65534); os.seteuid(65534); assert open(\"f\").read() == \"secret\"";
     assert!(listed.starts_with("----i-d-"), "{listed}");
     assert!(!run("chattr", &["+c", dir.join("f").to_str().unwrap()]).status.success());
     shell(&dir, "chattr -i f; chattr +a f; echo more >> f; ! echo less > f; chattr -ad f; rm f");
-    // Who is not root loses set-id bits by writing.
+    // A user who is not root clears set-id bits by writing.
     fs::write(dir.join("s"), b"x").unwrap();
     fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o6777)).unwrap();
     python("os.setegid(65534); os.seteuid(65534); open(\"s\", \"a\").write(\"y\")");
@@ -331,7 +332,7 @@ os.setegid(65534); os.seteuid(65534); assert open(\"f\").read() == \"secret\"";
     disk.assert_clean();
 }
 
-/// A file system on the second partition of a disk, the table made by another's tool: it is listed, found by
+/// A file system is on the second partition of a disk, whose table another tool made. It is listed, found by
 /// its number, and written within its bounds.
 #[test]
 fn a_partition_of_a_disk() {
@@ -363,7 +364,7 @@ fn a_partition_of_a_disk() {
         assert!(out.status.success(), "{}", text(&out));
         shell(&disk.dir(), "cp -r /usr/include/linux . && sync -f .");
         disk.umount();
-        // What lies before the partition is as it was.
+        // The bytes before the partition are unchanged.
         shell(
             disk.folder.path(),
             "cmp -n 10485760 disk table; dd if=disk of=image bs=512 skip=20480 count=65536 status=none",
@@ -373,9 +374,9 @@ fn a_partition_of_a_disk() {
     }
 }
 
-/// A block device is mounted under its own name: `umount`, `findmnt` and who looks whether it is in use find it by
-/// that. Nobody else gets it meanwhile. Catches
-/// a device that is left claimed, and one that anybody may write beside us.
+/// A block device is mounted under its own name, by which `umount`, `findmnt` and checks for use find it. No
+/// other process can have it meanwhile. Would catch a device that stays claimed, and one that another process
+/// may write at the same time.
 #[test]
 fn a_block_device_is_mounted_by_its_name() {
     if !can_mount() {
@@ -411,9 +412,9 @@ fn a_block_device_is_mounted_by_its_name() {
     shell(Path::new("/"), &format!("losetup -d {device}"));
 }
 
-/// When a read is recorded, through the kernel: never, unless asked for; with `relatime` where the file was changed
-/// since, and not again within a day; with `atime` every time. A kernel that reads from its own cache asks nobody,
-/// so each read is of a file that it has forgotten.
+/// Updates of the access time, through the kernel: never by default; with `relatime` after a change of the
+/// file, and not again within a day; with `atime` every time. A kernel that reads from its own cache sends no
+/// request, so each read is of a file that it has dropped.
 #[test]
 fn times_of_last_access() {
     if !can_mount() {
@@ -424,7 +425,7 @@ fn times_of_last_access() {
     mount("");
     shell(&disk.dir(), "echo contents > file; touch -ad '2020-01-01 00:00 UTC' file");
     disk.umount();
-    // The time of last access after a read, in seconds.
+    // Reads the file. Returns its access time afterwards, in seconds.
     let read = |option: &str| -> u64 {
         mount(option);
         let time = shell(&disk.dir(), "cat file > /dev/null; stat -c %X file");
@@ -443,9 +444,9 @@ fn times_of_last_access() {
     disk.assert_clean();
 }
 
-/// A file that is made without a name can be written and read, and given a name; one that has none when the
-/// server is killed must leave nothing behind once the image was recovered. Catches an ordering that was
-/// not told that nobody will ever come for it.
+/// A file without a name (`O_TMPFILE`) can be written and read, and can be given a name. One without a name
+/// when the server is killed must leave nothing behind after recovery. Would catch an ordering that was not
+/// told of such a file's end.
 #[test]
 fn files_without_a_name() {
     if !can_mount() {
@@ -492,8 +493,8 @@ print(1, flush=True); input()";
     }
 }
 
-/// What others than root write to loses its set-id bits, and who looks at the mode alone must see that at once, however
-/// it was written to. Catches a mode that the kernel keeps from before.
+/// A write by another user than root clears a file's set-id bits, and a reader of the mode alone must see that
+/// at once, whatever the way of writing. Would catch a mode that the kernel has cached.
 #[test]
 fn set_id_bits_go_and_are_seen_to_go() {
     if !can_mount() {
@@ -513,8 +514,8 @@ fn set_id_bits_go_and_are_seen_to_go() {
     disk.assert_clean();
 }
 
-/// A mount is made read-only and writable again, as mount(8) asks for it through its helper; what is only to be read
-/// stays so, with the reason. Nothing is lost on the way.
+/// A mount is made read-only and writable again, as mount(8) asks for it through its helper. An image that can
+/// only be read stays read-only, with the reason. Nothing is lost.
 #[test]
 fn a_remount() {
     if !can_mount() {
@@ -546,7 +547,7 @@ fn a_remount() {
     assert!(refused.contains("Ordo has mounted nothing here"), "{refused}");
 }
 
-/// Where the kernel does not offer requests over io_uring, a mount that asks for them must say so and work.
+/// Where the kernel does not offer requests over io_uring, a mount with that option must say so and work.
 #[test]
 fn a_ring_that_is_not_to_be_had() {
     let leave = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
@@ -580,8 +581,8 @@ fn a_big_endian_image() {
     assert!(text(&ordo(&["info", disk.image()])).to_lowercase().contains("big"));
 }
 
-/// UFS1 images of either byte order, made by another's tool, are read as they were made, and refused to who insists on
-/// writing.
+/// UFS1 images of either byte order, which another tool made, are read as they were made. A mount for writing
+/// is refused.
 #[test]
 fn ufs1_images() {
     if !can_mount() {
@@ -610,8 +611,8 @@ fn ufs1_images() {
     }
 }
 
-/// What another system keeps in an image that writing would break: it is mounted to be read, with the reason,
-/// and refused to who insists on writing.
+/// An image with a feature of another system that writing would damage is mounted read-only, with the reason. A
+/// mount with `rw` is refused.
 #[test]
 fn an_image_that_may_only_be_read() {
     if !can_mount() {

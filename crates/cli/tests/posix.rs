@@ -1,8 +1,8 @@
-//! `make test-posix`: suites that others wrote, and real programs, on a mount under every ordering; after each a
-//! full check. The results are written to `docs/results/posix.md`.
+//! `make test-posix`: test suites by other authors, and real programs, on a mount under every ordering; after
+//! each a full check. The results are written to `docs/results/posix.md`.
 //!
-//! It takes minutes, so that `make test` leaves it out. `PJDFSTEST` names the Rust pjdfstest, `FSX` the fsx of
-//! crates.io, `SOURCE` an archive of a source package.
+//! These tests take minutes, so `make test` leaves them out. `PJDFSTEST` names the Rust pjdfstest, `FSX` the
+//! fsx of crates.io, `SOURCE` an archive of a source package.
 
 mod mounting;
 
@@ -12,8 +12,8 @@ use std::process::Command;
 
 use mounting::{Disk, ORDERINGS, can_mount, ordo, run, shell, text};
 
-/// What the suites find must be nothing that UFS itself does not explain, under every ordering, and after
-/// each of them the disk must be consistent.
+/// Under every ordering, the suites may only find differences that UFS itself explains, and the disk must be
+/// consistent after each of them.
 #[test]
 #[ignore = "takes minutes: make test-posix"]
 fn suites_and_programs() {
@@ -46,7 +46,7 @@ fn suites_and_programs() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// What the table does not say by itself.
+/// The explanation below the table.
 const EXPLAINED: &str = "
 After each of these the image was unmounted, and a full check found nothing.
 
@@ -69,7 +69,7 @@ const WORK: [(&str, Work); 7] = [
     ("a source package: unpack, configure, make", package),
 ];
 
-/// Does something on a new mount, then unmounts and checks. What was found is said in a word.
+/// Does some work on a new mount, then unmounts and checks. Returns the result in a word.
 fn on_a_mount(ordering: &'static str, work: Work) -> Result<String, String> {
     let disk = Disk::new(ordering, 1024);
     let out = disk.mount_with("atime");
@@ -139,14 +139,14 @@ fn git(disk: &Disk) -> Result<String, String> {
     Ok("passed".into())
 }
 
-/// What was committed must be there after the server was killed, and the database whole.
+/// Committed rows must be there after the server was killed, and the database must be consistent.
 fn sqlite(disk: &Disk) -> Result<String, String> {
     shell(
         &disk.dir(),
         "sqlite3 db 'pragma journal_mode=wal; pragma synchronous=full; create table t(n integer, x blob);' \
          >/dev/null; for i in $(seq 50); do sqlite3 db \"insert into t values($i, randomblob(20000))\"; done",
     );
-    // Left in the WAL: the last connection never closes.
+    // The rows stay in the WAL, since the last connection never closes.
     let writer = Command::new("sqlite3")
         .arg("db")
         .current_dir(disk.dir())
@@ -168,7 +168,7 @@ fn sqlite(disk: &Disk) -> Result<String, String> {
     let _ = writer.kill();
     let _ = writer.wait();
     if disk.ordering == "none" {
-        // Nothing is promised but what a check makes of it.
+        // Nothing is promised except after a check.
         let out = ordo(&["fsck", "-y", disk.image()]);
         if out.status.code().is_none_or(|code| code > 1) {
             return Err(text(&out));
@@ -180,7 +180,7 @@ fn sqlite(disk: &Disk) -> Result<String, String> {
         return Err(count);
     }
     disk.umount();
-    // What the crash leaked may still be there.
+    // Space that the crash leaked may still be lost.
     let out = ordo(&["fsck", "-p", disk.image()]);
     if out.status.code().is_none_or(|code| code > 1) {
         return Err(text(&out));

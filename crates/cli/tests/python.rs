@@ -1,8 +1,8 @@
-//! The Python package `ordo_trace` under pytest, with the command that was just built: queries, frames, plots, the notebook, and
-//! fleets under xargs and on a Spark cluster one of whose executors is killed.
+//! The Python package `ordo_trace` under pytest, with the command that was just built: queries, frames, plots,
+//! the notebook, and fleets under xargs and on a Spark cluster one of whose executors is killed.
 //!
-//! Fault model: files that Ordo writes and the package reads otherwise; tasks that another machine carries out otherwise;
-//! a fleet whose result depends on which machine was lost.
+//! Fault model: files of Ordo that the package reads wrongly; tasks whose results differ on another machine; a
+//! fleet whose result depends on the machine that was lost.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn the_python_package() {
         .unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
-    // What pytest skips is as loud as what cargo skips.
+    // Skipped tests of pytest are printed as loudly as those of cargo.
     for line in text.lines().filter(|line| line.starts_with("SKIPPED")) {
         ordo_testkit::skip(line);
     }

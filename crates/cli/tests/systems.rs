@@ -1,11 +1,11 @@
-//! Every command takes its systems from the registry, and says which there are.
+//! Every command takes its systems from the registry, and lists them.
 //!
-//! Fault model: a command with a list of its own, which a new system is not on.
+//! Fault model: a command with a list of its own that lacks a new system.
 
 use assert_cmd::Command;
 use ordo_systems::{AnySystem, FORMATS, System, orderings};
 
-/// What a command says of a name that there is not.
+/// The error of a command for an unknown name.
 fn refused(args: &[&str]) -> String {
     let out = Command::cargo_bin("ordo").unwrap().args(args).output().unwrap();
     assert!(!out.status.success(), "{args:?}");
@@ -37,7 +37,7 @@ fn every_list_of_systems_is_the_registrys() {
     assert_eq!(listed(&said), orderings);
 }
 
-/// What can only be read is refused with what can be done with it, wherever a system is asked for.
+/// A system that can only be read is refused with its abilities, by every command that takes a system.
 #[test]
 fn what_does_not_run_is_refused_with_what_can_be_done() {
     for system in System::all().iter().filter(|s| !s.is_runnable()) {

@@ -1,4 +1,5 @@
-//! The unit tests of the command's parts that know only words, without compiling all that it does once more.
+//! The unit tests of parts of the command that only parse and format text, without compiling all its
+//! dependencies again.
 
 #![allow(dead_code)]
 

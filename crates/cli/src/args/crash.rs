@@ -1,4 +1,4 @@
-//! What can be asked of `ordo crash`.
+//! The arguments of `ordo crash`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -55,19 +55,19 @@ fn rule(text: &str) -> Result<Rule, String> {
     text.parse::<Rule>().map_err(|e| e.to_string())
 }
 
-/// What a crash is explored with.
+/// The workload of a crash exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrashWorkload {
-    /// Clients with random operations. Files that reach far do so in blocks of the geometry.
+    /// Clients with random operations. With distant blocks, these fit the geometry's block size.
     Random(Manner),
-    /// A small database; its seed is the run's.
+    /// A small database. Its seed is that of the run.
     Database(Database),
     /// A workload of the comparison.
     Bench(Workload),
 }
 
 impl CrashWorkload {
-    /// What is done in a run.
+    /// The work of a run with this seed.
     pub fn doing(&self, seed: u64, geometry: &Geometry) -> Doing {
         match self {
             CrashWorkload::Random(manner) => {
@@ -82,7 +82,7 @@ impl CrashWorkload {
     }
 }
 
-/// As it can be asked for again.
+/// The form in which the command takes it.
 impl fmt::Display for CrashWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -114,13 +114,13 @@ impl FromStr for CrashWorkload {
     }
 }
 
-/// `a=b,c=d` as pairs.
+/// Splits `a=b,c=d` into pairs.
 fn pairs(rest: &str) -> impl Iterator<Item = (&str, &str)> {
     let parts = rest.split(',').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// A number in a range, of what comes after a workload's name.
+/// A number in a range, from the text after a workload's name.
 fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|n| range.contains(n));
     number.ok_or_else(|| format!("'{text}': {wrong}"))
@@ -138,7 +138,7 @@ fn random(rest: &str) -> Result<Manner, String> {
             "names" => manner.names = number(0..=4096)? as u16,
             "fsync" => manner.fsync = number(0..=100)? as u8,
             "pause" => manner.pause = number(0..=60_000)? as u16,
-            // The block size is the geometry's.
+            // The geometry gives the block size later.
             "files" if value == "far" => manner.far = 1,
             _ => return Err(format!("'{key}={value}': {wrong}")),
         }
@@ -165,7 +165,7 @@ fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
     text.parse()
 }
 
-/// Shapes of file systems. A list that is one value for whoever parses arguments.
+/// Shapes of file systems. The alias makes a list one value for the argument parser.
 pub type Geometries = Vec<Geometry>;
 
 /// `ordo crash`.
@@ -173,33 +173,33 @@ pub type Geometries = Vec<Geometry>;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = concat!("\
 Models of the disk:
-  completed   what completed is durable; what was on its way may be there in part (1990s, cache off)
-  volatile    what was not flushed survives in any subset, torn at 512 bytes (the disk of today)
+  completed   completed writes are durable; those under way may survive in part (1990s, cache off)
+  volatile    writes that were not flushed survive in any subset, torn at 512 bytes (the disk of today)
   prefix      writes survive in order of completion up to some point (the halt button of the papers)
-  lying       flushes do nothing
+  lying       flushes have no effect
 
 Rules, for states of one meaning only:
   lose KIND | keep KIND | tear KIND | KIND before KIND | eio KIND N
   KIND is superblock, cylinder_group, inode_block, directory, indirect, file_data, ..., disk0,
-  text:WORDS, journal, commit (what commits a transaction), or metadata (what a checkpoint writes)
+  text:WORDS, journal, commit (blocks that commit a transaction), or metadata (blocks that a checkpoint writes)
 
-Exit status: 0 every promise was kept, 1 one was broken, or an error.
+Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
 
-A program (root): it runs in a file system of its own, says what it promises by lines to $ORDO_MARK, and the check finds
-those that had been promised when the power went in $ORDO_ACKED, those under way in $ORDO_PENDING. docs/crash-programs.md
-Exit status then: 0 all was kept, 1 a promise was broken, 3 states could not be judged, 2 or another error.
+A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK. The check finds
+the promises made before the power cut in $ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
+Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others for errors.
 
 Examples:
   ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
-  ordo crash --fs ext3,ext4 --states 300 --runs 1  the kernel's: each state is mounted and checked (root)
+  ordo crash --fs ext3,ext4 --states 300 --runs 1  kernel file systems: each state is mounted and checked (root)
   ordo crash --workload postmark:files=20,transactions=50 --size 4m
-  ordo crash --fs ffs-none --hold-to ffs-sync      where it fails, made small and explained
+  ordo crash --fs ffs-none --hold-to ffs-sync      shrinks and explains a failure
   ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
-  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little room, many small groups
+  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, many small groups
   ordo crash --workload random:names=200,steps=800,fsync=4 --geometry 8k-1k
   ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
   ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
@@ -207,85 +207,87 @@ Examples:
   ordo crash plan --runs 1000 --runs-each 5 > tasks.jsonl; ordo crash task --help
   ordo crash replay failure.json"))]
 pub struct Crash {
-    /// What else can be done.
+    /// A command other than exploring.
     #[command(subcommand)]
     pub command: Option<CrashCommand>,
-    /// The systems, separated by commas [default: all of Ordo's]; of the kernel's, as root: ext2, ext3, ext3-journal,
-    /// ext3-writeback, ext4, xfs, btrfs.
-    /// Of a program: these with any mount options, as in ext4:data=journal,nobarrier.
+    /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
+    /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
+    /// ext4:data=journal,nobarrier.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
-    /// Hold them to the promise of this system, not to their own.
+    /// Hold all systems to the promise of this one, not to their own.
     #[arg(long, value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
-    /// What the disk may lose: completed, volatile, prefix, lying, separated by commas.
+    /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
-    /// What is done: random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,pause=MS], with names of all lengths that
-    /// come and go, files with blocks of pointers; database[:transactions=N,pages=N,pause=MS]; or a workload of
-    /// `ordo compare`.
+    /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,pause=MS]: random operations;
+    /// names= adds and removes names of all lengths, files=far uses indirect blocks.
+    /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
     #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
-    /// The seed of the first run; each run has the next.
+    /// Seed of the first run. Each further run has the next number.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How many runs.
+    /// Number of runs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
-    /// Lives of each run: all but the first begin on what a crash has left of the one before.
+    /// Crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one before
+    /// has left.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub lives: u32,
-    /// States of each run at most, of all its lives [default: 5000; of a program 1000].
+    /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
-    /// Judge names and contents in one of so many states; 0: in none.
+    /// Judge names and contents in one of so many states; 0 means in none.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
-    /// Judge use afterwards in one of so many states; 0: in none.
+    /// Judge use after the crash in one of so many states; 0 means in none.
     #[arg(long, default_value_t = 50, value_name = "N")]
     pub usable_every: usize,
-    /// Cut off so many recoveries in a row.
+    /// Depth of nested crashes: interrupt so many recoveries in a row.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub recovery_depth: u32,
-    /// Cut recovery off in one of so many states; 0: in none.
+    /// Crash during recovery in one of so many states; 0 means in none.
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
-    /// Leave blocks in the cache as long as a mounted file system does, some for 30 seconds of the run's time.
+    /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
     #[arg(long)]
     pub real_ages: bool,
-    /// Only states that follow this rule; may be given more than once.
+    /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<Rule>,
-    /// The shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, room, groups.
+    /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
+    /// groups.
     #[arg(long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
-    /// Its block size instead.
+    /// Another block size.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
     pub block_size: Option<u64>,
-    /// Its fragment size [default: an eighth of a block].
+    /// Another fragment size [default: an eighth of a block].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
     pub frag_size: Option<u64>,
-    /// Size of the file system [default: what the geometry takes; 1m for 4k-512].
+    /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Threads [default: one a processor].
+    /// Threads [default: one for each processor].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub threads: usize,
-    /// Only this part of the runs: 2/4 is the second of four.
+    /// Do only this part of the runs: 2/4 is the second of four.
     #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
     pub shard: (u64, u64),
-    /// Go on with what the file given by -o holds.
+    /// Continue with the results in the file given by -o.
     #[arg(long, requires = "output")]
     pub resume: bool,
-    /// Where to save the first failure, made small [default: ordo-crash-SYSTEM-SEED.json].
+    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json].
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Do not make failures small.
+    /// Do not shrink failures.
     #[arg(long)]
     pub no_shrink: bool,
-    /// Print what the models assume, and end.
+    /// Print the assumptions of the fault models, and exit.
     #[arg(long)]
     pub explain_model: bool,
     /// Print results as JSON.
@@ -294,57 +296,57 @@ pub struct Crash {
     /// Write results as JSON to this file, after each run.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Of a program.
+    /// Arguments for a program.
     #[command(flatten)]
     pub program: ProgramArgs,
 }
 
-/// What goes with `ordo crash -- COMMAND` only.
+/// Arguments for `ordo crash -- COMMAND` only.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Of a program")]
+#[command(next_help_heading = "For a program (ordo crash -- COMMAND)")]
 pub struct ProgramArgs {
-    /// The check: a command for the shell, run in each state. Exit status 0: all that was promised is there; 1: not, and
-    /// its output says what.
+    /// The check: a shell command, run in each state. Exit status 0: everything promised is there. 1: something
+    /// is not, and the output says what.
     #[arg(long, value_name = "CMD", requires = "command")]
     pub check: Option<String>,
-    /// A command for the shell that prepares the directory before anything is recorded.
+    /// A shell command that prepares the directory before the recording.
     #[arg(long, value_name = "CMD", requires = "command")]
     pub setup: Option<String>,
-    /// More arguments for what makes the file system.
+    /// More arguments for mkfs.
     #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
     pub mkfs: Option<String>,
     /// More mount options for each of the systems.
     #[arg(long, value_name = "OPTIONS", requires = "command")]
     pub mount_opts: Option<String>,
-    /// What the disk never tears: 512 or 4096 bytes.
+    /// Bytes that the disk never tears: 512 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
     pub sector: usize,
-    /// Note system calls (needs strace), so that causes are found and not guessed.
+    /// Record system calls (needs strace), so that causes are found and not guessed.
     #[arg(long, requires = "command")]
     pub syscalls: bool,
-    /// A write that fails with an I/O error: 'file_data 3' is the third write of contents.
+    /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
     #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
     pub fail: Vec<ordo_live::Rule>,
-    /// Another program waits for its own file this often, in milliseconds, so that names are committed meanwhile; 0: no
-    /// other program.
+    /// Interval of another program's fsyncs of its own file, in milliseconds, by which names are committed
+    /// meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50)]
     pub neighbour: u64,
-    /// A check is stopped after so many seconds.
+    /// Time limit of a check, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub check_timeout: u64,
-    /// The command is stopped after so many seconds.
+    /// Time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "command")]
     pub timeout: Option<u64>,
-    /// Write a page for a browser.
+    /// Write an HTML page.
     #[arg(long, value_name = "FILE", requires = "command")]
     pub html: Option<PathBuf>,
-    /// Write the result as JUnit XML, a test case for each system.
+    /// Write the result as JUnit XML, with a test case for each system.
     #[arg(long, value_name = "FILE", requires = "command")]
     pub junit: Option<PathBuf>,
-    /// The command that is crashed, and its arguments.
+    /// The command to crash, and its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }
@@ -358,21 +360,21 @@ fn sector(text: &str) -> Result<usize, String> {
 }
 
 fn fail(text: &str) -> Result<ordo_live::Rule, String> {
-    // As a person says it: the write that an fsync waits for.
+    // Users may name the write for which an fsync waits.
     let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
     format!("fail {words}").parse().map_err(|e: ordo_live::rules::RuleError| e.to_string())
 }
 
-/// States of a run, where it is not said.
+/// The default number of states of a run.
 const STATES: usize = 5000;
 
 impl Crash {
-    /// States of each run at most.
+    /// The most states of each run.
     pub fn states(&self) -> usize {
         self.states.unwrap_or(STATES)
     }
 
-    /// The systems that are crashed by themselves.
+    /// The systems to crash by themselves.
     ///
     /// # Errors
     /// A name that no system has.
@@ -380,7 +382,7 @@ impl Crash {
         self.fs.iter().map(|name| crashed(name)).collect()
     }
 
-    /// The systems that a program is run on: names with any options. A list of options has commas of its own.
+    /// The systems on which a program is run: names with any options. A list of options has commas of its own.
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
@@ -415,18 +417,18 @@ impl Crash {
 /// The commands under `ordo crash`.
 #[derive(Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Repeat a failure that was saved.
+    /// Repeat a saved failure.
     Replay {
-        /// The file.
+        /// The file of the failure.
         file: PathBuf,
         /// Print it as JSON.
         #[arg(long)]
         json: bool,
-        /// Of a program: a shell in the state.
+        /// For a program: start a shell in the state.
         #[arg(long)]
         shell: bool,
     },
-    /// Write the state in which a program failed as an image.
+    /// Write the state in which a program failed to an image.
     Image {
         /// The file of the failure.
         file: PathBuf,
@@ -434,49 +436,49 @@ pub enum CrashCommand {
         #[arg(long, short, value_name = "IMAGE")]
         output: PathBuf,
     },
-    /// Switch each rule of an ordering off, in each geometry: how many states until a promise is broken.
+    /// Switch each rule of an ordering off, in each geometry, and count the states until a promise is broken.
     Mutants {
-        /// The systems, separated by commas.
+        /// Systems, separated by commas.
         #[arg(long, short, value_name = "LIST", value_delimiter = ',',
             default_value = "ffs-sync,ffs-soft-updates", value_parser = system)]
         fs: Vec<System>,
-        /// The shapes of the file system, by name, or all.
+        /// Shapes of the file system, by name, or all.
         #[arg(long, value_name = "LIST", default_value = "all", value_parser = geometries)]
         geometry: Geometries,
-        /// Only rules whose name contains this.
+        /// Test only rules whose name contains this.
         #[arg(long, value_name = "TEXT", default_value = "")]
         rule: String,
-        /// The seed of the first run; each run has the next.
+        /// Seed of the first run. Each further run has the next number.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// States at most until one is found.
+        /// The most states of a search.
         #[arg(long, default_value_t = 20_000, value_name = "N")]
         states: u64,
-        /// Threads [default: one a processor].
+        /// Threads [default: one for each processor].
         #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
         threads: usize,
-        /// Print results as JSON.
+        /// Print the results as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Cut a sweep into tasks, a line each, for other machines.
+    /// Cut a campaign into tasks for other machines, one line each.
     #[command(disable_help_flag = true)]
     Plan {
-        /// The arguments of ordo crash, and how many runs a task has.
+        /// Arguments of ordo crash, and the number of runs of a task.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Carry out one task of a plan: the line on the standard input, or the one given.
+    /// Run one task of a plan: the line on the standard input, or the given one.
     Task(TaskArgs),
-    /// Put the results of all shards, or of all tasks, together.
+    /// Merge the results of all shards, or of all tasks.
     Merge {
-        /// The shards' results, or those of tasks, or folders with these; one that is missing or there twice is named.
+        /// Results of shards or of tasks, or folders with them. One that is missing or there twice is named.
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// Print results as JSON.
+        /// Print the results as JSON.
         #[arg(long)]
         json: bool,
-        /// Write results as JSON to this file.
+        /// Write the results as JSON to this file.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -485,9 +487,9 @@ pub enum CrashCommand {
 /// `ordo crash task`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A task that was carried out again gives the same bytes. With --into, the file's name follows from its contents and it is
-there wholly or not at all, and a task whose result is there is not carried out again: retries and copies do no harm.
-The exit status is 0 when there is a result, also where a promise was broken: ordo crash merge tells.
+A task that is run again gives the same bytes. With --into, the file's name follows from its contents, the file is
+written wholly or not at all, and a task whose result exists is not run again: retries and copies do no harm.
+The exit status is 0 when there is a result, even if a promise was broken: ordo crash merge reports that.
 
 Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
@@ -495,16 +497,16 @@ Examples:
   xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results
   ordo crash merge results")]
 pub struct TaskArgs {
-    /// The task's line [default: the standard input].
+    /// The line of the task [default: the standard input].
     pub line: Option<String>,
-    /// Write the result to a file in this folder, named by its contents, and print the file's path; do nothing where
-    /// the result is there.
+    /// Write the result to a file in this folder, named by its contents, and print the file's path. Do nothing
+    /// if the result exists.
     #[arg(long, value_name = "DIRECTORY")]
     pub into: Option<PathBuf>,
     /// Threads.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub threads: usize,
-    /// Print a line for what was done, to the standard error.
+    /// Print a line about the work to the standard error.
     #[arg(long, short)]
     pub verbose: bool,
 }

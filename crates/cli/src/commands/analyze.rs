@@ -1,4 +1,4 @@
-//! `ordo analyze`: what a recorded trace means.
+//! `ordo analyze`: the meaning of a recorded trace.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,20 +19,20 @@ use ordo_sba::{Counts, Watch};
 
 use crate::text::put;
 
-/// A trace and where it starts from.
+/// A trace, and the state of the device at its start.
 #[derive(Args, Debug)]
 pub(super) struct Input {
-    /// The trace: a directory that ordo trace made, the log of a dm-log-writes target, or files of blktrace.
+    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, or files of blktrace.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
-    /// What the device held before the trace, as an image or a device: the file system is known from it. A
-    /// directory that ordo trace made has it.
+    /// The image or device as it was before the trace. The file system is recognised from it. A directory of
+    /// ordo trace contains it.
     #[arg(long, short, value_name = "IMAGE")]
     start: Option<PathBuf>,
 }
 
 impl Input {
-    /// What Ordo's own trace says of itself, where that is asked for and can be counted from its tables.
+    /// The analysis in the tables of Ordo's own trace, where that is asked for and the tables allow it.
     fn counted(&self) -> Result<Option<Analysis>> {
         match (&self.trace[..], &self.start) {
             ([dir], None) if is_trace(dir) => Ok(count(dir)?),
@@ -40,14 +40,14 @@ impl Input {
         }
     }
 
-    /// Opens the trace, and says what should be known of it.
+    /// Opens the trace, and prints notes about it.
     pub(super) fn open(&self) -> Result<Opened> {
         let opened = open(&self.trace, self.start.as_deref())?;
         opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
         Ok(opened)
     }
 
-    /// The same, where the file system must be known.
+    /// The same for a command that must know the file system.
     pub(super) fn known(&self) -> Result<(Opened, Rc<Watch>)> {
         let opened = self.open()?;
         let Some(watch) = opened.watch.clone() else {
@@ -64,9 +64,9 @@ impl Input {
 /// `ordo analyze`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Knows ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS and UFS2 from their formats alone, not from their code. What
-nothing pointed to when it was written is counted as what it turns out to be. A trace that ordo trace made says what each block was
-when it passed: that is counted, and nothing is named anew, but with --again, --start, --html and --expect.
+Recognises ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS and UFS2 by their formats alone. A block
+to which nothing pointed when it was written is counted as the kind that it turns out to be. In a trace of ordo trace
+each block was named when it passed; these names are counted, except with --again, --start, --html and --expect.
 
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
@@ -83,23 +83,23 @@ pub struct Analyze {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Write a page with pictures instead, for a browser without a network.
+    /// Write an HTML page with plots, which needs no network.
     #[arg(long, conflicts_with_all = ["json", "expect"])]
     html: bool,
-    /// Report what breaks expectations, each with its requests, and nothing else; exit with 1 where something does: the rules
-    /// of write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed as they were.
+    /// Report only broken expectations, each with its requests, and exit with 1 if there are any: the rules of
+    /// write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed
+    /// as they were.
     #[arg(long)]
     expect: bool,
-    /// Name every block anew from the contents, as far as these were recorded, where a trace that ordo trace made could be
-    /// counted from its tables.
+    /// Name every block anew from the recorded contents, even if the tables of the trace could be counted.
     #[arg(long)]
     again: bool,
-    /// Write to this file.
+    /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Says what a trace shows as a whole.
+/// Prints an analysis of a whole trace.
 ///
 /// # Errors
 /// The trace or the image cannot be read.

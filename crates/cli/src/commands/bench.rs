@@ -46,7 +46,7 @@ fn as_text(workload: &Workload, row: &Row) -> String {
     }
     out.push_str(&table.to_string());
     out.push_str(&format!(
-        "\napplication {}, until the disk held everything {}, disk busy {}\n",
+        "\napplication {}, until everything was on disk {}, disk busy {}\n",
         number::seconds(row.app_seconds),
         number::seconds(row.total_seconds),
         number::seconds(row.disk_seconds)
@@ -100,13 +100,13 @@ impl Stage for OnHost {
     fn runtime(&self) -> &Runtime {
         &self.runtime
     }
-    /// What the kernel keeps in its caches is the kernel's business: only made durable here.
+    /// The kernel's own caches are not emptied: this only makes everything durable.
     async fn drop_caches(&mut self) -> FsResult<()> {
         self.fs.sync().await
     }
 }
 
-/// What is printed of a run in a directory.
+/// The output of a run in a directory.
 #[derive(serde::Serialize)]
 struct InDirectory<'a> {
     system: String,
@@ -143,7 +143,7 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     let mut table = phase_table();
     phases.iter().for_each(|p| table.row(phase_cells(p)));
     Ok(format!(
-        "{}\nin {}, in real time\n\n{table}\napplication {}, until the disk held everything {}\n",
+        "{}\nin {}, in real time\n\n{table}\napplication {}, until everything was on disk {}\n",
         args.workload.describe(),
         dir.display(),
         number::seconds(app),

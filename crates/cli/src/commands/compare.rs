@@ -17,7 +17,7 @@ use ordo_systems::System;
 use crate::args::{Compare, Machine};
 use crate::text::put;
 
-/// Where a tree that every machine has may be, the first of a useful size is taken.
+/// Directories that most machines have. The first of a useful size is used.
 const TREES: [&str; 8] = [
     "/usr/include",
     "/usr/share/zoneinfo",
@@ -29,11 +29,11 @@ const TREES: [&str; 8] = [
     "/usr/share",
 ];
 
-/// A tree of a useful size: enough to see something, little enough to be done in a minute.
+/// The useful sizes of a tree: large enough to show differences, small enough for a minute.
 const TREE_ENTRIES: std::ops::Range<u64> = 100..20_000;
 const TREE_BYTES_MAX: u64 = 256 << 20;
 
-/// The bar of a comparison.
+/// The progress bar of a comparison.
 pub struct Bar {
     progress: Progress,
     total: u64,
@@ -45,7 +45,7 @@ impl Bar {
         Bar { progress: Progress::new(quiet), total: 0 }
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.progress.finish();
     }
@@ -61,10 +61,10 @@ impl Follow for Bar {
     }
 }
 
-/// The setup that the options describe.
+/// The setup for the options.
 ///
 /// # Errors
-/// A size is out of proportion.
+/// A size is out of range.
 pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
     let small = |what: &str, bytes: u64| {
         u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
@@ -115,7 +115,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A tree of this machine, where there is a good one, and PostMark.
+/// A tree of this machine, if it has a useful one, and PostMark.
 fn default_workloads() -> Vec<Workload> {
     let useful = |tree: &Tree| {
         TREE_ENTRIES.contains(&tree.totals.entries) && tree.totals.bytes <= TREE_BYTES_MAX
@@ -130,7 +130,7 @@ fn default_workloads() -> Vec<Workload> {
     out
 }
 
-/// What the systems ran on.
+/// A description of the simulated machine.
 fn machine(setup: &Setup) -> String {
     format!(
         "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}.\nTime is simulated.",

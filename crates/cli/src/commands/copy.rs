@@ -1,4 +1,4 @@
-//! `ordo cp`, `ordo import`, `ordo export`: one copy between file systems, from three sides.
+//! `ordo cp`, `ordo import`, `ordo export`: copies between file systems.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-/// What all copies of one command did.
+/// The sum of all copies of one command.
 #[derive(Debug, Default, serde::Serialize)]
 struct Done {
     entries: u64,
@@ -72,7 +72,7 @@ impl Done {
         }));
     }
 
-    /// Says what was done; the exit status is 1 where something was left out.
+    /// Prints a report. The exit status is 1 if something was left out.
     fn report(&self, as_json: bool) -> Result<ExitCode> {
         if as_json {
             put(None, &json(self)?)?;
@@ -104,7 +104,7 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     let places: Vec<Place> = args.paths.iter().map(|p| Place::parse(p)).collect();
     let (to, from) = places.split_last().expect("clap asks for two");
     if places.iter().all(|p| matches!(p, Place::Host(_))) {
-        bail!("neither is in an image; a path in an image is written IMAGE:/path");
+        bail!("neither path is in an image; write a path in an image as IMAGE:/path");
     }
     let done = real_time(async |rt| match to {
         Place::Image { image, path } => {
@@ -122,7 +122,7 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// A directory of the host, and the name in it; no name where the path is the directory itself.
+/// The directory of a host path, and the name in it; no name if the path is a directory itself.
 fn host_target(path: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
     if path.is_dir() {
         return Ok((path.to_path_buf(), None));
@@ -146,7 +146,7 @@ async fn copy_from_all<G: FileSystem>(
     let target = path::lookup(fs, to_path).await;
     let into = target.ok().filter(|a| a.file_type == FileType::Directory);
     if into.is_none() && from.len() > 1 {
-        bail!("several files can only be copied to a directory that is there");
+        bail!("several files can only be copied to a directory; create it first");
     }
     for place in from {
         let copied = match place {
@@ -163,7 +163,10 @@ async fn copy_from_all<G: FileSystem>(
             }
             Place::Image { image, path } => {
                 if matches!(to, Place::Image { image: other, .. } if other == image) {
-                    bail!("both are in {}: copy out of it and in again", image.display());
+                    bail!(
+                        "both paths are in {}: copy out of it first, then into it",
+                        image.display()
+                    );
                 }
                 let source = image::open_to_read(runtime, image).await?;
                 let attr = path::lookup(&source, path).await?;
@@ -176,7 +179,7 @@ async fn copy_from_all<G: FileSystem>(
     Ok(done)
 }
 
-/// Copies one source into the directory `into`, or where there is none, to the path itself.
+/// Copies one source into the directory `into`, or to the path itself where there is none.
 async fn copy_one<F: FileSystem, G: FileSystem>(
     args: &Cp,
     (from, what): (&F, Attr),
@@ -185,7 +188,7 @@ async fn copy_one<F: FileSystem, G: FileSystem>(
 ) -> Result<Copied> {
     let is_directory = what.file_type == FileType::Directory;
     if is_directory && !args.recursive {
-        bail!("{}: is a directory; -r copies it with all that is in it", source.display());
+        bail!("{}: is a directory; -r copies it with everything in it", source.display());
     }
     let bar = Progress::new(args.quiet);
     let total = count(from, &what).await?;
@@ -239,12 +242,12 @@ pub fn import(args: &Import) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// Bytes that a small file takes, and its share of what is made for it.
+/// The space of a small file, and the share of other structures for it, in bytes.
 const FRAGMENT: u64 = 4096;
 
 async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
     let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
-    // The reserve of a twelfth, inodes and group headers; and some room to work with.
+    // The sum includes the reserve of a twelfth, inodes and group headers, and some free space.
     let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
     let inodes = totals.entries + totals.entries / 4 + 1000;
     let enough = bytes / (2 * FRAGMENT) >= inodes;
@@ -254,7 +257,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
         ..MakeOptions::default()
     };
     let disk = FileDisk::create(runtime, &args.image, bytes)?.erase();
-    // An image that a user did not make is of the first format.
+    // An image that this command creates has the first format.
     let made = FORMATS[0].make(runtime, &[disk], &options).await;
     made.map(drop).with_context(|| args.image.display().to_string())
 }

@@ -23,10 +23,10 @@ use ordo_systems::{AnySystem, System};
 use crate::args::{Crash, CrashCommand, CrashWorkload};
 use crate::text::put;
 
-/// What the models assume, as the project's documentation has it.
+/// The assumptions of the models, from the project's documentation.
 const MODELS: &str = include_str!("../../../../docs/crash-model.md");
 
-/// Exit status where a promise was broken.
+/// The exit status if a promise was broken.
 const BROKEN: u8 = 1;
 
 pub fn run(args: &Crash) -> Result<ExitCode> {
@@ -36,7 +36,7 @@ pub fn run(args: &Crash) -> Result<ExitCode> {
             let text = text.with_context(|| format!("reading {}", file.display()))?;
             match program::is_saved(&text) {
                 true => program::replay(file, &text, *json, *shell),
-                false if *shell => bail!("--shell goes with the failure of a program"),
+                false if *shell => bail!("--shell only applies to the failure of a program"),
                 false => save::replay(file, &text, *json),
             }
         }
@@ -67,7 +67,7 @@ fn read(file: &Path) -> Result<Results> {
     Results::parse(&text).with_context(|| file.display().to_string())
 }
 
-/// Prints results, and says whether every promise was kept.
+/// Prints results. Returns the exit status, which says whether every promise was kept.
 fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitCode> {
     if let Some(path) = output {
         write_whole(path, &json(results)?)?;
@@ -78,7 +78,7 @@ fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitC
     Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
 }
 
-/// Writes a file whole or not at all, so that a campaign that is stopped can go on.
+/// Writes a file wholly or not at all, so that a campaign that was stopped can continue.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let beside = path.with_extension("part");
     std::fs::write(&beside, text)
@@ -132,7 +132,7 @@ fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
     if real_ages { config.with_real_ages() } else { config }
 }
 
-/// The systems that are asked for, all of Ordo's where none is; an error where the arguments do not go together.
+/// The systems of the arguments, or all of Ordo's; an error where the arguments contradict each other.
 fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
     if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
@@ -175,7 +175,7 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     show(&campaign.results, args.json, args.output.as_deref())
 }
 
-/// In which shape, and on what disk: the usual shape goes without saying.
+/// The shape and the disk, in words. The default shape is left out.
 fn on(geometry: &Geometry, model: Model) -> String {
     match *geometry == Geometry::default().sized(geometry.bytes) {
         true => model.name().into(),
@@ -183,17 +183,17 @@ fn on(geometry: &Geometry, model: Model) -> String {
     }
 }
 
-/// A campaign at work.
+/// A campaign that is running.
 struct Campaign<'a> {
     args: &'a Crash,
     progress: Progress,
-    /// Of one life.
+    /// The budget of one crash cycle.
     budget: Budget,
     results: Results,
     judged: u64,
-    /// Whether a failure was.
+    /// Whether a failure was saved.
     saved: bool,
-    /// Where each life is kept as well, by itself.
+    /// The results of each crash cycle, where they are kept separately.
     lived: Option<Vec<Lived>>,
 }
 
@@ -204,7 +204,7 @@ impl<'a> Campaign<'a> {
         Campaign { args, progress, budget, results, judged: 0, saved: false, lived: None }
     }
 
-    /// Explores what is left to do of one system on one disk.
+    /// Explores the remaining runs of one system on one disk.
     fn row(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let args = self.args;
         let row = self.results.rows[at].clone();
@@ -223,7 +223,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Explores all lives of a run: one of `total`, after those that are `done`.
+    /// Explores all crash cycles of a run, which is number `done` + 1 of `total`.
     fn run(
         &mut self,
         at: usize,

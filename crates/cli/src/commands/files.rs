@@ -33,7 +33,7 @@ struct Line {
     rdev: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    /// The name as it is, for a terminal that knows what to do with it.
+    /// The raw bytes of the name.
     #[serde(skip)]
     raw: Vec<u8>,
     #[serde(skip)]
@@ -130,7 +130,7 @@ pub fn ls(args: &Ls) -> Result<()> {
     })
 }
 
-/// The sorted names in a directory, `.` and `..` left out.
+/// The sorted names in a directory, without `.` and `..`.
 async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
     let mut names = Vec::new();
     fs.readdir(dir.ino, Cookie::START, &mut |e| {
@@ -152,7 +152,7 @@ pub fn cat(args: &Cat) -> Result<()> {
         for path in &args.paths {
             let attr = path::lookup(&fs, path.as_bytes()).await?;
             if attr.file_type != FileType::Regular {
-                bail!("{path}: not a file but a {}", type_name(attr.file_type));
+                bail!("{path}: is not a file but a {}", type_name(attr.file_type));
             }
             let mut offset = 0;
             loop {

@@ -35,13 +35,13 @@ async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn Chec
     for path in std::iter::once(&args.image).chain(&args.journal) {
         let disk = when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?;
         disks.push(match repair {
-            // What a replay would make of it is looked at; the image stays as it is.
+            // A replay changes only the overlay; the image stays unchanged.
             Repair::No => Overlay::new(disk).erase(),
             _ => disk.erase(),
         });
     }
     let format = match args.superblock {
-        // Whoever names a place for it has looked.
+        // The user has named the place of the superblock.
         Some(_) => FORMATS[0],
         None => format_of(&disks[0]).await.with_context(name)?,
     };
@@ -68,7 +68,7 @@ async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn Chec
     format.check(&disks, &options).await.with_context(name)
 }
 
-/// A report of a check, and what to do next.
+/// The report of a check, and the next step.
 fn as_text(args: &Fsck, report: &dyn CheckReport) -> String {
     let all = report.to_string();
     let image = args.image.display();
@@ -79,15 +79,17 @@ fn as_text(args: &Fsck, report: &dyn CheckReport) -> String {
     out
 }
 
-/// What to do where something is left.
+/// The next step where damage is left.
 fn next_step(args: &Fsck, exit_code: i32) -> String {
     if exit_code != 4 {
         return String::new();
     }
     let next = match (args.yes, args.preen) {
-        (true, _) => "what is left cannot be repaired: copy what can be read (ordo export)",
+        (true, _) => {
+            "the remaining damage cannot be repaired: copy the files that can be read (ordo export)"
+        }
         (_, true) => "nothing was written; ordo fsck -y repairs everything",
-        _ => "nothing was written; ordo fsck -y repairs it, -p only what loses nothing",
+        _ => "nothing was written; ordo fsck -y repairs it, -p only if nothing is lost",
     };
     format!("{}: {next}\n", args.image.display())
 }

@@ -1,4 +1,4 @@
-//! `ordo completions` and `ordo man`: both from the definitions of the commands themselves.
+//! `ordo completions` and `ordo man`: generated from the definitions of the commands.
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;

@@ -12,34 +12,34 @@ use ordo_report::number::parse_bytes;
 /// `ordo infer`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Makes the file system on devices in memory, does controlled work in each, and tells from kinds of blocks and from times: the
-journaling mode (data held up by the device; the device copied as a power cut would leave it), what is logged, whether
-flushes protect commits, compound transactions, overlap of journal and data, commit threshold and checkpoint trigger as
-shares of the journal, timers. It contains none of the answers. Needs root; takes a minute or two.
+Makes the file system on devices in memory, does controlled work on each, and derives its policies from the kinds of
+blocks and the times of requests: the journaling mode (the device delays data; the device is copied as in a power cut),
+what is logged, whether flushes protect commits, compound transactions, overlap of journal and data, commit threshold
+and checkpoint trigger as shares of the journal, timers. No answer is built in. Needs root and a minute or two.
 
 Examples:
   ordo infer --fs ext3 --mkfs '-J size=4' --mount-opts data=journal
   ordo infer --fs xfs --only mode,logging --json")]
 pub struct Infer {
-    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, as far as the kernel has it.
+    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, if the kernel has it.
     #[arg(long, short, value_name = "NAME")]
     fs: String,
-    /// More arguments for what makes it.
+    /// More arguments for mkfs.
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
     /// Mount options.
     #[arg(long, value_name = "OPTIONS", default_value = "defaults")]
     mount_opts: String,
-    /// Each device's size; it lies in memory.
+    /// Size of each device, which is in memory.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
-    /// Only these experiments: mode, logging, tangled, overlap, thresholds, timers.
+    /// Do only these experiments: mode, logging, tangled, overlap, thresholds, timers.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
-    /// How often each trial is made.
+    /// Number of trials of each experiment.
     #[arg(long, default_value_t = 3, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=20))]
     trials: u32,
-    /// How long timers are waited for, in seconds, all trials together.
+    /// The longest wait for timers, in seconds, over all trials.
     #[arg(long, default_value_t = 100, value_name = "SECONDS")]
     wait: u64,
     /// Print JSON.
@@ -47,7 +47,7 @@ pub struct Infer {
     json: bool,
 }
 
-/// Finds out, and says so.
+/// Runs the experiments and prints the policies.
 ///
 /// # Errors
 /// The file system cannot be made, mounted or watched.

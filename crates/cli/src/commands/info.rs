@@ -36,7 +36,7 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     format.show(&disk, &options).await.with_context(name)
 }
 
-/// What is on a disk.
+/// The table of a disk's partitions.
 fn table(partitions: &[Partition]) -> String {
     let mut out =
         format!("{:<5} {:>14} {:>14}  {:<16} label\n", "part", "first byte", "bytes", "what");

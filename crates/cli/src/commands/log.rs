@@ -17,14 +17,14 @@ use ordo_wafs::{
 use crate::image::real_time;
 use crate::text::put;
 
-/// How often a follower looks.
+/// The interval at which a follower reads.
 const POLL: Duration = Duration::from_millis(100);
 
 /// `ordo log`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A record is a line, without its end, or a whole file. Each has a log sequence number (LSN), which the log
-never uses twice. `append` returns when all of it would survive a power failure.
+A record is a line, without its line end, or a whole file. Each has a log sequence number (LSN), which the
+log never uses twice. `append` returns when all records would survive a power failure.
 
 Examples:
   ordo log create events.log --size 16m
@@ -34,7 +34,7 @@ Examples:
   ordo log follow events.log
   ordo log truncate events.log 4711")]
 pub struct Log {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: LogCommand,
 }
@@ -49,27 +49,27 @@ enum LogCommand {
     Read(ReadLog),
     /// Print records, then those that others append, until interrupted.
     Follow(Follow),
-    /// Show what a log holds.
+    /// Show the contents of a log.
     Stat(Stat),
-    /// Give up the records before one.
+    /// Remove the records before a given one.
     Truncate(Truncate),
 }
 
 /// Make an empty log.
 #[derive(Args, Debug)]
 struct Create {
-    /// The file, made if it is not there, or a device.
+    /// The file, created if it does not exist, or a device.
     log: PathBuf,
-    /// Its size; of a file that is there, or a device, all of it.
+    /// Size of the log [default: the whole file or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     size: Option<u64>,
-    /// A name, 32 bytes at most.
+    /// A name of at most 32 bytes.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Goes into the log's id.
+    /// Seed of the log's id.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Make it even where a log is.
+    /// Overwrite an existing log.
     #[arg(long)]
     force: bool,
 }
@@ -79,13 +79,13 @@ struct Create {
 struct Append {
     /// The log.
     log: PathBuf,
-    /// One record of all the input, instead of one a line.
+    /// Append the whole input as one record, instead of one for each line.
     #[arg(long)]
     whole: bool,
     /// Make each line durable before the next is read, instead of all at the end.
     #[arg(long, conflicts_with = "whole")]
     each: bool,
-    /// When the log is full give up the oldest records.
+    /// Remove the oldest records when the log is full.
     #[arg(long)]
     wrap: bool,
     /// Print each record's LSN.
@@ -101,16 +101,16 @@ struct ReadLog {
     /// Start with this record.
     #[arg(long, value_name = "LSN")]
     from: Option<Lsn>,
-    /// Stop before this LSN, and do not look at what lies behind it.
+    /// Stop before this LSN, and do not read behind it.
     #[arg(long, value_name = "LSN")]
     to: Option<Lsn>,
-    /// Records at most.
+    /// The most records.
     #[arg(long, short, value_name = "N")]
     count: Option<usize>,
-    /// Print JSON, with LSNs; bytes that are no text as hexadecimal.
+    /// Print JSON with LSNs. Bytes that are not text are printed in hexadecimal.
     #[arg(long)]
     json: bool,
-    /// Print the bytes alone, without a line's end.
+    /// Print only the bytes, without line ends.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
 }
@@ -120,15 +120,15 @@ struct ReadLog {
 struct Follow {
     /// The log.
     log: PathBuf,
-    /// Start with this record, not with the next one that is appended.
+    /// Start with this record, not with the next one.
     #[arg(long, value_name = "LSN")]
     from: Option<Lsn>,
-    /// Stop after this many.
+    /// Stop after this many records.
     #[arg(long, short, value_name = "N")]
     count: Option<usize>,
 }
 
-/// Show what a log holds.
+/// Show the contents of a log.
 #[derive(Args, Debug)]
 struct Stat {
     /// The log.
@@ -138,7 +138,7 @@ struct Stat {
     json: bool,
 }
 
-/// Give up old records.
+/// Remove old records.
 #[derive(Args, Debug)]
 struct Truncate {
     /// The log.
@@ -175,25 +175,25 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
     let disk = match (args.log.exists(), args.size) {
         (true, _) => FileDisk::open(runtime, &args.log, Access::ReadWrite)?,
         (false, Some(size)) => FileDisk::create(runtime, &args.log, size)?,
-        (false, None) => bail!("not there; give --size to make it"),
+        (false, None) => bail!("does not exist; give --size to create it"),
     };
     let disk = disk.erase();
     if !args.force && find_superblock(&disk).await.is_ok() {
-        bail!("holds a log; --force makes a new one in its place");
+        bail!("holds a log; --force overwrites it");
     }
     let options =
         MkfsOptions { label: args.label.clone(), seed: args.seed, ..MkfsOptions::default() };
     let sb = mkfs(&disk, &options, runtime.wall_time().0).await?;
     let room = number::bytes(sb.sectors * sb.payload() as u64);
-    put(None, &format!("{}: a log with room for {room}\n", args.log.display()))
+    put(None, &format!("{}: a log with space for {room}\n", args.log.display()))
 }
 
-/// Appends a record; where it does not fit, gives up old ones if it may.
+/// Appends a record. Where it does not fit, removes old ones if that is allowed.
 async fn append_one(log: &Wafs, record: &[u8], wrap: bool) -> Result<Lsn> {
     let need = record.len() as u64 + 8;
     if wrap && need > log.room() && need < log.capacity() / 2 {
         log.force(log.end()).await?;
-        // A quarter at a time: the superblock is written seldom.
+        // Removes a quarter of the log at a time, since the superblock should be written seldom.
         let keep_from = log.start() + need.max(log.capacity() / 4);
         let mut reader = log.reader(log.start());
         while reader.at() < keep_from.min(log.end()) {
@@ -261,7 +261,7 @@ impl Line {
 
 async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
     let disk = FileDisk::open(runtime, &args.log, Access::ReadOnly)?.erase();
-    // Up to a place that is known the log can be read whatever became of the rest.
+    // Up to a known place the log can be read, whatever the state of the rest.
     let sb = find_superblock(&disk).await?;
     let log = match args.to {
         Some(_) => None,
@@ -307,7 +307,7 @@ async fn follow(runtime: &Runtime, args: &Follow) -> Result<()> {
                 let start = find_superblock(log.device()).await?.start;
                 if start > reader.at() {
                     bail!(
-                        "records from {} to {start} were given up before they were read",
+                        "records from {} to {start} were removed before they were read",
                         reader.at()
                     );
                 }
@@ -367,7 +367,7 @@ async fn stat(runtime: &Runtime, args: &Stat) -> Result<()> {
         stats.epoch,
     );
     if stats.mended_sectors > 0 {
-        text.push_str(&format!("{} sectors with a turned bit\n", stats.mended_sectors));
+        text.push_str(&format!("{} sectors with a flipped bit\n", stats.mended_sectors));
     }
     put(None, &text)
 }

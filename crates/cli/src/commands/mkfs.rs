@@ -23,14 +23,14 @@ pub fn run(args: &Mkfs) -> Result<()> {
     put(None, &text)
 }
 
-/// The device that is asked for, on which nothing is that would be lost.
+/// Opens the device, if it has nothing that would be lost.
 async fn open(runtime: &Runtime, args: &Mkfs) -> Result<Device> {
     let path = &args.image;
     let disk = match (path.exists(), args.size) {
         (true, _) => FileDisk::open(runtime, path, Access::ReadWrite)?,
         (false, Some(size)) => FileDisk::create(runtime, path, size)?,
         (false, None) => {
-            bail!("{}: not there; give --size to make it", path.display())
+            bail!("{}: does not exist; give --size to create it", path.display())
         }
     };
     let disk = disk.erase();
@@ -39,11 +39,7 @@ async fn open(runtime: &Runtime, args: &Mkfs) -> Result<Device> {
     }
     match probe(&disk).await? {
         None => Ok(disk),
-        Some(found) => bail!(
-            "{}: holds {}; --force makes a new one in its place",
-            path.display(),
-            found.noun()
-        ),
+        Some(found) => bail!("{}: holds {}; --force overwrites it", path.display(), found.noun()),
     }
 }
 
@@ -85,7 +81,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     let mut disks = vec![open(runtime, args).await?];
     if options.log == Some(LogPlace::Other) {
         let Some(place) = &args.journal else {
-            bail!("its log is on a device of its own: --journal names it");
+            bail!("this system has its log on a second device: name it with --journal");
         };
         disks.push(open_log(runtime, place, &disks[0], &options).await?);
     }
@@ -93,7 +89,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     made.with_context(|| args.image.display().to_string())
 }
 
-/// The device of a log, on which no file system is.
+/// Opens the device of a log, if it has no file system.
 async fn open_log(
     runtime: &Runtime,
     place: &Path,
@@ -116,7 +112,7 @@ async fn open_log(
     }
 }
 
-/// Where the log is, if there is one.
+/// The place of the log, if there is one.
 fn log_line(args: &Mkfs) -> String {
     match options(args).log {
         None => String::new(),

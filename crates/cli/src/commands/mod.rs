@@ -1,4 +1,4 @@
-//! The commands, one module each or a few that belong together.
+//! The commands, each in a module of its own or with a few related ones.
 
 pub mod analyze;
 pub mod bench;

@@ -1,4 +1,4 @@
-//! `ordo trace run`, `attach` and `serve`: requests recorded and named while a device is used.
+//! `ordo trace run`, `attach` and `serve`: requests are recorded and named while a device is used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,24 +20,24 @@ use super::analyze::tables;
 use super::trace::wrote;
 use crate::text::put;
 
-/// What is recorded, and what becomes of writes.
+/// Options of a recording, and of the device's behaviour.
 #[derive(Args, Debug)]
 struct How {
-    /// Keep the trace: a directory of Parquet files.
+    /// Keep the trace, in a directory of Parquet files.
     #[arg(long, short, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
-    /// Keep no contents: memory then holds a row for each block.
+    /// Keep no contents. Memory then has only a row for each block.
     #[arg(long)]
     without_contents: bool,
-    /// Keep only what is counted, and the last so many requests: memory is bounded, whatever passes.
+    /// Keep only the counts, and the last so many requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
-    /// Delay or drop writes by what they are: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The first that
-    /// fits a write decides.
+    /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
+    /// first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<Rule>,
-    /// Let requests take the time of a disk, in real time: viking, hdd-4tb, sata-ssd and so on, as ordo compare has them. What
-    /// makes the file system is not slowed down.
+    /// Let requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so on, as in
+    /// ordo compare. mkfs is not slowed down.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
     disk: Option<&'static Model>,
     /// Print JSON.
@@ -61,10 +61,10 @@ impl How {
         Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
     }
 
-    /// Says what was seen, and keeps the trace where that was asked for.
+    /// Prints the analysis, and keeps the trace if that was asked for.
     fn report(&self, recording: &Recording, seen: Option<&Seen>) -> Result<()> {
         let Some(seen) = seen else {
-            eprintln!("ordo: no file system that is known was on the device: nothing has a name");
+            eprintln!("ordo: the device had no known file system: its blocks have no names");
             return self.keep(recording, &ordo_annotate::rows::unnamed(&recording.trace), None);
         };
         self.keep(recording, &seen.rows, Some(seen))?;
@@ -91,12 +91,12 @@ impl How {
     }
 }
 
-/// Record what a file system of the kernel's writes while a command uses it.
+/// Record what a kernel file system writes while a command uses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and says what was
-written. Needs root. The exit status is the command's. What the command writes to the file $ORDO_MARK as 'mark TEXT' is
-put into the trace; 'mark fsync INODE FIRST BYTES' says that an fsync has returned, for ordo analyze --expect.
+Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and prints what was
+written. Needs root. The exit status is the command's. A line 'mark TEXT' that the command writes to the file $ORDO_MARK
+is put into the trace; 'mark fsync INODE FIRST BYTES' notes that an fsync has returned, for ordo analyze --expect.
 
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
@@ -106,21 +106,21 @@ Examples:
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
   ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'")]
 pub struct Run {
-    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, as far as this machine can mount it.
+    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, if this machine can mount it.
     #[arg(long, short, value_name = "NAME")]
     fs: String,
-    /// More arguments for what makes it.
+    /// More arguments for mkfs.
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
     /// Mount options.
     #[arg(long, value_name = "OPTIONS", default_value = "defaults")]
     mount_opts: String,
-    /// The device's size; all of it may come to lie in memory, and what is written beside it.
+    /// Size of the device. All of it may come to be in memory, and all written contents too.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
     #[command(flatten)]
     how: How,
-    /// Write all that the device held before the trace to this file.
+    /// Write the device's contents before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// The command and its arguments.
@@ -128,16 +128,16 @@ pub struct Run {
     command: Vec<String>,
 }
 
-/// Record what is done with a device or an image while a command uses it.
+/// Record the requests to a device or an image while a command uses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name in $ORDO_DEVICE;
-when it ends the device is taken away. What the command does goes to the device or image itself. Needs root.
+Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name in $ORDO_DEVICE.
+The pseudo-device is removed when the command ends. Writes go to the device or image itself. Needs root.
 
 Example:
   ordo trace attach disk.img -o use.trace -- sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
 pub struct AttachTo {
-    /// The device or image. It must not be in use.
+    /// The device or image, which must not be in use.
     device: PathBuf,
     #[command(flatten)]
     how: How,
@@ -146,26 +146,26 @@ pub struct AttachTo {
     command: Vec<String>,
 }
 
-/// Serve a device over NBD, recorded, while a command runs.
+/// Serve a device over NBD, and record its requests, while a command runs.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-For virtual machines, and for kernels elsewhere. The command gets the server's URI in $ORDO_URI; the server goes away with it.
-Needs no privileges.
+For virtual machines, and kernels on other machines. The command gets the server's URI in $ORDO_URI. The server ends
+with the command. Needs no privileges.
 
 Example:
   ordo trace serve disk.img --socket /tmp/disk.nbd -o boot.trace -- \\
     qemu-system-x86_64 -drive driver=nbd,server.type=unix,server.path=/tmp/disk.nbd ...")]
 pub struct Serve {
-    /// An image or a device; without one, memory.
+    /// An image or a device. Without one the server uses memory.
     #[arg(required_unless_present = "size")]
     device: Option<PathBuf>,
-    /// Memory of this size.
+    /// Use memory of this size.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "device")]
     size: Option<u64>,
-    /// Listen on this unix socket.
+    /// Listen on this Unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen on this address of the machine's loopback.
+    /// Listen on this loopback address.
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -191,11 +191,11 @@ fn carry_out(
         run.current_dir(dir);
     }
     let status = run.status().with_context(|| format!("running {}", command[0]))?;
-    // A signal is no exit status: shells say 128 and more.
+    // A signal has no exit status. Shells use 128 or more.
     Ok(ExitCode::from(status.code().map_or(128, |code| code as u8)))
 }
 
-/// Records, and says what was written.
+/// Records a run, and prints what was written.
 ///
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
@@ -220,7 +220,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     status
 }
 
-/// Records what is done with a device.
+/// Records the requests to a device.
 ///
 /// # Errors
 /// As `run`.

@@ -30,21 +30,21 @@ pub struct Reproduce {
     /// The item of the paper [default: all].
     #[arg(value_name = "ITEM", requires = "paper")]
     pub item: Option<String>,
-    /// List papers and items, and the published figures that are not measured, with the reasons.
+    /// List papers and items, and the published figures that are not measured, with reasons.
     #[arg(long)]
     pub list: bool,
     /// Print rows as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write to this file instead.
+    /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// No progress bar.
+    /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Rows {
     rows: Vec<Row>,
@@ -101,7 +101,7 @@ fn as_text(item: &Item, rows: &[Row]) -> String {
     format!("{} {}\n{}\n\n{table}\n", item.paper, item.name, item.title)
 }
 
-/// Three digits that say something.
+/// A number with three significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -111,7 +111,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// For each paper, in how many comparisons the same system wins, and the median ratio.
+/// For each paper, the number of comparisons in which the same system wins, and the median ratio.
 fn summary(rows: &[Row]) -> String {
     let mut papers: Vec<&str> = rows.iter().map(|row| row.paper).collect();
     papers.dedup();
@@ -132,7 +132,7 @@ fn summary(rows: &[Row]) -> String {
     text
 }
 
-/// What there is, and what there is not.
+/// The items, and the figures that are not measured.
 fn list() -> String {
     let mut text = String::new();
     for item in ITEMS {

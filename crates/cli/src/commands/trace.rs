@@ -1,4 +1,4 @@
-//! `ordo trace`: traces recorded, shown, and turned into other forms.
+//! `ordo trace`: recording, showing and converting traces.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -22,7 +22,7 @@ use super::analyze::Input;
 /// `ordo trace`.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: TraceCommand,
 }
@@ -31,23 +31,23 @@ pub struct TraceArgs {
 enum TraceCommand {
     /// Print every request of a trace with its meaning.
     Show(Show),
-    /// Record what a file system of the kernel's writes while a command uses it.
+    /// Record what a kernel file system writes while a command uses it.
     Run(super::record::Run),
-    /// Record what is done with a device or an image while a command uses it.
+    /// Record the requests to a device or an image while a command uses it.
     Attach(super::record::AttachTo),
-    /// Serve a device over NBD, recorded, while a command runs.
+    /// Serve a device over NBD, and record its requests, while a command runs.
     Serve(super::record::Serve),
-    /// Make a trace of dm-log-writes or blktrace one of Ordo's, in Parquet.
+    /// Convert a trace of dm-log-writes or blktrace to Ordo's form, in Parquet.
     Import(Import),
     /// Write a trace for other programs.
     Export(Export),
 }
 
-/// Make a trace one of Ordo's.
+/// Convert a trace to Ordo's form.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 The trace becomes a directory of four Parquet files, which DuckDB, pandas and Spark read: a row for each request, one
-for each block with its meaning, contents once each, and what is needed of the device before the trace.
+for each block with its meaning, each contents once, and the needed contents of the device before the trace.
 
 Examples:
   ordo trace import log.img --start before.img -o build.trace
@@ -56,12 +56,12 @@ Examples:
 struct Import {
     #[command(flatten)]
     input: Input,
-    /// The directory to make.
+    /// The directory to create.
     #[arg(long, short, value_name = "DIRECTORY")]
     output: PathBuf,
 }
 
-/// What a trace can be written as.
+/// The forms in which a trace can be written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
     /// The log of the kernel's dm-log-writes, for its replay-log.
@@ -81,10 +81,10 @@ Examples:
 struct Export {
     #[command(flatten)]
     input: Input,
-    /// As what.
+    /// The form.
     #[arg(long, value_enum, value_name = "FORM")]
     to: Form,
-    /// Write to this file.
+    /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -92,8 +92,8 @@ struct Export {
 /// Print every request.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A write of blocks that are in the journal too says which transaction is written back by it. Flushes and discards stand
-between the requests that name blocks.
+A write of blocks that are in the journal too shows the transaction that it writes back. Flushes and discards stand
+between the requests.
 
 Example:
   ordo trace show log.img --start before.img | less")]
@@ -156,7 +156,7 @@ fn import(args: &Import) -> Result<()> {
     Ok(())
 }
 
-/// Says what was written.
+/// Prints a summary of the files that were written.
 pub(super) fn wrote(dir: &Path, done: &store::Written) {
     let each = done.rows_bytes as f64 / done.requests.max(1) as f64;
     eprintln!(
@@ -201,7 +201,7 @@ fn export(args: &Export) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A watcher, and somebody who is shown what names no block: flushes and discards.
+/// A watcher, and a function that gets the other requests: flushes and discards.
 struct Beside<'w, F> {
     watch: &'w Watch,
     other: F,

@@ -1,15 +1,15 @@
-//! What the kills of each system and shape came to, and the page that says so.
+//! The results of the kills for each system and shape, and their page.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// Kills of one ordering on one shape.
 pub struct Lot {
-    /// The ordering, and where its log is.
+    /// The ordering, and the place of its log.
     pub system: (&'static str, &'static str),
-    /// Sizes of blocks and fragments.
+    /// Block and fragment sizes.
     pub shape: (&'static str, &'static str),
-    /// Kills that it is to have.
+    /// The number of kills to do.
     pub wanted: usize,
     pub kills: usize,
     /// Syncs of a file or folder that returned before a kill.
@@ -24,7 +24,7 @@ impl Lot {
         Lot { system, shape, wanted: 0, kills: 0, syncs: 0, firm: 0, failures: Vec::new() }
     }
 
-    /// Ordering, log, shape, as a user asks for them.
+    /// The ordering, log and shape, in the form in which the command takes them.
     pub fn words(&self) -> String {
         let ((ordering, log), (block, fragment)) = (self.system, self.shape);
         format!("{ordering} {log} {block}/{fragment}")

@@ -1,8 +1,9 @@
-//! Programs that make, change, rename and remove files, and a record outside of what each file may be after a crash.
+//! Programs that create, change, rename and remove files, and an outside record of the states in which each
+//! file may be after a crash.
 //!
-//! [`Record`] holds for each path the [`State`]s that it may be in. An operation adds the state that it may lead to
-//! before it is asked for; an `fsync` that has returned leaves one. A [`Program`] works in folders of its own, so that
-//! nobody else changes what it has recorded. Which operations it does follows from a seed.
+//! [`Record`] has, for each path, its possible [`State`]s. Before an operation begins, its result is added;
+//! after an `fsync` has returned, one state is left. A [`Program`] works in folders of its own, so no other
+//! changes its files. A seed determines its operations.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Numbers from a seed (SplitMix64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -32,31 +33,31 @@ impl Dice {
     }
 }
 
-/// What a path may be.
+/// A state of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
     Absent,
-    /// A file with these contents.
+    /// The path is a file with these contents.
     Is(Arc<Vec<u8>>),
-    /// A file that was being written.
+    /// The path is a file that was being written.
     Any,
 }
 
-/// What each path may be, in the words of its path below the mount.
+/// The possible states of each path, relative to the mount.
 #[derive(Default)]
 pub struct Record {
     files: Mutex<BTreeMap<PathBuf, Vec<State>>>,
-    /// By path, other names of its file: those that it had before it was renamed, and those that a crash in the midst of
-    /// a rename has left. An fsync makes the new name durable, not the end of the old one: a later change of the file may
-    /// be found under all of them.
+    /// By path, other names of its file: those that it had before a rename, and those that a crash during a
+    /// rename has left. An fsync makes the new name durable, but not the removal of the old one. So a later
+    /// change of the file may be found under all of them.
     others: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
-    /// What was done since the last comparison, for messages.
+    /// The operations since the last comparison, for messages.
     done: Mutex<Vec<String>>,
     syncs: std::sync::atomic::AtomicUsize,
 }
 
 impl Record {
-    /// A file may come to be in these states, whichever of its names is on disk.
+    /// Notes that a file may be in these states, under any of its names that is on disk.
     fn change(&self, path: &Path, state: &State) {
         let others = self.others.lock().unwrap().get(path).cloned().unwrap_or_default();
         for path in others.iter().map(PathBuf::as_path).chain([path]) {
@@ -97,14 +98,14 @@ impl Record {
         files.get(path).cloned().unwrap_or_else(|| vec![State::Absent])
     }
 
-    /// How many times something has become durable.
+    /// The number of times that something became durable.
     pub fn syncs(&self) -> usize {
         self.syncs.load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// Compares what is below `root` with the record, and takes it for what is there from now on; `for_now`, a file that
-    /// was not synced may still be anything, since a check may cut it at a hole. Returns how many paths had to be there
-    /// whole, and a line for each that is not what it may be.
+    /// Compares the tree below `root` with the record, and takes it for the present state. With `for_now`, a
+    /// file that was not synced may still be in any state, since a check may cut it at a hole. Returns the
+    /// number of paths that had to be there whole, and a line for each path in a wrong state.
     pub fn compare(&self, root: &Path, for_now: bool) -> (usize, Vec<String>) {
         let mut files = self.files.lock().unwrap();
         let (mut firm, mut wrong) = (0, Vec::new());
@@ -142,7 +143,7 @@ impl Record {
     }
 }
 
-/// The paths that are names of a file with others: its other names for each.
+/// By path, the other names of its file, for files with several names.
 fn names_of_one_file<'a>(
     root: &Path,
     paths: impl Iterator<Item = &'a PathBuf>,
@@ -164,7 +165,7 @@ fn names_of_one_file<'a>(
     several.flat_map(of_each).collect()
 }
 
-/// States for a message.
+/// States, for a message.
 fn words(states: &[State]) -> String {
     let one = |state: &State| match state {
         State::Absent => "absent".to_owned(),
@@ -178,19 +179,19 @@ fn words(states: &[State]) -> String {
     states.iter().map(one).collect::<Vec<_>>().join(" or ")
 }
 
-/// A program at work.
+/// A program that works on files.
 pub struct Program {
     root: PathBuf,
-    /// Its folders, below the root.
+    /// The program's folders, below the root.
     folders: Vec<PathBuf>,
     record: Arc<Record>,
     dice: Dice,
-    /// Files that are there, as far as it knows, and what is in them.
+    /// The files that exist, as far as the program knows, with their contents.
     files: Vec<(PathBuf, Arc<Vec<u8>>)>,
     made: usize,
 }
 
-/// Files that a program keeps at most.
+/// The most files of a program.
 const FILES_MAX: usize = 40;
 
 impl Program {
@@ -198,7 +199,7 @@ impl Program {
         let top = PathBuf::from(format!("program-{number}"));
         let folders = ["", "a", "a/b"].map(|folder| top.join(folder)).to_vec();
         let mut files = Vec::new();
-        // Files with several names are left alone: a change under one name would be one under all.
+        // Files with several names are left alone, since a change under one name changes all.
         let others = record.others.lock().unwrap();
         for (path, states) in record.files.lock().unwrap().iter() {
             let ours = path.starts_with(&top) && !others.contains_key(path);
@@ -265,13 +266,13 @@ impl Program {
         self.dice.below(most)
     }
 
-    /// One of the files, taken out of the list.
+    /// Removes a random file from the list, and returns it.
     fn take(&mut self) -> Option<(PathBuf, Arc<Vec<u8>>)> {
         let count = self.files.len();
         (count > 0).then(|| self.dice.below(count)).map(|n| self.files.swap_remove(n))
     }
 
-    /// Syncs a file three times of four; then it is what it is.
+    /// Syncs a file in three of four cases. Then it has one possible state.
     fn settle(&mut self, file: &File, path: PathBuf, bytes: Arc<Vec<u8>>) -> io::Result<()> {
         if self.dice.below(4) > 0 {
             file.sync_all()?;
@@ -316,7 +317,7 @@ impl Program {
         self.settle(&file, path, Arc::new([&old[..], &new].concat()))
     }
 
-    /// Shorter, or longer by a hole.
+    /// Cuts a file, or extends it by a hole.
     fn cut(&mut self) -> io::Result<()> {
         let Some((path, old)) = self.take() else { return Ok(()) };
         let len = self.size();
@@ -329,7 +330,8 @@ impl Program {
         self.settle(&file, path, Arc::new(bytes))
     }
 
-    /// A new file under another name, synced, then renamed over an old one: what a careful editor does.
+    /// Writes a new file under another name, syncs it, then renames it over an old one, as a careful editor
+    /// does.
     fn replace(&mut self) -> io::Result<()> {
         let Some((path, _)) = self.take() else { return Ok(()) };
         let (beside, len) = (self.new_path(), self.size());
@@ -357,7 +359,7 @@ impl Program {
         self.settle(&file, to, bytes)
     }
 
-    /// Sometimes durably: the folder is synced.
+    /// Removes a file; sometimes durably, by a sync of the folder.
     fn remove(&mut self) -> io::Result<()> {
         let Some((path, _)) = self.take() else { return Ok(()) };
         self.record.add(&path, [State::Absent]);
@@ -370,7 +372,8 @@ impl Program {
         Ok(())
     }
 
-    /// Things that nobody records: folders, links of both sorts, many small files, all removed again at some time.
+    /// Operations without a record: folders, hard and symbolic links, many small files, all removed at some
+    /// time.
     fn noise(&mut self) -> io::Result<()> {
         let name = format!("noise-{}", self.dice.below(4));
         let place = self.at(&self.folders[0].join(name));

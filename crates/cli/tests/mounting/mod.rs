@@ -1,4 +1,4 @@
-//! What tests of the mount share: mounting an image, unmounting it, killing who serves it.
+//! Functions that tests of the mount share: mounting an image, unmounting it, killing its server.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 
-/// Orderings. The journal's log is in a file of the image.
+/// The orderings. The journal's log is in a file of the image.
 pub const ORDERINGS: [&str; 4] = ["none", "sync", "soft-updates", "journal"];
 
-/// Whether these tests are those of `mount_over_uring.rs`: requests come over io_uring.
+/// Whether these are the tests of `mount_over_uring.rs`, with requests over io_uring.
 pub fn over_ring() -> bool {
     module_path!().starts_with("mount_over_uring")
 }
 
-/// The kernel's leave to have requests over io_uring.
+/// The kernel's switch for requests over io_uring.
 const LEAVE: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Mounts that need the kernel's leave, and what it was before the first of them.
+/// The number of mounts that need the switch, and its value before the first of them.
 static LEAVE_NEEDED: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 
 fn take_leave() {
@@ -39,7 +39,7 @@ fn give_leave_back() {
     }
 }
 
-/// Whether this machine lets a test mount; else says so.
+/// Whether this machine lets a test mount. Prints a message if not.
 pub fn can_mount() -> bool {
     let root = Path::new("/proc/self").metadata().is_ok_and(|m| {
         use std::os::unix::fs::MetadataExt;
@@ -56,7 +56,7 @@ pub fn can_mount() -> bool {
     root && fuse
 }
 
-/// Runs a program; its output.
+/// Runs a program. Returns its output.
 pub fn run(program: &str, args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"))
 }
@@ -65,12 +65,12 @@ pub fn ordo(args: &[&str]) -> Output {
     run(cargo_bin("ordo").to_str().expect("UTF-8"), args)
 }
 
-/// Both outputs, for messages.
+/// The standard output and errors, for messages.
 pub fn text(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
-/// A shell script in a directory; panics where it fails.
+/// Runs a shell script in a directory. Panics if it fails.
 pub fn shell(dir: &Path, script: &str) -> String {
     let out = Command::new("timeout")
         .args(["300", "bash", "-ec", script])
@@ -81,22 +81,22 @@ pub fn shell(dir: &Path, script: &str) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// An image, and where it is mounted. Unmounted, by force if need be, when dropped.
+/// An image and its mount, which is unmounted when dropped, by force if necessary.
 pub struct Disk {
     pub folder: tempfile::TempDir,
     pub ordering: &'static str,
-    /// Where the log is, if the ordering has one: `file`, `behind`, or a path.
+    /// The place of the log, if the ordering has one: `file`, `behind`, or a path.
     pub log: String,
 }
 
 impl Disk {
-    /// A new image of this many MiB, for an ordering.
+    /// A new image of so many MiB, for an ordering.
     pub fn new(ordering: &'static str, mib: u64) -> Disk {
         Disk::shaped(ordering, "file", &["--size", &format!("{mib}m")])
     }
 
-    /// A new image of another shape, as `ordo mkfs` is told. A journal's log is in a `file` of it, `behind` the file
-    /// system, or in an image of its own (`apart`).
+    /// A new image of another shape, given as arguments of `ordo mkfs`. A journal's log is in a `file` of it,
+    /// `behind` the file system, or in an image of its own (`apart`).
     pub fn shaped(ordering: &'static str, log: &str, shape: &[&str]) -> Disk {
         if over_ring() {
             take_leave();
@@ -123,7 +123,7 @@ impl Disk {
         self.log.contains('/')
     }
 
-    /// `ordo fsck` with these words, and with the log if it is elsewhere.
+    /// Runs `ordo fsck` with these arguments, and with the log if it is elsewhere.
     pub fn fsck(&self, words: &[&str]) -> Output {
         let mut all = vec!["fsck"];
         all.extend(words);
@@ -142,7 +142,7 @@ impl Disk {
         self.folder.path().join("image").to_str().unwrap().to_owned().leak()
     }
 
-    /// Mounts it, with further options; what was said.
+    /// Mounts the image with further options. Returns the output.
     pub fn mount_with(&self, more: &str) -> Output {
         let transport = if over_ring() { "io_uring" } else { "no_io_uring" };
         let log = match self.log_apart() {
@@ -164,13 +164,13 @@ impl Disk {
         text(&out)
     }
 
-    /// Unmounts as anybody would. The image is clean then, and free.
+    /// Unmounts in the ordinary way. The image is clean then, and free.
     pub fn umount(&self) {
         let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
     }
 
-    /// The process that serves it.
+    /// The process that serves the mount.
     pub fn server(&self) -> u32 {
         let dir = self.dir();
         let ours = |line: &[u8]| {
@@ -181,10 +181,10 @@ impl Disk {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut ids = processes.filter_map(|p| p.file_name().to_str()?.parse::<u32>().ok());
         ids.find(|id| std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| ours(&line)))
-            .expect("somebody serves it")
+            .expect("a process serves the mount")
     }
 
-    /// Ends who serves it by a signal, waits until it is gone, and clears the mount away.
+    /// Ends the server by a signal, waits until it is gone, and removes the mount.
     pub fn end_server(&self, signal: &str) {
         let server = self.server().to_string();
         assert!(run("kill", &[signal, &server]).status.success());
@@ -192,7 +192,7 @@ impl Disk {
         let _ = run("umount", &["-l", self.dir().to_str().unwrap()]);
     }
 
-    /// A full check must find nothing.
+    /// Checks that a full check has no findings.
     pub fn assert_clean(&self) {
         let out = self.fsck(&["-f"]);
         assert_eq!(out.status.code(), Some(0), "{}: {}", self.ordering, text(&out));
@@ -202,7 +202,7 @@ impl Disk {
 /// Waits for the end of a process.
 pub fn wait_until_gone(process: u32) {
     let start = Instant::now();
-    // A child that nobody waits for stays as a zombie; before that it may still hold its files.
+    // An ended child stays a zombie until its parent waits for it. Before that it may still hold its files.
     let is_there = |stat: String| {
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         !matches!(state, Some('Z' | 'X') | None)

@@ -12,22 +12,22 @@ use super::story;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A part of a bar: how wide it is, in the unit of the bar's picture, its style or class, and its words.
+/// A part of a bar: its width in the unit of the picture, its style or class, and its text.
 struct Part {
     width: f64,
     attributes: String,
     words: String,
 }
 
-/// A bar: its name, its parts from left to right, and the value beside it.
+/// A bar: its name, its parts from left to right, and its value.
 struct Bar<'a> {
     name: &'a str,
     parts: Vec<Part>,
     value: String,
 }
 
-/// The page of a comparison: for each workload the time, the writes by kind and what a power cut left, one bar or
-/// line a system; then the sentences of the text form. The same rows give the same bytes.
+/// The page of a comparison: for each workload the time, the writes by kind and the state after a power cut,
+/// one bar or line for each system; then the sentences of the text form. The same rows give the same bytes.
 pub fn page(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
     let mut out = format!(
@@ -145,22 +145,22 @@ fn words(kind: &str) -> String {
     kind.replace('_', " ")
 }
 
-/// The same colour for a kind on every page: hues far apart for kinds that stand beside each other, grey for contents
-/// of files.
+/// The colour of a kind, which is the same on every page. Neighbouring kinds have hues far apart; contents of
+/// files are grey.
 fn colour(kind: &str) -> String {
     let place = Class::ALL.iter().position(|class| class.key() == kind).unwrap_or(0);
     let saturation = if kind == Class::FileData.key() { 0 } else { 58 };
-    // The golden angle.
+    // The factor is the golden angle.
     let hue = (place as f64 * 137.5) % 360.0;
     format!("style=\"background:hsl({hue:.0} {saturation}% 52%)\"")
 }
 
-/// What a power cut in the midst left of each system.
+/// The state of each system after a power cut in the middle.
 fn cuts(out: &mut String, rows: &[&Row]) {
     if rows.iter().all(|row| row.recovery.is_none()) {
         return;
     }
-    out.push_str("<h3>After a power cut in the midst</h3>\n<table><tr><th>system</th>");
+    out.push_str("<h3>After a power cut in the middle</h3>\n<table><tr><th>system</th>");
     let headings = [
         "verdict",
         "check or recovery, s",
@@ -194,7 +194,7 @@ fn cuts(out: &mut String, rows: &[&Row]) {
     out.push_str("</table>\n");
 }
 
-/// The worst that was found, as a class of the style and in words.
+/// The worst finding, as a class of the style and in words.
 fn verdict(cut: &Recovery) -> (&'static str, &'static str) {
     let found = |severity| cut.findings.get(&severity).is_some_and(|n| *n > 0);
     if found(Severity::Damage) || cut.unrepairable > 0 {

@@ -1,4 +1,4 @@
-//! The table of a comparison, and what it says in plain sentences.
+//! The table of a comparison, and its conclusions in plain sentences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use ordo_systems::{System, ffs};
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
-/// What matters of one workload, one line a system: 100 columns at most. Times are in seconds.
+/// The most important measures of one workload, one line for each system, at most 100 columns. Times are in
+/// seconds.
 pub fn summary(rows: &[&Row]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     let headings = ["app s", "on disk s", "writes", "waits", "a file"];
@@ -52,7 +53,7 @@ fn writes_for_a_file(row: &Row) -> String {
     }
 }
 
-/// All measures, one line each, one column a system and workload.
+/// All measures, one line each, with one column for each system and workload.
 pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     for row in rows {
@@ -108,14 +109,14 @@ fn found(recovery: &Recovery, severity: Severity) -> String {
     count(recovery.findings.get(&severity).copied().unwrap_or(0))
 }
 
-/// The kinds that any row has written, in the classifier's order.
+/// The kinds of block that any row has written, in the classifier's order.
 pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
         rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
     ordo_sba::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
 }
 
-/// What the table says.
+/// The conclusions of the table, in sentences.
 pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<String> {
     let mut out = Vec::new();
     for (i, workload) in workloads.iter().enumerate() {
@@ -153,7 +154,7 @@ fn costs(sync: &Row, none: &Row) -> String {
     text
 }
 
-/// How far from what was published, where the same was measured.
+/// The difference from the published figures, where the same was measured.
 fn against_the_paper(workload: &Workload, sync: &Row, none: &Row, setup: &Setup) -> Option<String> {
     let same = *setup == Setup { seed: setup.seed, recovery: setup.recovery, ..Setup::papers() };
     let Workload::PostMark(w) = workload else { return None };
@@ -203,7 +204,7 @@ fn recovery(row: &Row, cut: &Recovery) -> String {
     format!("{head} and {after}. What could have spread: {}.", listed.join(", "))
 }
 
-/// What a finding means to who has not read the checker.
+/// The meaning of a finding, for readers who do not know the checker.
 fn meaning(kind: &str) -> String {
     let text = match kind {
         "BlocksNotMarked" => "runs of blocks in use but marked free",
@@ -233,7 +234,7 @@ fn words(kind: &str) -> String {
     out
 }
 
-/// Breaks a sentence into lines, those after the first moved in.
+/// Breaks a sentence into lines. All but the first are indented.
 pub fn wrapped(sentence: &str) -> String {
     let mut out = String::from("- ");
     let mut column = 2;

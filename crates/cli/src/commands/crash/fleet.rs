@@ -1,4 +1,4 @@
-//! `ordo crash plan`, `task` and `merge`: a sweep on many machines.
+//! `ordo crash plan`, `task` and `merge`: a campaign on many machines.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,22 +17,22 @@ use super::Campaign;
 use crate::args::{Crash, TaskArgs};
 use crate::text::put;
 
-/// Bytes of a task's line at most: a plan of all systems in all shapes takes a few thousand.
+/// The most bytes of a task's line. A plan of all systems in all shapes takes a few thousand.
 const LINE_MAX: u64 = 1 << 20;
 
-/// What `ordo crash plan` takes.
+/// The arguments of `ordo crash plan`.
 #[derive(Debug, Parser)]
 #[command(name = "ordo crash plan", max_term_width = 100)]
 #[command(override_usage = "ordo crash plan [--runs-each <N>] [OPTIONS of ordo crash]")]
 #[command(after_long_help = "\
-One task a line: the program's digest, the plan's digest, system, shape, disk, workload, seeds, budget. -o names a file.
-Only Ordo's own systems: what the kernel does in a run is not the same twice.
+One task for each line: the program's digest, the plan's digest, system, shape, disk, workload, seeds, budget. -o names
+a file. Only Ordo's own systems can be planned, since runs of the kernel's file systems cannot be repeated exactly.
 
 Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
   xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results; ordo crash merge results")]
 struct Planned {
-    /// Runs of a task: some seconds of work should come together.
+    /// Runs of a task, which should take at least some seconds.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs_each: u64,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) fn plan(given: &[String]) -> Result<ExitCode> {
         (crash.explain_model, "--explain-model"),
     ];
     if let Some((_, what)) = wrong.iter().find(|(given, _)| *given) {
-        bail!("{what} does not go with a plan: give what is explored, and -o FILE");
+        bail!("{what} cannot be part of a plan: give only what is explored, and -o FILE");
     }
     let systems = super::go_together(&crash)?;
     if let Some(system) = systems.iter().find(|s| matches!(s, AnySystem::External(_))) {
@@ -83,9 +83,9 @@ pub(super) fn plan(given: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program that runs.
+/// The version and digest of this program.
 fn this_program() -> Result<Program> {
-    // The name may be another file's by now: the link leads to what runs.
+    // Another file may have the program's name by now. This link leads to the running one.
     let bytes = fs::read("/proc/self/exe").context("reading the program itself")?;
     Ok(Program { version: env!("CARGO_PKG_VERSION").into(), digest: digest(&bytes) })
 }
@@ -103,9 +103,7 @@ pub(super) fn task(args: &TaskArgs) -> Result<ExitCode> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let line = lines.next().context("no task was given: one line of ordo crash plan")?;
     if lines.next().is_some() {
-        bail!(
-            "more than one line was given: ordo crash task carries out one (xargs -n 1, sed -n 7p)"
-        );
+        bail!("more than one line was given: ordo crash task runs one (xargs -n 1, sed -n 7p)");
     }
     let task = Task::parse(line)?;
     let (ours, theirs) = (this_program()?, &task.sweep.program);
@@ -135,18 +133,18 @@ pub(super) fn task(args: &TaskArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Explores what a task asks for.
+/// Explores the runs of a task.
 fn carried_out(task: Task, threads: usize) -> Result<Finished> {
     let args = arguments(&task, threads)?;
     let plan = task.plan();
     let mut campaign = Campaign::new(&args, Progress::new(true), Results::new(plan.clone()));
-    // A failure is told by the result, and found again from the seed: it is not made small on each machine.
+    // The result reports a failure, which can be found again from the seed. It is not shrunk on each machine.
     (campaign.saved, campaign.lived) = (true, Some(Vec::new()));
     campaign.row(0, &plan)?;
     Ok(Finished::new(task, campaign.lived.unwrap_or_default())?)
 }
 
-/// What `ordo crash` would be asked for.
+/// The arguments of `ordo crash` for a task.
 fn arguments(task: &Task, threads: usize) -> Result<Crash> {
     let plan = &task.sweep.plan;
     let usual = Crash::augment_args(clap::Command::new("ordo crash").no_binary_name(true))
@@ -182,7 +180,7 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
     Ok(args)
 }
 
-/// A whole result of a task that is in the folder; damaged ones are told and put aside.
+/// A complete result of a task in the folder. Damaged ones are reported and renamed.
 fn there_is(folder: &Path, task: &Task) -> Result<Option<PathBuf>> {
     let prefix = Finished::prefix(task);
     for path in results_in(folder)? {
@@ -206,7 +204,7 @@ fn set_aside(path: &Path, why: &str) -> Result<()> {
     fs::rename(path, &aside).with_context(|| format!("renaming {}", path.display()))
 }
 
-/// The files in a folder that results may be in, in order of their names.
+/// The files in a folder that may be results, sorted by name.
 fn results_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let reading = || format!("reading {}", folder.display());
     let mut files = Vec::new();
@@ -236,14 +234,14 @@ fn keep(folder: &Path, result: &Finished) -> Result<PathBuf> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
-        // What could not be written is of no use to anybody.
+        // An incomplete file is of no use.
         let _ = fs::remove_file(&beside);
     }
     written.with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
 }
 
-/// A new file that nobody else writes, on this machine or another one.
+/// A new file that no other process writes, on this machine or another one.
 fn beside(folder: &Path) -> Result<(PathBuf, File)> {
     let process = std::process::id();
     let mut number = 0;
@@ -257,7 +255,7 @@ fn beside(folder: &Path) -> Result<(PathBuf, File)> {
     }
 }
 
-/// The results of tasks, put together; none where the files are the results of shards.
+/// The merged results of tasks; `None` where the files are results of shards.
 pub(super) fn merged(files: &[PathBuf]) -> Result<Option<Results>> {
     let mut all = Vec::new();
     for file in files {

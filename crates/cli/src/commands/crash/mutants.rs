@@ -1,4 +1,4 @@
-//! `ordo crash mutants`: whether the choice of states sees.
+//! `ordo crash mutants`: a test whether the selection of states finds each rule that is switched off.
 
 use std::process::ExitCode;
 
@@ -14,23 +14,23 @@ use serde::Serialize;
 use crate::args::CrashCommand;
 use crate::text::put;
 
-/// How long one rule was searched for in one geometry.
+/// The search for one rule in one geometry.
 #[derive(Serialize)]
 struct Row {
     system: &'static str,
-    /// The rule that is off.
+    /// The rule that is switched off.
     rule: &'static str,
     geometry: Geometry,
     #[serde(flatten)]
     sought: Sought,
 }
 
-/// Exit status 0: what is found, and what is not, is in the table.
+/// The exit status is 0 whatever is found: the table shows it.
 pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     let CrashCommand::Mutants { fs, geometry, rule, seed, states, threads, json: as_json } =
         command
     else {
-        unreachable!("the caller has looked");
+        unreachable!("the caller has checked the command");
     };
     let search = Search { seed: *seed, states: *states, threads: *threads, ..Search::default() };
     let mut rows = Vec::new();
@@ -63,7 +63,7 @@ fn row(
     Ok(Row { system: system.name(), rule, geometry: geometry.clone(), sought })
 }
 
-/// One table a system: rules by geometry.
+/// One table for each system: rules by geometry.
 fn text(rows: &[Row], search: &Search) -> String {
     let mut out = format!(
         "states until a promise is broken, with one rule off; '-': none in {}\n",

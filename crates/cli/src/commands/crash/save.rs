@@ -1,4 +1,4 @@
-//! Failures saved, and repeated.
+//! Saving and repeating failures.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,10 +15,10 @@ use super::{BROKEN, config};
 use crate::args::{Crash, CrashWorkload};
 use crate::text::put;
 
-/// Explorations that making a failure small may take.
+/// The most explorations for shrinking a failure.
 const SHRINK_RUNS: usize = 150;
 
-/// What was crashed.
+/// The subject of an exploration.
 pub(super) struct What<'a> {
     pub args: &'a Crash,
     pub system: AnySystem,
@@ -30,7 +30,7 @@ pub(super) struct What<'a> {
 /// A failure that was found.
 pub(super) struct Found<'a> {
     pub what: What<'a>,
-    /// How the lives before ended.
+    /// The ends of the crash cycles before.
     pub before: Vec<String>,
     pub run: Arc<Run>,
     pub budget: &'a Budget,
@@ -38,7 +38,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Makes it small, saves it and tells.
+    /// Shrinks the failure, saves it and prints it.
     pub fn save(self, subject: &dyn Subject) -> Result<()> {
         let What { args, system, config: Config { seed, .. }, .. } = self.what;
         let saved = self.small(subject)?;
@@ -70,7 +70,7 @@ impl Found<'_> {
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
-        // What the lives before have left is in the run, and nowhere else.
+        // The effect of earlier crash cycles is in the run, and nowhere else.
         let recorded = match subject.repeats() && config.disks.is_none() {
             true => None,
             false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),
@@ -103,7 +103,7 @@ impl Found<'_> {
     }
 }
 
-/// A failure for a person.
+/// A failure in words, for a person.
 fn tell(saved: &Saved) -> String {
     let mut out = format!(
         "{}{} on a disk of the model '{}', seed {}: a promise is broken\n",
@@ -118,7 +118,7 @@ fn tell(saved: &Saved) -> String {
     for line in &saved.before {
         out.push_str(&format!("{line}\n"));
     }
-    // What cannot be run again was not made small.
+    // A failure whose run cannot be repeated was not shrunk.
     let small = |_: &&Script| saved.recorded.is_none() || !saved.before.is_empty();
     let script = saved.script.as_ref().filter(small);
     let operations = script.map(|s| s.len());

@@ -1,4 +1,4 @@
-//! Results for a person: the guarantees as measured, and as published.
+//! Results for a person: the guarantees, measured and published.
 
 use ordo_bench::published;
 use ordo_crash::campaign::{Results, Row};
@@ -7,7 +7,7 @@ use ordo_report::table::{Align, Table};
 
 use super::on;
 
-/// All of it.
+/// The whole text.
 pub(super) fn text(results: &Results) -> String {
     let plan = &results.plan;
     let mut out = format!(
@@ -39,10 +39,11 @@ fn heading(row: &Row) -> String {
     format!("{} ({})", row.system, on(&row.geometry, row.model))
 }
 
-/// A line of a table: what it is about, and the row.
+/// A line of a table: its label, and the row.
 type Line<'a> = (String, &'a Row);
 
-/// The tables of each part: one of all systems where they were crashed in one shape on one disk, else one a system.
+/// The tables of each part: one of all systems if they were crashed in one shape on one disk, otherwise one for
+/// each system.
 fn tables(rows: &[Row]) -> Vec<(String, Vec<Line<'_>>)> {
     let place = |row: &Row| on(&row.geometry, row.model);
     let Some(first) = rows.first().map(place) else { return Vec::new() };
@@ -68,7 +69,7 @@ fn table(head: &str, columns: &[&str], lines: impl Iterator<Item = Vec<String>>)
     table.to_string()
 }
 
-/// How much was looked at.
+/// The extent of the exploration.
 fn coverage(head: &str, lines: &[Line<'_>]) -> String {
     let columns = ["states judged", "of about", "times", "wholly", "recovery cut off", "lives"];
     let cells = |(what, r): &Line<'_>| {
@@ -93,18 +94,18 @@ fn share(part: u64, of: u64) -> String {
     }
 }
 
-/// What the short heads of [`findings`] stand for.
+/// An explanation of the short heads of [`findings`].
 const FOUND: &str = "\
-Found after a crash, in % of the states judged: 'check', one is needed before use; 'finds',
-it finds anything but wrong counts; 'guess', its repair has to guess; 'returned', names
-changed by a call that returned are not there, and the most of them at once; 'durable', what
-fsync or sync returned for is not there; 'order', names between two operations, or out of
-order; 'stale', contents never written there; 'use', not usable afterwards; 'broken', a
-promise of the system is broken.
+Found after a crash, in % of the states judged: 'check', use without a check could lose or mix
+up data; 'finds', a check finds anything but wrong counts; 'guess', its repair has to guess;
+'returned', a name change whose call had returned is missing, and the most of them at once;
+'durable', something is missing for which fsync or sync had returned; 'order', names are
+between two operations, or out of order; 'stale', contents were never written there; 'use', not
+usable afterwards; 'broken', a promise of the system is broken.
 
 ";
 
-/// What was found, in percent.
+/// The findings, in percent.
 fn findings(head: &str, lines: &[Line<'_>]) -> String {
     let columns = [
         "check", "finds", "guess", "returned", "most", "durable", "order", "stale", "use", "broken",
@@ -128,7 +129,7 @@ fn findings(head: &str, lines: &[Line<'_>]) -> String {
     table(head, &columns, lines.iter().map(cells))
 }
 
-/// Table 2 of the paper, measured: a "no" was seen; what "held" was not seen to fail.
+/// Table 2 of the paper, measured: a "no" was observed; for "held" no failure was observed.
 fn guarantees(head: &str, lines: &[Line<'_>]) -> String {
     type Published = fn(&published::Guarantees) -> bool;
     type Measured = fn(&Row) -> bool;
@@ -151,7 +152,7 @@ fn guarantees(head: &str, lines: &[Line<'_>]) -> String {
     table(head, &columns, lines.iter().map(cells))
 }
 
-/// Where the published words are from, and the trials that the paper made.
+/// The source of the published words, and the trials of the paper.
 fn sources() -> String {
     let trials = published::CRASH_TRIALS;
     format!(

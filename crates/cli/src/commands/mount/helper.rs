@@ -1,9 +1,9 @@
-//! As a helper of mount(8).
+//! The helper of mount(8).
 
 use std::ffi::OsString;
 
-/// What mount(8) calls as `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`, in the words of
-/// `ordo mount`.
+/// Translates a call by mount(8), `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`, to
+/// arguments of `ordo mount`.
 pub fn as_helper(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec!["ordo".into(), "mount".into()];
     let mut args = args.skip(1);
@@ -25,7 +25,7 @@ pub fn as_helper(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    /// What mount(8) passes on must come out as the same mount, with what does not concern Ordo left out.
+    /// A call by mount(8) becomes the same mount, without options that do not concern Ordo.
     #[test]
     fn a_helper_of_mount() {
         let given =

@@ -1,8 +1,9 @@
 //! `ordo mount` and `ordo umount`.
 //!
-//! `options` reads what is asked for, `helper` what mount(8) asks for; `recover` mounts the file system, after whatever its ordering needs
-//! after a crash; `remount` changes what is mounted already; `serve` hands it to the kernel and takes it back. In the background the command starts
-//! itself anew, shows what that says until the mount is there, and ends.
+//! `options` parses the options, `helper` the calls by mount(8). `recover` mounts the file system, with the
+//! recovery that its ordering needs after a crash. `remount` changes an existing mount. `serve` hands the file
+//! system to the kernel and takes it back. For a mount in the background, the command starts itself again,
+//! prints the messages of that process until the mount is there, and exits.
 
 pub mod helper;
 mod options;
@@ -26,33 +27,33 @@ pub use umount::{Umount, run as umount};
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Options, after -o, separated by commas:
-  ordering=ORDER    none, sync, soft-updates, journal [default: journal where the image has a
-                    log file, soft-updates where it is marked so, else sync]
-  log=PLACE         where the journal's log is: file (in the image), behind (after the file system);
+  ordering=ORDER    none, sync, soft-updates, journal [default: journal if the image has a log
+                    file, soft-updates if it is marked so, otherwise sync]
+  log=PLACE         place of the journal's log: file (in the image), behind (behind the file system);
   logdev=PATH       or on this device or image
-  log-sync          changes of names are durable on return
-  group-commit      callers at the same time share log writes; group-delay=MICROSECONDS: how long
-                    the first waits for others at most [default: 1000]; group-batch=N: for how
-                    many [default: 64]
-  ro, rw            nothing may be changed; refuse what could only be mounted read-only
-  partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is a BSD label's
-  cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: how much of it may be dirty
-  dependencies=BYTES   memory for what soft updates have to keep in order [default: an eighth of cache]
-  uid=N, gid=N      everything belongs to N here; N:M: and what is made belongs to M on disk;
-                    N=M+...: N here is M on disk and the other way round
-  allow_other, private   others may use it (root's default), or not
+  log-sync          changes of names are durable when their call returns
+  group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
+                    of the first for others [default: 1000]; group-batch=N: the most callers
+                    [default: 64]
+  ro, rw            refuse all changes; refuse an image that can only be mounted read-only
+  partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
+  cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: the most dirty data in it
+  dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
+  uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
+                    N=M+...: N here is M on disk, and the reverse
+  allow_other, private   others may use the mount (default for root), or not
   acl, noacl        POSIX ACLs [default: as the image is marked]
-  atime, relatime, noatime   record the time of last access: with every read, where the file
-                    was changed since or a day has passed, never [default: noatime]
-  bsdgroups         a new file's group is its directory's
-  sync              every change is durable on return
-  io_uring, no_io_uring   requests over io_uring, where the kernel offers that, or not [default]
-  writeback         the kernel keeps what is written and sends it later
-  noreaddirplus     directories are read without the attributes of what is in them
-  reserve           the reserve for root (minfree) may be used up
+  atime, relatime, noatime   update the access time on every read; after a change of the file or
+                    a day; never [default: noatime]
+  bsdgroups         a new file gets its directory's group
+  sync              every change is durable when its call returns
+  io_uring, no_io_uring   requests over io_uring, if the kernel offers that, or not [default]
+  writeback         the kernel caches written data and sends them later
+  noreaddirplus     directories are read without the attributes of their files
+  reserve           the reserve for root (minfree) may be used
   nodev, nosuid, noexec, dirsync, nodiratime   as for any mount
-  remount           with ro or rw and the line above: only those change on what is mounted
-  force             mount what was not unmounted, unchecked; for the last resort
+  remount           with ro or rw and the options in the line above: change these on a mount
+  force             mount an image that was not unmounted, without a check: a last resort
 
 Examples:
   ordo mount disk.img /mnt
@@ -65,20 +66,20 @@ In fstab, with mount.fuse.ordo a link to ordo in /sbin:
 pub struct Mount {
     /// The image or device.
     pub image: PathBuf,
-    /// Where to mount it.
+    /// The mount point.
     pub dir: PathBuf,
-    /// Options, separated by commas; may be given more than once.
+    /// Options, separated by commas. May be given more than once.
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
     pub foreground: bool,
-    /// Say less.
+    /// Print fewer messages.
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// Says to a mount that it was started by one in the foreground that waits for it.
+/// An environment variable that tells a process that another one, in the foreground, waits for its mount.
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {
@@ -94,7 +95,7 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
     }
     let waited_for = std::env::var_os(WAITED_FOR).is_some();
     if waited_for {
-        // Its own session: a terminal that closes does not end it.
+        // A session of its own keeps the mount when the terminal closes.
         let _ = rustix::process::setsid();
     }
     let tell = tell::Tell::new(args, waited_for);
@@ -108,7 +109,7 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the same in the background, and waits until it is mounted.
+/// Starts the same command in the background, and waits until it has mounted.
 fn in_background(args: &Mount) -> Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("mount").arg("--foreground").env(WAITED_FOR, "1");
@@ -126,7 +127,7 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
     loop {
         let n = said.read(&mut buf)?;
         if n == 0 {
-            // It ended before it was mounted, and has said why.
+            // The process ended before it had mounted, and has printed the reason.
             let code = child.wait()?.code().unwrap_or(1);
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1).max(1)));
         }

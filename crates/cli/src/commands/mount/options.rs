@@ -1,4 +1,4 @@
-//! What is asked for after `-o`.
+//! The options after `-o`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
 use ordo_systems::AccessTimes;
 
-/// What the registry calls the ordering that a user names.
+/// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
     let all = ordo_systems::orderings();
     let found = all.iter().find(|(first, also)| *first == name || also.contains(&name));
@@ -21,7 +21,7 @@ fn ordering(name: &str) -> Result<&'static str> {
     }
 }
 
-/// Where the log of a journal is.
+/// The place of a journal's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogPlace {
     /// In a file of the image.
@@ -32,20 +32,20 @@ pub enum LogPlace {
     Device(PathBuf),
 }
 
-/// All that can be asked for.
+/// All options.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// How metadata is kept safe, as the registry calls it.
+    /// The ordering, by its name in the registry.
     pub ordering: Option<&'static str>,
     pub log: Option<LogPlace>,
     pub log_sync: bool,
     pub group_commit: bool,
-    /// How long the first of a group waits for others at most.
+    /// The longest wait of the first caller of a group for others.
     pub group_delay: Option<Duration>,
-    /// For how many it waits at most.
+    /// The most callers in a group.
     pub group_batch: Option<usize>,
     pub read_only: bool,
-    /// Read-only is not good enough.
+    /// A read-only mount is an error.
     pub read_write: bool,
     pub partition: Option<String>,
     pub cache: Option<u64>,
@@ -62,16 +62,16 @@ pub struct Wanted {
     pub names_only: bool,
     pub use_reserve: bool,
     pub force: bool,
-    /// It is mounted already: only what the kernel keeps to changes.
+    /// Remount: only the options of the kernel change.
     pub remount: bool,
-    /// Requests over io_uring, where the kernel offers it.
+    /// Use requests over io_uring, if the kernel offers them.
     pub io_uring: bool,
-    /// What the kernel keeps to.
+    /// The options of the kernel.
     pub flags: Vec<String>,
 }
 
 impl Wanted {
-    /// Reads lists of options.
+    /// Parses lists of options.
     pub fn parse(lists: &[String]) -> Result<Wanted> {
         let mut wanted = Wanted::default();
         let all = lists.iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty());
@@ -113,7 +113,7 @@ impl Wanted {
             "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
                 self.flags.push(word.into());
             }
-            // What mount(8) keeps to itself, and what holds anyhow.
+            // Options of mount(8) itself, and options that always hold.
             "defaults"
             | "auto"
             | "noauto"
@@ -168,7 +168,7 @@ impl Wanted {
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
             "comment" | "fsname" | "subtype" => {}
-            // What the table of mounts shows, which mount(8) hands on when it remounts.
+            // Options that the table of mounts shows. mount(8) passes them on when it remounts.
             "user_id" | "group_id" | "max_read" | "blksize" => {}
             _ if key.starts_with("x-") || key.starts_with("X-") => {}
             _ => bail!("there is no such option; ordo mount --help lists them"),
@@ -181,8 +181,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    /// A line of fstab must be understood: what is the kernel's, what is mount's own, what is Ordo's; a
-    /// word that nobody knows must be refused, not ignored.
+    /// The options in a line of fstab are understood: those of the kernel, of mount(8), and of Ordo. An unknown
+    /// one is refused, not ignored.
     #[test]
     fn options_are_read() {
         let line = "rw,nofail,x-systemd.automount,nodev,ordering=soft-updates,cache=64m,uid=1000:0";

@@ -1,4 +1,4 @@
-//! Mounting the file system, after whatever its ordering needs after a crash.
+//! Mounting the file system, with the recovery that its ordering needs after a crash.
 
 use std::os::unix::fs::FileTypeExt;
 use std::rc::Rc;
@@ -22,13 +22,13 @@ use super::tell::Tell;
 use crate::image::when_free;
 use crate::partition;
 
-/// The image, or the part of it that is mounted.
+/// The image, or the partition of it that is mounted.
 type Disk = Rc<Nearby<Part<Rc<FileDisk>>>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
 
-/// A mount that is being made.
+/// A mount in preparation.
 pub struct Plan<'a> {
     pub runtime: &'a Runtime,
     pub args: &'a Mount,
@@ -36,9 +36,9 @@ pub struct Plan<'a> {
     pub tell: &'a Tell,
     disk: Disk,
     facts: Facts,
-    /// Where the log is, if it has a disk of its own.
+    /// The log's disk, if it has one of its own.
     log: Option<Disk>,
-    /// How metadata is kept safe; none: it is only read.
+    /// The ordering; `None` for a read-only mount.
     ordering: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ pub async fn mount_and_serve(
     let format = format_of(&device).await.with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
     if device_read_only && !wanted.read_only {
-        tell.notice("it cannot be written: mounted read-only");
+        tell.notice("the image cannot be written: mounted read-only");
     }
     let (log, ordering) = (None, None);
     let mut plan = Plan { runtime, args, wanted, tell, disk, facts, log, ordering };
@@ -84,7 +84,7 @@ pub async fn mount_and_serve(
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 
-/// Opens the image to be written, or where that cannot be and was not insisted on, to be read.
+/// Opens the image for writing. If that fails and `rw` was not given, opens it for reading.
 fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
     if wanted.read_only {
         return Ok((FileDisk::open(runtime, &args.image, Access::ReadOnly)?, false));
@@ -105,7 +105,7 @@ fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, b
 }
 
 impl Plan<'_> {
-    /// How metadata is kept safe, in words.
+    /// The ordering, in words.
     pub fn ordering(&self) -> String {
         match self.ordering {
             None => "read-only".into(),
@@ -113,7 +113,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether nothing can be changed.
+    /// Whether the mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.ordering.is_none()
     }
@@ -128,7 +128,8 @@ impl Plan<'_> {
         self.facts.big_endian
     }
 
-    /// Lets the kernel have the device for its mount table, where all of one is mounted; whether it is so.
+    /// Gives the device to the kernel for its mount table, if the whole device is mounted. Returns whether it
+    /// did.
     pub fn give_device(&self) -> bool {
         let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
         let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());
@@ -138,7 +139,7 @@ impl Plan<'_> {
         whole
     }
 
-    /// Lets others have the image, and the log's disk.
+    /// Unlocks the image, and the log's disk.
     pub fn unlock(&self) {
         for disk in std::iter::once(&self.disk).chain(&self.log) {
             disk.inner().inner().unlock();
@@ -149,7 +150,7 @@ impl Plan<'_> {
         std::iter::once(&self.disk).chain(&self.log).map(|disk| disk.clone().erase()).collect()
     }
 
-    /// Opens the log's disk, where it has one of its own.
+    /// Opens the log's disk, if it has one of its own.
     fn open_log(&self) -> Result<Option<Disk>> {
         let Some(LogPlace::Device(path)) = &self.wanted.log else { return Ok(None) };
         let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
@@ -184,7 +185,7 @@ impl Plan<'_> {
             cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
             read_only,
             access_times: self.wanted.access_times,
-            // The kernel has them in its own cache.
+            // The kernel keeps contents in its own cache.
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,
             force: self.wanted.force,
@@ -193,7 +194,7 @@ impl Plan<'_> {
         }
     }
 
-    /// An error, with what to do about it where that has to do with this image.
+    /// An error with the next step, where that concerns this image.
     fn advised(&self, error: SystemError) -> anyhow::Error {
         match error {
             SystemError::NeedsCheck => anyhow!(

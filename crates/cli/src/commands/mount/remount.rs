@@ -1,4 +1,4 @@
-//! `-o remount`: what the kernel keeps to is changed on a mount that is there.
+//! `-o remount`: changes the kernel's options of an existing mount.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::options::Wanted;
 use super::umount::assert_ours;
 
-/// Remounts read-only or read-write, with the flags that are given; all else stays as it was mounted.
+/// Remounts read-only or read-write, with the given options. All else stays as it was.
 pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
     let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
     assert_ours(&dir)?;
@@ -31,8 +31,8 @@ pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the file system takes no changes, whatever the kernel would let through. A file without a name
-/// leaves nothing behind.
+/// Whether the file system itself refuses changes, whatever the kernel would allow. The test creates a file
+/// without a name, which leaves nothing behind.
 fn refuses_writes(dir: &Path) -> bool {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     openat(CWD, dir, flags, Mode::RUSR).err() == Some(Errno::ROFS)

@@ -33,8 +33,8 @@ pub async fn serve(plan: &Plan<'_>, mounted: Mounted) -> Result<()> {
     if let Err(error) = &unmounted {
         plan.tell.error(&format!("{error:#}"));
     }
-    // Whoever waits for the end of the mount waits no longer: the disk is clean, or never will be, and free
-    // for the next one.
+    // A process that waits for the end of the mount continues now: the disk is clean, or never will be, and is
+    // free for the next mount.
     plan.unlock();
     served?.send(plan.runtime).await;
     unmounted
@@ -51,7 +51,8 @@ fn how(plan: &Plan<'_>) -> Attach {
     }
 }
 
-/// Whether the kernel is asked for requests over io_uring. Said aloud where it will not have it.
+/// Whether to ask the kernel for requests over io_uring. A notice says why, if it was asked for and is not
+/// possible.
 fn over_ring(plan: &Plan<'_>) -> bool {
     if !plan.wanted.io_uring {
         return false;
@@ -60,7 +61,7 @@ fn over_ring(plan: &Plan<'_>) -> bool {
         () if !uring::is_enabled() => {
             "the kernel does not offer it (as root: echo Y >/sys/module/fuse/parameters/enable_uring)"
         }
-        () if !plan.runtime.takes_commands() => "io_uring is not to be had here",
+        () if !plan.runtime.takes_commands() => "io_uring is not available here",
         () => return true,
     };
     plan.tell.notice(&format!("requests come through /dev/fuse, not io_uring: {why}"));
@@ -96,7 +97,7 @@ async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Fa
     Ok(dev::serve(plan.runtime, &device, &Rc::new(handler), &stop).await?)
 }
 
-/// On a signal the directory is let go of: as `umount` does it, or where it is in use, by force.
+/// Unmounts on a signal: as `umount` does, or by force if the mount is in use.
 fn on_signal(runtime: &Runtime, detach: Detach, stop: &Rc<Stop>) -> Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -118,7 +119,7 @@ fn on_signal(runtime: &Runtime, detach: Detach, stop: &Rc<Stop>) -> Result<()> {
             }
             if !std::mem::replace(&mut asked, true) {
                 let (detach, done) = (detach.clone(), theirs.try_clone());
-                // It waits for what this thread does.
+                // The call waits for work of this thread, so it needs another thread.
                 std::thread::spawn(move || {
                     if detach.unmount(false).is_err() {
                         let _ = detach.unmount(true);

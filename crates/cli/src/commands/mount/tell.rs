@@ -1,4 +1,4 @@
-//! What a mount says: to the terminal while somebody looks, to the system's log afterwards.
+//! The messages of a mount: to the terminal until it is mounted, then to the system's log.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use super::Mount;
 
-/// Ends what is said to the terminal: the mount is there.
+/// The byte that ends the messages to the terminal, because the mount is there.
 pub const MOUNTED: u8 = 0;
 
-/// Says things. Cheap to clone.
+/// The receiver of messages. Clones are cheap.
 #[derive(Clone)]
 pub struct Tell {
     image: Rc<str>,
@@ -19,7 +19,7 @@ pub struct Tell {
     mounted: Rc<Cell<bool>>,
 }
 
-/// How bad it is, as the system's log counts.
+/// The severity of a message, as numbered in the system's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Error = 3,
@@ -32,14 +32,14 @@ impl Tell {
         Tell { image, quiet: args.quiet, waited_for, mounted: Rc::default() }
     }
 
-    /// Something worth knowing.
+    /// Sends a notice.
     pub fn notice(&self, text: &str) {
         if !self.quiet {
             self.say(Severity::Notice, text);
         }
     }
 
-    /// Something wrong.
+    /// Sends an error.
     pub fn error(&self, text: &str) {
         self.say(Severity::Error, text);
     }
@@ -55,7 +55,7 @@ impl Tell {
         }
     }
 
-    /// It is mounted: whoever waits for that is told, and the terminal is left alone from now on.
+    /// Tells the waiting process that the mount is there. The terminal gets no more messages.
     pub fn mounted(&self) {
         self.mounted.set(true);
         if !self.waited_for {
@@ -67,12 +67,12 @@ impl Tell {
             let _ = rustix::stdio::dup2_stdout(&null);
             let _ = rustix::stdio::dup2_stderr(&null);
         }
-        // The directory it was started in may be unmounted meanwhile.
+        // The directory in which it was started may be unmounted later.
         let _ = std::env::set_current_dir("/");
     }
 }
 
-/// Sends a line to the system's log, where there is one.
+/// Sends a line to the system's log, if there is one.
 fn to_log(severity: Severity, line: &str) {
     const DAEMON: u8 = 3 << 3;
     let message = format!("<{}>ordo[{}]: {line}", DAEMON | severity as u8, std::process::id());

@@ -9,12 +9,12 @@ use clap::Args;
 /// `ordo umount`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Where root mounted it, umount(8) waits as well. Exit status: 0 unmounted and clean, 1 not.
+If root mounted it, umount(8) waits too. Exit status: 0 unmounted and clean, 1 not.
 
 Example:
   ordo umount /mnt")]
 pub struct Umount {
-    /// Where it is mounted.
+    /// The mount point.
     pub dir: PathBuf,
 }
 
@@ -39,7 +39,7 @@ pub fn run(args: &Umount) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a directory that is no mount of ours.
+/// Refuses a directory that is not a mount of Ordo.
 pub fn assert_ours(dir: &std::path::Path) -> Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     let shown = dir.display().to_string().replace('\\', "\\134").replace(' ', "\\040");
@@ -75,7 +75,7 @@ fn server_of(dir: &std::path::Path) -> Result<Option<i32>> {
     Ok(None)
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 fn wait_for(id: i32) {
     let Some(pid) = rustix::process::Pid::from_raw(id) else { return };
     while rustix::process::test_kill_process(pid).is_ok() {

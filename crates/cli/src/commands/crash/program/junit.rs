@@ -1,10 +1,10 @@
-//! Results as JUnit XML, which services that build software show: a test case for each system.
+//! Results as JUnit XML, which CI services show: a test case for each system.
 
 use std::fmt::Write;
 
 use super::{Results, Row};
 
-/// One suite.
+/// The results as one suite.
 pub(super) fn suite(results: &Results) -> String {
     let (mut cases, mut failures, mut errors, mut seconds) = (String::new(), 0, 0, 0.0);
     for row in &results.rows {

@@ -1,4 +1,4 @@
-//! `ordo crash -- COMMAND`: the power cut under any program.
+//! `ordo crash -- COMMAND`: power cuts under any program.
 
 mod junit;
 mod page;
@@ -25,22 +25,22 @@ use super::{BROKEN, write_whole};
 use crate::args::Crash;
 use crate::text::put;
 
-/// Exit status where no promise was seen broken, and some states could not be judged.
+/// The exit status if no promise was found broken, and some states could not be judged.
 const NOT_JUDGED: u8 = 3;
-/// States of a program at most, where it is not said.
+/// The default of the most states of a program.
 const STATES: usize = 1000;
-/// Stands at once, where it is not said: most of a state's time is waiting.
+/// The default number of states that are judged at once. Most of a state's time is waiting.
 const STANDS: usize = 4;
-/// Sorts of failures that are made small and explained.
+/// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
 
-/// What came of one system.
+/// The results of one system.
 #[derive(Serialize)]
 struct Row {
     system: String,
     model: Model,
     sector: usize,
-    /// How the command ended.
+    /// The exit status of the command.
     command_status: Option<i32>,
     writes: usize,
     writes_failed: usize,
@@ -52,7 +52,7 @@ struct Row {
     findings: Vec<Explanation>,
 }
 
-/// All of it.
+/// The results of all systems.
 #[derive(Serialize)]
 struct Results {
     command: Vec<String>,
@@ -62,9 +62,7 @@ struct Results {
 
 pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     let Some(check) = args.program.check.clone() else {
-        bail!(
-            "--check is missing: a command that says by its exit status whether a state is right"
-        );
+        bail!("--check is missing: give a command whose exit status says whether a state is right");
     };
     let stop = on_signals()?;
     ordo_program::own_mounts().context(
@@ -111,7 +109,8 @@ fn status(results: &Results) -> ExitCode {
     }
 }
 
-/// A signal ends what goes on, so that mounts and devices go away in order; a second one ends it at once.
+/// Handles signals: the first one stops the work, so that mounts and devices are removed in order; a second one
+/// exits.
 fn on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -148,7 +147,7 @@ fn plan(args: &Crash, name: &str, model: Model, origin: &Path) -> Result<Plan> {
     })
 }
 
-/// Records the command on one system, explores that, explains what is wrong.
+/// Records the command on one system, explores that, and explains failures.
 fn one(args: &Crash, plan: &Plan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
     let recorded = ordo_program::record(plan, stop)?;
     let job = Job {
@@ -243,7 +242,7 @@ fn save(
     Ok(())
 }
 
-/// The result for a person.
+/// The results for a person.
 fn table(results: &Results) -> String {
     use ordo_report::table::{Align, Table};
     let mut table = Table::new(&[
@@ -331,7 +330,7 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Res
     Ok(if found.is_some() { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
 }
 
-/// Writes the state of a failure as an image.
+/// Writes the state of a failure to an image.
 pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("reading {}", file.display()))?;

@@ -1,4 +1,4 @@
-//! `ordo crash --html`: a page for a browser, without scripts and without a network.
+//! `ordo crash --html`: an HTML page without scripts, which needs no network.
 
 use std::fmt::Write;
 
@@ -12,11 +12,11 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em aut
     td:first-child,th:first-child{text-align:left}pre{background:#f4f4f4;padding:1em;overflow:auto}\n\
     svg{width:100%;height:90px}.lost{fill:#c0392b}.torn{fill:#e67e22}.kept{fill:#27ae60}\n\
     text{font-size:11px}\n";
-/// Units of the picture: its width, and that of a write.
+/// The width of the picture and of a write, in its units.
 const WIDTH: f64 = 1000.0;
 const WRITE: f64 = 3.0;
 
-/// The page: what was run, how many states, and each failure with its timeline.
+/// The page: the command, the number of states, and each failure with its timeline.
 pub(super) fn page(results: &Results) -> String {
     let title = format!("ordo crash -- {}", results.command.join(" "));
     let mut out = format!(
@@ -50,7 +50,7 @@ pub(super) fn page(results: &Results) -> String {
     out
 }
 
-/// Writes of the last moment over time, and the cut.
+/// The timeline of the last writes, and the cut.
 fn timeline(out: &mut String, finding: &Explanation) {
     let first = finding.writes.iter().map(|write| write.at).min().unwrap_or(0);
     let span = finding.cut.saturating_sub(first).max(1) as f64;
