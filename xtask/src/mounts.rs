@@ -1,10 +1,11 @@
 //! `make bench-mount`: mounts side by side, on the same disk, in one run.
 //!
-//! Every contestant gets the same work from the same program, one round of each in turn, so that whatever else
-//! the machine does meets all alike; medians of the rounds are compared. Cold means that it was unmounted and
-//! mounted again, and that the kernel has forgotten the image. Client and server are pinned to the processors that
-//! `PIN` names, all of them unless given. `ROUNDS`, `FILES` and `MIB` change how much is done, `ONLY` who takes
-//! part: then nothing is written. What somebody wrote on the page below `## By hand` stays.
+//! Every contestant gets the same work from the same program, one round of each by turns, so that other work on
+//! the machine slows all of them alike. The medians of the rounds are compared. "Cold" means that the file
+//! system was unmounted and mounted again, and that the kernel has dropped the image from its cache. Client and
+//! server are pinned to the processors in `PIN`; the default is all of them. `ROUNDS`, `FILES` and `MIB` change
+//! the amount of work. `ONLY` selects contestants; then nothing is written. The part of the page below `## By
+//! hand` stays as it is.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// What is measured: its name, its unit, and whether less is better.
+/// The measurements: name, unit, and whether less is better.
 const WORK: [(&str, &str, bool); 9] = [
     ("create empty files", "µs each", true),
     ("create empty files, two at a time", "µs each", true),
@@ -26,25 +27,25 @@ const WORK: [(&str, &str, bool); 9] = [
     ("untar a source tree", "s", true),
 ];
 
-/// How a contestant is made, mounted and unmounted, as lines for a shell. `$D` is its folder, `$M` where it
-/// is mounted, `$P` what pins a server.
+/// A contestant: the shell lines that make, mount and unmount it. `$D` is its folder, `$M` its mount point,
+/// `$P` the command that pins a server.
 struct Contestant {
     name: &'static str,
     make: String,
     mount: String,
     unmount: &'static str,
-    /// It waits for the disk with every change: one round says enough.
+    /// Whether it waits for the disk with every change, so that one round suffices.
     once: bool,
 }
 
-/// What begins the part of the page that nobody but a person writes.
+/// The heading of the part of the page that only people write.
 const BY_HAND: &str = "## By hand";
 
-/// Has the kernel forget what it has of an image; of the mount itself it forgets everything with the unmount.
+/// Makes the kernel drop an image from its cache. The unmount drops everything about the mount itself.
 const FORGET: &str = "{ [ ! -f $D/image ] || \
      dd of=$D/image oflag=nocache conv=notrunc,fdatasync count=0 status=none; }";
 
-/// Which one the others are held against first.
+/// The contestant with which the others are compared first.
 const YARDSTICK: &str = "passthrough_ll on tmpfs";
 
 fn contestants(ordo: &Path) -> Vec<Contestant> {
@@ -63,7 +64,7 @@ fn contestants(ordo: &Path) -> Vec<Contestant> {
         new(
             YARDSTICK,
             "mkdir -p $D/ram; mount -t tmpfs -o size=3g none $D/ram",
-            // It keeps a descriptor of every file that the kernel knows.
+            // The server keeps a descriptor of every file that the kernel knows.
             &format!("ulimit -n $(ulimit -Hn); $P {passthrough} -s -o source=$D/ram $M"),
         ),
         new("ordo, none", &mkfs, &ours("none")),
@@ -95,7 +96,7 @@ fn contestants(ordo: &Path) -> Vec<Contestant> {
     all
 }
 
-/// Measures all that is there, and writes the page.
+/// Measures all contestants that the machine has, and writes the page.
 pub fn run(ordo: &Path) -> Result<(), String> {
     let number = |name: &str, usual: usize| {
         std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
@@ -178,7 +179,7 @@ fn one(
     let flat = mounted.join("flat");
     fs::create_dir(&flat).map_err(|e| e.to_string())?;
     out.push(per(timed(|| each(files, |i| File::create(flat.join(format!("f{i}"))).map(drop)))?));
-    // The kernel forgets these, and so may the server.
+    // The kernel drops these, and the server may do so too.
     again()?;
     out.push(per(timed(|| two_at_a_time(&mounted, files))?));
     again()?;
@@ -227,7 +228,7 @@ fn one(
     Ok(out)
 }
 
-/// Two threads, each in a directory of its own.
+/// Runs two threads, each in a directory of its own.
 fn two_at_a_time(mounted: &Path, files: usize) -> std::io::Result<()> {
     let half = |name: &str| {
         let dir = mounted.join(name);
@@ -289,7 +290,7 @@ fn page(
             let (least, most) =
                 times.iter().fold((f64::MAX, 0f64), |(a, b), t| (a.min(*t), b.max(*t)));
             let own = median(times);
-            // As times: more is always slower.
+            // Ratios of times: more is always slower.
             let ratio = if *less { own / base } else { base / own };
             let _ = writeln!(
                 out,

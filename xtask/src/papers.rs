@@ -1,4 +1,5 @@
-//! `docs/papers.md` leads from a rule of a paper to its code, its test and its figure: all of them must exist.
+//! A check of `docs/papers.md`, which leads from a rule of a paper to its code, its test and its figure: all of
+//! them must exist.
 //!
 //! Every text in backquotes is a name, and what it names follows from its column and its form:
 //!
@@ -12,8 +13,8 @@
 //! | `module::Type::member`, or part of that | exactly one item, as a search of the sources finds it |
 //! | any other word, with its parts between `:`, `,` and `=` | a string literal of the sources |
 //!
-//! Every rule of [`RULES`] is on the page. Links lead to files and headings that exist. Tables have at most [`COLUMNS_MAX`] columns, and no row without code, a
-//! test, or a word about why there is none.
+//! Every rule of [`RULES`] is on the page. Links lead to files and headings that exist. Tables have at most
+//! [`COLUMNS_MAX`] columns, and no row without code, a test, or a word about why there is none.
 
 use std::fs;
 use std::path::Path;
@@ -23,13 +24,13 @@ use crate::sources::Sources;
 /// The page.
 const PAGE: &str = "docs/papers.md";
 
-/// Columns of a table at most.
+/// The most columns of a table.
 const COLUMNS_MAX: usize = 5;
 
 /// Sets of rules that can be turned off, each of which must be on the page.
 const RULES: [&str; 4] = ["SyncRules", "SoftRules", "JournalRules", "LogRules"];
 
-/// Everything on the page that is wrong, a line each.
+/// All faults of the page, a line each.
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(text) = fs::read_to_string(root.join(PAGE)) else {
         return vec![format!("{PAGE}: cannot be read")];
@@ -95,7 +96,7 @@ impl Page<'_> {
         absent.map(|rule| format!("{PAGE}: `{rule}` is not on the page")).collect()
     }
 
-    /// What is wrong with the names in a cell, or in a line outside of tables.
+    /// The faults of the names in a cell, or in a line outside of tables.
     fn names<'t>(&'t self, text: &'t str, head: &'t str) -> impl Iterator<Item = String> + 't {
         text.split('`').skip(1).step_by(2).filter_map(move |name| {
             self.name_fault(name, head).map(|fault| format!("`{name}`: {fault}"))
@@ -150,7 +151,7 @@ impl Page<'_> {
                 if !self.sources.has_command(command) {
                     return unknown("command", command);
                 }
-                // A command of a command, or the name of a workload.
+                // A command of a command, or the name of a workload, may follow.
                 let word = rest.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase()));
                 let known =
                     |word: &str| self.sources.has_command(word) || self.sources.has_literal(word);
@@ -165,7 +166,7 @@ impl Page<'_> {
         }
     }
 
-    /// What is wrong with a link from the page.
+    /// The fault of a link from the page, if it has one.
     fn link_fault(&self, target: &str) -> Option<String> {
         if target.contains("://") {
             return None;
@@ -196,7 +197,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
 }
 
-/// What a heading is called in a link.
+/// The anchor of a heading in a link.
 fn slug(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(checker(&root).faults(page), Vec::<String>::new());
     }
 
-    /// One wrong name, link or table of each form is one fault. Would catch a form that is not looked at.
+    /// Each form of a wrong name, link or table is one fault. Would catch a form that is not checked.
     #[test]
     fn each_wrong_name_is_a_fault() {
         let test = "| Test that fails |\n|---|\n";
@@ -258,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A rule that the page leaves out is a fault. Would catch a new switch that nobody puts on the map.
+    /// A rule that the page leaves out is a fault. Would catch a new switch that is missing on the page.
     #[test]
     fn a_rule_that_is_left_out_is_a_fault() {
         let root = crate::tidy::root();
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(page.missing(&named(&all[1..]), &["JournalRules"]).len(), 1);
     }
 
-    /// What a fence holds is no name.
+    /// Text in a fence has no names.
     #[test]
     fn fences_are_passed_over() {
         let root = crate::tidy::root();

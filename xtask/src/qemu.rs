@@ -1,9 +1,9 @@
 //! `make test-qemu`: JFS and ReiserFS of a real kernel in QEMU, their disk served and watched by Ordo over NBD.
 //!
-//! `KERNEL` names a folder with a Debian kernel unpacked: `boot/vmlinuz-*` and `lib/modules/*`. Each try has a new
-//! image; the guest mounts it, works in it, unmounts it, mounts it again and compares all contents. What Ordo says of
-//! the requests must hold, and so must the file system's own check afterwards. The machine is emulated in software:
-//! KVM is not asked for. Logs stay in `target/qemu`.
+//! `KERNEL` names a folder with an unpacked Debian kernel: `boot/vmlinuz-*` and `lib/modules/*`. Each try has a
+//! new image. The guest mounts it, works in it, unmounts it, mounts it again and compares all contents. Ordo's
+//! analysis of the requests must be right, and the file system's own check afterwards must have no findings.
+//! The machine is emulated in software, without KVM. Logs stay in `target/qemu`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,9 +17,9 @@ use guest::Kernel;
 
 mod guest;
 
-/// How long a guest may take, in seconds.
+/// The time limit of a guest, in seconds.
 const SECONDS: &str = "300";
-/// What all need: the program, and Debian's package that has it.
+/// The programs that all tries need, each with its Debian package.
 const NEEDED: [(&str, &str); 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("mkfs.jfs", "jfsutils"),
@@ -30,17 +30,17 @@ const NEEDED: [(&str, &str); 8] = [
     ("zstd", "zstd"),
     ("timeout", "coreutils"),
 ];
-/// Transactions that the work makes at least.
+/// The least number of transactions that the work makes.
 const TRANSACTIONS: u64 = 8;
 
-/// A file system as it is mounted.
+/// A file system, and its mount.
 struct Try {
     system: &'static str,
     options: &'static str,
-    /// Lines for a shell; the image follows.
+    /// The shell lines of mkfs. The image is appended.
     make: &'static str,
     check: &'static str,
-    /// Whether contents of files go to the journal.
+    /// Whether contents of files go to the journal (data journaling).
     journaled_data: bool,
 }
 
@@ -48,7 +48,8 @@ const fn reiserfs(options: &'static str, journaled_data: bool) -> Try {
     Try {
         system: "reiserfs",
         options,
-        // Both end with sync(2), which waits for every disk of the machine; with this library, where it is, they do not.
+        // Both programs end with sync(2), which waits for every disk of the machine. This library prevents
+        // that, if it is installed.
         make: "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f",
         check: "LD_PRELOAD=libeatmydata.so reiserfsck --check -y -q",
         journaled_data,
@@ -67,15 +68,15 @@ const TRIES: [Try; 3] = [
     reiserfs("data=journal", true),
 ];
 
-/// What came of a try.
+/// The results of a try.
 struct Seen {
     analysis: Value,
     seconds: f64,
-    /// What does not hold.
+    /// The conditions that do not hold.
     faults: Vec<String>,
 }
 
-/// Runs them; whether all holds.
+/// Runs all tries. Returns whether all conditions hold.
 pub fn run(ordo: &Path) -> Result<bool, String> {
     let folder = crate::tidy::root().join("target/qemu");
     let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
@@ -88,7 +89,7 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
     let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let kernel = Kernel::unpack(&kernel, &folder)?;
-    // The emulator sends flushes too, as it ends.
+    // The emulator sends flushes too when it ends, so an idle guest is measured first.
     let idle = carry_out(&TRIES[0], guest::IDLE, &ordo, &kernel, &folder)?;
     if let Some(fault) = idle.faults.first() {
         return Err(format!("a guest that does nothing: {fault}"));
@@ -114,7 +115,7 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
     Ok(sound)
 }
 
-/// What is not there, and where it is from.
+/// The missing programs and packages.
 fn missing(kernel: &Path) -> Vec<String> {
     let there =
         |name: &str| shell(&format!("PATH=$PATH:/usr/sbin:/sbin command -v {name}")).is_ok();
@@ -135,7 +136,7 @@ fn missing(kernel: &Path) -> Vec<String> {
     missing
 }
 
-/// Makes the image, serves it to a guest, and has it checked.
+/// Makes the image, serves it to a guest, and checks it.
 fn carry_out(
     which: &Try,
     work: &str,
@@ -154,7 +155,7 @@ fn carry_out(
         "PATH=$PATH:/usr/sbin:/sbin; rm -f {path}; truncate -s 128M {path}; {} {path}",
         which.make
     ))?;
-    // A socket's name has at most 107 bytes.
+    // The path of a socket has at most 107 bytes.
     let socket = std::env::temp_dir().join(format!("ordo-qemu-{}", std::process::id()));
     let drive = format!(
         "driver=nbd,server.type=unix,server.path={},cache.direct=on,if=none,id=disk",
@@ -164,7 +165,7 @@ fn carry_out(
     serve.args(["trace", "serve", "--json", "--socket"]).arg(&socket).arg(&image).arg("--");
     serve.args(["timeout", "-k", "10", SECONDS, "qemu-system-x86_64"]);
     serve.args(["-machine", "q35,accel=tcg", "-m", "256", "-nodefaults", "-display", "none"]);
-    // On a busy machine the emulated timer may be late when the kernel tries it.
+    // On a busy machine the emulated timer may be late when the kernel checks it.
     serve.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1 no_timer_check"]);
     serve.arg("-serial").arg(format!("file:{}", serial.display()));
     serve.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&initramfs);
@@ -190,7 +191,7 @@ fn carry_out(
     Ok(Seen { analysis, seconds, faults })
 }
 
-/// What of the analysis is not as it must be. `own` flushes are the emulator's.
+/// Checks the analysis. The emulator sent `own` flushes itself.
 fn judge(which: &Try, analysis: &Value, own: u64, faults: &mut Vec<String>) {
     let mut hold = |what: &str, holds: bool| {
         if !holds {
@@ -206,7 +207,7 @@ fn judge(which: &Try, analysis: &Value, own: u64, faults: &mut Vec<String>) {
     let committed = number(analysis, "/transactions/committed");
     hold("transactions were committed", committed >= TRANSACTIONS);
     hold("the journal was written", number(analysis, "/journal/blocks") >= TRANSACTIONS);
-    // JFS sends none, so none are demanded of it.
+    // JFS sends no flushes, so none are demanded of it.
     let flushed = number(analysis, "/flushes").saturating_sub(own);
     hold("each transaction was flushed", which.system == "jfs" || flushed >= committed.max(1));
     let (data, copies) = (
@@ -274,7 +275,7 @@ fn page(kernel: &Kernel, own: u64, all: &[Seen]) -> Result<String, String> {
     Ok(out)
 }
 
-/// What a script says, which must succeed.
+/// The output of a script, which must succeed.
 fn shell(script: &str) -> Result<String, String> {
     let out = Command::new("bash").args(["-c", script]).output().map_err(|e| e.to_string())?;
     match out.status.success() {
@@ -291,8 +292,8 @@ fn shell(script: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// What holds passes, and each thing planted that must not be is told, once. Catches a target that says that all is
-    /// well whatever Ordo says.
+    /// A right analysis passes, and each planted fault is reported once. Would catch a target that accepts any
+    /// analysis.
     #[test]
     fn each_fault_is_told() {
         let sound = serde_json::json!({
@@ -329,7 +330,7 @@ mod tests {
             assert_eq!(faults(ordered, at, value), 1, "{at}");
         }
         assert_eq!(faults(journal, "/transactions/data_copies", 2999.into()), 1);
-        // Nothing was said at all.
+        // The analysis is empty.
         let mut all = Vec::new();
         judge(ordered, &Value::Null, 2, &mut all);
         assert!(all.len() > 6, "{all:?}");

@@ -66,7 +66,7 @@ impl Sources {
         self.files.push(File { path, text });
     }
 
-    /// Why a name is not exactly one test.
+    /// The reason why a name is not that of exactly one test, if there is one.
     pub fn test_fault(&self, name: &str) -> Option<String> {
         match self.tests.get(name).map_or(&[][..], Vec::as_slice) {
             [] => Some("no test has this name".to_owned()),
@@ -75,7 +75,8 @@ impl Sources {
         }
     }
 
-    /// Why a path of Rust names, `module::Type::member` or less, does not lead to exactly one place.
+    /// The reason why a Rust path, `module::Type::member` or less, does not lead to exactly one place, if there
+    /// is one.
     pub fn item_fault(&self, name: &str) -> Option<String> {
         let mut segments: Vec<&str> = name.split("::").collect();
         let last = segments.pop()?;
@@ -106,7 +107,7 @@ impl Sources {
         }
     }
 
-    /// The files in which a type has a member: where the type is defined, or else where it is implemented.
+    /// The files in which a type has a member: those that define the type, otherwise those that implement it.
     fn members<'s>(&'s self, owner: &'s str, member: &'s str) -> impl Iterator<Item = &'s File> {
         let has = |implemented: bool| {
             let of = move |file: &&File| has_member(&file.text, (owner, implemented), member);
@@ -116,7 +117,7 @@ impl Sources {
         if defined.is_empty() { has(true) } else { defined }.into_iter()
     }
 
-    /// The constants in the definition of a type, as a set of flags has them.
+    /// The constants in the definition of a type, such as a set of flags.
     pub fn constants(&self, owner: &str) -> Vec<String> {
         let mut found = Vec::new();
         for file in &self.files {
@@ -128,12 +129,12 @@ impl Sources {
         found
     }
 
-    /// Whether there is a string literal of exactly this text.
+    /// Whether there is a string literal with exactly this text.
     pub fn has_literal(&self, text: &str) -> bool {
         self.literals.contains(text)
     }
 
-    /// Whether a word stands anywhere in files below a folder, comments included.
+    /// Whether a word occurs in files below a folder, comments included.
     pub fn has_word(&self, folder: &str, word: &str) -> bool {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let below = self.files.iter().filter(|file| file.path.starts_with(folder));
@@ -158,7 +159,8 @@ impl Sources {
         })
     }
 
-    /// Whether a command has this name, as clap makes it of a variant of an enum whose name ends in `Command`.
+    /// Whether a command has this name, which clap derives from a variant of an enum whose name ends in
+    /// `Command`.
     pub fn has_command(&self, name: &str) -> bool {
         let mut letters = name.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());
@@ -216,7 +218,7 @@ fn definition(line: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The type that an `impl` line is about.
+/// The type of an `impl` line.
 fn implemented(line: &str) -> Option<&str> {
     let mut rest = line.trim_start().strip_prefix("impl")?;
     if rest.starts_with('<') {
@@ -231,7 +233,7 @@ fn implemented(line: &str) -> Option<&str> {
     Some(identifier(owner.trim_start()))
 }
 
-/// The name of the field or variant that a line is.
+/// The name of the field or variant in a line.
 fn field(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let line =
@@ -244,14 +246,14 @@ fn field(line: &str) -> Option<&str> {
     (!name.is_empty() && (is_field || is_variant)).then_some(name)
 }
 
-/// Whether a type has a member in a text: in its definition, or where it is `implemented`.
+/// Whether a type has a member in a text: in its definition, or in an `impl` if it is `implemented`.
 fn has_member(text: &str, (owner, is_implemented): (&str, bool), member: &str) -> bool {
     let opens = |line: &str| match is_implemented {
         true => implemented(line) == Some(owner),
         false => definition(line)
             .is_some_and(|(k, name)| name == owner && ["struct", "enum", "trait"].contains(&k)),
     };
-    // Most files have neither.
+    // Most files have neither name.
     if !text.contains(owner) || !text.contains(member) {
         return false;
     }
@@ -289,8 +291,8 @@ mod tests {
         sources
     }
 
-    /// Names are found where they are and nowhere else. Would catch a member looked for outside of its type, and a name
-    /// of several things that passes for one.
+    /// Names are found where they are and nowhere else. Would catch a member that is found outside of its type,
+    /// and a name of several things that passes for one.
     #[test]
     fn names_are_found_in_their_places() {
         let s = sources();
@@ -305,7 +307,8 @@ mod tests {
         assert!(s.item_fault("alone").is_some_and(|fault| fault.contains("crates/b/src/lib.rs")));
     }
 
-    /// Tests are tests, and there is one of each name. Would catch a function that passes for a test.
+    /// A test is an item with the attribute, and there is one of each name. Would catch a function that passes
+    /// for a test.
     #[test]
     fn tests_are_told_from_functions() {
         let s = sources();
@@ -314,7 +317,7 @@ mod tests {
         assert!(s.test_fault("twice").is_some_and(|fault| fault.contains("more.rs")));
     }
 
-    /// The command line: options with a long name, commands, and words that are only ever texts.
+    /// The command line is known: options with a long name, commands, and words that are only values.
     #[test]
     fn the_command_line_is_known() {
         let s = sources();

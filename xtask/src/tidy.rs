@@ -1,11 +1,11 @@
-//! Style as a test: sizes, layers, words, the names of `docs/papers.md`. `docs/style.md` gives the reasons.
+//! A check of style: sizes, layers, words, the names of `docs/papers.md`. `docs/style.md` gives the reasons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines in a file at most.
+/// The most lines of a file.
 const FILE_MAX: usize = 700;
-/// Lines in a function at most.
+/// The most lines of a function.
 const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
@@ -75,7 +75,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// Everything that is wrong, a line each.
+/// All faults, a line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     let mut files = Vec::new();
@@ -126,7 +126,7 @@ fn sizes(name: &str, text: &str, faults: &mut Vec<String>) {
             start = Some((i, indent));
         }
         let Some((first, depth)) = start else { continue };
-        // Formatted code: a function ends with a brace at its own depth.
+        // In formatted code, a function ends with a brace at its own depth.
         if indent == depth && (*line).trim_end() == format!("{}}}", " ".repeat(depth)) {
             if i + 1 - first > FUNCTION_MAX {
                 let length = i + 1 - first;
@@ -202,7 +202,7 @@ mod tests {
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 
-    /// Each rule fires on what it is against.
+    /// Each rule finds a text that breaks it.
     #[test]
     fn rules_fire() {
         let faults = |name: &str, text: &str| {

@@ -1,9 +1,9 @@
 //! `make test-xfstests`: the generic tests of xfstests on mounts of two loop devices.
 //!
-//! `XFSTESTS` names a built tree of it. For the time of the run `/sbin` has a `mkfs.ordo`, a `mount.ordo` and a
-//! `fsck.ordo`, so that each test has a new file system to itself and a full check follows it. `TESTS` names
-//! tests instead of those that are listed here; then nothing is written. `ORDERINGS` and `SECONDS`, the
-//! longest that one test may take, change how. A failure must be explained here, or the run fails.
+//! `XFSTESTS` names a built tree of xfstests. During the run `/sbin` has a `mkfs.ordo`, a `mount.ordo` and a
+//! `fsck.ordo`, so each test has a new file system, and a full check follows it. `TESTS` names tests to run
+//! instead of those listed here; then nothing is written. `ORDERINGS` selects orderings, and `SECONDS` is the
+//! time limit of a test. A failure must be explained here, or the run fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What fails, and why that is as it should be.
+/// The failures that are expected, with the reasons.
 const EXPLAINED: [(&str, &str); 3] = [
     (
         "generic/003",
@@ -25,9 +25,10 @@ const EXPLAINED: [(&str, &str); 3] = [
     ("generic/394", "it sets limits that the machine it ran on gives nobody leave to set"),
 ];
 
-/// The generic tests that are run: of names, attributes, contents, times, locks, `mmap`, direct and asynchronous I/O,
-/// several programs at once. Not those for what UFS does not have (reflinks, collapsed ranges, quotas, encryption),
-/// nor those that need device-mapper, or the file system's name in a list of xfstests' own.
+/// The generic tests that are run: those of names, attributes, contents, times, locks, `mmap`, direct and
+/// asynchronous I/O, several programs at once. Tests of features that UFS lacks (reflinks, collapsed ranges,
+/// quotas, encryption) are left out, and so are those that need device-mapper, or the file system's name in a
+/// list of xfstests' own.
 const LISTED: &str = "\
     001 002 003 005 006 007 010 011 013 020 023 024 025 028 029 030 035 037 053 062 067 069 070 074 075 078 079 080 \
     084 086 087 088 089 091 097 098 099 103 105 109 112 113 120 123 124 126 128 129 130 131 132 133 135 141 169 184 \
@@ -37,14 +38,14 @@ const LISTED: &str = "\
     533 538 551 564 565 567 568 571 591 594 597 598 599 604 609 611 615 618 630 632 633 637 638 639 647 650 676 \
     683 684 685";
 
-/// What became of a test.
+/// The result of a test.
 enum Outcome {
     Passed,
     NotRun(String),
     Failed(String),
 }
 
-/// Runs them; whether every failure is explained.
+/// Runs the tests. Returns whether every failure is explained.
 pub fn run(ordo: &Path) -> Result<bool, String> {
     let given = std::env::var_os("XFSTESTS").filter(|tree| !tree.is_empty());
     let Some(tree) = given.map(PathBuf::from) else {
@@ -87,13 +88,13 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
     Ok(sound)
 }
 
-/// Two devices, where they are mounted, and the commands that xfstests finds.
+/// Two devices, their mount points, and the commands for xfstests.
 struct Stage {
     folder: PathBuf,
 }
 
 impl Stage {
-    /// Of which size the devices are, in bytes.
+    /// The size of the devices.
     const BYTES: &str = "1g";
 
     fn new(ordo: &Path, ordering: &str) -> Result<Stage, String> {
@@ -107,13 +108,13 @@ impl Stage {
             &format!("exec {ordo} mkfs --force {options} ${{@: -1}} >/dev/null"),
         )?;
         script("/sbin/fsck.ordo".as_ref(), &format!("exec {ordo} fsck -n ${{@: -1}}"))?;
-        // Times of last access as Linux has them by default.
+        // Access times are updated as by default on Linux.
         let mount = format!(
             "exec -a mount.fuse.ordo {ordo} $1 $2 -o ordering={ordering},relatime \"${{@:3}}\" >/dev/null"
         );
         script("/sbin/mount.ordo".as_ref(), &mount)?;
         shell(&format!("mkdir -p {folder}/bin {folder}/test {folder}/scratch"))?;
-        // By the name that the tests know.
+        // The tests know the file system by this name.
         let df = r#"/usr/bin/df "$@" | sed 's/fuseblk\.ordo/ordo/'"#;
         script(&stage.folder.join("bin/df"), df)?;
         let findmnt = "for word; do [ $word = ordo ] && word=fuseblk.ordo; words+=($word); done; \

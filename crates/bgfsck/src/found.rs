@@ -1,45 +1,45 @@
-//! What the checker found, as steps to be taken.
+//! The checker's findings, as repair steps.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_check::{Finding, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::{Dinode, Group, Superblock, bitmap};
 
-/// One thing to be given back. Inodes are as they were at the mount.
+/// One thing to free or correct. Inodes are as they were at the mount.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Fragments of one block that nothing has.
+    /// Fragments of one block to which no pointer leads.
     Block { address: u64, frags: u32 },
-    /// An inode that is only marked.
+    /// An inode that is used according to its bitmap only.
     Inode { ino: u64 },
     /// A file or directory without a name.
     Unnamed { ino: u64, then: Box<Dinode> },
-    /// A link count, and by how much it is too high.
+    /// A link count, and its excess.
     Links { ino: u64, then: Box<Dinode>, excess: u32 },
-    /// A size, a count of sectors, and what they should be.
+    /// A size and a count of sectors, with the right values.
     Measures { ino: u64, then: Box<Dinode>, size: Option<u64>, sectors: Option<u64> },
-    /// A group's number of directories, and what is missing in it.
+    /// A group's number of directories, and the number to add to it.
     Directories { cg: u32, by: i32 },
     /// A directory's second name, and its first: directory and name of each.
     Name { target: u64, second: (u64, Box<[u8]>), first: (u64, Box<[u8]>) },
 }
 
-/// All steps, and how many findings there is no step for.
+/// All steps, and the number of findings without a step.
 ///
-/// A name must be gone on the disk before the count that it raises is lowered, or a crash in between would
-/// show a name too many. So the steps come in rounds, and each must be on the disk before the next: second
-/// names, and directories without a name, those outside before those inside of them; then all the rest.
+/// A name must be gone on disk before the count that it raises is lowered; otherwise a crash in between would
+/// show a name too many. So the steps come in rounds, and each round must be on disk before the next. The first
+/// rounds are second names, and directories without a name, outer ones before inner ones. Then come all others.
 #[derive(Default)]
 pub(crate) struct Found {
     pub rounds: Vec<Vec<Step>>,
     pub left: u64,
 }
 
-/// What is to be known of each group as it was.
+/// The facts about each group at the mount.
 pub(crate) struct Groups {
-    /// The bitmap of fragments that were free: nobody will look at them.
+    /// The bitmap of free fragments, whose contents no check reads.
     pub free: Vec<Box<[u8]>>,
-    /// The directories that the mount believed it to have.
+    /// The number of directories in each group, according to the mount.
     pub directories: Vec<i32>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn groups(
     for cg in 0..sb.ncg {
         let bytes = view.read(sb.byte_of(sb.cg_header(cg)), len).await?;
         let Ok(group) = Group::parse(&bytes, endian, sb, cg) else {
-            // The checker will say what is wrong with it.
+            // The checker reports the damage later.
             groups.free.push(vec![0; (sb.fpg as usize).div_ceil(8)].into());
             groups.directories.push(0);
             continue;
@@ -113,7 +113,7 @@ pub(crate) async fn gather(
     Ok(Found { rounds, left })
 }
 
-/// Adds the steps for a finding; false where there are none.
+/// Adds the steps for a finding. Returns false where there are none.
 fn steps_of(
     sb: &Superblock,
     finding: &Finding,
@@ -143,7 +143,7 @@ fn steps_of(
         }
         (Finding::BlockCount { ino, found, .. }, Some(then)) => {
             let wanted = u64::from(*ino);
-            // It comes right after what was found about the size.
+            // The finding about sectors follows directly that about the size.
             match steps.last_mut() {
                 Some(Step::Measures { ino, sectors, .. }) if *ino == wanted => {
                     *sectors = Some(*found);
@@ -162,7 +162,8 @@ fn steps_of(
     true
 }
 
-/// Whether a finding needs no step of its own: what follows from the bitmaps was made right by the mount.
+/// Whether a finding needs no step of its own, since the mount has rebuilt everything that follows from the
+/// bitmaps.
 fn follows(report: &Report, finding: &Finding) -> bool {
     match finding {
         Finding::Totals { .. }
@@ -171,7 +172,7 @@ fn follows(report: &Report, finding: &Finding) -> bool {
         | Finding::FragmentRuns { .. }
         | Finding::ClusterMap { .. }
         | Finding::ClusterCounts { .. }
-        // These have their own lists.
+        // These findings have lists of their own.
         | Finding::DirectoryLinkedTwice { .. }
         | Finding::UnreferencedDirectory { .. } => true,
         Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => {

@@ -1,24 +1,24 @@
-//! The check of a file system while it is used: what a crash leaked under soft updates is found on a view
-//! of the device as it was when it was mounted, and given back by the file system itself.
+//! The background check: finds the space and inodes that a crash under soft updates leaked, in a snapshot of
+//! the device from the time of the mount, while the file system is in use. The file system itself frees them.
 //!
 //! Source: soft-updates-2000, section 3.3 (what a crash may leave) and its reference to background fsck.
 //!
 //! Layers, lowest first:
-//! - [`ordo_block::frozen`]: the device as it was, copied before it is written.
+//! - [`ordo_block::frozen`]: the snapshot, which copies old contents before they are overwritten.
 //! - `paced`: reads of it, spaced so that others get their share of the disk.
-//! - `found`: the independent checker's findings on that, as steps.
-//! - `steps`: each step taken by the live file system, as an operation of its own.
+//! - `found`: the independent checker's findings on it, as steps.
+//! - `steps`: each step, done by the live file system as an operation of its own.
 //! - [`Background`]: the task.
 //!
 //! Invariants:
-//! - The checker sees one state, that of the mount, and never what is going on.
-//! - Nothing is changed but through the file system's operations, under its locks and its ordering. So a
-//!   crash in the midst of it leaves leaks, as ever.
-//! - A step that finds something other than what was leaked leaves it alone. `ufs::reclaim` has the
-//!   argument why that does not happen.
-//! - Where anything is found that soft updates do not leave, nothing at all is given back, and the image
-//!   is marked: it has to be checked before its next mount.
-//! - Only when all is given back does the image count as checked, and is clean once it is unmounted.
+//! - The checker sees one state, that of the mount, and no later change.
+//! - Every change is an operation of the file system, under its locks and its ordering. So a crash during the
+//!   check leaves leaks, as any crash does.
+//! - A step leaves everything alone that is no longer as the checker saw it. `ufs::reclaim` has the argument
+//!   why leaked resources stay as they were.
+//! - If the checker finds damage that soft updates do not leave, nothing at all is freed, and the image is
+//!   marked: it must be checked before its next mount.
+//! - Only when everything has been freed does the image count as checked, and is clean once it is unmounted.
 //!
 //! ```
 //! use ordo_bgfsck::{Background, Ending, Pace};
@@ -65,10 +65,10 @@ use steps::Taken;
 /// A file system that can be checked while it is used.
 pub type Watched<P> = FastFs<P>;
 
-/// How much of the time it may take.
+/// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The share of the time in which it has a request under way or works, from above 0 to 1.
+    /// The share of time in which it has a request under way or works: above 0, at most 1.
     pub share: f64,
 }
 
@@ -78,49 +78,49 @@ impl Default for Pace {
     }
 }
 
-/// How it ended.
+/// The way in which a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// The image was clean when it was mounted, or is read-only.
     NotNeeded,
-    /// All that had leaked is given back.
+    /// Everything that had leaked has been freed.
     Complete,
-    /// Something is left that only a check of the unmounted file system repairs.
+    /// Findings are left that only a check of the unmounted file system repairs.
     Partly,
-    /// There is damage that no crash explains: nothing was given back.
+    /// There is damage that no crash explains, so nothing was freed.
     Damage,
-    /// The memory for the view was used up: nothing was given back.
+    /// The memory for the snapshot was used up, so nothing was freed.
     OutOfMemory,
-    /// It was told to stop.
+    /// The check was stopped.
     Stopped,
 }
 
-/// What came of it.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// The way in which it ended.
     pub ending: Ending,
-    /// What was given back.
+    /// The things that were freed or corrected.
     pub given_back: GivenBack,
-    /// What the checker found on the state at the mount, where it came to its end.
+    /// The checker's findings on the state at the mount, if the checker came to its end.
     pub report: Option<Report>,
 }
 
-/// What was given back.
+/// The numbers of things that were freed or corrected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GivenBack {
-    /// Fragments that nothing had.
+    /// Fragments to which no pointer led.
     pub fragments: u64,
-    /// Inodes that were only marked.
+    /// Inodes that were used according to their bitmap only.
     pub inodes: u64,
     /// Files and directories without a name.
     pub unnamed: u64,
-    /// Links counted too many.
+    /// The excess of link counts.
     pub links: u64,
     /// Second names of directories.
     pub names: u64,
-    /// Sizes, counts of sectors, and of directories in a group, made right.
+    /// Sizes, counts of sectors, and counts of directories in a group that were corrected.
     pub counts: u64,
     /// Findings that were left alone.
     pub left: u64,
@@ -157,7 +157,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why it could not be carried out.
+/// The reason why a check could not be done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BackgroundError {
     /// The check failed.
@@ -166,20 +166,20 @@ pub enum BackgroundError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] BlockError),
-    /// The file system could not give something back.
+    /// The file system could not free something.
     #[error(transparent)]
     FileSystem(#[from] FsError),
 }
 
-/// A check under way. To be stopped, or waited for, before the file system is unmounted.
+/// A check that is running. It must be stopped, or waited for, before the file system is unmounted.
 pub struct Background {
     stop: Rc<Cell<bool>>,
     task: Join<Result<Outcome, BackgroundError>>,
 }
 
 impl Background {
-    /// Starts a check of a file system that has just been mounted on a device frozen before that. It ends
-    /// at once where the image was clean.
+    /// Starts a check of a file system that has just been mounted. Its device was frozen before the mount. The
+    /// check ends at once if the image was clean.
     pub fn start<P: OrderingPolicy>(
         runtime: &Runtime,
         fs: &Watched<P>,
@@ -197,7 +197,7 @@ impl Background {
         Background { stop, task: runtime.spawn("background check", run.run()) }
     }
 
-    /// Has it stop before its next step, and waits for that.
+    /// Stops the check before its next step, and waits for that.
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -206,10 +206,10 @@ impl Background {
         self.task.await
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the check.
     ///
     /// # Errors
-    /// The device failed, or the file system could not give something back.
+    /// The device failed, or the file system could not free something.
     pub async fn wait(self) -> Result<Outcome, BackgroundError> {
         self.task.await
     }
@@ -244,7 +244,7 @@ impl<P: OrderingPolicy> Run<P> {
                 Ok(end(Ending::Damage, Some(report)))
             }
             Ok((report, found)) => {
-                // All that is needed of the state at the mount is known.
+                // Everything that is needed of the state at the mount has been read.
                 self.disk.thaw();
                 let given_back = self.give_back(&found).await?;
                 let ending = match given_back.left {
@@ -260,7 +260,7 @@ impl<P: OrderingPolicy> Run<P> {
         }
     }
 
-    /// Has the checker look at the state at the mount.
+    /// Runs the checker on the state at the mount.
     async fn look(&self) -> Result<(Report, Found), BackgroundError> {
         let sb = self.fs.layout().superblock();
         let endian = self.fs.layout().endian();
@@ -282,7 +282,7 @@ impl<P: OrderingPolicy> Run<P> {
         Ok((report, found))
     }
 
-    /// Takes all steps, one after the other, each at its pace.
+    /// Does all steps, one after the other, at their pace.
     async fn give_back(&self, found: &Found) -> Result<GivenBack, BackgroundError> {
         let mut given_back = GivenBack { left: found.left, ..GivenBack::default() };
         let mut unsynced = false;
@@ -309,7 +309,7 @@ impl<P: OrderingPolicy> Run<P> {
     }
 }
 
-/// Whether it failed because the view was given up.
+/// Whether the error is that the snapshot was dropped.
 fn is_gone(error: &BackgroundError) -> bool {
     matches!(
         error,

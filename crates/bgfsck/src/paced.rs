@@ -12,7 +12,7 @@ use crate::Pace;
 /// The longest rest after one piece of work.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// A device that rests after each read, and fails once it is told to stop.
+/// A device that rests after each read, and fails after it was stopped.
 pub(crate) struct Paced {
     runtime: Runtime,
     inner: Device,
@@ -31,7 +31,7 @@ impl Paced {
     }
 }
 
-/// Rests in proportion to what the work since `start` has taken.
+/// Rests in proportion to the time of the work since `start`.
 pub(crate) async fn rest(runtime: &Runtime, pace: Pace, start: Time) {
     let worked = (runtime.now() - start).as_secs_f64();
     let share = pace.share.clamp(0.001, 1.0);

@@ -1,4 +1,4 @@
-//! Each step as an operation of the live file system.
+//! The steps, each as an operation of the live file system.
 
 use ordo_ffs::split;
 use ordo_ordering::OrderingPolicy;
@@ -7,19 +7,18 @@ use ordo_vfs::FsResult;
 use crate::found::Step;
 use crate::{GivenBack, Watched};
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Done,
-    /// What it is about is not as it was.
+    /// The things that it concerns are no longer as they were.
     Left,
 }
 
-/// Takes a step, if what it is about is as it was when the file system was mounted.
+/// Does a step, if the things that it concerns are as they were at the mount.
 ///
 /// # Errors
-/// The device failed; `Corrupt` where a bitmap is not as it must be: only the step that it is for could
-/// have changed it.
+/// The device failed; `Corrupt` if a bitmap is not as it must be, since only this step could have changed it.
 pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsResult<Taken> {
     let done = match step {
         Step::Block { address, frags } => {
@@ -53,7 +52,7 @@ pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsR
     Ok(if done { Taken::Done } else { Taken::Left })
 }
 
-/// Counts a step that was taken.
+/// Counts a step that was done.
 pub(crate) fn count(step: &Step, given_back: &mut GivenBack) {
     match step {
         Step::Block { frags, .. } => given_back.fragments += u64::from(*frags),

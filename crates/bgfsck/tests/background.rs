@@ -1,10 +1,10 @@
-//! A crash has leaked everything that a crash leaks; the file system is mounted at once, used by many at a
-//! time, and checked in the background meanwhile. After that a full check finds nothing.
+//! A crash has leaked every kind of thing that a crash can leak. The file system is mounted at once, used by
+//! many tasks, and checked in the background meanwhile. After that a full check finds nothing.
 //!
-//! Fault model: leaks planted in a sound image marked as soft updates mark it; tasks that make, write,
-//! rename and remove files and directories all the while, among the leaks too, in another order with every
-//! seed, on a disk that takes its time. Would catch a step that frees what came into use, frees twice,
-//! lowers a count twice, or works from a state of the disk that is newer than the mount.
+//! Fault model: leaks are planted in a consistent image, marked as soft updates mark it. Tasks create, write,
+//! rename and remove files and directories all the time, among the leaks too, in another order with every seed,
+//! on a disk with realistic times. Would catch a step that frees a thing in use, frees twice, lowers a count
+//! twice, or uses a state of the disk from after the mount.
 
 #[path = "../../check/tests/support/mod.rs"]
 mod support;
@@ -32,8 +32,7 @@ type Fs = Watched<SoftUpdates>;
 
 const ROOT: u32 = 2;
 
-/// A file system with files and directories in three directories `a`, `b`, `c`, and what is going to
-/// leak.
+/// A file system with files and directories in three directories `a`, `b`, `c`, and files that will leak.
 fn made() -> Rc<RamDisk> {
     let options = MkfsOptions {
         block_size: 8192,
@@ -62,10 +61,10 @@ fn made() -> Rc<RamDisk> {
         }
         let a = fs.lookup(fs.root(), b"a").await.unwrap().ino;
         fs.make(a, b"bare", &folder).await.unwrap();
-        // Through indirect blocks.
+        // The file is long enough for indirect blocks.
         let large = fs.make(fs.root(), b"large", &file).await.unwrap().ino;
         fs.write(large, 0, &vec![7; 40 * 8192]).await.unwrap();
-        // One that is named in a directory that goes, and elsewhere too.
+        // The file has a name in a directory that will be removed, and another one elsewhere.
         let gone = fs.lookup(fs.root(), b"gone").await.unwrap().ino;
         let kept = fs.lookup(gone, b"f7").await.unwrap().ino;
         fs.link(kept, fs.root(), b"kept").await.unwrap();
@@ -83,7 +82,7 @@ fn named(s: &Surgeon, dir: u32, name: &str) -> u32 {
     found.filter(|entry| entry.name == name.as_bytes()).map(|entry| entry.ino).next().unwrap()
 }
 
-/// Leaks one of everything, and more of some.
+/// Leaks one thing of each kind, and more of some.
 fn crash(sound: &RamDisk) -> Surgeon {
     let disk = Rc::new(sound.snapshot());
     Surgeon::new(&disk).change_superblock(|sb| {
@@ -92,14 +91,14 @@ fn crash(sound: &RamDisk) -> Surgeon {
     });
     let s = Surgeon::new(&disk);
     let a = named(&s, ROOT, "a");
-    // Files and a tree that were being removed.
+    // Files, and a tree, whose removal was not complete.
     for name in ["large", "gone"] {
         s.remove_entry(ROOT, name);
     }
     for i in [1, 11, 21] {
         s.remove_entry(a, &format!("f{i}"));
     }
-    // Counts not yet lowered, of files and of directories.
+    // Link counts of files and directories that were not lowered yet.
     for i in [2, 12, 22] {
         s.change_inode(named(&s, a, &format!("f{i}")), |node| node.nlink += 2);
     }
@@ -108,12 +107,12 @@ fn crash(sound: &RamDisk) -> Surgeon {
         s.change_inode(named(&s, a, name), |node| node.nlink += 1);
     }
     s.change_inode(named(&s, a, "f29"), |node| node.blocks += 16);
-    // A rename that has made its new name.
+    // A rename that has made its new name, but not removed the old one.
     let moved = named(&s, ROOT, "moved");
     s.add_entry(named(&s, ROOT, "b"), "moving", moved, dir::DT_DIR);
     s.change_inode(moved, |node| node.nlink += 1);
     s.change_inode(named(&s, ROOT, "b"), |node| node.nlink += 1);
-    // Blocks and inodes taken for what never came.
+    // Blocks and inodes that were allocated for files which never reached the disk.
     for cg in 0..s.sb.ncg {
         let layout = s.header(cg).0.layout(&s.sb);
         s.change_group(cg, |_, bytes| {
@@ -132,7 +131,7 @@ fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Froze
     let model = Model::by_name("viking").expect("a model of ours");
     let disk = Rc::new(Frozen::new(Modeled::new(&rt, model, ram.clone()).erase(), memory));
     let mut options = MountOptions::default();
-    // Small, so that the disk is read and written all the time.
+    // The cache is small, so that the disk is read and written all the time.
     options.cache.capacity = 1 << 20;
     options.cache.dirty_max = 256 << 10;
     let fs = executor
@@ -142,7 +141,7 @@ fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Froze
     (fs, disk)
 }
 
-/// Makes, writes, renames, links and removes at random, among what is there too.
+/// Creates, writes, renames, links and removes at random, also existing files.
 async fn use_it(rt: Runtime, fs: Fs, seed: u64, ops: u32) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut dirs = Vec::new();
@@ -154,7 +153,7 @@ async fn use_it(rt: Runtime, fs: Fs, seed: u64, ops: u32) {
         let to = dirs[rng.random_range(0..dirs.len())];
         let name = |i: u32, kind: char| format!("{kind}{i}").into_bytes();
         let (i, j) = (rng.random_range(0..30u32), rng.random_range(0..60u32));
-        // Most of these fail as they should: no such name, not empty, there already.
+        // Most of these fail as they should: no such name, not empty, already there.
         match rng.random_range(0..9u32) {
             0 => drop(fs.make(dir, &name(j, 'f'), &NewNode::file(0o600)).await),
             1 => drop(fs.make(dir, &name(j, 'd'), &NewNode::directory(0o700)).await),
@@ -218,7 +217,7 @@ fn what_leaked_is_given_back_while_others_work() {
                 complete += 1;
                 assert!(report.findings.is_empty() && report.was_clean, "seed {seed}:\n{report}");
             }
-            // Somebody wrote the file whose count of sectors was wrong.
+            // A task has written the file whose count of sectors was wrong.
             Ending::Partly => {
                 partly += 1;
                 let only_sectors = |f: &ordo_check::Finding| f.kind() == "BlockCount";
@@ -233,7 +232,7 @@ fn what_leaked_is_given_back_while_others_work() {
     assert!(complete > 5, "{complete} {partly}");
 }
 
-/// What had a wrong count is removed, and its number used again, before its step comes: the new one keeps
+/// An inode with a wrong count is removed, and its number reused, before its step comes: the new inode keeps
 /// its count.
 #[test]
 fn a_number_used_again_is_not_what_leaked() {
@@ -255,7 +254,7 @@ fn a_number_used_again_is_not_what_leaked() {
     support::assert_clean(&s.disk, "numbers used again");
 }
 
-/// A step that is told to wait its turn: with a smaller share it takes longer.
+/// Steps are paced: with a smaller share the check takes longer.
 #[test]
 fn it_leaves_others_their_share() {
     let sound = made();
@@ -274,7 +273,7 @@ fn it_leaves_others_their_share() {
     assert!(fifth > 3.0 * whole && fifth < 6.0 * whole, "{whole} {fifth}");
 }
 
-/// Damage that no crash explains: nothing is given back, and the next mount is refused.
+/// With damage that no crash explains, nothing is freed, and the next mount is refused.
 #[test]
 fn damage_is_left_alone_and_remembered() {
     let s = crash(&made());
@@ -296,13 +295,13 @@ fn damage_is_left_alone_and_remembered() {
         &MountOptions::default(),
     ));
     assert!(matches!(error.unwrap(), Err(ordo_ffs::MountError::Unclean)));
-    // A full check saves what has no name, and repairs it.
+    // A full check saves inodes without names, and repairs the damage.
     let report = check(&s.disk, Repair::Yes).unwrap();
     assert!(report.repaired && !report.cleared, "{report}");
     support::assert_clean(&s.disk, "after its repair");
 }
 
-/// Too much is written for the memory that the view may take: work goes on, the check ends and says so.
+/// More is written than the memory of the snapshot allows: work goes on, and the check ends and says so.
 #[test]
 fn without_memory_it_gives_up() {
     let s = crash(&made());
@@ -318,7 +317,7 @@ fn without_memory_it_gives_up() {
     assert!(Surgeon::new(&s.disk).sb.flags & FS_UNCLEAN == 0);
 }
 
-/// Told to stop, it stops: at any time, and what is left is found again.
+/// The check can be stopped at any time, and a later one finds what is left.
 #[test]
 fn it_can_be_stopped_and_begun_again() {
     let s = crash(&made());

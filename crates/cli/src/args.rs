@@ -287,7 +287,7 @@ pub struct Mkfs {
     pub soft_updates: bool,
     /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
     /// same device), or the path of another image or device.
-    #[arg(long, short = 'J', value_name = "WHERE")]
+    #[arg(long, short = 'J', value_name = "PLACE")]
     pub journal: Option<PathBuf>,
     /// Size of the log [default: a hundredth of the file system].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]

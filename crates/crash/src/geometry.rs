@@ -4,7 +4,6 @@
 //! chunk of 512 bytes, each sector that a crash may lose is a fragment; where it is larger, a crash tears
 //! fragments too. Where a fragment is a block, nothing ever grows in place. Where free space is short, freed
 //! blocks are soon reused.
-//! fragment is a block, nothing ever grows in place. Where room is short, what is given back is soon another's.
 
 use serde::{Deserialize, Serialize};
 

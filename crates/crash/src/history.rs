@@ -1,8 +1,8 @@
 //! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
 //! [`Watched`] wraps a file system and notes every call that changes something: when it began and when it
-//! returned, in events of the run; the objects for which names came to stand; the contents at each place of
-//! each file. An object is a file, directory or link. Its inode number may belong to another object later.
+//! returned, in events of the run; the object to which each name leads; the contents at each place of each
+//! file. An object is a file, directory or link. Its inode number may belong to another object later.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,6 @@
 //!
 //! Fault model: each test names its disk. The workload: three clients with random operations, whose requests
 //! complete in any order.
-//! complete in any order.
 
 use ordo_crash::record::Event;
 use ordo_crash::{

@@ -242,7 +242,7 @@ fn go<P: OrderingPolicy + 'static>(
 }
 
 /// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks. Later
-/// versions cut it.
+/// versions of FreeBSD's preen cut it.
 fn cut_later(finding: &Finding) -> bool {
     finding.kind == "EndsInHole" && finding.severity == Severity::Counts
 }

@@ -4,7 +4,7 @@
 //! until there is one. A program that has its reply often asks again within microseconds, and sleeping and waking
 //! takes longer than that. So the task polls for a moment before it sleeps (a busy poll), as long as that has paid
 //! recently. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
-//! agreed on io_uring, requests come over the ring instead ([`uring`](crate::uring)), and only requests without a
+//! agreed on io_uring, requests come over the ring instead ([`uring`]), and only requests without a
 //! reply come here.
 
 use std::cell::{Cell, RefCell};

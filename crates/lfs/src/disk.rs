@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use crate::LfsError;
 use crate::error::What;
 
-/// Bytes of metadata that are kept at most.
+/// The most metadata that is kept in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A device with the superblock that says how it is divided.
+/// A device, and the superblock with its geometry.
 pub struct Disk {
     pub device: Device,
     pub sb: Superblock,
@@ -26,7 +26,7 @@ impl Disk {
         Disk { device, sb, cache: RefCell::default(), cached: Cell::new(0) }
     }
 
-    /// `frags` fragments at `addr`, which must be inside of the log.
+    /// Reads `frags` fragments at `addr`, which must be inside of the log.
     pub async fn read(&self, what: What, addr: i64, frags: u32) -> Result<Vec<u8>, LfsError> {
         if !self.sb.is_log(addr, frags) {
             return Err(LfsError::Address { what, addr, frags });
@@ -34,7 +34,7 @@ impl Disk {
         self.read_raw(addr, u64::from(frags) * u64::from(self.sb.fsize)).await
     }
 
-    /// `bytes` bytes at fragment `addr`, in requests that the device takes.
+    /// Reads `bytes` bytes from fragment `addr` on, in requests that the device accepts.
     pub async fn read_raw(&self, addr: i64, bytes: u64) -> Result<Vec<u8>, LfsError> {
         let geometry = self.device.geometry();
         let step =
@@ -47,7 +47,7 @@ impl Disk {
         Ok(out)
     }
 
-    /// The same, kept in memory for the next time. For metadata.
+    /// The same for metadata, which are kept in memory for the next time.
     pub async fn metadata(&self, what: What, addr: i64, bytes: u32) -> Result<Rc<[u8]>, LfsError> {
         if let Some(found) = self.cache.borrow().get(&addr)
             && found.len() == bytes as usize

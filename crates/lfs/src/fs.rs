@@ -1,4 +1,4 @@
-//! [`FileSystem`] for [`LfsReader`]: whatever would change something is refused.
+//! The implementation of [`FileSystem`] for [`LfsReader`]. Every change is refused.
 
 use ordo_format::lfs::{ROOT_INO, inode};
 use ordo_vfs::{

@@ -6,12 +6,12 @@ use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::fl
 use crate::LfsError;
 use crate::disk::Disk;
 
-/// A partial segment that is whole and follows the one before it.
+/// A whole partial segment that follows the one before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialSegment {
-    /// Where its summary is.
+    /// The address of its summary.
     pub at: i64,
-    /// Where it ends.
+    /// The address behind its end.
     pub end: i64,
     /// Its summary.
     pub summary: Summary,
@@ -19,32 +19,32 @@ pub struct PartialSegment {
     pub blocks: Vec<PsegBlock>,
 }
 
-/// Why the log ends where it does.
+/// The reason for the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEnd {
-    /// It was unmounted.
+    /// The file system was unmounted.
     Clean,
-    /// No partial segment follows: what is there is older, or nothing.
+    /// No partial segment follows: the next place has an older one, or none.
     Nothing,
-    /// One follows, but it is not whole.
+    /// A partial segment follows, but it is not whole.
     Torn(SummaryError),
 }
 
 /// The log behind a checkpoint.
 pub struct Log {
-    /// Its partial segments, those left out that a later one should have completed.
+    /// Its partial segments, without those at the end that a later one should have completed.
     pub psegs: Vec<PartialSegment>,
-    /// Partial segments that go on in one that is not there, at the end.
+    /// The number of partial segments at the end whose continuation is missing.
     pub incomplete: usize,
-    /// Why it ends.
+    /// The reason for its end.
     pub end: LogEnd,
 }
 
-/// Where the next partial segment can be: behind the last one where its segment has room, and else at the start of the
-/// next. NetBSD's writer and its roll-forward differ by a fragment about how much room that takes, so that both places
-/// count when it is close.
+/// The addresses at which the next partial segment can be: behind the last one if its segment has space,
+/// otherwise at the start of the next. NetBSD's writer and its roll-forward demand different space, by a
+/// fragment, so both addresses count in a close case.
 fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
-    // At the end of a full segment `at` is the next one's start, where no partial segment goes by itself.
+    // At the end of a full segment, `at` is the start of the following one, but the log continues at `next`.
     let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
     let room = inside.map_or(0, |s| sb.segment_start(s + 1) - at);
     let at_start = sb.segment_of(at).filter(|s| sb.segment_data(*s) == at);
@@ -54,7 +54,7 @@ fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
     [here, start.filter(|_| is_close).map(|s| sb.segment_data(s))]
 }
 
-/// Reads the log from the checkpoint on.
+/// Reads the log behind the checkpoint.
 ///
 /// # Errors
 /// The device failed.
@@ -91,7 +91,7 @@ pub async fn read(disk: &Disk) -> Result<Log, LfsError> {
     Ok(out)
 }
 
-/// The partial segment at `at`, if it is the one with this serial number and whole.
+/// The partial segment at `at`, if it has this serial number and is whole.
 async fn one(
     disk: &Disk,
     at: i64,
@@ -119,7 +119,7 @@ async fn one(
     if let Err(error) = summary.verify(sb, at, &bytes) {
         return Ok(Err(LogEnd::Torn(error)));
     }
-    // An empty one says nothing, and NetBSD does not go past it.
+    // An empty partial segment has no meaning, and NetBSD does not read past it.
     if blocks.is_empty() {
         return Ok(Err(LogEnd::Nothing));
     }

@@ -1,4 +1,4 @@
-//! From files to addresses: the IFILE's entries, inodes, block maps.
+//! Mapping files to addresses: the IFILE's entries, inodes, block maps.
 
 use ordo_format::lfs::{
     IFILE_INO, IfileEntry, LfsInode, NDADDR, NO_ADDRESS, UNWRITTEN, inode, lbn,
@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::error::What;
 use crate::roll::Changes;
 
-/// An inode, and its bytes: those of a short link's target are in them.
+/// An inode and its bytes, which include the target of a short link.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub inode: LfsInode,
@@ -29,13 +29,13 @@ pub async fn load(disk: &Disk, ino: u64, addr: i64) -> Result<Loaded, LfsError> 
     Ok(Loaded { inode, raw })
 }
 
-/// The IFILE's inode, its size looked at.
+/// The IFILE's inode, with a checked size.
 pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
     let sb = &disk.sb;
     let inode = load(disk, IFILE_INO, sb.idaddr).await?.inode;
     let size = inode.size;
     let is_whole = size.is_multiple_of(sb.bsize.into());
-    // A fragment of an entry for each inode: more than the device holds cannot be.
+    // The size cannot be larger than the device.
     let fits = size <= sb.size.saturating_mul(sb.fsize.into());
     if !is_whole || !fits || sb.inodes_in(size) == 0 {
         return Err(LfsError::IfileSize { size });
@@ -43,16 +43,16 @@ pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
     Ok(inode)
 }
 
-/// A block of a file.
+/// The result of looking for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// Where it is.
+    /// The block is at this address.
     At(i64),
-    /// It is in a hole, which goes to this block at least.
+    /// The block is in a hole, which reaches at least to this block.
     Hole(u64),
 }
 
-/// Looks for a block of a file.
+/// Finds a block of a file.
 pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
     let nindir = u64::from(sb.nindir);
@@ -76,7 +76,7 @@ pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsE
     Ok(Block::At(addr))
 }
 
-/// The address of a block of a file; `None`: a hole.
+/// The address of a block of a file; `None` for a hole.
 pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
     Ok(match find(disk, inode, lbn).await? {
         Block::At(addr) => Some(addr),
@@ -84,7 +84,7 @@ pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i
     })
 }
 
-/// The IFILE's entry of an inode, as the checkpoint has it.
+/// The IFILE's entry of an inode, at the checkpoint.
 pub async fn entry(disk: &Disk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry, LfsError> {
     let sb = &disk.sb;
     let count = sb.inodes_in(ifile.size);
@@ -99,7 +99,7 @@ pub async fn entry(disk: &Disk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry
     Ok(IfileEntry::read(sb.width, &block[within..]))
 }
 
-/// Where an inode is after rolling forward; `None`: it is free.
+/// The address of an inode's block after rolling forward; `None` for a free inode.
 pub async fn locate(
     disk: &Disk,
     ifile: &LfsInode,
@@ -115,7 +115,7 @@ pub async fn locate(
     match entry(disk, ifile, ino).await {
         Ok(entry) if entry.is_orphan() && entry.daddr != NO_ADDRESS => Ok(None),
         Ok(entry) => Ok((entry.daddr != NO_ADDRESS).then_some(entry.daddr)),
-        // Only a log that was cut off can speak of inodes that the IFILE does not have yet.
+        // Only a log that was cut off has inodes which the IFILE lacks.
         Err(LfsError::InodeNumber { .. }) => Ok(None),
         Err(error) => Err(error),
     }

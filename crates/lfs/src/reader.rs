@@ -1,4 +1,4 @@
-//! A mounted file system, to be read.
+//! A mounted file system, for reading.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::{LE, LfsInode, SegUse, Superblock, dir};
@@ -11,7 +11,7 @@ use crate::map::{self, Block, Loaded};
 use crate::roll::{self, Changes, RolledForward};
 use crate::superblock;
 
-/// A file system that is only read: as its last checkpoint and the log behind it have it.
+/// A read-only file system, in the state of its last checkpoint and the log behind it.
 pub struct LfsReader {
     disk: Disk,
     ifile: LfsInode,
@@ -20,10 +20,10 @@ pub struct LfsReader {
 }
 
 impl LfsReader {
-    /// Mounts what is on `device`, at the newest checkpoint, and rolls forward in memory.
+    /// Mounts the file system on `device` at the newest checkpoint, and rolls forward in memory.
     ///
     /// # Errors
-    /// There is no LFS that can be read, or the device failed.
+    /// The device has no LFS that can be read, or it failed.
     pub async fn mount(device: impl BlockDevice) -> Result<LfsReader, LfsError> {
         LfsReader::mount_device(device.erase()).await
     }
@@ -36,17 +36,17 @@ impl LfsReader {
         Ok(LfsReader { disk, ifile, changes, rolled })
     }
 
-    /// The checkpoint that it is mounted at.
+    /// The checkpoint at which it is mounted.
     pub fn superblock(&self) -> &Superblock {
         &self.disk.sb
     }
 
-    /// What was found behind the checkpoint.
+    /// The log that was found behind the checkpoint.
     pub fn rolled_forward(&self) -> &RolledForward {
         &self.rolled
     }
 
-    /// How each segment is used, as the checkpoint has it.
+    /// The usage of each segment, at the checkpoint.
     ///
     /// # Errors
     /// The IFILE has a hole, or the device failed.
@@ -92,7 +92,7 @@ impl LfsReader {
         let file_type = FileType::from_mode(inode.mode).unwrap_or(FileType::Regular);
         let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
         let mut atime = time(inode.atime, inode.atimensec);
-        // Access times are kept in the IFILE, so that reading does not move inodes.
+        // The IFILE has the access times, so that a read does not move an inode.
         if let Ok(entry) = map::entry(&self.disk, &self.ifile, inode.inumber).await {
             let kept = time(entry.atime_sec as i64, entry.atime_nsec as i32);
             atime = atime.max(kept);
@@ -117,7 +117,7 @@ impl LfsReader {
         })
     }
 
-    /// Where a block of a file is and how many bytes of it there are; `None`: a hole.
+    /// The address of a block of a file, and the number of its bytes; `None` for a hole.
     pub(crate) async fn locate_block(
         &self,
         inode: &LfsInode,
@@ -134,13 +134,13 @@ impl LfsReader {
         Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
     }
 
-    /// Whether a block is in a hole, and to which block that goes at least.
+    /// Whether a block is in a hole, and a block to which the hole reaches at least.
     pub(crate) async fn hole_at(
         &self,
         inode: &LfsInode,
         lbn: u64,
     ) -> Result<Option<u64>, LfsError> {
-        // The log can have a block where the inode has none yet: then holes end at each block.
+        // The log can have a block that the inode lacks, so a hole is taken to end at each block.
         let has_changes = self.changes.blocks.contains_key(&inode.inumber);
         if has_changes && self.locate_block(inode, lbn).await?.is_some() {
             return Ok(None);
@@ -152,7 +152,7 @@ impl LfsReader {
         })
     }
 
-    /// The contents of a block of a file; `None`: a hole.
+    /// The contents of a block of a file; `None` for a hole.
     pub(crate) async fn block(
         &self,
         inode: &LfsInode,
@@ -163,8 +163,8 @@ impl LfsReader {
         Ok(Some(self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?))
     }
 
-    /// Calls `each` for the entries of a directory from byte `from` on, free space left out, until it says no: the
-    /// entry, and the byte behind it.
+    /// Calls `each` for the entries of a directory from byte `from` on, without free space, until it returns
+    /// false. It gets the entry, and the byte behind it.
     pub(crate) async fn entries(
         &self,
         inode: &LfsInode,

@@ -1,4 +1,4 @@
-//! What the log changes behind a checkpoint.
+//! The changes in the log behind a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,36 +9,36 @@ use crate::disk::Disk;
 use crate::error::What;
 use crate::log::{self, LogEnd};
 
-/// What was found behind the checkpoint.
+/// A description of the log behind the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolledForward {
-    /// Partial segments that count.
+    /// The number of partial segments that count.
     pub partial_segments: usize,
-    /// Partial segments that do not count, since the one that completes them is not there.
+    /// The number of partial segments that do not count, because the one that completes them is missing.
     pub incomplete: usize,
-    /// Where the log goes on.
+    /// The address at which the log will continue.
     pub offset: i64,
-    /// Serial number of the last partial segment that counts.
+    /// The serial number of the last partial segment that counts.
     pub serial: u64,
-    /// Why it ends there.
+    /// The reason for the end of the log.
     pub end: LogEnd,
 }
 
-/// Blocks that were written without their inode: by their number, where they are and what they have.
+/// Blocks that were written without their inode: by logical number, the address and the length.
 type Blocks = BTreeMap<i64, (i64, u32)>;
 
 /// The changes.
 #[derive(Default)]
 pub struct Changes {
-    /// Where inodes are now: the block.
+    /// The address of each inode's block.
     pub inodes: BTreeMap<u64, i64>,
-    /// Inodes of files that were removed.
+    /// Inodes of removed files.
     pub removed: BTreeSet<u64>,
-    /// Blocks behind the last inode of their file, and the version that they are of.
+    /// Blocks behind the last inode of their file, and the version of the file to which they belong.
     pub blocks: BTreeMap<u64, (u32, Blocks)>,
 }
 
-/// Reads the log and says what it changes.
+/// Reads the log and collects its changes.
 ///
 /// # Errors
 /// The device failed.
@@ -50,7 +50,7 @@ pub async fn forward(disk: &Disk) -> Result<(RolledForward, Changes), LfsError> 
         for block in &pseg.blocks {
             match *block {
                 PsegBlock::Inodes { addr } => changes.take_inodes(disk, addr).await?,
-                // Indirect blocks count with the inode that leads to them.
+                // Indirect blocks count only together with the inode that points to them.
                 PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
                 PsegBlock::File { addr, bytes, ino, version, lbn } => {
                     let entry = changes.blocks.entry(ino).or_default();
@@ -74,7 +74,8 @@ pub async fn forward(disk: &Disk) -> Result<(RolledForward, Changes), LfsError> 
 }
 
 impl Changes {
-    /// An inode in the log is the file as it is then, with all its pointers: blocks before it are in it.
+    /// An inode in the log describes the file at that time, with all its pointers. It includes all blocks
+    /// before it.
     async fn take_inodes(&mut self, disk: &Disk, addr: i64) -> Result<(), LfsError> {
         let sb = &disk.sb;
         let block = disk.read(What::Inode(0), addr, sb.ibsize / sb.fsize).await?;

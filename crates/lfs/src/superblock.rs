@@ -5,20 +5,21 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 
 use crate::LfsError;
 
-/// Where to look for the second superblock where the first is damaged: multiples of this, in bytes. Segments have
-/// whole fragments, and these are at least 512 bytes, but the second superblock is five segments away at least.
+/// The places at which the second superblock is searched if the first is damaged are multiples of this, in
+/// bytes. Segments have whole fragments of at least 512 bytes, but the second superblock is at least five
+/// segments away.
 const STEP: u64 = 16 * 1024;
-/// How far to look for it, in bytes.
+/// The distance up to which it is searched, in bytes.
 const FAR: u64 = 64 << 20;
 
-/// A superblock, and where it was.
+/// A superblock, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSuperblock {
     /// The superblock of the newest checkpoint.
     pub sb: Superblock,
-    /// Where it is, in bytes.
+    /// The place, in bytes.
     pub at: u64,
-    /// What is wrong with the other one of the two that checkpoints write.
+    /// The fault of the other one of the two superblocks that checkpoints write, if it has one.
     pub other: Option<SuperblockError>,
 }
 
@@ -31,7 +32,7 @@ async fn read(device: &Device, at: u64) -> Result<Result<Superblock, SuperblockE
     Ok(Superblock::read(&device.read(at, len).await?))
 }
 
-/// Whether an image begins as LFS does: a superblock of LFS's behind the label, whatever is wrong with it.
+/// Whether an image begins as an LFS does: with a superblock behind the label, even a damaged one.
 ///
 /// # Errors
 /// The device failed.
@@ -40,8 +41,8 @@ pub async fn probe(device: &Device) -> Result<bool, LfsError> {
     Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
 }
 
-/// Finds the newest checkpoint: of the first two superblocks the one that is whole, and where both are, the one with the
-/// higher serial number.
+/// Finds the newest checkpoint: of the first two superblocks the whole one or, if both are whole, the one with
+/// the higher serial number.
 ///
 /// # Errors
 /// Neither can be used, the device is smaller than the file system, or it failed.
@@ -89,7 +90,7 @@ fn is_same(one: &Superblock, other: &Superblock) -> bool {
     shape(one) == shape(other)
 }
 
-/// Looks for the second superblock, where the first was torn or overwritten.
+/// Searches for the second superblock, if the first was torn or overwritten.
 async fn search(device: &Device, error: SuperblockError) -> Result<FoundSuperblock, LfsError> {
     let end = device.geometry().bytes.min(FAR);
     for at in (STEP..end).step_by(STEP as usize) {

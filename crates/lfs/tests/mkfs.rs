@@ -1,4 +1,5 @@
-//! An empty file system as newfs_lfs makes it: the same fields, clean for the checker, readable, in every shape.
+//! An empty file system, compared with that of newfs_lfs: equal fields, clean for the checker, readable, in
+//! every shape.
 
 use std::rc::Rc;
 
@@ -24,9 +25,10 @@ fn load(disk: &RamDisk, at: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// All that newfs_lfs put into its superblock and tables of a device of the same size is what we put there. What
-/// differs has a reason: newfs_lfs writes the IFILE twice, so that one more summary, a block of inodes and two blocks
-/// are dead in the log. Its cleaner info still says what it counted before the second time: exactly our counts.
+/// The fields of the superblock and the tables equal those of newfs_lfs for a device of the same size. Each
+/// difference has a reason: newfs_lfs writes the IFILE twice, so one more summary, a block of inodes and two
+/// blocks are dead in its log. Its cleaner info still has the counts from before the second time, which are
+/// exactly Ordo's.
 #[test]
 fn the_fields_are_those_of_newfs_lfs() {
     let Some(image) = ordo_testkit::real_input("images/netbsd-lfs/fresh64-8k.img") else { return };
@@ -46,7 +48,7 @@ fn the_fields_are_those_of_newfs_lfs() {
     let byte = |addr: i64| theirs.byte_of(addr) as usize;
     let info = CleanerInfo::read(Width::Lfs64, &image[byte(0x2d)..]);
     assert_eq!((ours.bfree, ours.avail, ours.dmeta, ours.serial), (info.bfree, info.avail, 2, 1));
-    // Behind the summary the root's fragment, then the IFILE.
+    // Behind the summary are the root's fragment, then the IFILE.
     let ifile = load(&disk, ours.byte_of(ours.segment_data(0) + 2), 3 * 8192);
     assert_eq!(CleanerInfo::read(Width::Lfs64, &ifile), info);
     for segment in 0..u64::from(ours.nseg) {
@@ -57,12 +59,12 @@ fn the_fields_are_those_of_newfs_lfs() {
         }
         assert_eq!(SegUse::decode(&ifile[at..], LE), wanted, "segment {segment}");
     }
-    // Inode 2 is elsewhere; all other entries are alike.
+    // Inode 2 is elsewhere. All other entries are equal.
     assert_eq!(ifile[2 * 8192 + 96..], image[byte(0x23) + 96..byte(0x23) + 8192]);
 }
 
-/// Every shape is clean for the checker and can be read: small and large blocks, an IFILE with indirect blocks that takes
-/// several partial segments and more than one segment, with and without seals.
+/// Every shape is clean for the checker and can be read: small and large blocks, an IFILE with indirect blocks
+/// that takes several partial segments and more than one segment, with and without seals.
 #[test]
 fn every_shape_is_clean() {
     let shapes = [
@@ -101,7 +103,7 @@ fn every_shape_is_clean() {
     }
 }
 
-/// Sizes that do not fit are refused by name, and nothing is written.
+/// Sizes that are not possible are refused with a reason, and nothing is written.
 #[test]
 fn what_cannot_be_made_is_said() {
     let sizes = |change: fn(&mut MkfsOptions)| {

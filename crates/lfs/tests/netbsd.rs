@@ -1,8 +1,8 @@
-//! Images that NetBSD's own kernel wrote, read byte for byte as its manifests say.
+//! Images that NetBSD's own kernel wrote, compared byte for byte with their manifests.
 //!
-//! The manifests were made through NetBSD's own code from the same images, mounted: names, attributes, and a SHA-256 of
-//! every file's contents. Catches any misunderstanding of the format that our own reader could share with our own
-//! writer, and a roll-forward that loses or invents something.
+//! NetBSD's own code made the manifests, from the same images, mounted: names, attributes, and a SHA-256 of
+//! every file's contents. Would catch any misunderstanding of the format that Ordo's reader and writer share,
+//! and a roll-forward that loses or invents something.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -22,7 +22,7 @@ fn image(name: &str) -> Option<Vec<u8>> {
     ordo_testkit::real_input(&format!("images/netbsd-lfs/{name}.img"))
 }
 
-/// The lines of a manifest, which lie unpacked beside the images.
+/// The lines of a manifest, which is unpacked beside the images.
 fn manifest(name: &str) -> Vec<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
     let shared = std::env::var("ORDO_SHARED").unwrap_or_else(|_| root.into());
@@ -35,7 +35,7 @@ fn mount(image: &[u8]) -> LfsReader {
     Executor::simulated(1).block_on(LfsReader::mount(disk)).unwrap().unwrap()
 }
 
-/// The SHA-256 of each of these, by the tool that everybody has.
+/// The SHA-256 of each contents, by the tool `sha256sum`.
 fn sha256(contents: &[Vec<u8>]) -> Vec<String> {
     let folder = std::env::temp_dir().join(format!("ordo-lfs-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -58,7 +58,7 @@ fn sha256(contents: &[Vec<u8>]) -> Vec<String> {
     sums.lines().map(|l| l.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
-/// A line of a manifest without what stands at its end: the sum, the target.
+/// A line of a manifest without its last part: the sum, or the target.
 fn line(attr: &Attr, path: &str) -> String {
     let kind = match attr.file_type {
         FileType::Regular => 'f',
@@ -88,7 +88,7 @@ fn line(attr: &Attr, path: &str) -> String {
 async fn contents(fs: &LfsReader, attr: &Attr) -> Vec<u8> {
     let mut out = vec![0xa5; attr.size as usize];
     let mut at = 0;
-    // An odd size, so that reads begin and end inside of blocks and fragments.
+    // An odd size makes reads begin and end inside of blocks and fragments.
     while at < out.len() {
         let end = out.len().min(at + 100_003);
         at += fs.read(attr.ino, at as u64, &mut out[at..end]).await.unwrap();
@@ -96,7 +96,7 @@ async fn contents(fs: &LfsReader, attr: &Attr) -> Vec<u8> {
     out
 }
 
-/// The whole tree as a manifest.
+/// The whole tree in the form of a manifest.
 async fn tree(fs: &LfsReader) -> Vec<String> {
     let mut lines = vec![line(&fs.getattr(fs.root()).await.unwrap(), "/")];
     let mut files = Vec::new();
@@ -141,8 +141,8 @@ fn assert_tree(image: &[u8], manifest_name: &str) {
     assert_eq!(found, wanted);
 }
 
-/// Every image that was unmounted is read as its manifest says: fragments, indirect blocks of two levels, holes, links,
-/// symbolic links inside and outside of the inode, device nodes, in both widths.
+/// Every unmounted image has the contents of its manifest: fragments, indirect blocks of two levels, holes,
+/// links, symbolic links inside and outside of the inode, device nodes, in both widths.
 #[test]
 fn unmounted_images_are_as_their_manifests_say() {
     for name in ["fresh64-8k", "tree64-8k", "tree32-8k", "full64-8k"] {
@@ -152,9 +152,9 @@ fn unmounted_images_are_as_their_manifests_say() {
     }
 }
 
-/// The image that was copied while it was in use: rolled forward it is what it was at the copy. With the log cut off
-/// behind the checkpoint it is the tree at the checkpoint, which shows that it is the roll-forward that makes the
-/// difference.
+/// An image was copied while it was in use. Rolled forward, it is the tree at the time of the copy. With the
+/// log cut off behind the checkpoint it is the tree at the checkpoint, which shows the effect of the
+/// roll-forward.
 #[test]
 fn a_copy_in_use_is_rolled_forward() {
     let Some(mut image) = image("cut64-8k") else { return };
@@ -165,7 +165,7 @@ fn a_copy_in_use_is_rolled_forward() {
     let behind = sb.byte_of(sb.offset) as usize;
     image[behind + 8] ^= 1;
     assert_tree(&image, "cut64-8k.ckpt");
-    // So does an unmount that never was: nothing is looked for behind it.
+    // An image that is marked clean has that tree too: nothing behind the checkpoint is searched.
     image[behind + 8] ^= 1;
     let mut clean = sb;
     clean.pflags |= PF_CLEAN;
@@ -173,7 +173,8 @@ fn a_copy_in_use_is_rolled_forward() {
     assert_tree(&image, "cut64-8k.ckpt");
 }
 
-/// A log that ends early: each partial segment that is damaged takes with it all that follow, and nothing before it.
+/// A log that ends early: a damaged partial segment ends the log, with all that follow, but none before it is
+/// lost.
 #[test]
 fn a_torn_partial_segment_ends_the_log() {
     let Some(image) = image("cut64-8k") else { return };
@@ -182,7 +183,7 @@ fn a_torn_partial_segment_ends_the_log() {
     let mut at = sb.offset;
     for count in 0..12 {
         let mut torn = image.clone();
-        // The first block behind the summary is in datasum.
+        // The sum of the data covers the first block behind the summary.
         torn[sb.byte_of(at + 1) as usize] ^= 0x10;
         let cut = mount(&torn);
         assert_eq!(cut.rolled_forward().partial_segments, count);
@@ -193,8 +194,8 @@ fn a_torn_partial_segment_ends_the_log() {
     assert_eq!(fs.rolled_forward().end, LogEnd::Nothing);
 }
 
-/// The check rolls forward on disk, by code of its own, to what the mount shows: at every partial segment that a crash
-/// can cut the log off behind, also between a file's blocks and its inode.
+/// The check rolls forward on disk, by its own code, to the same tree as the mount: at every partial segment
+/// behind which a crash can cut off the log, also between a file's blocks and its inode.
 #[test]
 fn the_mount_and_the_check_roll_forward_alike() {
     let Some(image) = image("cut64-8k") else { return };
@@ -225,8 +226,8 @@ fn the_mount_and_the_check_roll_forward_alike() {
     assert!(trees.len() > 6, "cuts make a difference: {}", trees.len());
 }
 
-/// Of two superblocks the one with the higher serial number counts, unless it is torn; with the first one gone the
-/// second is found.
+/// Of two superblocks the one with the higher serial number counts, unless it is torn. If the first one is
+/// gone, the second is found.
 #[test]
 fn the_newest_whole_superblock_counts() {
     let Some(image) = image("cut64-8k") else { return };

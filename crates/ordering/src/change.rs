@@ -35,7 +35,7 @@ pub enum PointerTo {
     Data,
     /// Contents of a directory.
     Directory,
-    /// A block of pointers.
+    /// An indirect block.
     Indirect,
     /// The extended-attribute area.
     Attributes,

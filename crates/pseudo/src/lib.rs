@@ -2,7 +2,7 @@
 //!
 //! Layers, from the kernel down: a loop device, opened so that it caches nothing; a FUSE file system with the device
 //! as a file ([`file`]), over io_uring where the kernel has that. For virtual machines and other kernels there is NBD
-//! instead ([`nbd`]). Beneath either: a tap, rules about writes, and memory, an image, or a device ([`device`]). A
+//! instead ([`nbd`]). Beneath either: a tap, rules about writes, and memory, an image, or a device (`device`). A
 //! thread of its own serves the requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`].
 //!
 //! Invariants:

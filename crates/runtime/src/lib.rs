@@ -5,7 +5,7 @@
 //! with real I/O. Time, randomness and the order of tasks come only from here.
 //!
 //! Layers, lowest first:
-//! - [`time`]: [`Time`](time::Time) in nanoseconds since the executor started.
+//! - [`time`]: [`Time`] in nanoseconds since the executor started.
 //! - [`IoBuf`], and the driver under [`Runtime`]'s `read_at`, `write_at`, `sync_file` and `punch_hole`: real I/O on
 //!   io_uring or threads, or at once under a virtual clock.
 //! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
@@ -15,8 +15,8 @@
 //! Invariants:
 //! - One thread. A waker may be called from another thread; a task is polled only on the executor's.
 //! - An executor with no ready task, no timer and no I/O under way, but with a task that is not a daemon, has proven
-//!   a [`Deadlock`](executor::Deadlock). The report says what each task waits for.
-//! - Dropping the [`Executor`](executor::Executor) drops every task at its present await. That is a crash.
+//!   a [`Deadlock`]. The report says what each task waits for.
+//! - Dropping the [`Executor`] drops every task at its present await. That is a crash.
 //!
 //! ```
 //! use ordo_runtime::{Executor, time::Duration};

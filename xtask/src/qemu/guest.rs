@@ -1,18 +1,19 @@
-//! What a guest boots: a kernel out of its package, and an archive with BusyBox, modules and the work.
+//! The files that a guest boots: a kernel from its package, and an archive with BusyBox, modules and the work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Debian has it here, static or not.
+/// The path of Debian's BusyBox, static or not.
 pub const BUSYBOX: &str = "/bin/busybox";
-/// What the guest says when everything went well.
+/// The last line of a guest in which everything went well.
 pub const AT_THE_END: &str = "all is as it was written";
 
-/// What the disk needs. What these need comes before them.
+/// The modules for the disk. Modules on which these depend come before them.
 const DISK: [&str; 2] = ["virtio_pci", "virtio_blk"];
 
-/// The first program. The first command of the work that fails ends it; the guest ends in any case.
+/// The first program of the guest. The first command of the work that fails ends it; the guest ends in any
+/// case.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -23,7 +24,7 @@ sh -e /work SYSTEM OPTIONS
 reboot -f
 "#;
 
-/// No work at all: what passes then is the machine's own.
+/// No work at all, to measure the machine's own requests.
 pub const IDLE: &str = "echo AT_THE_END";
 
 /// The work: every command must succeed.
@@ -68,7 +69,7 @@ echo AT_THE_END
 
 /// A kernel that QEMU starts at once, and its modules.
 pub struct Kernel {
-    /// As `uname -r` has it.
+    /// The release, as `uname -r` prints it.
     pub release: String,
     /// The unpacked image.
     pub image: PathBuf,
@@ -76,10 +77,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Takes what is compressed in `boot/vmlinuz-*` into `folder`. Linux, Documentation/arch/x86/boot.rst, says where it is.
+    /// Unpacks the compressed kernel of `boot/vmlinuz-*` into `folder`. Linux, Documentation/arch/x86/boot.rst,
+    /// describes its place.
     ///
     /// # Errors
-    /// There is none, or what it is compressed with is not known.
+    /// There is no kernel, or its compression is not known.
     pub fn unpack(from: &Path, folder: &Path) -> Result<Kernel, String> {
         let boot =
             fs::read_dir(from.join("boot")).map_err(|e| format!("{}: {e}", from.display()))?;
@@ -109,7 +111,7 @@ impl Kernel {
         Ok(Kernel { release, image, modules })
     }
 
-    /// An archive as the kernel unpacks it at its start (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+    /// An initramfs (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
     ///
     /// # Errors
     /// A module is missing.
@@ -138,7 +140,7 @@ impl Kernel {
     }
 }
 
-/// What unpacks a kernel's payload, and the payload.
+/// The program that unpacks a kernel's payload, and the payload.
 fn payload(kernel: &[u8]) -> Option<(&'static str, &[u8])> {
     let word =
         |at: usize| Some(u32::from_le_bytes(kernel.get(at..at + 4)?.try_into().ok()?) as usize);
@@ -147,7 +149,7 @@ fn payload(kernel: &[u8]) -> Option<(&'static str, &[u8])> {
     }
     let at = (usize::from(kernel[0x1f1]) + 1) * 512 + word(0x248)?;
     let payload = kernel.get(at..at.checked_add(word(0x24c)?)?)?;
-    // Its length when unpacked follows, but for gzip, which has that itself.
+    // The unpacked length follows, except for gzip, which contains it.
     let short = &payload[..payload.len().checked_sub(4)?];
     match payload {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => Some(("xz", short)),
@@ -157,7 +159,7 @@ fn payload(kernel: &[u8]) -> Option<(&'static str, &[u8])> {
     }
 }
 
-/// Adds a module after those that it says it needs. What is built in has no file, and is needed by no one's word.
+/// Adds a module, after those on which it depends. A built-in module has no file, and no module names it.
 fn add_module(
     name: &str,
     files: &[PathBuf],
@@ -166,7 +168,7 @@ fn add_module(
     if modules.iter().any(|(there, _)| there == name) {
         return Ok(());
     }
-    // A file may have dashes where the module has underscores.
+    // A file name may have dashes where the module's name has underscores.
     let is = |file: &&PathBuf| {
         file.file_name()
             .is_some_and(|f| *f.to_string_lossy().replace('-', "_") == *format!("{name}.ko"))
@@ -191,7 +193,7 @@ fn depends(module: &[u8]) -> Vec<String> {
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // Not through links: one may lead back to the sources.
+        // Links are not followed, since one may lead to the sources.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => walk(&entry.path(), files),
             Ok(_) => files.push(entry.path()),
@@ -200,7 +202,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether it names no interpreter: the guest has no libraries.
+/// Whether BusyBox names no interpreter, since the guest has no libraries.
 pub fn busybox_is_static() -> bool {
     let Ok(bytes) = fs::read(BUSYBOX) else { return false };
     let half = |at: usize| {
@@ -225,7 +227,8 @@ impl Archive {
         self.entries += 1;
         let links = 1 + u32::from(mode >> 12 == 4);
         let (length, name_length) = (contents.len() as u32, name.len() as u32 + 1);
-        // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name, no checksum.
+        // The fields are number, mode, owner, group, links, time, length, four device numbers, length of the
+        // name, no checksum.
         let fields = [self.entries, mode, 0, 0, links, 0, length, 0, 0, 0, 0, name_length, 0];
         self.bytes.extend(b"070701");
         for field in fields {
@@ -252,8 +255,9 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// An archive is read back as it was written, by the offsets that its format gives, and what a module needs comes once, before it. Catches a length or
-    /// a padding that is wrong by one: the kernel would find no first program, and say nothing of why.
+    /// An archive is read back by the offsets of its format, and each module comes once, after those on which
+    /// it depends. Would catch a length or a padding that is wrong by one: the kernel would find no first
+    /// program, without an error.
     #[test]
     fn archives_and_modules_are_as_others_read_them() {
         let mut archive = Archive::default();

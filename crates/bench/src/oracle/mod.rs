@@ -87,7 +87,7 @@ pub struct Rules {
     pub atimes: bool,
     /// Whether times of birth are compared.
     pub birthtimes: bool,
-    /// How far a timestamp may lie outside its operation, in nanoseconds.
+    /// The longest time by which a timestamp may lie outside of its operation, in nanoseconds.
     pub time_slack_ns: i128,
     /// Whether the subject may run out of space.
     pub may_fill: bool,

@@ -1,7 +1,7 @@
 //! The first partial segments: the root directory, the IFILE, and their inodes.
 //!
-//! Where everything goes follows from sizes alone, so that it is laid out first ([`Layout`]); contents, which tell of
-//! the layout, are made after that.
+//! All addresses follow from sizes alone, so they are laid out first ([`Layout`]). The contents, which depend
+//! on the layout, are made after that.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use ordo_format::lfs::{
 
 use super::MkfsError;
 
-/// `flags` of the IFILE's inode: nobody may change it.
+/// `flags` of the IFILE's inode: no user may change it.
 const SF_IMMUTABLE: u32 = 0x0002_0000;
 
-/// A partial segment that is laid out.
+/// A partial segment of the layout.
 struct Piece {
     at: i64,
     end: i64,
@@ -25,15 +25,15 @@ struct Piece {
     inodes_at: Option<i64>,
 }
 
-/// Where everything goes.
+/// The layout: the addresses of everything.
 struct Layout {
     pieces: Vec<Piece>,
-    /// Address of each block of a file.
+    /// The address of each block of a file.
     blocks: BTreeMap<(u64, i64), i64>,
     inodes_at: i64,
 }
 
-/// Lays out partial segments, in segment after segment from the first on.
+/// Lays out partial segments, in one segment after the other from the first on.
 struct Packer<'a> {
     sb: &'a Superblock,
     layout: Layout,
@@ -60,13 +60,13 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Whether the last partial segment has room for another block, in its segment and its summary.
+    /// Whether the last partial segment has space for another block, in its segment and its summary.
     fn has_room(&self, frags: i64, is_new_file: bool) -> bool {
         let Some(piece) = self.layout.pieces.last() else { return false };
         let (width, pointer) = (self.sb.width, self.sb.width.pointer_size());
         let blocks: usize = piece.files.iter().map(|f| f.blocks.len()).sum();
         let files = piece.files.len() + usize::from(is_new_file);
-        // One block of inodes at most, and a seal.
+        // The summary has at most one block of inodes, and a seal.
         let summary = width.segsum_size()
             + files * width.finfo_size()
             + (blocks + 2) * pointer
@@ -105,7 +105,7 @@ impl Packer<'_> {
     }
 }
 
-/// The logical numbers of the indirect blocks of a file of so many blocks.
+/// The logical numbers of the indirect blocks of a file with so many blocks.
 fn indirect_blocks(sb: &Superblock, count: u64) -> Vec<i64> {
     let starts = lbn::trees(sb.nindir.into());
     let mut out = Vec::new();
@@ -135,7 +135,7 @@ fn lay_out(sb: &Superblock, ifile_blocks: u64) -> Result<Layout, MkfsError> {
     Ok(packer.layout)
 }
 
-/// The partial segments, each with its address; the superblock becomes their checkpoint.
+/// The partial segments, each with its address. The superblock becomes their checkpoint.
 pub fn build(
     sb: &mut Superblock,
     sealed: bool,
@@ -190,7 +190,7 @@ fn summary(sb: &Superblock, piece: &Piece, serial: u64, now: u64, goes_on: bool)
     }
 }
 
-/// How each segment is used.
+/// The usage of each segment.
 fn segments(sb: &Superblock, layout: &Layout) -> Vec<SegUse> {
     let mut out = vec![SegUse::zeroed(); sb.nseg as usize];
     let at = |addr: i64| sb.segment_of(addr).unwrap_or(0) as usize;
@@ -299,7 +299,7 @@ fn inodes(sb: &Superblock, layout: &Layout, count: u64, now: u64) -> Vec<u8> {
     bytes
 }
 
-/// An indirect block of the IFILE: each block whose way ends in it has its pointer there.
+/// An indirect block of the IFILE, with a pointer to each block whose indirect path ends in it.
 fn pointers(sb: &Superblock, layout: &Layout, number: i64, count: u64) -> Vec<u8> {
     let (nindir, pointer) = (u64::from(sb.nindir), sb.width.pointer_size());
     let mut bytes = vec![0; sb.bsize as usize];

@@ -1,11 +1,11 @@
 //! Making an empty LFS64, as newfs_lfs does.
 //!
-//! [`MkfsOptions`] and the device's size make a plan (`plan`): a superblock with all but the checkpoint. The log then
-//! gets its first partial segments (`first`): the root directory, the IFILE, their inodes. The superblocks are written
-//! last, so that what was cut off is no file system.
+//! [`MkfsOptions`] and the device's size determine a plan (`plan`): a superblock with everything but the
+//! checkpoint. The log then gets its first partial segments (`first`): the root directory, the IFILE, their
+//! inodes. The superblocks are written last, so an interrupted mkfs leaves no file system.
 //!
-//! What newfs_lfs writes twice, to bring its counts up to date, is here written once: the counts follow from the layout
-//! before anything is written.
+//! newfs_lfs writes some blocks twice to update its counts. Here they are written once, since the counts follow
+//! from the layout before anything is written.
 
 mod first;
 mod plan;
@@ -13,18 +13,18 @@ mod plan;
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 use ordo_format::lfs::{SUPERBLOCK_SIZE, Superblock, SuperblockError};
 
-/// What to make.
+/// Options of mkfs.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
-    /// Bytes of a block: a power of two from 512 to 65536.
+    /// The block size in bytes: a power of two from 512 to 65536.
     pub block_size: u32,
-    /// Bytes of a fragment: a power of two from 512 to the block size.
+    /// The fragment size in bytes: a power of two from 512 to the block size.
     pub frag_size: u32,
-    /// Bytes of a segment: whole fragments.
+    /// The segment size in bytes: whole fragments.
     pub segment_size: u32,
-    /// Percent to be kept free.
+    /// The percentage of space that is reserved.
     pub min_free: u32,
-    /// What partial segments of this file system carry.
+    /// The identifier in the partial segments of this file system.
     pub ident: u32,
     /// Whether partial segments get a seal.
     pub sealed: bool,
@@ -43,29 +43,29 @@ impl Default for MkfsOptions {
     }
 }
 
-/// Why it cannot be made.
+/// The reason why a file system cannot be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The sizes do not fit each other.
     #[error("block, fragment and segment sizes do not fit each other: {0}")]
     Sizes(SuperblockError),
-    /// Too small for the segments that must be kept free.
+    /// The device is too small for the segments that must stay free.
     #[error(
         "{segments} segments, but at least {least} are needed: make it larger, or segments smaller"
     )]
     TooFewSegments {
-        /// How many there would be.
+        /// The number of segments that there would be.
         segments: u64,
-        /// How many there must be.
+        /// The least number of segments.
         least: u64,
     },
     /// Segments are too small for the IFILE's tables.
     #[error("the IFILE's {blocks} blocks do not fit: make segments larger")]
     IfileTooLarge {
-        /// Its blocks.
+        /// The number of the IFILE's blocks.
         blocks: u64,
     },
-    /// Fragments are smaller than what the device writes at once.
+    /// Fragments are smaller than the device's sector.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
         /// The fragment size in bytes.

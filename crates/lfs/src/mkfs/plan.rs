@@ -1,4 +1,4 @@
-//! The superblock of a file system to be made, by newfs_lfs's rules.
+//! The superblock of a new file system, by newfs_lfs's rules.
 
 use ordo_format::lfs::superblock::{Dlfs64, PF_CLEAN};
 use ordo_format::lfs::{
@@ -8,18 +8,18 @@ use ordo_format::lfs::{
 
 use super::{MkfsError, MkfsOptions};
 
-/// Of how many segments one is kept free, and how many are at least.
+/// One in so many segments stays free, and at least so many segments do.
 const MIN_FREE_SEGMENTS: u32 = 20;
-/// Segments that the cleaner has for itself at least.
+/// The least number of segments that are reserved for the cleaner.
 const RESERVED_SEGMENTS: u32 = 15;
-/// Segments from one superblock to the next at least.
+/// The least distance between two superblocks, in segments.
 const SUPERBLOCK_INTERVAL: u32 = 5;
 
-/// A superblock without a checkpoint: the log begins at segment 0.
+/// A superblock without a checkpoint. The log begins at segment 0.
 pub fn plan(options: &MkfsOptions, bytes: u64) -> Result<Superblock, MkfsError> {
     let mut sb = Superblock { width: Width::Lfs64, fields: Dlfs64::zeroed() };
     sizes(&mut sb, options);
-    // Of a file system without a size all sizes of parts are looked at before its own is missed.
+    // The size of the file system is missing here, so errors in the sizes of its parts are reported first.
     if let Err(error) = read_back(&sb)
         && error.field() != Some("size")
     {
@@ -53,7 +53,7 @@ pub fn plan(options: &MkfsOptions, bytes: u64) -> Result<Superblock, MkfsError> 
     Ok(sb)
 }
 
-/// What the codec demands of a superblock, with a checkpoint that could be.
+/// Checks a superblock, with a possible checkpoint, by the codec's rules.
 fn check(sb: &Superblock) -> Result<(), MkfsError> {
     let mut sb = sb.clone();
     sb.nextseg = sb.segment_start(1);

@@ -13,15 +13,15 @@
 //!
 //! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring
 //! bits. To undo one of them is to undo each that changed the same bytes after it, and each that began after
-//! such an operation had ended ([`ops`]). A caller that needs an operation to be durable waits for those under
+//! such an operation had ended (`ops`). A caller that needs an operation to be durable waits for those under
 //! way on which it depends, and for no others; no operation waits to begin. The end record of an operation
 //! lists those on which it depends, so recovery comes to the same result whatever operations share. The
 //! operations that survive are a prefix of those that were done. Where no operation is under way the log is
 //! *quiet*, and recovery looks at single operations only behind the last such place.
 //!
 //! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records
-//! are durable; all other operations wait for nothing. An asynchronous log is written in clusters, when a block
-//! must be written, and once a second.
+//! are durable; other operations do not. An asynchronous log is written in clusters, when a block must be
+//! written, and once a second.
 //!
 //! **Inodes that have lost their last name** and are not freed yet are recorded in the log. Recovery hands them
 //! to the core, which frees them, so nothing leaks.

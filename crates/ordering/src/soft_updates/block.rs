@@ -131,7 +131,7 @@ impl BlockDeps {
         self.lists.take_if(empty);
     }
 
-    /// Whether nothing hangs from the block.
+    /// Whether the block has no dependencies.
     pub(super) fn is_empty(&self) -> bool {
         self.lists.is_none() && self.written.is_none()
     }

@@ -59,13 +59,13 @@
 //!
 //! | FreeBSD | here |
 //! |---|---|
-//! | `inodedep` | [`inode::InodeDeps`]; its saved fields are the [`Rollback`](rollback::Rollback) of a change of the inode |
-//! | `pagedep` | [`block::BlockDeps`] of a directory's block, with the entries as changes |
-//! | `diradd`, `dirrem`, `mkdir` | [`node::Change`] of an entry |
-//! | `allocdirect`, `allocindir` | [`node::Change`] of an inode, or of a pointer in a block of pointers |
-//! | `bmsafemap`, `newblk` | [`node::Written`]: the block as it is now is on disk |
-//! | `freeblks`, `freefrag`, `freefile` | [`node::Free`] |
-//! | `worklist` | the queue of frees that are ready, [`graph::Graph`] |
+//! | `inodedep` | `inode::InodeDeps`; its saved fields are the `rollback::Rollback` of a change of the inode |
+//! | `pagedep` | `block::BlockDeps` of a directory's block, with the entries as changes |
+//! | `diradd`, `dirrem`, `mkdir` | `node::Change` of an entry |
+//! | `allocdirect`, `allocindir` | `node::Change` of an inode, or of a pointer in an indirect block |
+//! | `bmsafemap`, `newblk` | `node::Written`: the block as it is now is on disk |
+//! | `freeblks`, `freefrag`, `freefile` | `node::Free` |
+//! | `worklist` | the queue of frees that are ready, `graph::Graph` |
 //!
 //! The four structural changes of the paper's section 3, each with the function that enters it:
 //!

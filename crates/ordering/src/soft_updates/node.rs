@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Change`] | bytes of a block that can be rolled back in the block's image | `diradd`, `dirrem` and `mkdir` of an entry; `allocdirect` and `allocindir` of a pointer; the saved fields of `inodedep` |
 //! | [`Written`] | met when a block's contents as they are now are on disk, whatever else is rolled back in them | the block's side of `newblk` and `bmsafemap`: `DEPCOMPLETE`, `COMPLETE` |
-//! | [`Free`] | a resource that is given back when what led to it is reset on disk | `freeblks`, `freefrag`, `freefile` |
+//! | [`Free`] | a resource that is freed when the pointers to it have been reset on disk | `freeblks`, `freefrag`, `freefile` |
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! What is said of an LFS that was just made.
+//! The report on an LFS that was just made.
 
 use ordo_format::lfs::Superblock;
 use ordo_report::{json, number};

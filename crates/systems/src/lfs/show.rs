@@ -1,4 +1,4 @@
-//! What `ordo info` shows of an LFS: what dumplfs shows.
+//! The output of `ordo info` for an LFS: that of dumplfs.
 
 use ordo_block::Device;
 use ordo_format::lfs::ifile::seg_flag;
@@ -39,7 +39,7 @@ struct Shown {
     files: u64,
     superblocks_at: Vec<u64>,
     last_written: u64,
-    /// Partial segments behind the checkpoint.
+    /// The number of partial segments behind the checkpoint.
     log_partial_segments: usize,
     log_incomplete: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -99,7 +99,7 @@ fn shown(
     }
 }
 
-/// The letters that dumplfs shows a segment's flags by: active, dirty or clean, superblock.
+/// The flags of a segment as dumplfs's letters: active, dirty or clean, superblock.
 fn flags(s: &SegUse) -> String {
     let letter = |flag: u32, letter: char| if s.flags & flag != 0 { letter } else { '-' };
     let dirty = if s.is_dirty() { 'D' } else { 'C' };

@@ -32,7 +32,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// What has been copied so far.
+/// The counts of a copy so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Names that were created, including further names of a file.

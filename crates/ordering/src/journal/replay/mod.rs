@@ -214,8 +214,8 @@ async fn survey(log: &Log) -> Result<Found, BlockError> {
     found.end = found.end.max(found.quiet);
     found.undone = tail.undone();
     let is_complete = |(number, _): &(u64, Told)| !found.undone.contains(number);
-    // An interrupted recovery has not logged its own restart durably yet. Operations behind it reuse earlier
-    // numbers.
+    // Records behind an unfinished restart belong to an interrupted recovery. Their operation numbers are those
+    // of others, so they are ignored.
     let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, Told::Restart));
     before.filter(is_complete).for_each(|(_, told)| tell(told));
     let ended = tail.operations.keys().filter(|number| !found.undone.contains(number));
