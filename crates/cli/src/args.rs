@@ -335,16 +335,16 @@ pub struct Info {
 /// `ordo fsck`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Exit status, as of fsck(8): 0 no findings, 1 all findings are repaired, 4 some are left, 8 the check
-failed, 16 wrong usage. Without -y or -p nothing is written.
+Exit status, as of fsck(8): 0 no findings, 1 all findings are repaired, 4 some are left, 8 the
+check failed, 16 wrong usage. Without -y or -p nothing is written.
 
-A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an image can
-be mounted without a check. A check then clears inodes without a name instead of moving them to
-lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the bitmaps: it reads
-only inodes that they call used.
+A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an
+image can be mounted without a check. A check then clears inodes without a name instead of moving
+them to lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the
+bitmaps: it reads only inodes that they call used.
 
-The log of a journal (ordo info shows it) is replayed first if the image was not unmounted cleanly; without
--y or -p it is replayed in memory only.
+The log of a journal (ordo info shows it) is replayed first if the image was not unmounted
+cleanly; without -y or -p it is replayed in memory only.
 
 Examples:
   ordo fsck disk.img                check, write nothing

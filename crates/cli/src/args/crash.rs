@@ -174,32 +174,35 @@ pub type Geometries = Vec<Geometry>;
 #[command(after_long_help = concat!("\
 Models of the disk:
   completed   completed writes are durable; those under way may survive in part (1990s, cache off)
-  volatile    writes that were not flushed survive in any subset, torn at 512 bytes (the disk of today)
+  volatile    any subset of the writes not flushed survives, torn at 512 bytes (today's disks)
   prefix      writes survive in order of completion up to some point (the halt button of the papers)
   lying       flushes have no effect
 
 Rules, for states of one meaning only:
   lose KIND | keep KIND | tear KIND | KIND before KIND | eio KIND N
   KIND is superblock, cylinder_group, inode_block, directory, indirect, file_data, ..., disk0,
-  text:WORDS, journal, commit (blocks that commit a transaction), or metadata (blocks that a checkpoint writes)
+  text:WORDS, journal, commit (blocks that commit a transaction), or metadata (blocks that a
+  checkpoint writes)
 
 Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
 
-A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK. The check finds
-the promises made before the power cut in $ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
-Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others for errors.
+A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK.
+The check finds the promises made before the power cut in $ORDO_ACKED, and those under way in
+$ORDO_PENDING. docs/crash-programs.md
+Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
+for errors.
 
 Examples:
   ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
-  ordo crash --fs ext3,ext4 --states 300 --runs 1  kernel file systems: each state is mounted and checked (root)
+  ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
   ordo crash --workload postmark:files=20,transactions=50 --size 4m
   ordo crash --fs ffs-none --hold-to ffs-sync      shrinks and explains a failure
   ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
-  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, many small groups
+  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, small groups
   ordo crash --workload random:names=200,steps=800,fsync=4 --geometry 8k-1k
   ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
   ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
@@ -487,9 +490,10 @@ pub enum CrashCommand {
 /// `ordo crash task`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A task that is run again gives the same bytes. With --into, the file's name follows from its contents, the file is
-written wholly or not at all, and a task whose result exists is not run again: retries and copies do no harm.
-The exit status is 0 when there is a result, even if a promise was broken: ordo crash merge reports that.
+A task that is run again gives the same bytes. With --into, the file's name follows from its
+contents, the file is written wholly or not at all, and a task whose result exists is not run
+again: retries and copies do no harm. The exit status is 0 when there is a result, even if a
+promise was broken: ordo crash merge reports that.
 
 Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl

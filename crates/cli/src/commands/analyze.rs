@@ -64,9 +64,10 @@ impl Input {
 /// `ordo analyze`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Recognises ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS and UFS2 by their formats alone. A block
-to which nothing pointed when it was written is counted as the kind that it turns out to be. In a trace of ordo trace
-each block was named when it passed; these names are counted, except with --again, --start, --html and --expect.
+Recognises ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS and UFS2 by their
+formats alone. A block to which nothing pointed when it was written is counted as the kind that it
+turns out to be. In a trace of ordo trace each block was named when it passed; these names are
+counted, except with --again, --start, --html and --expect.
 
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace

@@ -12,10 +12,11 @@ use ordo_report::number::parse_bytes;
 /// `ordo infer`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Makes the file system on devices in memory, does controlled work on each, and derives its policies from the kinds of
-blocks and the times of requests: the journaling mode (the device delays data; the device is copied as in a power cut),
-what is logged, whether flushes protect commits, compound transactions, overlap of journal and data, commit threshold
-and checkpoint trigger as shares of the journal, timers. No answer is built in. Needs root and a minute or two.
+Makes the file system on devices in memory, does controlled work on each, and derives its policies
+from the kinds of blocks and the times of requests: the journaling mode (the device delays data;
+the device is copied as in a power cut), what is logged, whether flushes protect commits, compound
+transactions, overlap of journal and data, commit threshold and checkpoint trigger as shares of
+the journal, timers. No answer is built in. Needs root and a minute or two.
 
 Examples:
   ordo infer --fs ext3 --mkfs '-J size=4' --mount-opts data=journal

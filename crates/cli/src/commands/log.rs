@@ -23,8 +23,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// `ordo log`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A record is a line, without its line end, or a whole file. Each has a log sequence number (LSN), which the
-log never uses twice. `append` returns when all records would survive a power failure.
+A record is a line, without its line end, or a whole file. Each has a log sequence number (LSN),
+which the log never uses twice. `append` returns when all records would survive a power failure.
 
 Examples:
   ordo log create events.log --size 16m

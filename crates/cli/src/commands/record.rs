@@ -94,13 +94,15 @@ impl How {
 /// Record what a kernel file system writes while a command uses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and prints what was
-written. Needs root. The exit status is the command's. A line 'mark TEXT' that the command writes to the file $ORDO_MARK
-is put into the trace; 'mark fsync INODE FIRST BYTES' notes that an fsync has returned, for ordo analyze --expect.
+Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and
+prints what was written. Needs root. The exit status is the command's. A line 'mark TEXT' that the
+command writes to the file $ORDO_MARK is put into the trace; 'mark fsync INODE FIRST BYTES' notes
+that an fsync has returned, for ordo analyze --expect.
 
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
-  ordo trace run --fs xfs --size 1g -o three.trace -- sh -c 'for i in 1 2 3; do date >> log; sync log; done'
+  ordo trace run --fs xfs --size 1g -o three.trace -- \\
+    sh -c 'for i in 1 2 3; do date >> log; sync log; done'
   ordo trace show three.trace
   ordo trace export three.trace --to perfetto -o three.json
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
@@ -131,11 +133,13 @@ pub struct Run {
 /// Record the requests to a device or an image while a command uses it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name in $ORDO_DEVICE.
-The pseudo-device is removed when the command ends. Writes go to the device or image itself. Needs root.
+Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name
+in $ORDO_DEVICE. The pseudo-device is removed when the command ends. Writes go to the device or
+image itself. Needs root.
 
 Example:
-  ordo trace attach disk.img -o use.trace -- sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
+  ordo trace attach disk.img -o use.trace -- \\
+    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
 pub struct AttachTo {
     /// The device or image, which must not be in use.
     device: PathBuf,
@@ -149,8 +153,8 @@ pub struct AttachTo {
 /// Serve a device over NBD, and record its requests, while a command runs.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-For virtual machines, and kernels on other machines. The command gets the server's URI in $ORDO_URI. The server ends
-with the command. Needs no privileges.
+For virtual machines, and kernels on other machines. The command gets the server's URI in
+$ORDO_URI. The server ends with the command. Needs no privileges.
 
 Example:
   ordo trace serve disk.img --socket /tmp/disk.nbd -o boot.trace -- \\

@@ -21,8 +21,8 @@ Examples:
   ordo reproduce journaling-vs-soft-updates semantics  one table of one paper
   ordo reproduce soft-updates --json -o rows.json
 
-Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1. Compare ratios, not
-seconds. A difference below 3 percent counts as a tie.")]
+Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1.
+Compare ratios, not seconds. A difference below 3 percent counts as a tie.")]
 pub struct Reproduce {
     /// The paper [default: all].
     #[arg(value_name = "PAPER")]

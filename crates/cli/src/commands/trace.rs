@@ -46,8 +46,9 @@ enum TraceCommand {
 /// Convert a trace to Ordo's form.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-The trace becomes a directory of four Parquet files, which DuckDB, pandas and Spark read: a row for each request, one
-for each block with its meaning, each contents once, and the needed contents of the device before the trace.
+The trace becomes a directory of four Parquet files, which DuckDB, pandas and Spark read: a row
+for each request, one for each block with its meaning, each contents once, and the needed contents
+of the device before the trace.
 
 Examples:
   ordo trace import log.img --start before.img -o build.trace
@@ -92,8 +93,8 @@ struct Export {
 /// Print every request.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A write of blocks that are in the journal too shows the transaction that it writes back. Flushes and discards stand
-between the requests.
+A write of blocks that are in the journal too shows the transaction that it writes back. Flushes
+and discards stand between the requests.
 
 Example:
   ordo trace show log.img --start before.img | less")]

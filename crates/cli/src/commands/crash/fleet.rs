@@ -25,8 +25,9 @@ const LINE_MAX: u64 = 1 << 20;
 #[command(name = "ordo crash plan", max_term_width = 100)]
 #[command(override_usage = "ordo crash plan [--runs-each <N>] [OPTIONS of ordo crash]")]
 #[command(after_long_help = "\
-One task for each line: the program's digest, the plan's digest, system, shape, disk, workload, seeds, budget. -o names
-a file. Only Ordo's own systems can be planned, since runs of the kernel's file systems cannot be repeated exactly.
+One task for each line: the program's digest, the plan's digest, system, shape, disk, workload,
+seeds, budget. -o names a file. Only Ordo's own systems can be planned, since runs of the kernel's
+file systems cannot be repeated exactly.
 
 Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl

@@ -29,7 +29,7 @@ pub use umount::{Umount, run as umount};
 Options, after -o, separated by commas:
   ordering=ORDER    none, sync, soft-updates, journal [default: journal if the image has a log
                     file, soft-updates if it is marked so, otherwise sync]
-  log=PLACE         place of the journal's log: file (in the image), behind (behind the file system);
+  log=PLACE         place of the journal's log: file (in the image), behind (the file system);
   logdev=PATH       or on this device or image
   log-sync          changes of names are durable when their call returns
   group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
