@@ -20,6 +20,7 @@ help:
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
+	@echo 'make whatif  playback of traces with a change, and the change really made, written to docs/results/whatif.md'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make crash-programs  the power cut under programs with known mistakes and under real ones, written to docs/results/programs.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
@@ -79,6 +80,11 @@ reproduce:
 	  echo; echo '```'; target/release/ordo reproduce --quiet; echo '```'; echo; \
 	  echo '```'; target/release/ordo reproduce --list; echo '```'; } > target/reproduced.md
 	mv target/reproduced.md docs/results/reproduced.md
+
+# Traces of the kernel's ext3 and ext4 played with a change, beside the change really made. Needs root.
+.PHONY: whatif
+whatif:
+	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
 # Every system on every honest disk; CRASH_LIVES runs of ten lives of each; then, for each workload of CRASH_WORK and each
 # geometry, CRASH_RUNS runs of up to CRASH_STATES states of each system that promises to need no check; then each rule of soft

@@ -10,7 +10,7 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("format", &["ordo-"]),
@@ -34,6 +34,19 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("pseudo", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba"]),
     ("trace", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
     ("annotate", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
+    (
+        "stp",
+        &[
+            "ordo-cache",
+            "ordo-ordering",
+            "ordo-ufs",
+            "ordo-ffs",
+            "ordo-lfs",
+            "ordo-vfs",
+            "ordo-systems",
+            "ordo-bench",
+        ],
+    ),
     ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
     ("lfs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-sba"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),

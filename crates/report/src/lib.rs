@@ -1,7 +1,7 @@
 //! Output for people and programs: tables, numbers, progress, JSON.
 //!
 //! Layers: [`number`] formats numbers; [`table`] sets them in columns; [`progress`] shows the progress of a long
-//! command; [`json`] is for programs.
+//! command; [`page`] draws timelines for a browser; [`json`] is for programs.
 //!
 //! Invariants:
 //! - The same values give the same text, byte for byte, whatever the destination.
@@ -16,6 +16,7 @@
 //! ```
 
 pub mod number;
+pub mod page;
 pub mod progress;
 pub mod table;
 

@@ -1,0 +1,430 @@
+//! `ordo whatif`: what a trace would take if the file system or the disk were another.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use ordo_annotate::rows;
+use ordo_block::model::Model;
+use ordo_report::number::{self, parse_bytes};
+use ordo_report::table::{Align, Table};
+use ordo_report::{json, page};
+use ordo_stp::change::{self, Change, Place};
+use ordo_stp::predict::{Input, Outcome, Predictor, Unchanged, Window};
+use serde::Serialize;
+
+use super::analyze;
+use crate::text::put;
+
+/// `ordo whatif`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Plays a recorded trace on the model of the disk on which it was recorded, closed loop: a request is issued when those that it
+waited for are complete, and the recorded think time has passed. The unchanged trace comes first, and its error is printed;
+where it is larger than --bound, nothing is predicted. Several changes are predicted one by one and all together.
+Semantic trace playback: 'Analysis and Evolution of Journaling File Systems' (2005), sections 2.2 and 3.3.
+
+Time is measured between two marks, which the command writes to $ORDO_MARK, or over the whole trace.
+
+Examples:
+  ordo trace run --fs ext3 --disk viking -o a.trace -- sh -c 'for i in 1 2 3; do date > f; sync f; done'
+  ordo whatif a.trace --recorded-on viking --journal-at 50%
+  ordo whatif a.trace --recorded-on viking --mode data --differential --json
+  ordo whatif a.trace --recorded-on viking --journal-device nvram --html -o a.html
+  ordo whatif a.trace --recorded-on viking --journal-at 50% --made moved.trace")]
+pub struct WhatIf {
+    #[command(flatten)]
+    input: analyze::Input,
+    /// The disk on which the trace was recorded: the --disk of `ordo trace run`; ram where it had none.
+    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    recorded_on: &'static Model,
+    /// Measure from the mark with this text on.
+    #[arg(long, value_name = "MARK")]
+    from: Option<String>,
+    /// Measure until the mark with this text.
+    #[arg(long, value_name = "MARK")]
+    until: Option<String>,
+    #[command(flatten)]
+    changes: Changes,
+    /// A trace of the same command with all these changes really made: what it took is printed beside the prediction.
+    #[arg(long, value_name = "TRACE")]
+    made: Option<PathBuf>,
+    /// Predict nothing where playback of the unchanged trace is further from the trace than this.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
+    bound: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write a page with both timelines instead, for a browser without a network.
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
+    /// Write to this file.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The changes, in the order in which they are made.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Changes")]
+struct Changes {
+    /// The journal lies elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
+    #[arg(long, value_name = "PERCENT|BYTE", value_parser = place)]
+    journal_at: Option<Place>,
+    /// File data in the journal: not (ordered), always (data), or where it is not sequential (adaptive). ext3 and ext4.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// With --mode data or adaptive: data reaches its fixed location at the next sync of its file, as in Linux 6, or by the
+    /// writeback timer and when the journal is half full, as in Linux 2.4.
+    #[arg(long, value_name = "WHEN", default_value = "sync")]
+    checkpoint_at: CheckpointAt,
+    /// The journal writes of a transaction do not wait for its data; the commit block waits for both.
+    #[arg(long)]
+    overlap: bool,
+    /// The journal holds the bytes that changed instead of whole blocks.
+    #[arg(long)]
+    differential: bool,
+    /// Flushes: none (off), before and behind each commit block (on), before it, with the commit block sent with FUA (fua).
+    #[arg(long, value_name = "HOW")]
+    barriers: Option<Barriers>,
+    /// The journal has a disk of its own.
+    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    journal_device: Option<&'static Model>,
+    /// Another disk.
+    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    disk: Option<&'static Model>,
+    /// The disk's write cache: none, every write goes to the platter.
+    #[arg(long, value_name = "CACHE")]
+    cache: Option<Cache>,
+}
+
+/// A mode on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Ordered,
+    Data,
+    Adaptive,
+}
+
+/// When data in the journal is written at its fixed location, on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CheckpointAt {
+    Sync,
+    Timer,
+}
+
+/// Barriers on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Barriers {
+    Off,
+    On,
+    Fua,
+}
+
+/// A cache on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cache {
+    None,
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    match text.strip_suffix('%') {
+        Some(part) => match part.parse::<f64>() {
+            Ok(part) if (0.0..=100.0).contains(&part) => Ok(Place::Part((part * 10.0) as u64)),
+            _ => Err(format!("'{text}' is no part of a disk: 0% to 100%")),
+        },
+        None => parse_bytes(text).map(Place::Byte),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+    match number {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number / 100.0),
+        _ => Err(format!("'{text}' is no percentage")),
+    }
+}
+
+impl Changes {
+    fn list(&self) -> Vec<Change> {
+        let home = match self.checkpoint_at {
+            CheckpointAt::Sync => change::Home::Sync,
+            CheckpointAt::Timer => change::Home::Timer,
+        };
+        let mode = self.mode.map(|mode| match mode {
+            Mode::Ordered => change::Mode::Ordered,
+            Mode::Data => change::Mode::Data(home),
+            Mode::Adaptive => change::Mode::Adaptive(home),
+        });
+        let barriers = self.barriers.map(|barriers| match barriers {
+            Barriers::Off => change::Barriers::Off,
+            Barriers::On => change::Barriers::On,
+            Barriers::Fua => change::Barriers::Fua,
+        });
+        [
+            mode.map(Change::Mode),
+            self.differential.then_some(Change::Differential),
+            self.overlap.then_some(Change::Overlap),
+            barriers.map(Change::Barriers),
+            self.journal_at.map(Change::JournalAt),
+            self.disk.map(Change::Disk),
+            self.journal_device.map(Change::JournalDevice),
+            self.cache.map(|Cache::None| Change::CacheOff),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed {
+    recorded_on: &'static str,
+    file_system: String,
+    journal_bytes: Option<u64>,
+    bound: f64,
+    /// Why there are no rows.
+    refused: Option<String>,
+    unchanged: First,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct First {
+    measured_seconds: f64,
+    predicted_seconds: f64,
+    error: f64,
+    interval: (f64, f64),
+    #[serde(flatten)]
+    told: Told,
+}
+
+#[derive(Serialize)]
+struct Row {
+    change: String,
+    measured_seconds: Option<f64>,
+    predicted_seconds: f64,
+    interval: (f64, f64),
+    /// Of the prediction, where the change was really made.
+    error: Option<f64>,
+    /// Over the unchanged playback.
+    ratio: f64,
+    #[serde(flatten)]
+    told: Told,
+}
+
+/// Where the time went, and what was sent.
+#[derive(Serialize)]
+struct Told {
+    spent_seconds: BTreeMap<&'static str, f64>,
+    requests: BTreeMap<&'static str, u64>,
+    bytes: BTreeMap<&'static str, u64>,
+}
+
+impl Told {
+    fn of(outcome: &Outcome) -> Told {
+        let requests = &outcome.requests;
+        Told {
+            spent_seconds: outcome.spent.iter().map(|(what, s)| (what.key(), *s)).collect(),
+            requests: requests.iter().map(|(role, (n, _))| (role.key(), *n)).collect(),
+            bytes: requests.iter().map(|(role, (_, bytes))| (role.key(), *bytes)).collect(),
+        }
+    }
+}
+
+/// Predicts.
+///
+/// # Errors
+/// The trace cannot be read or played, or a change means nothing for it.
+pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
+    let (opened, watch) = args.input.known()?;
+    let rows = rows::of_trace(&opened.trace, &watch);
+    let system = watch.system().to_string();
+    let window = Window { from: args.from.clone(), until: args.until.clone() };
+    let input = Input {
+        trace: &opened.trace,
+        rows: &rows,
+        start: &opened.start,
+        system: &system,
+        bytes: opened.start.bytes,
+        disk: args.recorded_on,
+    };
+    let predictor = Predictor::new(input, &window)?;
+    let unchanged = predictor.unchanged()?;
+    let far = unchanged.error.abs() > args.bound;
+    let refused = far.then(|| {
+        format!(
+            "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: what decided its time is not in \
+             the trace, or it was not recorded on {}",
+            unchanged.error * 100.0,
+            args.bound * 100.0,
+            args.recorded_on.name
+        )
+    });
+    let changes = args.changes.list();
+    let mut outcomes = Vec::new();
+    if !far {
+        let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
+        let all = Some(&changes[..]).filter(|all| !all.is_empty());
+        for set in alone.chain(all) {
+            let name = set.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            outcomes.push((name, predictor.changed(set, unchanged.error)?));
+        }
+    }
+    let made = args.made.as_ref().map(|path| made(path, &window)).transpose()?;
+    let journal = predictor.journal().map(|span| span.len());
+    let printed = print(args, (&system, journal), (&unchanged, &outcomes), (refused, made));
+    let text = match (args.json, args.html) {
+        (true, _) => json(&printed)?,
+        (_, true) => timelines(&printed, &unchanged, &outcomes),
+        _ => table(&printed),
+    };
+    put(args.output.as_deref(), &text)?;
+    Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The seconds between the marks of another trace.
+fn made(path: &std::path::Path, window: &Window) -> Result<f64> {
+    let opened = ordo_annotate::input::open(&[path.to_path_buf()], None)?;
+    let all = opened.trace.requests();
+    let mark = |text: &Option<String>, from: usize| {
+        let Some(text) = text else { return Ok(None) };
+        let at = all.iter().enumerate().skip(from).find(|(_, r)| {
+            r.op == ordo_trace::Op::Mark && opened.trace.data(r) == Some(text.as_bytes())
+        });
+        match at {
+            Some((n, _)) => Ok(Some(n)),
+            None => bail!("{}: the trace has no mark '{text}'", path.display()),
+        }
+    };
+    let from = mark(&window.from, 0)?.unwrap_or(0);
+    let until = mark(&window.until, from + 1)?;
+    let Some(first) = all.get(from) else { bail!("{}: the trace has no requests", path.display()) };
+    let last = match until {
+        Some(n) => all[n].issued,
+        None => all.iter().filter_map(|r| r.end).map(|end| end.at).max().unwrap_or(first.issued),
+    };
+    Ok(last.since(first.issued).as_secs_f64())
+}
+
+fn print(
+    args: &WhatIf,
+    (system, journal_bytes): (&str, Option<u64>),
+    (unchanged, outcomes): (&Unchanged, &[(String, Outcome)]),
+    (refused, made): (Option<String>, Option<f64>),
+) -> Printed {
+    let base = &unchanged.predicted;
+    let last = outcomes.len().saturating_sub(1);
+    let rows = outcomes.iter().enumerate().map(|(n, (change, outcome))| {
+        // The trace with the changes made has all of them.
+        let measured = made.filter(|_| n == last);
+        Row {
+            change: change.clone(),
+            measured_seconds: measured,
+            predicted_seconds: outcome.seconds,
+            interval: outcome.interval,
+            error: measured.map(|measured| outcome.seconds / measured - 1.0),
+            ratio: outcome.seconds / base.seconds,
+            told: Told::of(outcome),
+        }
+    });
+    Printed {
+        recorded_on: args.recorded_on.name,
+        file_system: system.to_owned(),
+        journal_bytes,
+        bound: args.bound,
+        refused,
+        unchanged: First {
+            measured_seconds: unchanged.measured,
+            predicted_seconds: base.seconds,
+            error: unchanged.error,
+            interval: base.interval,
+            told: Told::of(base),
+        },
+        rows: rows.collect(),
+    }
+}
+
+fn signed(x: f64) -> String {
+    format!("{:+.1} %", x * 100.0)
+}
+
+/// The predictions as a table, and below it where the time goes.
+fn table(printed: &Printed) -> String {
+    let right = Align::Right;
+    let mut rows = Table::new(&[
+        (&printed.file_system, Align::Left),
+        ("predicted", right),
+        ("interval", right),
+        ("ratio", right),
+        ("measured", right),
+        ("error", right),
+    ]);
+    let span = |(a, b): (f64, f64)| format!("{} - {}", number::seconds(a), number::seconds(b));
+    let first = &printed.unchanged;
+    rows.row([
+        "unchanged".into(),
+        number::seconds(first.predicted_seconds),
+        span(first.interval),
+        String::new(),
+        number::seconds(first.measured_seconds),
+        signed(first.error),
+    ]);
+    for row in &printed.rows {
+        rows.row([
+            row.change.clone(),
+            number::seconds(row.predicted_seconds),
+            span(row.interval),
+            format!("{:.3}", row.ratio),
+            row.measured_seconds.map(number::seconds).unwrap_or_default(),
+            row.error.map(signed).unwrap_or_default(),
+        ]);
+    }
+    let mut text = format!("{rows}\n");
+    if let Some(refused) = &printed.refused {
+        text.push_str(&format!("No prediction: {refused}.\n"));
+    }
+    text.push_str(&format!("\nWhere the time goes, on {}:\n\n", printed.recorded_on));
+    let mut columns = vec![("unchanged", &first.told)];
+    columns.extend(printed.rows.iter().map(|row| (row.change.as_str(), &row.told)));
+    text.push_str(&where_it_goes(&columns));
+    text
+}
+
+fn where_it_goes(columns: &[(&str, &Told)]) -> String {
+    let mut table = Table::new(&[("", Align::Left)]);
+    columns.iter().for_each(|(name, _)| table.column(name, Align::Right));
+    let mut keys: Vec<&str> =
+        columns.iter().flat_map(|(_, t)| t.spent_seconds.keys()).copied().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let cells = columns.iter().map(|(_, told)| {
+            let seconds = told.spent_seconds.get(key).copied().unwrap_or(0.0);
+            let requests = told.requests.get(key).copied().unwrap_or(0);
+            match requests {
+                0 => number::seconds(seconds),
+                n => format!("{} ({})", number::seconds(seconds), number::count(n)),
+            }
+        });
+        table.row(std::iter::once(key.to_owned()).chain(cells));
+    }
+    format!("{table}\n\nSeconds on the critical path, and requests in brackets.\n")
+}
+
+/// The page: the table, and the timelines one above the other on one scale.
+fn timelines(printed: &Printed, unchanged: &Unchanged, outcomes: &[(String, Outcome)]) -> String {
+    let mut runs = vec![("unchanged", &unchanged.predicted)];
+    runs.extend(outcomes.iter().map(|(name, outcome)| (name.as_str(), outcome)));
+    let lanes: Vec<page::Timeline<'_>> = runs
+        .iter()
+        .map(|(name, outcome)| page::Timeline {
+            title: name,
+            seconds: outcome.seconds,
+            spans: outcome.timeline.iter().map(|(role, a, b)| (role.key(), *a, *b)).collect(),
+        })
+        .collect();
+    page::timelines("Semantic trace playback", &table(printed), &lanes)
+}

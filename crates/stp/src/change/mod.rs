@@ -1,0 +1,159 @@
+//! Changes of a file system, made to the plan of its traffic.
+//!
+//! - [`place`]: where the journal lies, and on which disk.
+//! - [`timing`]: what waits for what, what is flushed.
+//! - [`mode`]: what goes into the journal: ordered, data, adaptive.
+//! - [`differential`]: bytes that changed instead of whole blocks.
+
+pub mod differential;
+pub mod mode;
+pub mod place;
+pub mod timing;
+
+use std::fmt;
+
+use ordo_annotate::Pieces;
+use ordo_block::model::Model;
+use ordo_trace::Trace;
+
+use crate::journal::{self, Span};
+use crate::plan::Plan;
+use crate::play::Stage;
+
+/// What a change is made to: a plan, the disks it is played on, and the trace that it comes from.
+#[derive(Clone, Debug)]
+pub struct World<'a> {
+    /// The requests.
+    pub plan: Plan,
+    /// The disks.
+    pub stage: Stage,
+    /// The trace, for the contents of its requests.
+    pub trace: &'a Trace,
+    /// The known pieces of the device before the trace.
+    pub start: &'a Pieces,
+    /// The file system's name, as a watcher gives it.
+    pub system: &'a str,
+}
+
+/// The place for a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In thousandths of the device: 500 is its middle.
+    Part(u64),
+    /// A byte of the device.
+    Byte(u64),
+}
+
+/// How a file system journals file data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Data is written at its fixed location before the transaction that points to it (`data=ordered`).
+    Ordered,
+    /// Data is written into the journal too (`data=journal`).
+    Data(Home),
+    /// Each transaction as is best for it: ordered where its data is sequential, data where it is not.
+    Adaptive(Home),
+}
+
+/// When data that is in the journal is written at its fixed location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// At the next sync, before its transaction.
+    Sync,
+    /// By a timer, or when the journal is full.
+    Timer,
+}
+
+/// How the order of journal writes is kept on a disk with a volatile cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barriers {
+    /// Not at all: no flush, no FUA.
+    Off,
+    /// A flush before the commit block, and one behind it.
+    On,
+    /// A flush before the commit block, which is written with FUA.
+    Fua,
+}
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// The journal lies elsewhere on the same disk.
+    JournalAt(Place),
+    /// The journal has a disk of its own.
+    JournalDevice(&'static Model),
+    /// Journaling of file data.
+    Mode(Mode),
+    /// The writes of a transaction to the journal do not wait for its data; the commit block waits for both.
+    Overlap,
+    /// The journal has the bytes that changed instead of whole blocks.
+    Differential,
+    /// Flushes and FUA.
+    Barriers(Barriers),
+    /// Another disk.
+    Disk(&'static Model),
+    /// The disk's write cache is off: a write is complete when it is on the platter.
+    CacheOff,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::JournalAt(Place::Part(part)) => {
+                write!(f, "journal-at {}%", *part as f64 / 10.0)
+            }
+            Change::JournalAt(Place::Byte(byte)) => write!(f, "journal-at {byte}"),
+            Change::JournalDevice(model) => write!(f, "journal-device {}", model.name),
+            Change::Mode(Mode::Ordered) => f.write_str("mode ordered"),
+            Change::Mode(Mode::Data(_)) => f.write_str("mode data"),
+            Change::Mode(Mode::Adaptive(_)) => f.write_str("mode adaptive"),
+            Change::Overlap => f.write_str("overlap"),
+            Change::Differential => f.write_str("differential"),
+            Change::Barriers(Barriers::Off) => f.write_str("barriers off"),
+            Change::Barriers(Barriers::On) => f.write_str("barriers on"),
+            Change::Barriers(Barriers::Fua) => f.write_str("barriers fua"),
+            Change::Disk(model) => write!(f, "disk {}", model.name),
+            Change::CacheOff => f.write_str("cache off"),
+        }
+    }
+}
+
+/// The reason why a change means nothing for a trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{change}: {why}")]
+pub struct Refused {
+    /// The change.
+    pub change: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl Change {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// The change means nothing for this trace.
+    pub fn apply(&self, world: &mut World<'_>) -> Result<(), Refused> {
+        let done = match self {
+            Change::JournalAt(at) => place::journal_at(world, *at),
+            Change::JournalDevice(model) => place::journal_device(world, model),
+            Change::Mode(mode) => mode::change(world, *mode),
+            Change::Overlap => timing::overlap(world),
+            Change::Differential => differential::change(world),
+            Change::Barriers(barriers) => timing::barriers(world, *barriers),
+            Change::Disk(model) => {
+                world.stage.disks[0].0 = model;
+                Ok(())
+            }
+            Change::CacheOff => timing::cache_off(world),
+        };
+        done.map_err(|why| Refused { change: self.to_string(), why })
+    }
+}
+
+/// The journal of a trace, or the reason why there is nothing to change.
+fn journal_of(world: &World<'_>) -> Result<Span, String> {
+    journal::span(world.trace, &world.plan).ok_or_else(|| {
+        format!("the trace has no write to a journal; its file system is {}", world.system)
+    })
+}

@@ -1,0 +1,97 @@
+//! What waits for what, and what is flushed.
+
+use ordo_trace::Op;
+
+use super::{Barriers, World, journal_of};
+use crate::journal::transactions;
+use crate::plan::{After, Step};
+use crate::traffic::Role;
+
+/// Lets the journal writes of a transaction begin with its data: the commit block, and the flush before it, wait for
+/// both (§3.3.4 of the paper).
+pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
+    journal_of(world)?;
+    let plan = &mut world.plan;
+    let mut changed = 0;
+    for transaction in transactions(plan).into_values() {
+        for log in transaction.log.iter().copied() {
+            let data: Vec<After> = plan
+                .after(log)
+                .iter()
+                .copied()
+                .filter(|after| transaction.data.contains(&after.step))
+                .collect();
+            for after in &data {
+                // It begins as early as the data write itself; the commit is what has to wait now.
+                for own in plan.after(after.step).to_vec() {
+                    plan.wait(log, own);
+                }
+                let not_before = plan.step(after.step).not_before;
+                let step = plan.step_mut(log);
+                step.not_before = step.not_before.max(not_before);
+                for gate in plan.before(log).to_vec() {
+                    plan.wait(gate, After { step: after.step, think: 0 });
+                }
+                plan.release(log, after.step);
+            }
+            changed += usize::from(!data.is_empty());
+        }
+    }
+    match changed {
+        0 => Err("no journal write of this trace waits for file data".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes out, or puts in, what keeps the order on a disk with a volatile cache.
+pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), String> {
+    let plan = &mut world.plan;
+    let all: Vec<usize> = plan.live().collect();
+    match barriers {
+        Barriers::Off => {
+            for index in all {
+                if plan.step(index).role == Role::Flush {
+                    plan.remove(index);
+                } else {
+                    plan.step_mut(index).fua = false;
+                }
+            }
+        }
+        Barriers::Fua => {
+            journal_of(world)?;
+            let plan = &mut world.plan;
+            for index in all {
+                let flush = plan.step(index).role == Role::Flush;
+                let after = plan.after(index).to_vec();
+                let commit = |after: &After| plan.step(after.step).role == Role::Commit;
+                if flush && !after.is_empty() && after.iter().all(commit) {
+                    after.iter().for_each(|after| plan.step_mut(after.step).fua = true);
+                    plan.remove(index);
+                }
+            }
+        }
+        Barriers::On => {
+            for index in all {
+                if !std::mem::take(&mut plan.step_mut(index).fua) {
+                    continue;
+                }
+                let (op, role) = (Op::Flush, Role::Flush);
+                let bare = plan.step(index).clone();
+                let flush = Step { op, role, offset: 0, len: 0, copies: Vec::new(), ..bare };
+                plan.behind(index, Step { number: None, transaction: None, ..flush });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Turns the disk's write cache off: every write goes to the platter.
+pub(super) fn cache_off(world: &mut World<'_>) -> Result<(), String> {
+    if !world.stage.disks[0].0.volatile_cache() {
+        return Err(format!("{} has no volatile write cache", world.stage.disks[0].0.name));
+    }
+    let writes: Vec<usize> =
+        world.plan.live().filter(|n| world.plan.step(*n).op == Op::Write).collect();
+    writes.into_iter().for_each(|n| world.plan.step_mut(n).fua = true);
+    Ok(())
+}

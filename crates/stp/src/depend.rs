@@ -1,0 +1,207 @@
+//! What waited for what: a plan from the times of a trace.
+//!
+//! Nobody but the file system knows why it issued a request when it did. The times tell most of it, because a task that
+//! waits for a request issues its next one shortly after the completion:
+//!
+//! - A request waits for all requests that completed since the issue of the request before it. If none did, it was
+//!   issued together with that one, and waits for what that one waits for. The time that passed is think time: the
+//!   processor's, or a sleep.
+//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its own time, by a timer,
+//!   after its transaction's commit, and nobody waits for it. Unless somebody does: a request that is issued right after
+//!   a checkpoint's completion, and long after everything else, waited for room in the journal; and checkpoints after
+//!   the last other request of the trace are those of `sync` or an unmount.
+//!
+//! With every think time as recorded, a disk that takes the recorded time for each request gives the recorded times
+//! again, so whatever playback says beyond that comes from the disk and from the change.
+
+use rustc_hash::FxHashMap;
+
+use crate::plan::{After, Plan, RANK, Step};
+use crate::traffic::{Role, Seen};
+
+/// A checkpoint counts as waited for if the next request follows everything else by more than this time, in nanoseconds.
+const LATE: u64 = 1_000_000;
+/// And if it follows the checkpoint's completion in less than one part in so many of that time.
+const AT_ONCE: u64 = 4;
+
+/// The plan of a trace: the same requests, each after those that it waited for. Step `n` is request `n` of `traffic`.
+pub fn plan(traffic: &[Seen]) -> Plan {
+    let background = background(traffic);
+    let mut order: Vec<usize> = (0..traffic.len()).filter(|n| !background[*n]).collect();
+    order.sort_by_key(|n| (traffic[*n].completed, *n));
+    let mut commits: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut plan = Plan::default();
+    let mut lane = Lane { order: &order, next: 0, waits: Vec::new() };
+    for (number, seen) in traffic.iter().enumerate() {
+        if background[number] {
+            let commit = seen.transaction.and_then(|t| commits.get(&t)).copied();
+            let after = commit.map(|step| After { step, think: 0 }).into_iter().collect();
+            plan.add(step_of(seen, number, seen.issued), after);
+            continue;
+        }
+        let after = lane.waits_of(traffic, number);
+        let not_before = if after.is_empty() { seen.issued } else { 0 };
+        plan.add(step_of(seen, number, not_before), after);
+        if let (Role::Commit, Some(transaction)) = (seen.role, seen.transaction) {
+            commits.insert(transaction, number);
+        }
+    }
+    plan
+}
+
+/// The requests that wait for each other.
+struct Lane<'a> {
+    /// The requests in order of completion.
+    order: &'a [usize],
+    /// The first in `order` that nobody waited for yet.
+    next: usize,
+    /// The requests that the last one waited for.
+    waits: Vec<usize>,
+}
+
+impl Lane<'_> {
+    /// What request `number` waited for. Requests are asked for in order of issue.
+    fn waits_of(&mut self, traffic: &[Seen], number: usize) -> Vec<After> {
+        let issued = traffic[number].issued;
+        let mut since = Vec::new();
+        while let Some(done) = self.order.get(self.next).copied() {
+            // A mark completes when it is issued: only marks before this request count.
+            if traffic[done].completed > issued
+                || (done >= number && traffic[done].completed == issued)
+            {
+                break;
+            }
+            self.next += 1;
+            since.push(done);
+        }
+        if !since.is_empty() {
+            self.waits = since;
+        }
+        let last = self.waits.iter().map(|n| traffic[*n].completed).max().unwrap_or(0);
+        let think = issued.saturating_sub(last);
+        // All of them have to be complete; the last one's completion starts the think time. A change that makes another
+        // one the last leaves the think time as it is.
+        self.waits.iter().map(|step| After { step: *step, think }).collect()
+    }
+}
+
+fn step_of(seen: &Seen, index: usize, not_before: u64) -> Step {
+    Step {
+        disk: 0,
+        op: seen.op,
+        offset: seen.offset,
+        len: seen.len,
+        fua: seen.flags.contains(ordo_trace::Flags::FUA),
+        role: seen.role,
+        transaction: seen.transaction,
+        copies: seen.copies.clone(),
+        checkpoint: seen.checkpoint,
+        number: Some(seen.number),
+        text: seen.text.clone(),
+        not_before,
+        order: (index as u64 + 1) * RANK,
+    }
+}
+
+/// Which requests are checkpoints for which nobody waits.
+fn background(traffic: &[Seen]) -> Vec<bool> {
+    let mut background: Vec<bool> = traffic.iter().map(|seen| seen.checkpoint).collect();
+    let last = traffic.iter().rposition(|seen| !seen.checkpoint && seen.role != Role::Flush);
+    background.iter_mut().skip(last.map_or(0, |n| n + 1)).for_each(|b| *b = false);
+    let mut done: Vec<usize> = (0..traffic.len()).filter(|n| traffic[*n].checkpoint).collect();
+    done.sort_by_key(|n| traffic[*n].completed);
+    let mut others: Vec<u64> =
+        traffic.iter().filter(|s| !s.checkpoint).map(|s| s.completed).collect();
+    others.sort_unstable();
+    for seen in traffic.iter().filter(|seen| !seen.checkpoint) {
+        let before = others.partition_point(|at| *at <= seen.issued);
+        let gap = before.checked_sub(1).map_or(u64::MAX, |n| seen.issued - others[n]);
+        let end = done.partition_point(|n| traffic[*n].completed <= seen.issued);
+        let Some(at) = end.checked_sub(1) else { continue };
+        let waited = traffic[done[at]].completed;
+        if gap <= LATE || seen.issued - waited > gap / AT_ONCE {
+            continue;
+        }
+        // Those that were under way together were waited for together.
+        let floor = seen.issued - gap.min(seen.issued);
+        for n in done[..end].iter().rev().take_while(|n| traffic[**n].completed > floor) {
+            background[*n] = false;
+        }
+    }
+    background
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_trace::{Flags, Op};
+
+    use super::*;
+
+    /// A write from `issued` to `completed`, in microseconds.
+    fn write(number: u64, (issued, completed): (u64, u64), role: Role) -> Seen {
+        Seen {
+            number,
+            op: Op::Write,
+            flags: Flags::empty(),
+            offset: number * 4096,
+            len: 4096,
+            issued: issued * 1000,
+            completed: completed * 1000,
+            role,
+            transaction: role.is_journal().then_some(1),
+            copies: Vec::new(),
+            checkpoint: role == Role::Metadata,
+            text: None,
+        }
+    }
+
+    fn waits(plan: &Plan, step: usize) -> Vec<(usize, u64)> {
+        plan.after(step).iter().map(|after| (after.step, after.think / 1000)).collect()
+    }
+
+    /// Two writes that are issued together wait for the same ones; a write after both waits for both, and its think time
+    /// is that since the later one.
+    #[test]
+    fn what_was_issued_together_waits_for_the_same() {
+        let times = [(0, 100), (150, 400), (160, 300), (450, 500)];
+        let seen = times.iter().enumerate();
+        let seen: Vec<_> = seen.map(|(n, t)| write(n as u64, *t, Role::Data)).collect();
+        let plan = plan(&seen);
+        assert_eq!(plan.step(0).not_before, 0);
+        assert_eq!(waits(&plan, 1), [(0, 50)]);
+        assert_eq!(waits(&plan, 2), [(0, 60)]);
+        assert_eq!(waits(&plan, 3), [(2, 50), (1, 50)]);
+    }
+
+    /// A checkpoint in the middle of a chain, for which nobody waits, keeps its own time, and the chain does not wait for
+    /// it. One for which the next write waited, after a long pause, is in the chain; so are those at the end.
+    #[test]
+    fn checkpoints_have_their_own_time_unless_somebody_waits() {
+        let times = [
+            (0, 1000, Role::Commit),
+            (1100, 9000, Role::Metadata),
+            (1200, 2000, Role::Data),
+            (2100, 3000, Role::Data),
+            // The log is full: the next write waits for a checkpoint.
+            (3100, 8000, Role::Metadata),
+            (9100, 9500, Role::Data),
+            (9600, 9900, Role::Metadata),
+        ];
+        let seen = times.iter().enumerate();
+        let seen: Vec<_> = seen.map(|(n, (a, b, role))| write(n as u64, (*a, *b), *role)).collect();
+        let own = background(&seen);
+        assert_eq!(own, [false, false, false, false, false, false, false]);
+        // The first one ends long before the write that follows: now nobody waited for it.
+        let mut early = seen.clone();
+        early[1].completed = 2_500_000;
+        early[4].completed = 9_050_000;
+        let own = background(&early);
+        assert_eq!(own, [false, true, false, false, false, false, false]);
+        let plan = plan(&early);
+        assert_eq!(plan.step(1).not_before, 1_100_000);
+        assert_eq!(waits(&plan, 2), [(0, 200)]);
+        assert_eq!(waits(&plan, 3), [(2, 100)]);
+        assert_eq!(waits(&plan, 5), [(4, 50)]);
+        assert_eq!(waits(&plan, 6), [(5, 100)]);
+    }
+}

@@ -1,0 +1,110 @@
+//! The journal of a trace: where it lies, how large it is, and its transactions.
+
+use std::collections::BTreeMap;
+
+use ordo_format::jbd2::JournalSuper;
+use ordo_trace::{Op, Trace};
+
+use crate::plan::Plan;
+use crate::traffic::Role;
+
+/// The place of a journal on its device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first byte.
+    pub first: u64,
+    /// The byte behind its last one.
+    pub end: u64,
+    /// Bytes in a block of the journal.
+    pub block: u64,
+    /// Whether the size is the journal's own, from its superblock; otherwise it is the part that the trace writes to.
+    pub whole: bool,
+}
+
+impl Span {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.end == self.first
+    }
+}
+
+/// The journal's place, from its superblock where the trace has one and the journal is in one piece, or else from the
+/// blocks that were written to it. `None` without a journal.
+pub fn span(trace: &Trace, plan: &Plan) -> Option<Span> {
+    let journal = || plan.live().map(|n| plan.step(n)).filter(|step| step.role.is_journal());
+    let first = journal().map(|step| step.offset).min()?;
+    let end = journal().map(|step| step.offset + step.len).max()?;
+    let superblocks = plan.live().map(|n| plan.step(n)).filter(|step| step.op == Op::Write);
+    for step in superblocks.filter(|step| step.role == Role::JournalSuperblock) {
+        let request = step.number.and_then(|n| trace.requests().get(n as usize));
+        let Some(bytes) = request.and_then(|r| trace.data(r)) else { continue };
+        let Some((_, shape)) = JournalSuper::shape(bytes) else { continue };
+        let block = shape.block_size as u64;
+        let all = Span {
+            first: step.offset,
+            end: step.offset + u64::from(shape.len) * block,
+            block,
+            whole: true,
+        };
+        if all.first <= first && end <= all.end {
+            return Some(all);
+        }
+    }
+    Some(Span { first, end, block: 4096, whole: false })
+}
+
+/// A transaction: the steps that write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// The writes of descriptors, copies and revokes, in order.
+    pub log: Vec<usize>,
+    /// The write of the commit block.
+    pub commit: Option<usize>,
+    /// The writes of file data between the commit before and this one, checkpoints left out.
+    pub data: Vec<usize>,
+}
+
+/// The transactions of a plan by number, those without a commit included.
+pub fn transactions(plan: &Plan) -> BTreeMap<u64, Transaction> {
+    let mut all: BTreeMap<u64, Transaction> = BTreeMap::new();
+    let mut data = Vec::new();
+    for index in plan.in_order() {
+        let step = plan.step(index);
+        match (step.role, step.transaction) {
+            (Role::Data, _) if !step.checkpoint => data.push(index),
+            (Role::Journal, Some(id)) => all.entry(id).or_default().log.push(index),
+            (Role::Commit, Some(id)) => {
+                let one = all.entry(id).or_default();
+                one.commit = Some(index);
+                one.data = std::mem::take(&mut data);
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Gives every write of the journal a new place, one behind the other from the first one's place, and from the log's
+/// start again at its end, where that is known. To be called after their lengths have changed.
+pub fn relay(plan: &mut Plan, span: &Span) {
+    let writes: Vec<usize> = plan
+        .in_order()
+        .into_iter()
+        .filter(|n| matches!(plan.step(*n).role, Role::Journal | Role::Commit))
+        .collect();
+    let Some(first) = writes.first() else { return };
+    let mut head = plan.step(*first).offset;
+    for index in writes {
+        let step = plan.step_mut(index);
+        if span.whole && head + step.len > span.end {
+            head = span.first + span.block;
+        }
+        step.offset = head;
+        head += step.len;
+    }
+}

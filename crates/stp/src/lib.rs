@@ -1,0 +1,52 @@
+//! Semantic trace playback (STP): what a file system's traffic would cost if the file system were another.
+//!
+//! A trace with meanings is turned into a plan: requests, each with those that it waited for. A change of the file system
+//! is made to the plan (the journal elsewhere, data in the journal, no wait between data and journal), and the plan is
+//! played on a disk model, closed loop: nothing is played at a recorded time that would have waited for something that is
+//! faster now. After *Analysis and Evolution of Journaling File Systems* (2005), sections 2.2 and 3.3.
+//!
+//! Layers, lowest first:
+//! - [`traffic`]: the requests of a trace with their roles: data, journal, commit, checkpoint.
+//! - [`mod@plan`]: requests and what each one waits for; [`depend`]: the plan of a trace.
+//! - [`journal`]: where the journal lies, and its transactions.
+//! - [`change`]: the changes.
+//! - [`mod@play`]: a plan carried out in virtual time; [`path`]: where the time went.
+//! - [`predict`]: the unchanged playback, which shows how far predictions may be believed, and each change's.
+//!
+//! Invariants:
+//! - An unchanged plan on a disk that takes the recorded times gives the recorded times.
+//! - A plan has no circles.
+//! - A change that means nothing for a trace is refused with its reason, and never played as if it had been made.
+//! - The same trace, changes and disk give the same seconds.
+//! - Nothing here is shared with a file system of Ordo: prediction and truth have no code in common above the disk model.
+//!
+//! ```
+//! use ordo_annotate::{Pieces, rows};
+//! use ordo_block::model::Model;
+//! use ordo_stp::predict::{Input, Predictor, Window};
+//! # use ordo_runtime::Time;
+//! # use ordo_trace::{End, Flags, Op, Request, Trace};
+//! # let mut trace = Trace::new(512, true);
+//! # for n in 0..2u64 {
+//! #     let end = End { order: n, at: Time::from_nanos(n * 10_000_000 + 5_000_000), epoch: 0, ok: true };
+//! #     trace.push(Request { op: Op::Write, flags: Flags::empty(), offset: n << 20, len: 4096,
+//! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
+//! # }
+//! let (rows, start) = (rows::unnamed(&trace), Pieces::default());
+//! let disk = Model::by_name("viking").unwrap();
+//! let input = Input { trace: &trace, rows: &rows, start: &start, system: "none", bytes: 1 << 30, disk };
+//! let predictor = Predictor::new(input, &Window::default()).unwrap();
+//! let unchanged = predictor.unchanged().unwrap();
+//! assert_eq!(unchanged.measured, 0.015);
+//! assert!(unchanged.predicted.interval.0 <= unchanged.predicted.seconds);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod change;
+pub mod depend;
+pub mod journal;
+pub mod path;
+pub mod plan;
+pub mod play;
+pub mod predict;
+pub mod traffic;

@@ -1,0 +1,69 @@
+//! The critical path: where the time of a playback went.
+
+use std::collections::BTreeMap;
+
+use crate::plan::Plan;
+use crate::play::Played;
+use crate::traffic::Role;
+
+/// What time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case", untagged)]
+pub enum Spent {
+    /// On a request, waiting for the disk included.
+    On(Role),
+    /// Between requests: processor time, sleeps, timers.
+    Think(Thinking),
+}
+
+/// The key of think time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thinking {
+    /// The only one.
+    Think,
+}
+
+impl Spent {
+    /// The name as a key.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Spent::On(role) => role.key(),
+            Spent::Think(_) => "think",
+        }
+    }
+}
+
+/// The nanoseconds that each kind of request, and thinking, holds on the critical path from `from` to the end of step
+/// `last`. From each request the path goes back to the one whose completion let it begin; the sum is the whole time.
+pub fn spent(plan: &Plan, played: &Played, from: u64, last: usize) -> BTreeMap<Spent, u64> {
+    let mut spent = BTreeMap::new();
+    let mut add = |what, (begin, end): (u64, u64)| {
+        let time = end.saturating_sub(begin.max(from));
+        if time > 0 {
+            *spent.entry(what).or_insert(0) += time;
+        }
+    };
+    let mut step = last;
+    loop {
+        let (issued, completed) = played.times[step];
+        add(Spent::On(plan.step(step).role), (issued, completed));
+        if issued <= from {
+            return spent;
+        }
+        let cause = plan.after(step).iter().max_by_key(|after| {
+            (played.times[after.step].1 + after.think, std::cmp::Reverse(after.step))
+        });
+        let waited = cause.map(|after| (after.step, played.times[after.step].1));
+        match waited.filter(|(_, done)| *done >= from) {
+            Some((before, done)) => {
+                add(Spent::Think(Thinking::Think), (done, issued));
+                step = before;
+            }
+            None => {
+                add(Spent::Think(Thinking::Think), (from, issued));
+                return spent;
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Playback: a plan carried out on disks, closed loop.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_block::model::{DiskStats, Model, Modeled};
+use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
+use ordo_runtime::{Executor, Runtime, Time};
+use ordo_trace::Op;
+
+use crate::plan::Plan;
+
+/// The disks on which a plan is played, in virtual time.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The disks' models, each with the size of the device in bytes.
+    pub disks: Vec<(&'static Model, u64)>,
+    /// Fixes the order of requests that are issued at the same moment.
+    pub seed: u64,
+    /// Nanoseconds that are added to the recorder's clock: a disk's platters are then elsewhere.
+    pub shift: u64,
+    /// Think times, in thousandths of the recorded ones.
+    pub think: u64,
+}
+
+impl Stage {
+    /// One disk of `bytes` bytes, with the recorder's clock and think times.
+    pub fn one(model: &'static Model, bytes: u64) -> Stage {
+        Stage { disks: vec![(model, bytes)], seed: 1, shift: 0, think: 1000 }
+    }
+}
+
+/// The times of a playback, in nanoseconds on the recorder's clock.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// For each step its issue and its completion; zero for removed steps.
+    pub times: Vec<(u64, u64)>,
+    /// For each disk what it did.
+    pub disks: Vec<DiskStats>,
+}
+
+/// The reason why a plan was not played to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// A disk refused a request.
+    #[error("step {step} of the plan: {error}")]
+    Device {
+        /// The step's index.
+        step: usize,
+        /// The error.
+        error: BlockError,
+    },
+}
+
+/// A device that stores nothing: only time matters.
+struct Nothing(Geometry);
+
+impl BlockDevice for Nothing {
+    fn geometry(&self) -> Geometry {
+        self.0
+    }
+
+    async fn read(&self, _: u64, len: usize) -> Result<IoBuf, BlockError> {
+        Ok(IoBuf::scratch(len))
+    }
+
+    async fn write(&self, _: u64, _: IoBuf, _: WriteFlags) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    async fn discard(&self, _: u64, _: u64) -> Result<(), BlockError> {
+        Ok(())
+    }
+}
+
+/// The state of each step.
+struct State {
+    /// The steps that it still waits for.
+    open: Vec<usize>,
+    /// The time before which it is not issued.
+    ready: Vec<u64>,
+    times: Vec<(u64, u64)>,
+    left: usize,
+    error: Option<PlayError>,
+}
+
+struct Player {
+    plan: Rc<Plan>,
+    disks: Vec<Modeled<Nothing>>,
+    runtime: Runtime,
+    state: RefCell<State>,
+    shift: u64,
+    think: u64,
+}
+
+/// Plays a plan in virtual time.
+///
+/// # Errors
+/// A request lies outside its disk.
+///
+/// # Panics
+/// The plan has a circle: steps that wait for each other.
+pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
+    let executor = Executor::simulated(stage.seed);
+    let runtime = executor.runtime();
+    let disks = stage.disks.iter().map(|(model, bytes)| {
+        let geometry = Geometry {
+            bytes: bytes.next_multiple_of(512),
+            sector: 512,
+            max_request: usize::MAX,
+            volatile_cache: false,
+            read_only: false,
+        };
+        Modeled::new(&runtime, model, Nothing(geometry))
+    });
+    let state = State {
+        open: (0..plan.len()).map(|n| plan.after(n).len()).collect(),
+        ready: (0..plan.len()).map(|n| plan.step(n).not_before + stage.shift).collect(),
+        times: vec![(0, 0); plan.len()],
+        left: plan.live().count(),
+        error: None,
+    };
+    let player = Rc::new(Player {
+        plan: Rc::clone(plan),
+        disks: disks.collect(),
+        runtime,
+        state: RefCell::new(state),
+        shift: stage.shift,
+        think: stage.think,
+    });
+    for step in plan.live().filter(|n| plan.after(*n).is_empty()) {
+        player.start(step);
+    }
+    executor.run_until_idle().expect("tasks that wait for time alone");
+    let mut state = player.state.borrow_mut();
+    if let Some(error) = state.error.take() {
+        return Err(error);
+    }
+    assert_eq!(state.left, 0, "a plan without circles");
+    let disks = player.disks.iter().map(Modeled::stats).collect();
+    Ok(Played { times: std::mem::take(&mut state.times), disks })
+}
+
+impl Player {
+    fn start(self: &Rc<Self>, step: usize) {
+        let player = Rc::clone(self);
+        self.runtime.spawn("a request", async move {
+            let at = player.state.borrow().ready[step];
+            player.runtime.sleep_until(Time::from_nanos(at)).await;
+            let issued = player.runtime.now().as_nanos();
+            let result = player.request(step).await;
+            player.finish(step, issued, result);
+        });
+    }
+
+    async fn request(&self, step: usize) -> Result<(), BlockError> {
+        let step = self.plan.step(step);
+        let disk = &self.disks[step.disk];
+        let len = usize::try_from(step.len).unwrap_or(usize::MAX);
+        match step.op {
+            Op::Mark => Ok(()),
+            Op::Read => disk.read(step.offset, len).await.map(drop),
+            Op::Write => {
+                let flags = if step.fua { WriteFlags::FUA } else { WriteFlags::empty() };
+                disk.write(step.offset, IoBuf::scratch(len), flags).await
+            }
+            Op::Flush => disk.flush().await,
+            Op::Discard | Op::WriteZeroes => disk.discard(step.offset, step.len).await,
+        }
+    }
+
+    /// Notes a completion, and starts the steps that waited for nothing else.
+    fn finish(self: &Rc<Self>, step: usize, issued: u64, result: Result<(), BlockError>) {
+        let now = self.runtime.now().as_nanos();
+        let mut ready = Vec::new();
+        {
+            let mut state = self.state.borrow_mut();
+            state.left -= 1;
+            state.times[step] = (issued - self.shift, now - self.shift);
+            if let Err(error) = result {
+                state.error.get_or_insert(PlayError::Device { step, error });
+            }
+            for waiting in self.plan.before(step) {
+                let think = self.plan.after(*waiting).iter().find(|after| after.step == step);
+                let think = think.map_or(0, |after| after.think) * self.think / 1000;
+                state.ready[*waiting] = state.ready[*waiting].max(now + think);
+                state.open[*waiting] -= 1;
+                if state.open[*waiting] == 0 {
+                    ready.push(*waiting);
+                }
+            }
+        }
+        for step in ready {
+            self.start(step);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Prediction: playback of the unchanged trace first, then of each change.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ordo_annotate::{Block, Pieces};
+use ordo_block::model::{Kind, Model};
+use ordo_trace::Trace;
+
+use crate::change::{Change, Refused, World};
+use crate::path::{self, Spent};
+use crate::plan::Plan;
+use crate::play::{PlayError, Played, Stage, play};
+use crate::traffic::{self, Role, TrafficError};
+use crate::{depend, journal};
+
+/// What to predict from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The trace, with times.
+    pub trace: &'a Trace,
+    /// The rows of its blocks, in the order of requests.
+    pub rows: &'a [Block],
+    /// The known pieces of the device before the trace.
+    pub start: &'a Pieces,
+    /// The file system's name, as a watcher gives it.
+    pub system: &'a str,
+    /// The size of the device in bytes.
+    pub bytes: u64,
+    /// The disk on which the trace was recorded.
+    pub disk: &'static Model,
+}
+
+/// The marks between which time is measured; without them the whole trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The text of the mark at the beginning.
+    pub from: Option<String>,
+    /// The text of the mark at the end.
+    pub until: Option<String>,
+}
+
+/// A playback's result.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Seconds between the marks.
+    pub seconds: f64,
+    /// The least and the most seconds: platters elsewhere at the beginning, think times a twentieth shorter and longer,
+    /// and the error of the unchanged playback on both sides.
+    pub interval: (f64, f64),
+    /// Seconds on the critical path, by what they were spent on.
+    pub spent: BTreeMap<Spent, f64>,
+    /// Requests and bytes of each role between the marks.
+    pub requests: BTreeMap<Role, (u64, u64)>,
+    /// For the requests between the marks the role, the issue and the completion, in seconds from the first mark.
+    pub timeline: Vec<(Role, f64, f64)>,
+}
+
+/// The unchanged trace, as it was and as it is played.
+#[derive(Clone, Debug)]
+pub struct Unchanged {
+    /// Seconds in the trace.
+    pub measured: f64,
+    /// Its playback.
+    pub predicted: Outcome,
+    /// `predicted / measured - 1`.
+    pub error: f64,
+}
+
+/// The reason why nothing can be predicted.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    /// The trace cannot be played.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// A mark is not there, or not in this order.
+    #[error("the trace has no mark '{mark}'{order}; it has {known}")]
+    Mark {
+        /// The mark.
+        mark: String,
+        /// Which place is meant.
+        order: &'static str,
+        /// The marks that it has.
+        known: String,
+    },
+    /// A change means nothing for this trace.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A disk refused a request.
+    #[error("{what}: {error}")]
+    Play {
+        /// The change.
+        what: String,
+        /// The error.
+        error: PlayError,
+    },
+    /// Nothing is between the marks.
+    #[error("no time passes between the marks")]
+    Nothing,
+}
+
+/// A trace that can be played.
+pub struct Predictor<'a> {
+    input: Input<'a>,
+    plan: Plan,
+    /// The steps whose issue begins, and whose completion ends, the measured time.
+    from: usize,
+    until: Option<usize>,
+    measured: f64,
+}
+
+impl<'a> Predictor<'a> {
+    /// Works out what waited for what.
+    ///
+    /// # Errors
+    /// The trace has no times, contradicts itself, or has no such marks.
+    pub fn new(input: Input<'a>, window: &Window) -> Result<Predictor<'a>, PredictError> {
+        let seen = traffic::of(input.trace, input.rows)?;
+        let plan = depend::plan(&seen);
+        let mark = |text: &str, from: usize, order| {
+            let at = (from..seen.len()).find(|n| seen[*n].text.as_deref() == Some(text));
+            at.ok_or_else(|| {
+                let all: Vec<_> = seen.iter().filter_map(|s| s.text.clone()).take(10).collect();
+                let known = if all.is_empty() { "none".into() } else { all.join(", ") };
+                PredictError::Mark { mark: text.into(), order, known }
+            })
+        };
+        let from = window.from.as_deref().map_or(Ok(0), |text| mark(text, 0, ""))?;
+        let until = window.until.as_deref();
+        let until = until.map(|text| mark(text, from + 1, " after the first")).transpose()?;
+        let last = until.map_or_else(
+            || seen.iter().map(|s| s.completed).max().unwrap_or(0),
+            |n| seen[n].completed,
+        );
+        let measured = last.saturating_sub(seen[from].issued);
+        if measured == 0 {
+            return Err(PredictError::Nothing);
+        }
+        Ok(Predictor { input, plan, from, until, measured: measured as f64 / 1e9 })
+    }
+
+    fn world(&self) -> World<'a> {
+        World {
+            plan: self.plan.clone(),
+            stage: Stage::one(self.input.disk, self.input.bytes),
+            trace: self.input.trace,
+            start: self.input.start,
+            system: self.input.system,
+        }
+    }
+
+    /// Plays the trace unchanged.
+    ///
+    /// # Errors
+    /// A request lies outside the disk.
+    pub fn unchanged(&self) -> Result<Unchanged, PredictError> {
+        let mut predicted = self.outcome("unchanged", self.world(), 0.0)?;
+        let error = predicted.seconds / self.measured - 1.0;
+        widen(&mut predicted, error);
+        Ok(Unchanged { measured: self.measured, predicted, error })
+    }
+
+    /// Plays the trace with changes made, one after the other; `error` is that of the unchanged playback.
+    ///
+    /// # Errors
+    /// A change means nothing for this trace, or a request lies outside its disk.
+    pub fn changed(&self, changes: &[Change], error: f64) -> Result<Outcome, PredictError> {
+        let mut world = self.world();
+        for change in changes {
+            change.apply(&mut world)?;
+        }
+        let what = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        self.outcome(&what, world, error)
+    }
+
+    /// The journal of the trace: its place and size in bytes.
+    pub fn journal(&self) -> Option<journal::Span> {
+        journal::span(self.input.trace, &self.plan)
+    }
+
+    fn outcome(&self, what: &str, world: World<'_>, error: f64) -> Result<Outcome, PredictError> {
+        let played = |stage: &Stage, plan: &Rc<Plan>| {
+            play(plan, stage).map_err(|error| PredictError::Play { what: what.into(), error })
+        };
+        let plan = Rc::new(world.plan);
+        let main = played(&world.stage, &plan)?;
+        let (begin, end) = self.bounds(&plan, &main);
+        let seconds = (end - begin) as f64 / 1e9;
+        let mut interval = (seconds, seconds);
+        for other in others(&world.stage) {
+            let other = played(&other, &plan)?;
+            let (begin, end) = self.bounds(&plan, &other);
+            let seconds = (end - begin) as f64 / 1e9;
+            interval = (interval.0.min(seconds), interval.1.max(seconds));
+        }
+        let mut outcome = Outcome {
+            seconds,
+            interval,
+            spent: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            timeline: Vec::new(),
+        };
+        self.tell(&plan, &main, (begin, end), &mut outcome);
+        widen(&mut outcome, error);
+        Ok(outcome)
+    }
+
+    /// The first and the last moment of what is measured.
+    fn bounds(&self, plan: &Plan, played: &Played) -> (u64, u64) {
+        let begin = played.times[self.from].0;
+        let end = match self.until {
+            Some(until) => played.times[until].1,
+            None => self.last(plan, played).map_or(begin, |n| played.times[n].1),
+        };
+        (begin, end.max(begin + 1))
+    }
+
+    fn last(&self, plan: &Plan, played: &Played) -> Option<usize> {
+        self.until.or_else(|| plan.live().max_by_key(|n| (played.times[*n].1, *n)))
+    }
+
+    fn tell(&self, plan: &Plan, played: &Played, (begin, end): (u64, u64), into: &mut Outcome) {
+        if let Some(last) = self.last(plan, played) {
+            let spent = path::spent(plan, played, begin, last);
+            into.spent = spent.into_iter().map(|(what, ns)| (what, ns as f64 / 1e9)).collect();
+        }
+        for index in plan.live() {
+            let (issued, completed) = played.times[index];
+            let step = plan.step(index);
+            if issued < begin || issued >= end || step.role == Role::Mark {
+                continue;
+            }
+            let count = into.requests.entry(step.role).or_insert((0, 0));
+            *count = (count.0 + 1, count.1 + step.len);
+            let since = |at: u64| (at - begin) as f64 / 1e9;
+            into.timeline.push((step.role, since(issued), since(completed)));
+        }
+    }
+}
+
+/// Widens an interval by an error on both sides.
+fn widen(outcome: &mut Outcome, error: f64) {
+    let error = error.abs();
+    outcome.interval =
+        (outcome.interval.0 * (1.0 - error).max(0.0), outcome.interval.1 * (1.0 + error));
+}
+
+/// Other stages that the trace might as well have met: the platters elsewhere when it begins, and a processor that is a
+/// little faster or slower.
+fn others(stage: &Stage) -> Vec<Stage> {
+    let turn = stage.disks.iter().find_map(|(model, _)| match model.kind {
+        Kind::Hdd(spec) => Some((60e9 / spec.rpm) as u64),
+        Kind::Ram | Kind::Ssd(_) | Kind::Network(_) => None,
+    });
+    let mut others = Vec::new();
+    for part in 1..4 {
+        others.extend(turn.map(|turn| Stage { shift: turn * part / 4, ..stage.clone() }));
+    }
+    for think in [950, 1050] {
+        others.push(Stage { think, ..stage.clone() });
+    }
+    others
+}
