@@ -41,9 +41,8 @@ pub enum Command {
     Analyze(crate::commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and show it request by request.
     Trace(crate::commands::trace::TraceArgs),
-/// Predict what a recorded trace would take if the file system or the disk were another.
-    #[command(name = "whatif")]
-    WhatIf(crate::commands::whatif::WhatIf),
+    /// Predict what a recorded trace would take if the file system or the disk were another.
+    Whatif(crate::commands::whatif::WhatIf),
     /// Find a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
     Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.

@@ -87,7 +87,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Reproduce(a) => commands::reproduce::run(&a),
         Command::Bench(a) => commands::bench::run(&a).map(done),
         Command::Crash(a) => commands::crash::run(&a),
-        Command::WhatIf(a) => commands::whatif::whatif(&a),
+        Command::Whatif(a) => commands::whatif::whatif(&a),
         Command::Analyze(a) => commands::analyze::analyze(&a),
         Command::Trace(a) => commands::trace::trace(&a),
         Command::Infer(a) => commands::infer::run(&a).map(done),
