@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ordo_block::model::ALL;
 use ordo_stp::plan::{After, Plan, RANK, Step};
-use ordo_stp::play::{Stage, play};
+use ordo_stp::play::{Disk, Stage, play};
 use ordo_stp::traffic::Role;
 use ordo_trace::Op;
 
@@ -31,6 +31,7 @@ fn main() {
             copies: Vec::new(),
             checkpoint: false,
             number: None,
+            took: None,
             text: None,
             not_before: 0,
             order: n * RANK,
@@ -41,7 +42,8 @@ fn main() {
     let plan = Rc::new(plan);
     for model in ALL {
         let start = Instant::now();
-        let played = play(&plan, &Stage::one(model, 1 << 30)).expect("requests inside the disk");
+        let played = play(&plan, &Stage::one(Disk::Model(model), 1 << 30))
+            .expect("requests inside the disk");
         let real = start.elapsed().as_secs_f64();
         let last = played.times.iter().map(|t| t.1).max().unwrap_or(0);
         println!(

@@ -97,6 +97,7 @@ fn step_of(seen: &Seen, index: usize, not_before: u64) -> Step {
         copies: seen.copies.clone(),
         checkpoint: seen.checkpoint,
         number: Some(seen.number),
+        took: Some(seen.completed - seen.issued),
         text: seen.text.clone(),
         not_before,
         order: (index as u64 + 1) * RANK,

@@ -33,7 +33,7 @@
 //! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
 //! # }
 //! let (rows, start) = (rows::unnamed(&trace), Pieces::default());
-//! let disk = Model::by_name("viking").unwrap();
+//! let disk = Model::by_name("viking");
 //! let input = Input { trace: &trace, rows: &rows, start: &start, system: "none", bytes: 1 << 30, disk };
 //! let predictor = Predictor::new(input, &Window::default()).unwrap();
 //! let unchanged = predictor.unchanged().unwrap();

@@ -27,6 +27,8 @@ pub struct Step {
     pub checkpoint: bool,
     /// Its number in the trace; `None` for a request that a change adds.
     pub number: Option<u64>,
+    /// The time that it took in the trace, in nanoseconds.
+    pub took: Option<u64>,
     /// A mark's text.
     pub text: Option<String>,
     /// The time before which it is not issued, in nanoseconds on the recorder's clock.
@@ -207,6 +209,7 @@ mod tests {
             copies: Vec::new(),
             checkpoint: false,
             number: Some(number),
+            took: None,
             text: None,
             not_before: 0,
             order: number * RANK,

@@ -1,20 +1,42 @@
 //! Playback: a plan carried out on disks, closed loop.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ordo_block::model::{DiskStats, Model, Modeled};
+use ordo_block::model::{Model, Modeled};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
-use ordo_runtime::{Executor, Runtime, Time};
+use ordo_runtime::{Duration, Executor, Runtime, Time};
 use ordo_trace::Op;
 
 use crate::plan::Plan;
+use crate::traffic::Role;
+
+/// A disk on which a plan is played.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Disk {
+    /// A model.
+    Model(&'static Model),
+    /// The one on which the trace was recorded, whichever it was: a request takes the time that it took there, and one
+    /// that a change adds the median of its role, in nanoseconds. Places and queues do not matter.
+    Recorded(Rc<BTreeMap<Role, u64>>),
+}
+
+impl Disk {
+    /// Its model, where it has one.
+    pub fn model(&self) -> Option<&'static Model> {
+        match self {
+            Disk::Model(model) => Some(model),
+            Disk::Recorded(_) => None,
+        }
+    }
+}
 
 /// The disks on which a plan is played, in virtual time.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The disks' models, each with the size of the device in bytes.
-    pub disks: Vec<(&'static Model, u64)>,
+    /// The disks, each with the size of the device in bytes.
+    pub disks: Vec<(Disk, u64)>,
     /// Fixes the order of requests that are issued at the same moment.
     pub seed: u64,
     /// Nanoseconds that are added to the recorder's clock: a disk's platters are then elsewhere.
@@ -25,8 +47,8 @@ pub struct Stage {
 
 impl Stage {
     /// One disk of `bytes` bytes, with the recorder's clock and think times.
-    pub fn one(model: &'static Model, bytes: u64) -> Stage {
-        Stage { disks: vec![(model, bytes)], seed: 1, shift: 0, think: 1000 }
+    pub fn one(disk: Disk, bytes: u64) -> Stage {
+        Stage { disks: vec![(disk, bytes)], seed: 1, shift: 0, think: 1000 }
     }
 }
 
@@ -35,8 +57,6 @@ impl Stage {
 pub struct Played {
     /// For each step its issue and its completion; zero for removed steps.
     pub times: Vec<(u64, u64)>,
-    /// For each disk what it did.
-    pub disks: Vec<DiskStats>,
 }
 
 /// The reason why a plan was not played to its end.
@@ -90,7 +110,7 @@ struct State {
 
 struct Player {
     plan: Rc<Plan>,
-    disks: Vec<Modeled<Nothing>>,
+    disks: Vec<Result<Modeled<Nothing>, Rc<BTreeMap<Role, u64>>>>,
     runtime: Runtime,
     state: RefCell<State>,
     shift: u64,
@@ -107,7 +127,7 @@ struct Player {
 pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
     let executor = Executor::simulated(stage.seed);
     let runtime = executor.runtime();
-    let disks = stage.disks.iter().map(|(model, bytes)| {
+    let disks = stage.disks.iter().map(|(disk, bytes)| {
         let geometry = Geometry {
             bytes: bytes.next_multiple_of(512),
             sector: 512,
@@ -115,7 +135,10 @@ pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
             volatile_cache: false,
             read_only: false,
         };
-        Modeled::new(&runtime, model, Nothing(geometry))
+        match disk {
+            Disk::Model(model) => Ok(Modeled::new(&runtime, model, Nothing(geometry))),
+            Disk::Recorded(medians) => Err(Rc::clone(medians)),
+        }
     });
     let state = State {
         open: (0..plan.len()).map(|n| plan.after(n).len()).collect(),
@@ -141,8 +164,7 @@ pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
         return Err(error);
     }
     assert_eq!(state.left, 0, "a plan without circles");
-    let disks = player.disks.iter().map(Modeled::stats).collect();
-    Ok(Played { times: std::mem::take(&mut state.times), disks })
+    Ok(Played { times: std::mem::take(&mut state.times) })
 }
 
 impl Player {
@@ -159,7 +181,15 @@ impl Player {
 
     async fn request(&self, step: usize) -> Result<(), BlockError> {
         let step = self.plan.step(step);
-        let disk = &self.disks[step.disk];
+        let disk = match &self.disks[step.disk] {
+            Ok(disk) => disk,
+            Err(medians) => {
+                let median = || medians.get(&step.role).copied().unwrap_or(0);
+                let took = Duration::from_nanos(step.took.unwrap_or_else(median));
+                self.runtime.sleep(took).await;
+                return Ok(());
+            }
+        };
         let len = usize::try_from(step.len).unwrap_or(usize::MAX);
         match step.op {
             Op::Mark => Ok(()),

@@ -10,8 +10,8 @@ use ordo_trace::Trace;
 use crate::change::{Change, Refused, World};
 use crate::path::{self, Spent};
 use crate::plan::Plan;
-use crate::play::{PlayError, Played, Stage, play};
-use crate::traffic::{self, Role, TrafficError};
+use crate::play::{Disk, PlayError, Played, Stage, play};
+use crate::traffic::{self, Role, Seen, TrafficError};
 use crate::{depend, journal};
 
 /// What to predict from.
@@ -27,8 +27,8 @@ pub struct Input<'a> {
     pub system: &'a str,
     /// The size of the device in bytes.
     pub bytes: u64,
-    /// The disk on which the trace was recorded.
-    pub disk: &'static Model,
+    /// The disk on which the trace was recorded; `None` where it is not known.
+    pub disk: Option<&'static Model>,
 }
 
 /// The marks between which time is measured; without them the whole trace.
@@ -103,6 +103,7 @@ pub enum PredictError {
 pub struct Predictor<'a> {
     input: Input<'a>,
     plan: Plan,
+    disk: Disk,
     /// The steps whose issue begins, and whose completion ends, the measured time.
     from: usize,
     until: Option<usize>,
@@ -136,13 +137,14 @@ impl<'a> Predictor<'a> {
         if measured == 0 {
             return Err(PredictError::Nothing);
         }
-        Ok(Predictor { input, plan, from, until, measured: measured as f64 / 1e9 })
+        let disk = input.disk.map_or_else(|| Disk::Recorded(Rc::new(medians(&seen))), Disk::Model);
+        Ok(Predictor { input, plan, disk, from, until, measured: measured as f64 / 1e9 })
     }
 
     fn world(&self) -> World<'a> {
         World {
             plan: self.plan.clone(),
-            stage: Stage::one(self.input.disk, self.input.bytes),
+            stage: Stage::one(self.disk.clone(), self.input.bytes),
             trace: self.input.trace,
             start: self.input.start,
             system: self.input.system,
@@ -238,6 +240,19 @@ impl<'a> Predictor<'a> {
     }
 }
 
+/// The median time of a request of each role, in nanoseconds.
+fn medians(seen: &[Seen]) -> BTreeMap<Role, u64> {
+    let mut all: BTreeMap<Role, Vec<u64>> = BTreeMap::new();
+    for one in seen {
+        all.entry(one.role).or_default().push(one.completed - one.issued);
+    }
+    let median = |mut times: Vec<u64>| {
+        let middle = times.len() / 2;
+        *times.select_nth_unstable(middle).1
+    };
+    all.into_iter().map(|(role, times)| (role, median(times))).collect()
+}
+
 /// Widens an interval by an error on both sides.
 fn widen(outcome: &mut Outcome, error: f64) {
     let error = error.abs();
@@ -248,7 +263,7 @@ fn widen(outcome: &mut Outcome, error: f64) {
 /// Other stages that the trace might as well have met: the platters elsewhere when it begins, and a processor that is a
 /// little faster or slower.
 fn others(stage: &Stage) -> Vec<Stage> {
-    let turn = stage.disks.iter().find_map(|(model, _)| match model.kind {
+    let turn = stage.disks.iter().find_map(|(disk, _)| match disk.model()?.kind {
         Kind::Hdd(spec) => Some((60e9 / spec.rpm) as u64),
         Kind::Ram | Kind::Ssd(_) | Kind::Network(_) => None,
     });

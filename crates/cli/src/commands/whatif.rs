@@ -37,9 +37,10 @@ Examples:
 pub struct WhatIf {
     #[command(flatten)]
     input: analyze::Input,
-    /// The disk on which the trace was recorded: the --disk of `ordo trace run`; ram where it had none.
+    /// The disk on which the trace was recorded: the --disk of `ordo trace run`. Where it is not known, requests take the time
+    /// that they took in the trace, and changes of places are refused.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
-    recorded_on: &'static Model,
+    recorded_on: Option<&'static Model>,
     /// Measure from the mark with this text on.
     #[arg(long, value_name = "MARK")]
     from: Option<String>,
@@ -181,7 +182,7 @@ impl Changes {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Printed {
-    recorded_on: &'static str,
+    recorded_on: Option<&'static str>,
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
@@ -260,7 +261,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
              the trace, or it was not recorded on {}",
             unchanged.error * 100.0,
             args.bound * 100.0,
-            args.recorded_on.name
+            args.recorded_on.map_or("this disk", |model| model.name)
         )
     });
     let changes = args.changes.list();
@@ -331,7 +332,7 @@ fn print(
         }
     });
     Printed {
-        recorded_on: args.recorded_on.name,
+        recorded_on: args.recorded_on.map(|model| model.name),
         file_system: system.to_owned(),
         journal_bytes,
         bound: args.bound,
@@ -386,7 +387,10 @@ fn table(printed: &Printed) -> String {
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
     }
-    text.push_str(&format!("\nWhere the time goes, on {}:\n\n", printed.recorded_on));
+    text.push_str(&format!(
+        "\nWhere the time goes, on {}:\n\n",
+        printed.recorded_on.unwrap_or("the disk of the trace, with the times that it took there")
+    ));
     let mut columns = vec![("unchanged", &first.told)];
     columns.extend(printed.rows.iter().map(|row| (row.change.as_str(), &row.told)));
     text.push_str(&where_it_goes(&columns));

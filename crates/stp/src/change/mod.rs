@@ -18,7 +18,7 @@ use ordo_trace::Trace;
 
 use crate::journal::{self, Span};
 use crate::plan::Plan;
-use crate::play::Stage;
+use crate::play::{Disk, Stage};
 
 /// What a change is made to: a plan, the disks it is played on, and the trace that it comes from.
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl Change {
             Change::Differential => differential::change(world),
             Change::Barriers(barriers) => timing::barriers(world, *barriers),
             Change::Disk(model) => {
-                world.stage.disks[0].0 = model;
+                world.stage.disks[0].0 = Disk::Model(model);
                 Ok(())
             }
             Change::CacheOff => timing::cache_off(world),
@@ -150,6 +150,10 @@ impl Change {
         done.map_err(|why| Refused { change: self.to_string(), why })
     }
 }
+
+/// The reason why a place or a cache means nothing where the disk is not known.
+const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither places nor caches have a \
+                        time; say it, or change the disk";
 
 /// The journal of a trace, or the reason why there is nothing to change.
 fn journal_of(world: &World<'_>) -> Result<Span, String> {

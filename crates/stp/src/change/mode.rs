@@ -176,7 +176,10 @@ fn written_again(plan: &mut Plan, index: usize) {
     plan.step_mut(index).checkpoint = true;
     let anchor = plan.step(index).clone();
     let (op, role, offset, len) = (Op::Flush, Role::Flush, 0, 0);
-    plan.behind(index, Step { op, role, offset, len, checkpoint: false, number: None, ..anchor });
+    plan.behind(
+        index,
+        Step { op, role, offset, len, checkpoint: false, number: None, took: None, ..anchor },
+    );
 }
 
 /// Neighbouring blocks as runs: offset and length.
@@ -209,6 +212,7 @@ fn home(anchor: &Step, (offset, len): (u64, u64), checkpoint: bool) -> Step {
         copies: Vec::new(),
         checkpoint,
         number: None,
+        took: None,
         text: None,
         not_before: anchor.not_before,
         order: anchor.order,

@@ -3,16 +3,20 @@
 use ordo_block::model::Model;
 use ordo_trace::Op;
 
-use super::{Place, World, journal_of};
+use super::{NO_MODEL, Place, World, journal_of};
 use crate::journal::Span;
 use crate::plan::{After, Step};
+use crate::play::Disk;
 use crate::traffic::Role;
 
 /// Moves the journal. The blocks that lie in its new place change places with it, as `mke2fs` would have put them
 /// elsewhere.
 pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String> {
     let span = journal_of(world)?;
-    let device = world.stage.disks[0].1;
+    let (disk, device) = world.stage.disks[0].clone();
+    if disk.model().is_none() {
+        return Err(NO_MODEL.into());
+    }
     if world
         .plan
         .live()
@@ -109,7 +113,7 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
     if world.stage.disks.len() > 1 {
         return Err("the journal has a disk of its own already".into());
     }
-    world.stage.disks.push((model, span.len().max(1 << 20)));
+    world.stage.disks.push((Disk::Model(model), span.len().max(1 << 20)));
     let plan = &mut world.plan;
     for index in plan.live().collect::<Vec<_>>() {
         if plan.step(index).role.is_journal() {
@@ -126,7 +130,7 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
         let before = plan.before(index).iter().any(|n| role(*n) == Role::Commit);
         if before {
             // jbd2 flushes the file system's device, and then sends the commit block with a preflush to the journal's.
-            let flush = Step { disk: 1, number: None, ..plan.step(index).clone() };
+            let flush = Step { disk: 1, number: None, took: None, ..plan.step(index).clone() };
             plan.behind(index, flush);
         } else if behind {
             plan.step_mut(index).disk = 1;

@@ -2,7 +2,7 @@
 
 use ordo_trace::Op;
 
-use super::{Barriers, World, journal_of};
+use super::{Barriers, NO_MODEL, World, journal_of};
 use crate::journal::transactions;
 use crate::plan::{After, Step};
 use crate::traffic::Role;
@@ -78,7 +78,7 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
                 let (op, role) = (Op::Flush, Role::Flush);
                 let bare = plan.step(index).clone();
                 let flush = Step { op, role, offset: 0, len: 0, copies: Vec::new(), ..bare };
-                plan.behind(index, Step { number: None, transaction: None, ..flush });
+                plan.behind(index, Step { number: None, took: None, transaction: None, ..flush });
             }
         }
     }
@@ -87,8 +87,10 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
 
 /// Turns the disk's write cache off: every write goes to the platter.
 pub(super) fn cache_off(world: &mut World<'_>) -> Result<(), String> {
-    if !world.stage.disks[0].0.volatile_cache() {
-        return Err(format!("{} has no volatile write cache", world.stage.disks[0].0.name));
+    match world.stage.disks[0].0.model() {
+        Some(model) if model.volatile_cache() => {}
+        Some(model) => return Err(format!("{} has no volatile write cache", model.name)),
+        None => return Err(NO_MODEL.into()),
     }
     let writes: Vec<usize> =
         world.plan.live().filter(|n| world.plan.step(*n).op == Op::Write).collect();

@@ -22,7 +22,7 @@ fn predicted(rules: Rules, changes: &[Change], made: Rules) -> (f64, f64, (f64, 
         start: &start,
         system: "ext3",
         bytes: DEVICE,
-        disk: rules.disk,
+        disk: Some(rules.disk),
     };
     let predictor = Predictor::new(input, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
@@ -96,7 +96,7 @@ fn several_clients_are_predicted_within_the_bound() {
 fn a_change_that_means_nothing_is_refused() {
     let (trace, rows, _) = run(Rules { data: true, syncs: 5, ..Rules::new() });
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
-    let disk = Rules::new().disk;
+    let disk = Some(Rules::new().disk);
     let of = |system, rows: &[ordo_annotate::Block], change: Change| {
         let input = Input { trace: &trace, rows, start: &start, system, bytes: DEVICE, disk };
         let predictor = Predictor::new(input, &Window::default()).unwrap();
@@ -118,12 +118,34 @@ fn a_change_that_means_nothing_is_refused() {
     assert_eq!(JOURNAL % BLOCK, 0);
 }
 
+/// A trace whose disk is not known is played with the times that its requests took: the unchanged one exactly. A change of
+/// what waits for what can be predicted, a change of places cannot, and says so; another disk can.
+#[test]
+fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
+    let rules = Rules { syncs: 20, ..Rules::new() };
+    let (trace, rows, seconds) = run(rules);
+    let start = Pieces { bytes: DEVICE, ..Pieces::default() };
+    let (bytes, system) = (DEVICE, "ext3");
+    let input = Input { trace: &trace, rows: &rows, start: &start, system, bytes, disk: None };
+    let predictor = Predictor::new(input, &Window::default()).unwrap();
+    let unchanged = predictor.unchanged().unwrap();
+    assert!((unchanged.predicted.seconds - seconds).abs() < 1e-9, "{unchanged:?}");
+    let overlap = predictor.changed(&[Change::Overlap], 0.0).unwrap().seconds;
+    assert!(overlap < seconds, "{overlap} of {seconds}");
+    let moved = predictor.changed(&[Change::JournalAt(Place::Part(500))], 0.0).unwrap_err();
+    assert!(moved.to_string().contains("does not say on which disk"), "{moved}");
+    let cheetah = Model::by_name("cheetah").unwrap();
+    let other = predictor.changed(&[Change::Disk(cheetah)], 0.0).unwrap().seconds;
+    let (_, _, truth) = run(Rules { disk: cheetah, ..rules });
+    assert!((other / truth - 1.0).abs() < 0.02, "{other} for {truth}");
+}
+
 /// Marks bound the time; a mark that is not there is named with those that are.
 #[test]
 fn a_mark_that_is_not_there_is_named() {
     let (trace, rows, _) = run(Rules { syncs: 5, ..Rules::new() });
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
-    let disk = Rules::new().disk;
+    let disk = Some(Rules::new().disk);
     let input =
         Input { trace: &trace, rows: &rows, start: &start, system: "ext3", bytes: DEVICE, disk };
     let window = Window { from: Some("begin".into()), until: None };
