@@ -46,7 +46,8 @@ pub struct Block {
 }
 
 impl Block {
-    fn new(request: u64, (offset, len): (u64, u64), kind: Class) -> Block {
+    /// A row of which nothing more than the place and the kind is known.
+    pub fn new(request: u64, (offset, len): (u64, u64), kind: Class) -> Block {
         Block {
             request,
             offset,

@@ -12,6 +12,9 @@ use ordo_trace::Op;
 use crate::plan::Plan;
 use crate::traffic::Role;
 
+/// The median time of a request of each role, in nanoseconds.
+pub type Medians = BTreeMap<Role, u64>;
+
 /// A disk on which a plan is played.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Disk {
@@ -19,7 +22,7 @@ pub enum Disk {
     Model(&'static Model),
     /// The one on which the trace was recorded, whichever it was: a request takes the time that it took there, and one
     /// that a change adds the median of its role, in nanoseconds. Places and queues do not matter.
-    Recorded(Rc<BTreeMap<Role, u64>>),
+    Recorded(Rc<Medians>),
 }
 
 impl Disk {
@@ -110,7 +113,7 @@ struct State {
 
 struct Player {
     plan: Rc<Plan>,
-    disks: Vec<Result<Modeled<Nothing>, Rc<BTreeMap<Role, u64>>>>,
+    disks: Vec<Result<Modeled<Nothing>, Rc<Medians>>>,
     runtime: Runtime,
     state: RefCell<State>,
     shift: u64,

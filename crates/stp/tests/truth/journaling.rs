@@ -201,7 +201,8 @@ impl Fs {
                 data: None,
             });
             if op == Op::Write {
-                notes.rows.push(row(number as u64, (offset, len), kind, transaction));
+                let place = (offset, len);
+                notes.rows.push(Block { transaction, ..Block::new(number as u64, place, kind) });
             }
             number
         };
@@ -245,25 +246,4 @@ async fn all(mut requests: Vec<Waiting<'_>>) {
         }
     })
     .await;
-}
-
-fn row(request: u64, (offset, len): (u64, u64), kind: Class, transaction: Option<u64>) -> Block {
-    Block {
-        request,
-        offset,
-        len,
-        kind,
-        ino: None,
-        file_block: None,
-        first_inode: None,
-        inodes: None,
-        piece: None,
-        number: None,
-        transaction,
-        home: None,
-        completes: None,
-        guess: false,
-        reason: None,
-        path: None,
-    }
 }
