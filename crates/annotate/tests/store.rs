@@ -36,7 +36,8 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     let blocks = rows::of_trace(trace, &watch);
     let found = Findings::of(&watch);
     let system = watch.system();
-    let parts = Parts { trace, blocks: &blocks, start: &start, system, found: Some(&found) };
+    let parts =
+        Parts { shares: &[], trace, blocks: &blocks, start: &start, system, found: Some(&found) };
     (store::write(dir, &parts).unwrap(), blocks)
 }
 
@@ -161,8 +162,11 @@ fn keep_mixed(dir: &Path) -> Trace {
     let blocks = rows::unnamed(&trace);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let (system, found) = ("none", None);
-    store::write(dir, &Parts { trace: &trace, blocks: &blocks, start: &start, system, found })
-        .unwrap();
+    store::write(
+        dir,
+        &Parts { shares: &[], trace: &trace, blocks: &blocks, start: &start, system, found },
+    )
+    .unwrap();
     trace
 }
 

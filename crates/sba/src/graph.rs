@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Claim};
+use crate::decoder::{Books, Claim, Owner};
 use crate::kind::Class;
 use crate::runs::{Role, Run, Runs};
 
@@ -217,7 +217,12 @@ impl<R: Reader> Graph<R> {
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
         self.forget(start, len);
         self.runs.claim(Run { start, len, by, ino, class, role });
-        books.claims.push(Claim { block: start, blocks: len, class });
+        let first = match role {
+            Role::Data { lbn } => Some(lbn),
+            Role::Map { .. } | Role::Attributes => None,
+        };
+        let owner = (ino != 0).then_some(Owner { ino, first, packed: false });
+        books.claims.push(Claim { block: start, blocks: len, class, owner });
         let Some(tag) = node else { return };
         if let Some(same) = moved {
             self.nodes.insert(start, Node { by, ..same });

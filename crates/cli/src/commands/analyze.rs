@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
+use ordo_annotate::files::{self, FileTraffic};
 use ordo_annotate::input::{Opened, open};
 use ordo_annotate::page::page;
 use ordo_annotate::rows;
@@ -17,6 +18,7 @@ use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
 use ordo_sba::{Counts, Watch};
 
+use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
@@ -33,9 +35,12 @@ pub(super) struct Input {
 
 impl Input {
     /// The analysis in the tables of Ordo's own trace, where that is asked for and the tables allow it.
-    fn counted(&self) -> Result<Option<Analysis>> {
+    fn counted(&self) -> Result<Option<(Analysis, Vec<FileTraffic>)>> {
         match (&self.trace[..], &self.start) {
-            ([dir], None) if is_trace(dir) => Ok(count(dir)?),
+            ([dir], None) if is_trace(dir) => match count(dir)? {
+                Some(analysis) => Ok(Some((analysis, files::read(dir)?))),
+                None => Ok(None),
+            },
             _ => Ok(None),
         }
     }
@@ -106,32 +111,30 @@ pub struct Analyze {
 /// The trace or the image cannot be read.
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     if !(args.again || args.html || args.expect)
-        && let Some(analysis) = args.input.counted()?
+        && let Some((analysis, files)) = args.input.counted()?
     {
-        let text = if args.json { json(&analysis)? } else { tables(&analysis) };
+        let text = match args.json {
+            true => whole(&analysis, &files)?,
+            false => tables(&analysis) + &top_files(&files),
+        };
         put(args.output.as_deref(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (opened, watch) = args.input.known()?;
     let trace = &opened.trace;
-    let blocks = match (args.html, args.expect) {
-        (true, _) => rows::of_trace(trace, &watch),
-        (_, true) => Vec::new(),
-        _ => {
-            ordo_trace::replay(trace, &watch);
-            Vec::new()
-        }
-    };
     let (text, sound) = if args.expect {
         let all = expected(trace, &watch);
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         (if args.json { json(&all)? } else { lines }, all.is_empty())
     } else {
+        let (blocks, shares) = rows::with_shares(trace, &watch);
+        let files = files::of(trace, &blocks, &shares);
         let analysis = Analysis::of(&watch);
+        let numbers = || tables(&analysis) + &top_files(&files);
         let text = match (args.html, args.json) {
-            (true, _) => page(trace, &blocks, &analysis, &tables(&analysis)),
-            (_, true) => json(&analysis)?,
-            _ => tables(&analysis),
+            (true, _) => page(trace, &blocks, &analysis, &numbers()),
+            (_, true) => whole(&analysis, &files)?,
+            _ => numbers(),
         };
         (text, true)
     };

@@ -16,3 +16,4 @@ pub mod mount;
 pub mod record;
 pub mod reproduce;
 pub mod trace;
+mod traffic;

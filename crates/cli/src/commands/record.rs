@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ordo_annotate::store;
+use ordo_annotate::{files, store};
 use ordo_block::model::Model;
 use ordo_live::kernel::{Mounted, System};
 use ordo_live::watching::{Into, take, watching};
 use ordo_live::{Rule, Seen, Wanted};
 use ordo_pseudo::nbd::{Address, Nbd};
 use ordo_pseudo::{Keep, Place, Recording, Session, Setup};
-use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::trace::wrote;
+use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
@@ -71,8 +71,15 @@ impl How {
         if seen.delayed + seen.dropped > 0 {
             eprintln!("ordo: {} writes were delayed, {} dropped", seen.delayed, seen.dropped);
         }
-        let analysis = &seen.analysis;
-        put(None, &if self.json { json(analysis)? } else { tables(analysis) })
+        let (analysis, files) =
+            (&seen.analysis, files::of(&recording.trace, &seen.rows, &seen.shares));
+        put(
+            None,
+            &match self.json {
+                true => whole(analysis, &files)?,
+                false => tables(analysis) + &top_files(&files),
+            },
+        )
     }
 
     fn keep(
@@ -85,7 +92,8 @@ impl How {
         let none = ordo_annotate::Pieces::default();
         let (start, system) = seen.map_or((&none, "none"), |s| (&s.start, &*s.found.system));
         let found = seen.map(|s| &s.found);
-        let parts = store::Parts { trace: &recording.trace, blocks, start, system, found };
+        let shares = seen.map_or(&[][..], |s| &s.shares);
+        let parts = store::Parts { trace: &recording.trace, blocks, shares, start, system, found };
         wrote(dir, &store::write(dir, &parts)?);
         Ok(())
     }

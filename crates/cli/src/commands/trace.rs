@@ -136,19 +136,20 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
 fn import(args: &Import) -> Result<()> {
     let opened = args.input.open()?;
     let trace = &opened.trace;
-    let (blocks, system) = match &opened.watch {
-        Some(watch) => (rows::of_trace(trace, watch), watch.system()),
+    let ((blocks, shares), system) = match &opened.watch {
+        Some(watch) => (rows::with_shares(trace, watch), watch.system()),
         None => {
             eprintln!(
                 "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
             );
-            (rows::unnamed(trace), "none")
+            ((rows::unnamed(trace), Vec::new()), "none")
         }
     };
     let found = opened.watch.as_deref().map(Findings::of);
     let parts = store::Parts {
         trace,
         blocks: &blocks,
+        shares: &shares,
         start: &opened.start,
         system,
         found: found.as_ref(),
@@ -232,11 +233,16 @@ fn show_all(args: &Show) -> Result<()> {
         }
     };
     let (into, error) = (out.clone(), failed.clone());
+    let number = Rc::new(Cell::new(0));
+    let present = number.clone();
     watch.listen(move |told| note(&error, show(&mut *into.borrow_mut(), told, as_json)));
     let other = |request: &Issued<'_>| {
-        note(&failed, show_other(&mut *out.borrow_mut(), request, as_json));
+        let request = Issued { id: present.get(), ..*request };
+        note(&failed, show_other(&mut *out.borrow_mut(), &request, as_json));
     };
-    ordo_trace::replay(&opened.trace, &Beside { watch: &watch, other });
+    // Requests have the numbers that the tables give them.
+    watch.number_by(number.clone());
+    ordo_trace::replay_numbered(&opened.trace, &Beside { watch: &watch, other }, &number);
     out.borrow_mut().flush()?;
     match failed.take() {
         Some(error) => Err(error.into()),
