@@ -4,6 +4,7 @@
 //! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
 //! - [`rows`]: one row for each block of each request, from what a watcher tells.
 //! - [`owners`]: the rows with the owners and names that later requests show; [`files`]: the traffic of each file.
+//! - [`calls`]: system calls beside the requests, and what they waited for.
 //! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
 //!   the requests again.
@@ -28,13 +29,14 @@
 //! let blocks = rows::unnamed(&trace);
 //! let start = ordo_annotate::image::Pieces::default();
 //! let system = "none";
-//! let (found, shares) = (None, &[][..]);
-//! store::write(&dir, &store::Parts { trace: &trace, blocks: &blocks, start: &start, system, found, shares }).unwrap();
+//! let (found, shares, calls) = (None, &[][..], &[][..]);
+//! store::write(&dir, &store::Parts { trace: &trace, blocks: &blocks, start: &start, system, found, shares, calls }).unwrap();
 //! assert_eq!(store::read(&dir).unwrap().trace, trace);
 //! # std::fs::remove_dir_all(&dir).unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod counting;
 pub mod expect;
 pub mod files;

@@ -204,7 +204,9 @@ impl Collector {
     }
 
     fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &Told<'_>) {
-        let (mut row, mut known) = (last, Known::Later);
+        // Where pointers come late, kept contents of a map may be another file's.
+        let is_doubtful = claim.is_old && told.pointers_come_late;
+        let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });
         while row != NONE {
             let this = &mut self.rows[row as usize];
             let before = self.before[row as usize];

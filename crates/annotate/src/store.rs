@@ -11,6 +11,7 @@ use ordo_sba::analysis::Findings;
 use ordo_trace::{End, Flags, Op, Request, Span, Trace};
 use rustc_hash::FxHashMap;
 
+use crate::calls::{self, CALLS, Call, WAITS};
 use crate::counting;
 use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
@@ -46,6 +47,8 @@ pub struct Parts<'a> {
     pub blocks: &'a [Block],
     /// The shares of files in blocks that several files share.
     pub shares: &'a [FileShare],
+    /// The recorded system calls, in the order in which they began.
+    pub calls: &'a [Call],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name.
@@ -120,7 +123,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
     fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
     // The file with the seals of the others is removed first and written last.
-    for file in [RECOUNTED, TRANSACTIONS] {
+    for file in [RECOUNTED, TRANSACTIONS, CALLS, WAITS] {
         match fs::remove_file(dir.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(dir, error)),
             _ => {}
@@ -169,6 +172,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     out.put(SHARES, all.len(), |_| false, |rows| shares(&all[rows]))?;
     let all = files::of(trace, parts.blocks, parts.shares);
     out.put(FILES, all.len(), |_| false, |rows| files::columns(&all[rows]))?;
+    out.put_calls(parts.calls)?;
     if let Some(found) = parts.found {
         out.put_found(found, trace.timed())?;
     }
@@ -221,6 +225,17 @@ impl Files<'_> {
         self.sizes.insert(file, size.map_err(|error| StoreError::Io { path, error })?);
         self.seals.insert(file.to_owned(), seal);
         Ok(())
+    }
+
+    /// Writes the system calls. A trace without any has no file of them, and loses an older one.
+    fn put_calls(&mut self, all: &[Call]) -> Result<(), StoreError> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let alone = |_| false;
+        self.put(CALLS, all.len(), alone, |rows| calls::columns(&all[rows.clone()], rows.start))?;
+        let pairs = calls::pairs(all);
+        self.put(WAITS, pairs.len(), alone, |rows| calls::pair_columns(&pairs[rows]))
     }
 
     /// Writes the watcher's results, with the seals of the files so far.

@@ -78,6 +78,7 @@ fn recorded_traces_are_counted_as_they_are_named() {
             let dir = tempfile::tempdir().unwrap();
             let parts = Parts {
                 shares: &[],
+                calls: &[],
                 trace: &trace,
                 blocks: &blocks,
                 start: &start,
@@ -140,7 +141,7 @@ impl Decoder for Numbers {
             // The next guess has the kind that its number gives.
             let block = (part.offset >> SHIFT) + 1;
             let class = [Class::FileData, Class::Indirect, Class::Quota][(block / 5 % 3) as usize];
-            books.claims.push(Claim { block, blocks: 1, class, owner: None });
+            books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
         }
     }
     fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<Part>) {
@@ -230,6 +231,7 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let parts = Parts {
         shares: &[],
+        calls: &[],
         trace,
         blocks: &blocks,
         start: &start,
@@ -301,6 +303,7 @@ fn without_findings_there_is_nothing_to_count() {
     let (blocks, start) = (rows::unnamed(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
     let parts = Parts {
         shares: &[],
+        calls: &[],
         trace: &trace,
         blocks: &blocks,
         start: &start,
@@ -325,7 +328,15 @@ fn what_cannot_be_counted_just_so_is_named_again() {
     let (system, found) = ("numbers", Some(&found));
     store::write(
         dir.path(),
-        &Parts { shares: &[], trace: &trace, blocks: &blocks, start: &start, system, found },
+        &Parts {
+            shares: &[],
+            calls: &[],
+            trace: &trace,
+            blocks: &blocks,
+            start: &start,
+            system,
+            found,
+        },
     )
     .unwrap();
     assert_eq!(counting::count(dir.path()).unwrap(), None);

@@ -55,6 +55,8 @@ pub struct Claim {
     pub class: Class,
     /// The file to which they belong, where the pointer shows it.
     pub owner: Option<Owner>,
+    /// Whether the pointer was in a block that was written before anything was known to lead to that block.
+    pub is_old: bool,
 }
 
 /// The file to which blocks belong.

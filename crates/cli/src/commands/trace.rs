@@ -41,6 +41,8 @@ enum TraceCommand {
     Import(Import),
     /// Write a trace for other programs.
     Export(Export),
+    /// Take down mounts, loop devices and FUSE connections of recordings that were killed.
+    Cleanup(super::cleanup::Cleanup),
 }
 
 /// Convert a trace to Ordo's form.
@@ -126,6 +128,7 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
         TraceCommand::Run(args) => return super::record::run(args),
         TraceCommand::Attach(args) => return super::record::attach(args),
         TraceCommand::Serve(args) => return super::record::serve(args),
+        TraceCommand::Cleanup(args) => return super::cleanup::cleanup(args),
         TraceCommand::Show(args) => show_all(args),
         TraceCommand::Import(args) => import(args),
         TraceCommand::Export(args) => export(args),
@@ -150,6 +153,7 @@ fn import(args: &Import) -> Result<()> {
         trace,
         blocks: &blocks,
         shares: &shares,
+        calls: &[],
         start: &opened.start,
         system,
         found: found.as_ref(),
@@ -198,7 +202,7 @@ fn export(args: &Export) -> Result<()> {
             }
         }
         Form::Text => text::write(trace, &blocks(), &mut out)?,
-        Form::Perfetto => perfetto::write(trace, &blocks(), &mut out)?,
+        Form::Perfetto => perfetto::write(trace, &blocks(), &opened.calls, &mut out)?,
     }
     Ok(out.flush()?)
 }

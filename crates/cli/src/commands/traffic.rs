@@ -1,6 +1,7 @@
 //! The files with the most traffic, as a table and as JSON.
 
 use anyhow::Result;
+use ordo_annotate::calls::Waited;
 use ordo_annotate::files::FileTraffic;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -20,6 +21,8 @@ struct Whole<'a> {
     /// Bytes of file data written, and those of them whose file's path is known.
     data_bytes: u64,
     data_bytes_with_path: u64,
+    /// Where the time of system calls that waited for requests went.
+    waits: &'a [Waited],
 }
 
 /// Bytes of file data written, with and without a path, and those with.
@@ -38,9 +41,13 @@ fn top(files: &[FileTraffic]) -> &[FileTraffic] {
 ///
 /// # Errors
 /// It cannot be serialized.
-pub(super) fn whole(analysis: &Analysis, files: &[FileTraffic]) -> Result<String> {
+pub(super) fn whole(
+    analysis: &Analysis,
+    files: &[FileTraffic],
+    waits: &[Waited],
+) -> Result<String> {
     let (data_bytes, data_bytes_with_path) = named(files);
-    Ok(json(&Whole { analysis, files: top(files), data_bytes, data_bytes_with_path })?)
+    Ok(json(&Whole { analysis, files: top(files), data_bytes, data_bytes_with_path, waits })?)
 }
 
 /// The end of a path that is too long.

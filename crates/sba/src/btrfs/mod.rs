@@ -119,7 +119,7 @@ impl Btrfs {
                     first: Some((extent.at + (at - used.0)) >> shift),
                     packed: extent.packed,
                 });
-                books.claims.push(Claim { block, blocks, class, owner });
+                books.claims.push(Claim { block, blocks, class, owner, is_old: false });
             });
         }
     }
@@ -192,7 +192,13 @@ impl Btrfs {
                             let (block, blocks) =
                                 (place >> self.g.sector_shift, bytes.len() as u64);
                             let blocks = blocks >> self.g.sector_shift;
-                            books.claims.push(Claim { block, blocks, class, owner: None });
+                            books.claims.push(Claim {
+                                block,
+                                blocks,
+                                class,
+                                owner: None,
+                                is_old: false,
+                            });
                         }
                     }
                 }
