@@ -1,9 +1,11 @@
 //! Rows of blocks with their owners, those too that a later pointer or a later name shows.
 //!
 //! Most file data are written before the inode that points to them, and most inodes before the directory that names
-//! them. A [`Collector`] keeps the rows that lack an owner by their block, and those that lack a path by their inode,
-//! and fills them in when a request shows what was missing. A name is filled in only for the life of the inode in which
-//! the row was written: when the inode is freed, its rows get the last path that it had.
+//! them. A [`Collector`] keeps the rows that lack an owner by their block, and fills them in when a request shows it. It
+//! keeps the rows of each file by their inode, and gives them the last path that the file had: when the inode is freed
+//! or used again, and at the end of the trace.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -24,6 +26,17 @@ enum Waits {
     Share(u32),
 }
 
+/// A file in the present life of its inode.
+#[derive(Debug, Default)]
+struct Open {
+    /// Its rows and shares, which get its last path.
+    waiting: Vec<Waits>,
+    /// The last path that is known.
+    path: Option<Arc<str>>,
+    /// The inode whose name is missing for a path, where it is noted in [`Collector::awaited`].
+    awaits: Option<u64>,
+}
+
 /// The rows so far.
 #[derive(Debug, Default)]
 pub struct Collector {
@@ -33,8 +46,8 @@ pub struct Collector {
     before: Vec<u32>,
     /// The last write of each block, and the last copy of it in a journal.
     last: FxHashMap<u64, u32>,
-    /// Rows and shares without a path, by inode.
-    nameless: FxHashMap<u64, Vec<Waits>>,
+    /// The files with rows or shares, by inode.
+    open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
     awaited: FxHashMap<u64, Vec<u64>>,
     /// Where pointers come late: by inode, rows with its blocks since the inode was written last.
@@ -51,7 +64,7 @@ impl Collector {
     pub fn told(&mut self, request: u64, told: &Told<'_>) {
         for news in told.news() {
             if let News::Ended { ino, path } = news {
-                self.fill(*ino, path.as_ref());
+                self.close(*ino, path.as_ref().filter(|_| !told.pointers_come_late));
                 // Some of these blocks may be the next file's in the same inode.
                 for row in self.unconfirmed.remove(ino).unwrap_or_default() {
                     self.rows[row as usize].known = Some(Known::Guess);
@@ -102,8 +115,8 @@ impl Collector {
     /// Ends the trace. All rows and shares are in the order of requests: reads are reported when they complete.
     pub fn finish(mut self, watch: &Watch) -> (Vec<Block>, Vec<FileShare>) {
         watch.end_names();
-        let waiting: Vec<u64> = self.nameless.keys().copied().collect();
-        waiting.into_iter().for_each(|ino| self.fill(ino, watch.path(ino).as_ref()));
+        let open: Vec<u64> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|ino| self.close(ino, watch.path(ino).as_ref()));
         self.rows.sort_by_key(|row| row.request);
         self.shares.sort_by_key(|share| (share.request, share.offset, share.ino));
         (self.rows, self.shares)
@@ -136,51 +149,58 @@ impl Collector {
         self.name(Waits::Share(self.shares.len() as u32 - 1), told);
     }
 
-    /// Looks up the path of a row or share with an inode, or lets it wait for one.
+    /// Lets a row or share with an inode wait for the last path of its file.
     fn name(&mut self, what: Waits, told: &Told<'_>) {
         let ino = match what {
             Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
             Waits::Share(share) => self.shares[share as usize].ino,
         };
-        let path = told.path(ino);
-        let slot = match what {
-            Waits::Row(row) => &mut self.rows[row as usize].path,
-            Waits::Share(share) => &mut self.shares[share as usize].path,
-        };
-        slot.clone_from(&path);
-        if path.is_none() {
-            let waiting = self.nameless.entry(ino).or_default();
-            waiting.push(what);
-            if waiting.len() == 1
-                && let Some(missing) = told.missing(ino)
-            {
-                self.awaited.entry(missing).or_default().push(ino);
+        self.open.entry(ino).or_default().waiting.push(what);
+        self.look_up(ino, told);
+    }
+
+    /// Takes note of the present path of an open file, or of the inode whose name is missing for one.
+    fn look_up(&mut self, ino: u64, told: &Told<'_>) {
+        let Some(file) = self.open.get_mut(&ino) else { return };
+        if let Some(path) = told.path(ino) {
+            // Where pointers come late, a directory may name the next file in an inode before the inode is written.
+            if !told.pointers_come_late || file.path.is_none() {
+                file.path = Some(path);
             }
+        } else if let Some(missing) = told.missing(ino)
+            && file.awaits.replace(missing) != Some(missing)
+        {
+            self.awaited.entry(missing).or_default().push(ino);
         }
     }
 
-    /// Gives a path to all that waits for one of this inode.
-    fn fill(&mut self, ino: u64, path: Option<&std::sync::Arc<str>>) {
-        for what in self.nameless.remove(&ino).unwrap_or_default() {
+    /// Ends the life of an inode: all of its rows get the last path that is known.
+    fn close(&mut self, ino: u64, path: Option<&Arc<str>>) {
+        let Some(Open { waiting, path: last, .. }) = self.open.remove(&ino) else { return };
+        let path = path.or(last.as_ref());
+        for what in waiting {
             match what {
-                Waits::Row(row) => self.rows[row as usize].path = path.cloned(),
+                Waits::Row(row) => {
+                    let row = &mut self.rows[row as usize];
+                    // A later pointer may have given the block to another file.
+                    if row.ino == Some(ino) {
+                        row.path = path.cloned();
+                    }
+                }
                 Waits::Share(share) => self.shares[share as usize].path = path.cloned(),
             }
         }
     }
 
-    /// Takes in that an inode has a name now: its own rows, and those of files below it, may have a path.
+    /// Takes in that an inode has a name now: it, and files below it, may have a path.
     fn named(&mut self, ino: u64, told: &Told<'_>) {
         for waiting in self.awaited.remove(&ino).unwrap_or_default() {
-            if !self.nameless.contains_key(&waiting) {
-                continue;
+            if let Some(file) = self.open.get_mut(&waiting) {
+                file.awaits = None;
             }
-            match (told.path(waiting), told.missing(waiting)) {
-                (Some(path), _) => self.fill(waiting, Some(&path)),
-                (None, Some(missing)) => self.awaited.entry(missing).or_default().push(waiting),
-                (None, None) => {}
-            }
+            self.look_up(waiting, told);
         }
+        self.look_up(ino, told);
     }
 
     /// Takes in that a pointer shows to whom blocks belong.

@@ -33,6 +33,8 @@ struct Truth {
 struct Work {
     dir: PathBuf,
     files: BTreeMap<u64, Truth>,
+    /// Whether pointers reach the device in the order of the changes.
+    is_exact: bool,
 }
 
 impl Work {
@@ -173,7 +175,10 @@ fn compare(recording: &Recording, rows: &[Block], work: &Work) -> Found {
             found.guessed += row.len;
             continue;
         }
-        let wrong_path = row.path.as_deref().is_some_and(|p| !truth.names.iter().any(|n| n == p));
+        // The last name, or where that cannot be known any of its names.
+        let names =
+            if work.is_exact { &truth.names[truth.names.len() - 1..] } else { &truth.names };
+        let wrong_path = row.path.as_deref().is_some_and(|p| !names.iter().any(|n| n == p));
         let wrong_inode = row.ino.is_some_and(|ino| ino != truth.ino);
         let size = row.len.next_power_of_two();
         let wrong_block = row.file_block.is_some_and(|block| block * size != at);
@@ -223,7 +228,8 @@ fn recorded(name: &str, mkfs: &str, options: &str) -> Option<(Recording, ordo_li
             return None;
         }
     };
-    let mut work = Work { dir: mounted.dir().to_owned(), files: BTreeMap::new() };
+    let is_exact = !(name == "ext2" || mkfs.contains("has_journal") || mkfs.contains("device="));
+    let mut work = Work { dir: mounted.dir().to_owned(), files: BTreeMap::new(), is_exact };
     work.run();
     let (recording, seen) = mounted.finish().unwrap();
     Some((recording, seen, work))
@@ -273,15 +279,15 @@ fn on_ext4_owners_are_right() {
 /// Without a journal on the device, pointers come after the blocks are used again.
 #[test]
 fn where_pointers_come_late_owners_are_right() {
-    owners_are_right("ext2", "", "defaults", 0.92, 0.2);
-    owners_are_right("ext4", "-O ^has_journal", "defaults", 0.92, 0.2);
+    owners_are_right("ext2", "", "defaults", 0.92, 0.3);
+    owners_are_right("ext4", "-O ^has_journal", "defaults", 0.92, 0.3);
     let Some(journal) = Loop::new(16 << 20) else { return };
     let made = Command::new("mke2fs")
         .args(["-q", "-F", "-O", "journal_dev", "-b", "4096", &journal.0])
         .status();
     assert!(made.unwrap().success());
     let mkfs = format!("-b 4096 -J device={}", journal.0);
-    owners_are_right("ext4", &mkfs, "defaults", 0.92, 0.2);
+    owners_are_right("ext4", &mkfs, "defaults", 0.92, 0.3);
 }
 
 #[test]
@@ -310,6 +316,5 @@ fn a_file_in_a_used_inode_has_its_own_name() {
     };
     assert!(paths_of(0).iter().all(|p| *p == Some("/one")), "{:?}", paths_of(0));
     let second = paths_of(1);
-    assert!(second.iter().all(|p| [Some("/two"), Some("/three")].contains(p)), "{second:?}");
-    assert!(second.contains(&Some("/three")));
+    assert!(!second.is_empty() && second.iter().all(|p| *p == Some("/three")), "{second:?}");
 }

@@ -36,9 +36,11 @@ pub(super) fn learn(ino: u64, at: u64, block: &[u8], names: &mut Names) {
 }
 
 /// Learns the names in a directory that is inside its inode: those in the block map's place, and those in the
-/// attribute `system.data` behind the inode's fixed part.
-pub(super) fn learn_inline(ino: u64, raw: &[u8], names: &mut Names) {
+/// attribute `system.data` behind the inode's fixed part. `None` stands for a directory that has blocks: names that were
+/// inside its inode are there no longer.
+pub(super) fn learn_inline(ino: u64, raw: Option<&[u8]>, names: &mut Names) {
     names.listed(ino | INLINE, ino, |each| {
+        let Some(raw) = raw else { return };
         let each = &mut |e: dir::Entry<'_>| each(e.name, e.ino.into());
         dir::entries(&raw[BLOCK_MAP][INLINE_AT..], &mut *each);
         if let Some(rest) = inode::inline_rest(raw) {

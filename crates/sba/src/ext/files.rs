@@ -60,8 +60,9 @@ pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut
         books.names.inode(ino.into(), is_used.then_some(inode.generation));
     }
     let is_directory = inode.mode & mode::TYPE == mode::DIRECTORY;
-    if is_used && is_directory && inode.flags & Inode::INLINE_DATA != 0 {
-        dirs::learn_inline(ino.into(), raw, &mut books.names);
+    if is_used && is_directory {
+        let is_inline = inode.flags & Inode::INLINE_DATA != 0;
+        dirs::learn_inline(ino.into(), is_inline.then_some(raw), &mut books.names);
     }
     if is_used {
         let class = class_of(g, ino, &inode);
