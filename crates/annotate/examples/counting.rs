@@ -47,7 +47,15 @@ fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, Findings) 
     let watch = Watch::over(&learning).expect("a file system that is known");
     let blocks = rows::of_trace(trace, &watch);
     let (start, system, found) = (learning.learned(), watch.system(), Findings::of(&watch));
-    let parts = Parts { trace, blocks: &blocks, start: &start, system, found: Some(&found) };
+    let parts = Parts {
+        shares: &[],
+        calls: &[],
+        trace,
+        blocks: &blocks,
+        start: &start,
+        system,
+        found: Some(&found),
+    };
     (store::write(dir, &parts).expect("room for the trace"), found)
 }
 

@@ -10,6 +10,7 @@ use ordo_trace::blktrace::{self, BlktraceError};
 use ordo_trace::dm_log_writes::{self, ImportError};
 use ordo_trace::{Op, Trace};
 
+use crate::calls::{self, Call};
 use crate::image::{Learning, Pieces};
 use crate::store::{self, StoreError};
 
@@ -21,6 +22,8 @@ pub struct Opened {
     pub watch: Option<Rc<Watch>>,
     /// The known pieces of the device before the trace.
     pub start: Pieces,
+    /// The system calls that were recorded with it.
+    pub calls: Vec<Call>,
     /// Notes for the reader of the results.
     pub notes: Vec<String>,
 }
@@ -74,11 +77,11 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError
         return Err(OpenError::Io { path, error });
     };
     let mut notes = Vec::new();
-    let (trace, mut pieces) = if store::is_trace(path) {
+    let (trace, mut pieces, calls) = if store::is_trace(path) {
         let stored = store::read(path)?;
-        (stored.trace, stored.start)
+        (stored.trace, stored.start, calls::read(path)?)
     } else {
-        (recorded(paths, &mut notes)?, Pieces::default())
+        (recorded(paths, &mut notes)?, Pieces::default(), Vec::new())
     };
     let watch = match start {
         Some(path) => {
@@ -99,7 +102,7 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError
              the file system was before"
         ));
     }
-    Ok(Opened { trace, watch, start: pieces, notes })
+    Ok(Opened { trace, watch, start: pieces, calls, notes })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {

@@ -3,6 +3,8 @@
 //! Layers, lowest first:
 //! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
 //! - [`rows`]: one row for each block of each request, from what a watcher tells.
+//! - [`owners`]: the rows with the owners and names that later requests show; [`files`]: the traffic of each file.
+//! - [`calls`]: system calls beside the requests, and what they waited for.
 //! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
 //!   the requests again.
@@ -27,18 +29,21 @@
 //! let blocks = rows::unnamed(&trace);
 //! let start = ordo_annotate::image::Pieces::default();
 //! let system = "none";
-//! let found = None;
-//! store::write(&dir, &store::Parts { trace: &trace, blocks: &blocks, start: &start, system, found }).unwrap();
+//! let (found, shares, calls) = (None, &[][..], &[][..]);
+//! store::write(&dir, &store::Parts { trace: &trace, blocks: &blocks, start: &start, system, found, shares, calls }).unwrap();
 //! assert_eq!(store::read(&dir).unwrap().trace, trace);
 //! # std::fs::remove_dir_all(&dir).unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod counting;
 pub mod expect;
+pub mod files;
 mod findings;
 pub mod image;
 pub mod input;
+pub mod owners;
 pub mod page;
 pub mod perfetto;
 mod reading;
@@ -48,5 +53,5 @@ mod table;
 pub mod text;
 
 pub use image::{Learning, Pieces};
-pub use rows::Block;
+pub use rows::{Block, FileShare};
 pub use store::{StoreError, Stored};

@@ -6,6 +6,7 @@ use ordo_sba::Class;
 use ordo_sba::analysis::Analysis;
 use ordo_trace::{Op, Trace};
 
+use crate::calls::Call;
 use crate::rows::Block;
 
 /// Points of a plot's line at most: several for each pixel of a screen, since one can zoom.
@@ -35,17 +36,42 @@ struct Picture {
     lines: Vec<Line>,
 }
 
-/// The timeline: writes by kind.
+/// The timeline: writes by kind, and system calls that waited for requests by name.
 #[derive(serde::Serialize)]
 struct Timeline {
     title: &'static str,
     x: &'static str,
-    rows: Vec<&'static str>,
+    rows: Vec<String>,
     /// For each row, whether it is the journal's.
     journal: Vec<bool>,
     /// For each write: its row, start and end.
     marks: Vec<(usize, f64, f64)>,
     left_out: usize,
+}
+
+impl Timeline {
+    /// Adds a row for each name of calls that waited for requests.
+    fn add_calls(&mut self, clock: &Clock<'_>, calls: &[Call]) {
+        if !clock.trace.timed() {
+            return;
+        }
+        let first = self.rows.len();
+        for call in calls.iter().filter(|call| !call.waits.is_empty()) {
+            let row = match self.rows[first..].iter().position(|name| *name == call.name) {
+                Some(row) => first + row,
+                None => {
+                    self.rows.push(call.name.clone());
+                    self.journal.push(false);
+                    self.rows.len() - 1
+                }
+            };
+            if self.marks.len() >= 2 * MARKS {
+                self.left_out += 1;
+                continue;
+            }
+            self.marks.push((row, clock.seconds(call.began), clock.seconds(call.ended)));
+        }
+    }
 }
 
 /// The times of issue and completion of a request, in the plot's unit.
@@ -63,21 +89,32 @@ impl Clock<'_> {
         if !self.trace.timed() {
             return (number as f64, number as f64 + 1.0);
         }
+        let issued = self.seconds(r.issued.as_nanos());
+        (issued, r.end.map_or(issued, |end| self.seconds(end.at.as_nanos())))
+    }
+
+    /// Seconds since the first request.
+    fn seconds(&self, nanos: u64) -> f64 {
         let first = self.trace.requests().first().map_or(0, |r| r.issued.as_nanos());
-        let seconds = |nanos: u64| nanos.saturating_sub(first) as f64 / 1e9;
-        let issued = seconds(r.issued.as_nanos());
-        (issued, r.end.map_or(issued, |end| seconds(end.at.as_nanos())))
+        nanos.saturating_sub(first) as f64 / 1e9
     }
 }
 
 /// The page; `tables` is the text that the command prints.
-pub fn page(trace: &Trace, blocks: &[Block], analysis: &Analysis, tables: &str) -> String {
+pub fn page(
+    trace: &Trace,
+    blocks: &[Block],
+    calls: &[Call],
+    analysis: &Analysis,
+    tables: &str,
+) -> String {
     let clock = Clock { trace };
     let mut pictures = vec![traffic(trace, blocks), bandwidth(&clock, blocks)];
     if trace.timed() {
         pictures.push(outstanding(&clock, blocks));
     }
-    let timeline = timeline(&clock, blocks);
+    let mut timeline = timeline(&clock, blocks);
+    timeline.add_calls(&clock, calls);
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
     let system = escape(&analysis.system);
     let _ = write!(out, "<title>{system}: what was written</title>\n<style>{STYLE}</style>\n");
@@ -236,6 +273,6 @@ fn timeline(clock: &Clock<'_>, blocks: &[Block]) -> Timeline {
     let marks: Vec<_> = marks.into_iter().step_by(step).collect();
     let left_out = all - marks.len();
     let journal = rows.iter().map(|class| class.is_journal()).collect();
-    let rows = rows.into_iter().map(Class::words).collect();
+    let rows = rows.into_iter().map(|class| class.words().to_owned()).collect();
     Timeline { title: "Writes by kind", x: clock.unit(), rows, journal, marks, left_out }
 }

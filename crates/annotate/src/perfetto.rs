@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use ordo_sba::Class;
 use ordo_trace::{Op, Request, Trace};
 
+use crate::calls::Call;
 use crate::rows::Block;
 use crate::text::{means, of_request};
 
@@ -28,6 +29,10 @@ struct Event<'a> {
 const FLUSHES: u32 = Class::ALL.len() as u32 + 1;
 const DISCARDS: u32 = FLUSHES + 1;
 const MARKS: u32 = DISCARDS + 1;
+/// The track on which flows from system calls end.
+const WAITED: u32 = MARKS + 1;
+/// Flows of one system call at most.
+const FLOWS: usize = 1000;
 
 fn track(r: &Request, kind: Class) -> (u32, &'static str) {
     match r.op {
@@ -42,7 +47,12 @@ fn track(r: &Request, kind: Class) -> (u32, &'static str) {
 ///
 /// # Errors
 /// `out` failed.
-pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Result<()> {
+pub fn write(
+    trace: &Trace,
+    blocks: &[Block],
+    calls: &[Call],
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut named = vec![false; MARKS as usize + 1];
     let mut first = true;
     let mut put = |event: &Event<'_>, out: &mut dyn Write| -> io::Result<()> {
@@ -91,5 +101,44 @@ pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Resul
         put(&begin, out)?;
         put(&end, out)?;
     }
+    for event in calls.iter().enumerate().flat_map(|(n, call)| of_call(n, call, trace)) {
+        put(&event, out)?;
+    }
     writeln!(out, "\n]}}")
+}
+
+/// The process of system calls, beside that of requests.
+const CALLS: u32 = 2;
+
+/// The events of a system call: a slice on its process's track, and a flow to it from the end of the last request that
+/// it waited for.
+fn of_call<'a>(number: usize, call: &'a Call, trace: &Trace) -> Vec<Event<'a>> {
+    let (name, pid, tid) = (&*call.name, CALLS, call.process as u32);
+    let micros = |nanos: u64| nanos as f64 / 1000.0;
+    let waits: Vec<u64> = call.waits.iter().map(|wait| wait.request).collect();
+    let args = serde_json::json!({
+        "call": number, "path": call.path, "other_path": call.other_path, "inode": call.inode,
+        "file_offset": call.offset, "length": call.len, "error": call.error, "waited_for": waits,
+    });
+    let event = |ph, at, id, args| {
+        let (ts, cat) = (Some(micros(at)), "call");
+        Event { name, cat, ph, ts, pid, tid, id, args }
+    };
+    let mut all = vec![event("B", call.began, None, args), event("E", call.ended, None, none())];
+    let flow = |n: usize| Some(((number as u64) << 20) + n as u64);
+    for (n, wait) in call.waits.iter().enumerate().take(FLOWS) {
+        let Some(r) = trace.requests().get(wait.request as usize) else { continue };
+        // A flow begins in the slice of the call, and ends with the request.
+        let from = call.began.max(r.issued.as_nanos()).min(call.ended);
+        all.push(event("s", from, flow(n), none()));
+        let Some(end) = r.end else { continue };
+        let to =
+            event("f", end.at.as_nanos(), flow(n), serde_json::json!({"request": wait.request}));
+        all.push(Event { pid: 1, tid: WAITED, ..to });
+    }
+    all
+}
+
+fn none() -> serde_json::Value {
+    serde_json::Value::default()
 }

@@ -8,6 +8,8 @@ use ordo_sba::kind::{Part, Reason, What};
 use ordo_sba::{Class, Told, Watch};
 use ordo_trace::{Op, Trace};
 
+use crate::owners::Collector;
+
 /// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -43,6 +45,47 @@ pub struct Block {
     pub reason: Option<Reason>,
     /// Its file's path, where names were seen.
     pub path: Option<Arc<str>>,
+    /// Its kind by all that the trace shows, later pointers too.
+    pub final_kind: Class,
+    /// How its inode is known; `None` where it is not.
+    pub known: Option<Known>,
+}
+
+/// How the owner of a block is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A pointer led to the block when it was written.
+    Pointer,
+    /// A pointer that was written later leads to it, and this was the last write before.
+    Later,
+    /// Another file may have owned the block at the time of this write.
+    Guess,
+}
+
+impl Known {
+    /// The word for it in a table.
+    pub fn key(self) -> &'static str {
+        match self {
+            Known::Pointer => "pointer",
+            Known::Later => "later",
+            Known::Guess => "guess",
+        }
+    }
+}
+
+/// A file's part of blocks that several files share: inodes in one block, records in one piece of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileShare {
+    /// The request's number.
+    pub request: u64,
+    /// The offset of the shared range on the device, in bytes.
+    pub offset: u64,
+    /// The inode.
+    pub ino: u64,
+    /// The file's part in bytes.
+    pub bytes: u64,
+    /// The file's path, where names were seen.
+    pub path: Option<Arc<str>>,
 }
 
 impl Block {
@@ -65,6 +108,8 @@ impl Block {
             guess: false,
             reason: None,
             path: None,
+            final_kind: kind,
+            known: None,
         }
     }
 
@@ -123,6 +168,7 @@ pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
             let mut row = Block::of(request, part, (at, next - at), nth);
             if let Some(ino) = row.ino {
                 row.path = told.path(ino);
+                row.known = Some(Known::Pointer);
             }
             rows.push(row);
             (at, nth) = (next, nth + 1);
@@ -140,13 +186,19 @@ pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
 
 /// Replays a trace to a watcher, and returns the rows.
 pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<Block> {
-    let rows = Rc::new(RefCell::new(Vec::new()));
+    with_shares(trace, watch).0
+}
+
+/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
+pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<Block>, Vec<FileShare>) {
+    let rows = Rc::new(RefCell::new(Collector::default()));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (rows.clone(), number.clone());
-    watch.listen(move |told| of_told(request.get(), told, &mut into.borrow_mut()));
+    watch.listen(move |told| into.borrow_mut().told(request.get(), told));
+    watch.number_by(number.clone());
     ordo_trace::replay_numbered(trace, watch, &number);
     watch.listen(|_| {});
-    rows.take()
+    rows.take().finish(watch)
 }
 
 /// The rows of a trace whose file system is not known.

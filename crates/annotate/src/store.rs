@@ -11,11 +11,13 @@ use ordo_sba::analysis::Findings;
 use ordo_trace::{End, Flags, Op, Request, Span, Trace};
 use rustc_hash::FxHashMap;
 
+use crate::calls::{self, CALLS, Call, WAITS};
 use crate::counting;
+use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
 use crate::reading::Reading;
-use crate::rows::Block;
+use crate::rows::{Block, FileShare};
 use crate::table::{self, Column, Seal};
 
 pub use crate::reading::StoreError;
@@ -34,6 +36,7 @@ pub(crate) const REQUESTS: &str = "requests.parquet";
 pub(crate) const BLOCKS: &str = "blocks.parquet";
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
+const SHARES: &str = "shares.parquet";
 
 /// The parts of a trace to write.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,10 @@ pub struct Parts<'a> {
     pub trace: &'a Trace,
     /// The rows of their blocks, in the order of requests.
     pub blocks: &'a [Block],
+    /// The shares of files in blocks that several files share.
+    pub shares: &'a [FileShare],
+    /// The recorded system calls, in the order in which they began.
+    pub calls: &'a [Call],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name.
@@ -116,7 +123,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
     fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
     // The file with the seals of the others is removed first and written last.
-    for file in [RECOUNTED, TRANSACTIONS] {
+    for file in [RECOUNTED, TRANSACTIONS, CALLS, WAITS] {
         match fs::remove_file(dir.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(dir, error)),
             _ => {}
@@ -153,13 +160,19 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
         start.len(),
         |_| false,
         |rows| {
-            let at = start[rows.clone()].iter().map(|(at, _)| *at);
+            let at = || start[rows.clone()].iter().map(|(at, _)| *at);
             vec![
-                Column::int("offset", at),
-                Column::int("content", start[rows].iter().map(|(_, n)| *n)),
+                Column::int("device_offset", at()),
+                Column::int("offset", at()),
+                Column::int("content", start[rows.clone()].iter().map(|(_, n)| *n)),
             ]
         },
     )?;
+    let all = parts.shares;
+    out.put(SHARES, all.len(), |_| false, |rows| shares(&all[rows]))?;
+    let all = files::of(trace, parts.blocks, parts.shares);
+    out.put(FILES, all.len(), |_| false, |rows| files::columns(&all[rows]))?;
+    out.put_calls(parts.calls)?;
     if let Some(found) = parts.found {
         out.put_found(found, trace.timed())?;
     }
@@ -182,6 +195,7 @@ fn says(parts: &Parts<'_>) -> Vec<(&'static str, String)> {
         ("ordo.timed", parts.trace.timed().to_string()),
         ("ordo.device_bytes", parts.start.bytes.to_string()),
         ("ordo.system", parts.system.to_string()),
+        ("ordo.disk", parts.trace.disk().unwrap_or("none").to_string()),
     ]
 }
 
@@ -212,6 +226,17 @@ impl Files<'_> {
         self.sizes.insert(file, size.map_err(|error| StoreError::Io { path, error })?);
         self.seals.insert(file.to_owned(), seal);
         Ok(())
+    }
+
+    /// Writes the system calls. A trace without any has no file of them, and loses an older one.
+    fn put_calls(&mut self, all: &[Call]) -> Result<(), StoreError> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        let alone = |_| false;
+        self.put(CALLS, all.len(), alone, |rows| calls::columns(&all[rows.clone()], rows.start))?;
+        let pairs = calls::pairs(all);
+        self.put(WAITS, pairs.len(), alone, |rows| calls::pair_columns(&pairs[rows]))
     }
 
     /// Writes the watcher's results, with the seals of the files so far.
@@ -258,6 +283,7 @@ fn requests(trace: &Trace, rows: Range<usize>) -> Vec<Column> {
     vec![
         Column::rising("request", rows.start as u64..rows.end as u64),
         Column::words("op", all().map(|r| r.op.words())),
+        Column::int("device_offset", all().map(|r| r.offset)),
         Column::int("offset", all().map(|r| r.offset)),
         Column::int("length", all().map(|r| r.len)),
         flag("fua", Flags::FUA),
@@ -279,6 +305,7 @@ fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
     let words = |s: &'static str| s.as_bytes();
     vec![
         Column::rising("request", all().map(|b| b.request)),
+        Column::int("device_offset", all().map(|b| b.offset)),
         Column::int("offset", all().map(|b| b.offset)),
         Column::int("length", all().map(|b| b.len)),
         Column::words("kind", all().map(|b| b.kind.key())),
@@ -294,8 +321,20 @@ fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
         Column::text("home_kind", all().map(|b| Some(words(b.home?.1.key())))),
         Column::maybe_int("completes", all().map(|b| b.completes)),
         Column::bool("guess", all().map(|b| b.guess)),
+        Column::words("final_kind", all().map(|b| b.final_kind.key())),
+        Column::text("owner", all().map(|b| b.known.map(|k| words(k.key())))),
         Column::text("reason", all().map(|b| b.reason.map(|r| words(r.words())))),
         Column::maybe_int("content", contents.iter().copied()),
+    ]
+}
+
+fn shares(all: &[FileShare]) -> Vec<Column> {
+    vec![
+        Column::rising("request", all.iter().map(|s| s.request)),
+        Column::int("device_offset", all.iter().map(|s| s.offset)),
+        Column::int("inode", all.iter().map(|s| s.ino)),
+        Column::text("path", all.iter().map(|s| s.path.as_deref().map(str::as_bytes))),
+        Column::int("bytes", all.iter().map(|s| s.bytes)),
     ]
 }
 
@@ -332,6 +371,7 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     let pieces = contents.texts("bytes")?;
     let content = |n: u64| pieces.get(usize::try_from(n).ok()?)?.as_deref();
     let mut trace = Trace::new(sector as u32, timed);
+    trace.set_disk(file.table.says("ordo.disk").filter(|name| *name != "none"));
     let spans = keep(&mut trace, &rows, &open(BLOCKS)?, content)?;
     for (number, (request, text)) in rows.iter_mut().enumerate() {
         request.data = match text {

@@ -77,6 +77,8 @@ fn recorded_traces_are_counted_as_they_are_named() {
             let system = watch.system();
             let dir = tempfile::tempdir().unwrap();
             let parts = Parts {
+                shares: &[],
+                calls: &[],
                 trace: &trace,
                 blocks: &blocks,
                 start: &start,
@@ -139,7 +141,7 @@ impl Decoder for Numbers {
             // The next guess has the kind that its number gives.
             let block = (part.offset >> SHIFT) + 1;
             let class = [Class::FileData, Class::Indirect, Class::Quota][(block / 5 % 3) as usize];
-            books.claims.push(Claim { block, blocks: 1, class });
+            books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
         }
     }
     fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<Part>) {
@@ -227,8 +229,15 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let blocks = rows::of_trace(trace, &watch);
     let found = Findings { transactions: transactions(many), ..Findings::of(&watch) };
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
-    let parts =
-        Parts { trace, blocks: &blocks, start: &start, system: "numbers", found: Some(&found) };
+    let parts = Parts {
+        shares: &[],
+        calls: &[],
+        trace,
+        blocks: &blocks,
+        start: &start,
+        system: "numbers",
+        found: Some(&found),
+    };
     store::write_in_groups(dir, &parts, most).unwrap();
     Analysis::from(&found)
 }
@@ -292,8 +301,15 @@ fn without_findings_there_is_nothing_to_count() {
     keep(dir.path(), &trace, 5, 8);
     assert!(counting::count(dir.path()).unwrap().is_some());
     let (blocks, start) = (rows::unnamed(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
-    let parts =
-        Parts { trace: &trace, blocks: &blocks, start: &start, system: "none", found: None };
+    let parts = Parts {
+        shares: &[],
+        calls: &[],
+        trace: &trace,
+        blocks: &blocks,
+        start: &start,
+        system: "none",
+        found: None,
+    };
     store::write(dir.path(), &parts).unwrap();
     assert_eq!(counting::count(dir.path()).unwrap(), None);
     assert!(!dir.path().join("transactions.parquet").exists());
@@ -312,7 +328,15 @@ fn what_cannot_be_counted_just_so_is_named_again() {
     let (system, found) = ("numbers", Some(&found));
     store::write(
         dir.path(),
-        &Parts { trace: &trace, blocks: &blocks, start: &start, system, found },
+        &Parts {
+            shares: &[],
+            calls: &[],
+            trace: &trace,
+            blocks: &blocks,
+            start: &start,
+            system,
+            found,
+        },
     )
     .unwrap();
     assert_eq!(counting::count(dir.path()).unwrap(), None);

@@ -36,7 +36,15 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     let blocks = rows::of_trace(trace, &watch);
     let found = Findings::of(&watch);
     let system = watch.system();
-    let parts = Parts { trace, blocks: &blocks, start: &start, system, found: Some(&found) };
+    let parts = Parts {
+        shares: &[],
+        calls: &[],
+        trace,
+        blocks: &blocks,
+        start: &start,
+        system,
+        found: Some(&found),
+    };
     (store::write(dir, &parts).unwrap(), blocks)
 }
 
@@ -161,8 +169,19 @@ fn keep_mixed(dir: &Path) -> Trace {
     let blocks = rows::unnamed(&trace);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let (system, found) = ("none", None);
-    store::write(dir, &Parts { trace: &trace, blocks: &blocks, start: &start, system, found })
-        .unwrap();
+    store::write(
+        dir,
+        &Parts {
+            shares: &[],
+            calls: &[],
+            trace: &trace,
+            blocks: &blocks,
+            start: &start,
+            system,
+            found,
+        },
+    )
+    .unwrap();
     trace
 }
 
@@ -191,7 +210,7 @@ fn it_is_shown_to_other_programs() {
     assert_eq!(actions, "mDDDDDDCCCCC", "{lines}");
     assert!(lines.contains("D WFS 4 + 24 [unknown]"), "{lines}");
     let mut out = Vec::new();
-    perfetto::write(&trace, &blocks, &mut out).unwrap();
+    perfetto::write(&trace, &blocks, &[], &mut out).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let events = json["traceEvents"].as_array().unwrap();
     let begun = events.iter().filter(|e| e["ph"] == "b").count();
@@ -280,7 +299,7 @@ fn the_page_stands_alone() {
     let watch = Watch::over(&&image[..]).unwrap();
     let blocks = rows::of_trace(&trace, &watch);
     let analysis = Analysis::of(&watch);
-    let page = ordo_annotate::page::page(&trace, &blocks, &analysis, "a < b </script>");
+    let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "a < b </script>");
     for outside in ["http:", "https:", "src=", "import "] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -302,7 +321,7 @@ fn the_page_stands_alone() {
     let timeline: serde_json::Value = serde_json::from_str(json).unwrap();
     assert!(timeline["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
     let empty = Trace::new(512, true);
-    let page = ordo_annotate::page::page(&empty, &[], &analysis, "");
+    let page = ordo_annotate::page::page(&empty, &[], &[], &analysis, "");
     assert!(page.contains("0 requests"));
 }
 
@@ -329,6 +348,7 @@ fn a_picture_keeps_its_peaks() {
     let page = ordo_annotate::page::page(
         &trace,
         &rows::unnamed(&trace),
+        &[],
         &(&Findings::default()).into(),
         "",
     );

@@ -83,8 +83,8 @@ impl Made {
 }
 
 /// Predicts, with the trace of the change really made beside it.
-fn whatif(trace: &Path, disk: &str, changes: &[&str], made: &Path) -> Value {
-    let mut args = vec!["whatif", trace.to_str().unwrap(), "--recorded-on", disk, "--json"];
+fn whatif(trace: &Path, changes: &[&str], made: &Path) -> Value {
+    let mut args = vec!["whatif", trace.to_str().unwrap(), "--json"];
     args.extend(["--from", "begin", "--until", "end", "--bound", "25%"]);
     args.extend(changes);
     args.extend(["--made", made.to_str().unwrap()]);
@@ -110,7 +110,7 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
     let first = Made { mkfs: "-J size=16", ..EXT3 };
     let trace = first.record(folder.path(), "first");
     let made = Made { mkfs: MIDDLE, ..EXT3 }.record(folder.path(), "middle");
-    let json = whatif(&trace, "viking", &["--journal-at", "50%"], &made);
+    let json = whatif(&trace, &["--journal-at", "50%"], &made);
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {json}"));
     let row = &json["rows"][0];
     assert_eq!(row["change"], "journal-at 50%");
@@ -128,7 +128,7 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
 /// On the same trace: a table within 100 columns, a page, and each refusal with its reason.
 fn what_cannot_be_predicted_is_said(trace: &Path, folder: &Path) {
     let trace = trace.to_str().unwrap();
-    let base = ["whatif", trace, "--recorded-on", "viking"];
+    let base = ["whatif", trace];
     let run = |more: &[&str]| ordo(&[&base[..], more].concat());
     let (code, out, errors) = run(&["--mode", "data", "--differential", "--bound", "50%"]);
     assert_eq!(code, 0, "{errors}");
@@ -218,7 +218,7 @@ fn changes_that_the_kernel_can_make() {
     };
     for row in rows() {
         let (trace, made) = (record(row.from), record(row.made));
-        let json = whatif(&trace, row.from.disk, row.changes, &made);
+        let json = whatif(&trace, row.changes, &made);
         let (first, second) = (&json["unchanged"], &json["rows"][0]);
         let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
         let _ = writeln!(

@@ -294,6 +294,12 @@ pub mod fast {
     pub const ADD_RANGE: u16 = 1;
     /// A range of a file lost its blocks (`EXT4_FC_TAG_DEL_RANGE`).
     pub const DEL_RANGE: u16 = 2;
+    /// A new file and its name: the numbers of the directory and of the inode, then the name (`EXT4_FC_TAG_CREAT`).
+    pub const CREATE: u16 = 3;
+    /// A new name of a file, laid out as for [`CREATE`] (`EXT4_FC_TAG_LINK`).
+    pub const LINK: u16 = 4;
+    /// A name that is gone, laid out as for [`CREATE`] (`EXT4_FC_TAG_UNLINK`).
+    pub const UNLINK: u16 = 5;
     /// An inode as it is on disk, after its number (`EXT4_FC_TAG_INODE`).
     pub const INODE: u16 = 6;
     /// Padding to the end of the block (`EXT4_FC_TAG_PAD`).

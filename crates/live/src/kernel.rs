@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ pub enum LiveError {
 /// # Errors
 /// The program is not installed, or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
-    let out = Command::new(program).args(args).output();
+    // A signal that a terminal sends to all processes must not end the unmount of what it stops.
+    let out = Command::new(program).args(args).process_group(0).output();
     let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
     if out.status.success() {
         return Ok(());

@@ -6,13 +6,15 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ordo_annotate::rows::{Block, of_told};
+use ordo_annotate::owners::Collector;
+use ordo_annotate::rows::{Block, FileShare};
 use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_pseudo::{Before, MakeObserver, Observer, Recording, Verdict};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, Findings};
 use ordo_sba::decoder::Image;
+use ordo_sba::journal::Transaction;
 
 use crate::rules::{Rule, Rules};
 
@@ -36,6 +38,8 @@ pub struct Seen {
     pub found: Findings,
     /// The blocks in the order of requests, where rows were asked for.
     pub rows: Vec<Block>,
+    /// The shares of files in blocks that they share, where rows were asked for.
+    pub shares: Vec<FileShare>,
     /// The pieces of the device that the decoder read before.
     pub start: Pieces,
     /// The number of writes that were delayed.
@@ -48,6 +52,12 @@ impl Seen {
     /// Renumbers requests as the recording does, which counts marks too.
     pub fn renumber(&mut self, recording: &Recording) {
         self.rows.iter_mut().for_each(|row| row.request = recording.number(row.request));
+        let shares = self.shares.iter_mut();
+        shares.for_each(|share| share.request = recording.number(share.request));
+        for moment in self.found.transactions.iter_mut().flat_map(Transaction::moments_mut) {
+            moment.request = recording.number(moment.request);
+        }
+        self.analysis = Analysis::from(&self.found);
     }
 }
 
@@ -98,7 +108,7 @@ impl TapSink for Counted {
 
 struct Watching {
     sink: Rc<Counted>,
-    rows: Rc<RefCell<Vec<Block>>>,
+    rows: Rc<RefCell<Collector>>,
     rules: Rc<RefCell<Rules>>,
     start: Pieces,
     into: Into,
@@ -110,15 +120,14 @@ impl Observer for Watching {
     }
 
     fn finish(self: Box<Self>) {
-        let mut rows = self.rows.take();
-        // Reads are reported at their completion, so rows must be sorted.
-        rows.sort_by_key(|row| row.request);
+        let (rows, shares) = self.rows.take().finish(&self.sink.watch);
         let rules = self.rules.borrow();
         let found = Findings::of(&self.sink.watch);
         let seen = Seen {
             analysis: Analysis::from(&found),
             found,
             rows,
+            shares,
             start: self.start,
             delayed: rules.delayed,
             dropped: rules.dropped,
@@ -134,7 +143,7 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         let learning = Learning::new(&device);
         let watch = Watch::over(&learning)?;
         let start = learning.learned();
-        let rows = Rc::new(RefCell::new(Vec::new()));
+        let rows = Rc::new(RefCell::new(Collector::default()));
         let rules = Rc::new(RefCell::new(Rules::new(&wanted.rules)));
         let now = Rc::new(Cell::new(0));
         let (to, judge, number) = (rows.clone(), rules.clone(), now.clone());
@@ -146,10 +155,11 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
                     cell.set(judge.borrow_mut().judge(told));
                 }
                 if wanted.rows {
-                    of_told(number.get(), told, &mut to.borrow_mut());
+                    to.borrow_mut().told(number.get(), told);
                 }
             });
         }
+        watch.number_by(now.clone());
         let sink = Rc::new(Counted { watch, first: Cell::new(None), now });
         Some(Box::new(Watching { sink, rows, rules, start, into }) as Box<dyn Observer>)
     })

@@ -11,6 +11,9 @@ pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwrite
     fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?mkdir,mkdirat,?rmdir,copy_file_range,sendfile,chdir,fchdir";
 
+/// The calls that read files, for a record of all that a program does.
+pub const READS: &str = "read,pread64,readv,preadv,?preadv2";
+
 /// A system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
@@ -36,6 +39,9 @@ pub struct Call {
     pub flags: String,
     /// The error, where the call failed.
     pub error: Option<String>,
+    /// The number that the call returned, where it succeeded and returned one.
+    #[serde(default)]
+    pub outcome: Option<i64>,
 }
 
 impl Call {
@@ -120,6 +126,10 @@ impl Reader<'_> {
             offset: None,
             len: 0,
             flags: String::new(),
+            outcome: match error {
+                None => result.split(['<', ' ']).next().and_then(|number| number.parse().ok()),
+                Some(_) => None,
+            },
             error,
         };
         self.understand(&mut call, &args, result);
@@ -138,6 +148,13 @@ impl Reader<'_> {
                 let to = if call.name == "copy_file_range" { arg(2) } else { arg(0) };
                 (call.fd, call.file) =
                     (descriptor(to).0, descriptor(to).1.and_then(|p| self.below(&p)));
+                call.len = returned;
+                if call.name.starts_with('p') {
+                    call.offset = number(arg(3));
+                }
+            }
+            "read" | "readv" | "pread64" | "preadv" | "preadv2" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
                 call.len = returned;
                 if call.name.starts_with('p') {
                     call.offset = number(arg(3));
@@ -253,6 +270,13 @@ impl Sizes {
                 call.offset = Some(at);
                 *size = (*size).max(at + call.len);
                 self.places.insert(key, at + call.len);
+            }
+            "read" | "readv" => {
+                let at = self.places.get(&key).copied();
+                call.offset = at;
+                if let Some(at) = at {
+                    self.places.insert(key, at + call.len);
+                }
             }
             "pwrite64" | "pwritev" | "pwritev2" => {
                 let end = call.offset.unwrap_or(0) + call.len;

@@ -444,6 +444,7 @@ mod tests {
                 len: number(3).unwrap_or(0),
                 flags: flags.into(),
                 error,
+                outcome: None,
             }
         };
         lines.enumerate().map(call).collect()

@@ -10,6 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ordo_annotate::Block;
+use ordo_annotate::rows::Known;
 use ordo_crash::history::Notebook;
 use ordo_crash::record::{DiskRun, Event};
 use ordo_crash::{Model, Run};
@@ -378,8 +379,13 @@ fn meanings(
 }
 
 fn meaning(write: &ordo_crash::record::Write, rows: &[Block], at: u64) -> Meaning {
-    let path = rows.iter().find_map(|row| row.path.as_deref()).and_then(in_work);
-    let blocks = rows.iter().filter_map(|row| row.file_block.map(|block| (block, row.len)));
+    // States are chosen, and failures told, by what was known of a block when it was written.
+    let is_known = |row: &&Block| {
+        row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
+    };
+    let rows = || rows.iter().filter(is_known);
+    let path = rows().find_map(|row| row.path.as_deref()).and_then(in_work);
+    let blocks = rows().filter_map(|row| row.file_block.map(|block| (block, row.len)));
     let bytes = blocks.fold(None, |range: Option<(u64, u64)>, (block, len)| {
         let size = len.next_power_of_two();
         let (from, to) = (block * size, block * size + len);

@@ -353,7 +353,9 @@ impl Core {
         let trace = Trace::from_records(&self.recorder.take(), SECTOR);
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();
-        let trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
+        let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
+        let model = self.disk.model();
+        trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
         Some(Recording { start, trace, clock, marks: numbers })
     }
 }

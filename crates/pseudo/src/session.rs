@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -154,7 +155,8 @@ impl Session {
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
         if !self.device.as_os_str().is_empty() {
-            let done = Command::new("losetup").arg("-d").arg(&self.device).output();
+            let done =
+                Command::new("losetup").arg("-d").arg(&self.device).process_group(0).output();
             let done = done.map_err(|e| PseudoError::Loop(e.to_string()))?;
             if !done.status.success() {
                 return Err(PseudoError::Loop(String::from_utf8_lossy(&done.stderr).into_owned()));
@@ -190,7 +192,7 @@ impl Drop for Session {
 
 fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
     let args = ["--direct-io=on", "--show", "-f"];
-    let out = Command::new("losetup").args(args).arg(file).output();
+    let out = Command::new("losetup").args(args).arg(file).process_group(0).output();
     let out = out.map_err(|e| PseudoError::Loop(e.to_string()))?;
     match out.status.success() {
         true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),

@@ -53,6 +53,36 @@ pub struct Claim {
     pub blocks: u64,
     /// Their kind.
     pub class: Class,
+    /// The file to which they belong, where the pointer shows it.
+    pub owner: Option<Owner>,
+    /// Whether the pointer was in a block that was written before anything was known to lead to that block.
+    pub is_old: bool,
+}
+
+/// The file to which blocks belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The inode.
+    pub ino: u64,
+    /// The logical block of the first one, where they are contents.
+    pub first: Option<u64>,
+    /// Whether they are packed, so that each stands for all logical blocks.
+    pub packed: bool,
+}
+
+/// A range of the present request that belongs to a file: a copy in the journal, or metadata that several files share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The range's offset on the device, in bytes.
+    pub offset: u64,
+    /// The range's length in bytes.
+    pub len: u64,
+    /// The inode.
+    pub ino: u64,
+    /// The logical block, where the range is a copy of the file's contents.
+    pub file_block: Option<u64>,
+    /// The file's part of the range, in bytes.
+    pub bytes: u64,
 }
 
 /// A decoder's state besides names: the journal, settled guesses, paths.
@@ -60,14 +90,43 @@ pub struct Claim {
 pub struct Books {
     /// The journal, as far as its writes were seen.
     pub journal: Journal,
-    /// Blocks whose kind a pointer has now shown. The watcher takes them after each request.
+    /// Blocks whose kind a pointer has shown in the present request.
     pub claims: Vec<Claim>,
+    /// Ranges of the present request that belong to files, besides blocks that are named as theirs.
+    pub shares: Vec<Share>,
     /// Names of files, from the directories that were seen.
     pub names: Names,
     /// Inodes that the present request changes, in the log or at their fixed location.
     pub inodes: Vec<u64>,
     /// Flags of the present request: FUA, sync, metadata.
     pub flags: WriteFlags,
+}
+
+impl Books {
+    /// Begins a request.
+    pub(crate) fn begin(&mut self) {
+        self.claims.clear();
+        self.shares.clear();
+        self.inodes.clear();
+        self.names.forget_news();
+    }
+
+    /// Says that a range of the request belongs to one file.
+    pub(crate) fn own(&mut self, offset: u64, len: u64, ino: u64, file_block: Option<u64>) {
+        if ino != 0 {
+            self.shares.push(Share { offset, len, ino, file_block, bytes: len });
+        }
+    }
+
+    /// Divides a range of the request equally among files.
+    pub(crate) fn divide(&mut self, offset: u64, len: u64, inodes: &[u64]) {
+        let count = inodes.len() as u64;
+        for (i, ino) in inodes.iter().enumerate() {
+            // The first files get what is left over, a byte each.
+            let bytes = len / count + u64::from((i as u64) < len % count);
+            self.shares.push(Share { offset, len, ino: *ino, file_block: None, bytes });
+        }
+    }
 }
 
 /// A contiguous range of a file's contents on the device, in bytes.
@@ -110,6 +169,12 @@ pub trait Decoder {
     /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the order of the
     /// device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
+
+    /// Whether blocks may be freed and used again before a pointer shows it, so that the owner of a block that is
+    /// written is known only when pointers were written after it: file systems whose journal is not on the device.
+    fn pointers_come_late(&self) -> bool {
+        false
+    }
 
     /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` where the watcher counts, by
     /// the decoder's claims.

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Claim};
+use crate::decoder::{Books, Claim, Owner};
 use crate::kind::Class;
 use crate::runs::{Role, Run, Runs};
 
@@ -190,7 +190,7 @@ impl<R: Reader> Graph<R> {
             self.release(entry, by);
         }
         for entry in new.iter().filter(|e| gone(e, old)) {
-            self.give(entry, by, books);
+            self.give(entry, by, false, books);
         }
     }
 
@@ -208,7 +208,9 @@ impl<R: Reader> Graph<R> {
         self.keep(entry.start, Stray::Read(tag, entries));
     }
 
-    fn give(&mut self, entry: &Entry<R::Tag>, by: u64, books: &mut Books) {
+    /// Gives an entry's blocks to the root or node `by`. `is_old` says that the pointer comes from kept contents of
+    /// a node.
+    fn give(&mut self, entry: &Entry<R::Tag>, by: u64, is_old: bool, books: &mut Books) {
         let Entry { start, len, height, class, ino, role, node } = *entry;
         let len = u64::from(len);
         let stray = node.and_then(|tag| Some((tag, self.strays.remove(&start)?)));
@@ -217,7 +219,12 @@ impl<R: Reader> Graph<R> {
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
         self.forget(start, len);
         self.runs.claim(Run { start, len, by, ino, class, role });
-        books.claims.push(Claim { block: start, blocks: len, class });
+        let first = match role {
+            Role::Data { lbn } => Some(lbn),
+            Role::Map { .. } | Role::Attributes => None,
+        };
+        let owner = (ino != 0).then_some(Owner { ino, first, packed: false });
+        books.claims.push(Claim { block: start, blocks: len, class, owner, is_old });
         let Some(tag) = node else { return };
         if let Some(same) = moved {
             self.nodes.insert(start, Node { by, ..same });
@@ -239,7 +246,7 @@ impl<R: Reader> Graph<R> {
         };
         self.nodes.insert(start, Node { by, tag, height, entries: entries.clone() });
         for below in entries.iter().flatten().filter(|e| e.height < height) {
-            self.give(below, start, books);
+            self.give(below, start, true, books);
         }
     }
 

@@ -20,6 +20,16 @@ pub struct Moment {
     pub epoch: u64,
 }
 
+impl Transaction {
+    /// Its moments.
+    pub fn moments_mut(&mut self) -> impl Iterator<Item = &mut Moment> {
+        [&mut self.first, &mut self.last]
+            .into_iter()
+            .chain(self.commit.as_mut())
+            .chain(self.checkpoint.as_mut())
+    }
+}
+
 /// One transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transaction {
@@ -86,6 +96,11 @@ impl Journal {
     /// Begins a request.
     pub(crate) fn at(&mut self, request: u64, at: Time, epoch: u64) {
         self.now = Moment { request, nanos: at.as_nanos(), epoch };
+    }
+
+    /// The number of flushes before the present request.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.now.epoch
     }
 
     /// Takes in a write of `bytes` bytes for the transaction with this number, and returns the transaction.

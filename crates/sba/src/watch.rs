@@ -1,6 +1,6 @@
 //! The watcher of the kernel's file systems: a [`TapSink`] around a [`Decoder`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
-use crate::decoder::{Books, Contents, Decoder, Image};
+use crate::decoder::{Books, Claim, Contents, Decoder, Image, Share};
 use crate::journal::Transaction;
 use crate::kind::{Named, What};
-use crate::names::Names;
+use crate::names::{Names, News};
 use crate::pending::Pending;
 use crate::stats::{Counts, Stats};
 
@@ -30,6 +30,13 @@ pub struct Told<'a> {
     pub home_shift: u32,
     /// Inodes that the request changes, in the log or at their fixed location.
     pub inodes: &'a [u64],
+    /// Blocks whose owner or kind the request has shown, in blocks of the file system.
+    pub claims: &'a [Claim],
+    /// Ranges of the request that belong to files, besides blocks that are named as theirs.
+    pub shares: &'a [Share],
+    /// Whether a pointer may reach the device long after the block that it leads to; see
+    /// [`Decoder::pointers_come_late`].
+    pub pointers_come_late: bool,
     names: &'a Names,
 }
 
@@ -37,6 +44,16 @@ impl Told<'_> {
     /// The path of a file as it was last seen; `None` where a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
+    }
+
+    /// For a file without a path, the inode on the way to the root whose name is missing.
+    pub fn missing(&self, ino: u64) -> Option<u64> {
+        self.names.missing(ino)
+    }
+
+    /// Inodes that got names, and inodes whose files are gone, in order.
+    pub fn news(&self) -> &[News] {
+        self.names.news()
     }
 }
 
@@ -64,6 +81,8 @@ struct State {
 pub struct Watch {
     state: RefCell<State>,
     listener: RefCell<Option<Listener>>,
+    /// The number of the present request, where it is not the tap's.
+    number: RefCell<Option<Rc<Cell<u64>>>>,
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
@@ -90,6 +109,7 @@ impl Watch {
         let decoder = PROBES.iter().find_map(|probe| probe(image, &mut books))?;
         let watch = Watch::with(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
+        books.names.forget_news();
         watch.state.borrow_mut().books.names = books.names;
         Some(watch)
     }
@@ -110,13 +130,24 @@ impl Watch {
             shares: Vec::new(),
             checkpoints: Vec::new(),
         };
-        Rc::new(Watch { state: RefCell::new(state), listener: RefCell::default() })
+        let (listener, number) = (RefCell::default(), RefCell::default());
+        Rc::new(Watch { state: RefCell::new(state), listener, number })
     }
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
     /// completed.
     pub fn listen(&self, listener: impl FnMut(&Told<'_>) + 'static) {
         *self.listener.borrow_mut() = Some(Box::new(listener));
+    }
+
+    /// Takes the number of each request from `now`, and not from the tap: a recording may count marks too, which no tap
+    /// shows, and one of its requests may be several at the tap.
+    pub fn number_by(&self, now: Rc<Cell<u64>>) {
+        *self.number.borrow_mut() = Some(now);
+    }
+
+    fn number(&self, id: u64) -> u64 {
+        self.number.borrow().as_ref().map_or(id, |now| now.get())
     }
 
     /// The file system's name.
@@ -155,6 +186,12 @@ impl Watch {
         self.state.borrow().books.names.path(ino)
     }
 
+    /// Ends the trace for [`Watch::path`]: names that were in doubt because their directory was not written again are
+    /// those of the files that have their inodes now.
+    pub fn end_names(&self) {
+        self.state.borrow_mut().books.names.end();
+    }
+
     /// Copies in the journal whose transaction is not known.
     pub fn strays(&self) -> u64 {
         self.state.borrow().books.journal.strays()
@@ -171,6 +208,12 @@ impl Watch {
                 block_shift: shift(|d| d.block_shift()),
                 home_shift: shift(|d| d.home_shift()),
                 inodes: &state.books.inodes,
+                claims: &state.books.claims,
+                shares: &state.books.shares,
+                pointers_come_late: state
+                    .decoder
+                    .as_deref()
+                    .is_some_and(Decoder::pointers_come_late),
                 names: &state.books.names,
             });
             drop(state);
@@ -192,7 +235,7 @@ impl State {
         parts.clear();
         self.named = Named { id, op, offset, len, flags, at, parts };
         self.checkpoints.clear();
-        self.books.inodes.clear();
+        self.books.begin();
     }
 
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
@@ -218,8 +261,8 @@ impl State {
                 }
             }
         }
-        for claim in self.books.claims.drain(..) {
-            self.pending.settle(&claim, &mut self.stats);
+        for claim in &self.books.claims {
+            self.pending.settle(claim, &mut self.stats);
         }
     }
 
@@ -286,6 +329,7 @@ impl State {
 
 impl TapSink for Watch {
     fn issued(&self, r: &Issued<'_>) {
+        let r = &Issued { id: self.number(r.id), ..*r };
         match (r.op, r.data) {
             (Operation::Flush, _) => self.state.borrow_mut().stats.flushes += 1,
             (Operation::Discard, _) => self.state.borrow_mut().stats.discards += 1,
@@ -304,6 +348,7 @@ impl TapSink for Watch {
 
     fn completed(&self, r: &Completed<'_>) {
         if r.op == Operation::Read && r.len != 0 && r.result.is_ok() {
+            let r = &Completed { id: self.number(r.id), ..*r };
             self.state.borrow_mut().read(r);
             self.tell();
         }

@@ -11,6 +11,8 @@ pub struct Trace {
     sector: u32,
     /// Whether requests have times.
     timed: bool,
+    /// The name of the disk model whose time requests took.
+    disk: Option<String>,
     requests: Vec<Request>,
     contents: Vec<u8>,
 }
@@ -23,7 +25,7 @@ impl Trace {
 
     /// A trace of requests whose spans are in `contents`.
     pub(crate) fn over(sector: u32, requests: Vec<Request>, contents: Vec<u8>) -> Trace {
-        Trace { sector, timed: false, requests, contents }
+        Trace { sector, requests, contents, ..Trace::default() }
     }
 
     /// The unit of offsets and lengths, in bytes.
@@ -34,6 +36,16 @@ impl Trace {
     /// Whether requests have times.
     pub fn timed(&self) -> bool {
         self.timed
+    }
+
+    /// The name of the disk model whose time requests took, where there was one.
+    pub fn disk(&self) -> Option<&str> {
+        self.disk.as_deref()
+    }
+
+    /// Sets the name of the disk model whose time requests took.
+    pub fn set_disk(&mut self, disk: Option<&str>) {
+        self.disk = disk.map(str::to_owned);
     }
 
     /// The requests, in order of issue.

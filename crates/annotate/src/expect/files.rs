@@ -66,6 +66,7 @@ pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
         rows::of_told(request.get(), told, &mut played.blocks);
         played.changed.extend(told.inodes.iter().map(|ino| (request.get(), *ino)));
     });
+    watch.number_by(number.clone());
     ordo_trace::replay_marked(trace, watch, &number, |mark| {
         let Some(fsync) = Fsync::read(mark) else { return };
         let contents = watch.contents(fsync.ino);

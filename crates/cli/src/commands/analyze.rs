@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ordo_annotate::calls::{self, Waited};
 use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
+use ordo_annotate::files::{self, FileTraffic};
 use ordo_annotate::input::{Opened, open};
 use ordo_annotate::page::page;
 use ordo_annotate::rows;
@@ -17,6 +19,8 @@ use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
 use ordo_sba::{Counts, Watch};
 
+use super::calls::waits;
+use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
@@ -31,13 +35,23 @@ pub(super) struct Input {
     start: Option<PathBuf>,
 }
 
+/// The results in the tables of a trace.
+struct Counted {
+    analysis: Analysis,
+    files: Vec<FileTraffic>,
+    waited: Vec<Waited>,
+}
+
 impl Input {
     /// The analysis in the tables of Ordo's own trace, where that is asked for and the tables allow it.
-    fn counted(&self) -> Result<Option<Analysis>> {
-        match (&self.trace[..], &self.start) {
-            ([dir], None) if is_trace(dir) => Ok(count(dir)?),
-            _ => Ok(None),
+    fn counted(&self) -> Result<Option<Counted>> {
+        let ([dir], None) = (&self.trace[..], &self.start) else { return Ok(None) };
+        if !is_trace(dir) {
+            return Ok(None);
         }
+        let Some(analysis) = count(dir)? else { return Ok(None) };
+        let waited = calls::waited(&calls::read(dir)?);
+        Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
     }
 
     /// Opens the trace, and prints notes about it.
@@ -106,32 +120,31 @@ pub struct Analyze {
 /// The trace or the image cannot be read.
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     if !(args.again || args.html || args.expect)
-        && let Some(analysis) = args.input.counted()?
+        && let Some(Counted { analysis, files, waited }) = args.input.counted()?
     {
-        let text = if args.json { json(&analysis)? } else { tables(&analysis) };
+        let text = match args.json {
+            true => whole(&analysis, &files, &waited)?,
+            false => tables(&analysis) + &top_files(&files) + &waits(&waited),
+        };
         put(args.output.as_deref(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (opened, watch) = args.input.known()?;
     let trace = &opened.trace;
-    let blocks = match (args.html, args.expect) {
-        (true, _) => rows::of_trace(trace, &watch),
-        (_, true) => Vec::new(),
-        _ => {
-            ordo_trace::replay(trace, &watch);
-            Vec::new()
-        }
-    };
     let (text, sound) = if args.expect {
         let all = expected(trace, &watch);
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         (if args.json { json(&all)? } else { lines }, all.is_empty())
     } else {
+        let (blocks, shares) = rows::with_shares(trace, &watch);
+        let files = files::of(trace, &blocks, &shares);
         let analysis = Analysis::of(&watch);
+        let waited = calls::waited(&opened.calls);
+        let numbers = || tables(&analysis) + &top_files(&files) + &waits(&waited);
         let text = match (args.html, args.json) {
-            (true, _) => page(trace, &blocks, &analysis, &tables(&analysis)),
-            (_, true) => json(&analysis)?,
-            _ => tables(&analysis),
+            (true, _) => page(trace, &blocks, &opened.calls, &analysis, &numbers()),
+            (_, true) => whole(&analysis, &files, &waited)?,
+            _ => numbers(),
         };
         (text, true)
     };

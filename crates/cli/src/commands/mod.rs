@@ -2,6 +2,8 @@
 
 pub mod analyze;
 pub mod bench;
+mod calls;
+mod cleanup;
 pub mod compare;
 pub mod copy;
 pub mod crash;
@@ -15,5 +17,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod record;
 pub mod reproduce;
+mod running;
 pub mod trace;
+mod traffic;
 pub mod whatif;

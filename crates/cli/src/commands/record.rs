@@ -1,31 +1,37 @@
 //! `ordo trace run`, `attach` and `serve`: requests are recorded and named while a device is used.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_annotate::store;
+use ordo_annotate::calls::{Call, waited};
+use ordo_annotate::{files, store};
 use ordo_block::model::Model;
 use ordo_live::kernel::{Mounted, System};
 use ordo_live::watching::{Into, take, watching};
 use ordo_live::{Rule, Seen, Wanted};
 use ordo_pseudo::nbd::{Address, Nbd};
 use ordo_pseudo::{Keep, Place, Recording, Session, Setup};
-use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
+use super::calls::{Calls, waits};
+use super::running::Signals;
 use super::trace::wrote;
+use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
 #[derive(Args, Debug)]
 struct How {
-    /// Keep the trace, in a directory of Parquet files.
+    /// Keep the trace, in a directory of Parquet files. The directory is made before the command runs.
     #[arg(long, short, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Replace a trace that is in the directory.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Keep no contents. Memory then has only a row for each block.
     #[arg(long)]
     without_contents: bool,
@@ -61,18 +67,64 @@ impl How {
         Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
     }
 
+    /// Makes the directory of the trace, and refuses one with anything in it but a trace that may be replaced. So
+    /// nothing is recorded that cannot be kept.
+    fn open(&self) -> Result<()> {
+        let Some(dir) = &self.output else { return Ok(()) };
+        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        let mut entries = std::fs::read_dir(dir)
+            .with_context(|| format!("reading {}", dir.display()))?
+            .flatten()
+            .peekable();
+        let is_empty = entries.peek().is_none();
+        let foreign = entries.find(|entry| {
+            let path = entry.path();
+            path.extension().is_none_or(|extension| extension != "parquet")
+        });
+        match (is_empty, foreign) {
+            (true, _) => {}
+            (_, Some(entry)) => {
+                let name = entry.file_name();
+                bail!(
+                    "{}: not a trace: it has {}; -o takes a new directory, or a trace with --force",
+                    dir.display(),
+                    name.to_string_lossy()
+                );
+            }
+            (false, None) if !self.force => bail!(
+                "{}: a trace is there already; --force replaces it, or take another directory",
+                dir.display()
+            ),
+            (false, None) => {}
+        }
+        // A file that can be made now can be written later, as far as there is room.
+        let probe = tempfile::NamedTempFile::new_in(dir);
+        probe.map(drop).with_context(|| format!("writing in {}", dir.display()))
+    }
+
     /// Prints the analysis, and keeps the trace if that was asked for.
-    fn report(&self, recording: &Recording, seen: Option<&Seen>) -> Result<()> {
+    fn report(&self, recording: &Recording, seen: Option<&Seen>, calls: &[Call]) -> Result<()> {
         let Some(seen) = seen else {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
-            return self.keep(recording, &ordo_annotate::rows::unnamed(&recording.trace), None);
+            return self.keep(
+                recording,
+                &ordo_annotate::rows::unnamed(&recording.trace),
+                None,
+                calls,
+            );
         };
-        self.keep(recording, &seen.rows, Some(seen))?;
+        self.keep(recording, &seen.rows, Some(seen), calls)?;
         if seen.delayed + seen.dropped > 0 {
             eprintln!("ordo: {} writes were delayed, {} dropped", seen.delayed, seen.dropped);
         }
-        let analysis = &seen.analysis;
-        put(None, &if self.json { json(analysis)? } else { tables(analysis) })
+        let (analysis, files) =
+            (&seen.analysis, files::of(&recording.trace, &seen.rows, &seen.shares));
+        let waited = waited(calls);
+        let text = match self.json {
+            true => whole(analysis, &files, &waited)?,
+            false => tables(analysis) + &top_files(&files) + &waits(&waited),
+        };
+        put(None, &text)
     }
 
     fn keep(
@@ -80,12 +132,15 @@ impl How {
         recording: &Recording,
         blocks: &[ordo_annotate::Block],
         seen: Option<&Seen>,
+        calls: &[Call],
     ) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         let none = ordo_annotate::Pieces::default();
         let (start, system) = seen.map_or((&none, "none"), |s| (&s.start, &*s.found.system));
         let found = seen.map(|s| &s.found);
-        let parts = store::Parts { trace: &recording.trace, blocks, start, system, found };
+        let shares = seen.map_or(&[][..], |s| &s.shares);
+        let parts =
+            store::Parts { trace: &recording.trace, blocks, shares, calls, start, system, found };
         wrote(dir, &store::write(dir, &parts)?);
         Ok(())
     }
@@ -125,6 +180,9 @@ pub struct Run {
     /// Write the device's contents before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
+    /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
+    #[arg(long, requires = "output")]
+    calls: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -184,21 +242,6 @@ pub struct Serve {
     command: Vec<String>,
 }
 
-fn carry_out(
-    command: &[String],
-    dir: Option<&Path>,
-    variables: &[(&str, &str)],
-) -> Result<ExitCode> {
-    let mut run = Command::new(&command[0]);
-    run.args(&command[1..]).envs(variables.iter().copied());
-    if let Some(dir) = dir {
-        run.current_dir(dir);
-    }
-    let status = run.status().with_context(|| format!("running {}", command[0]))?;
-    // A signal has no exit status. Shells use 128 or more.
-    Ok(ExitCode::from(status.code().map_or(128, |code| code as u8)))
-}
-
 /// Records a run, and prints what was written.
 ///
 /// # Errors
@@ -210,17 +253,26 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         options: args.mount_opts.clone(),
         bytes: args.size / 4096 * 4096,
     };
+    args.how.open()?;
+    let signals = Signals::catch()?;
     let mut setup = args.how.setup(Place::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
+    let calls = if args.calls { Some(Calls::new()?) } else { None };
     let mounted = Mounted::new(&system, args.how.wanted(), setup)?;
     let control = mounted.control().to_string_lossy().into_owned();
-    let status = carry_out(&args.command, Some(mounted.dir()), &[("ORDO_MARK", &control)]);
+    let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
+    let dir = mounted.dir().to_owned();
+    let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
     let (recording, seen) = mounted.finish()?;
     if let Some(path) = &args.start {
         let wrote = std::fs::write(path, &recording.start);
         wrote.with_context(|| format!("writing {}", path.display()))?;
     }
-    args.how.report(&recording, Some(&seen))?;
+    let calls = match &calls {
+        Some(calls) => calls.finish(&dir, &recording, &seen.rows)?,
+        None => Vec::new(),
+    };
+    args.how.report(&recording, Some(&seen), &calls)?;
     status
 }
 
@@ -229,6 +281,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
 /// # Errors
 /// As `run`.
 pub fn attach(args: &AttachTo) -> Result<ExitCode> {
+    args.how.open()?;
+    let signals = Signals::catch()?;
     let seen = Into::default();
     let mut setup = args.how.setup(Place::Path(args.device.clone()));
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
@@ -237,11 +291,11 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let device = session.device().to_string_lossy().into_owned();
     let control = session.control().to_string_lossy().into_owned();
     let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
-    let status = carry_out(&args.command, None, &variables);
+    let status = signals.carry_out(&args.command, None, &variables);
     let recording = session.finish()?;
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
-    args.how.report(&recording, seen.as_ref())?;
+    args.how.report(&recording, seen.as_ref(), &[])?;
     status
 }
 
@@ -258,13 +312,17 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
         (Some(path), _) => Address::Unix(path.clone()),
         (None, tcp) => Address::Tcp(tcp.clone().unwrap_or_default()),
     };
+    args.how.open()?;
+    let signals = Signals::catch()?;
     let seen = Into::default();
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
     let nbd = Nbd::serve(setup, &address)?;
     let uri = nbd.uri().to_owned();
-    let status = carry_out(&args.command, None, &[("ORDO_URI", &uri)]);
+    let status = signals.carry_out(&args.command, None, &[("ORDO_URI", &uri)]);
     let recording = nbd.finish()?;
-    args.how.report(&recording, take(&seen).as_ref())?;
+    let mut seen = take(&seen);
+    seen.iter_mut().for_each(|seen| seen.renumber(&recording));
+    args.how.report(&recording, seen.as_ref(), &[])?;
     status
 }

@@ -41,6 +41,8 @@ enum TraceCommand {
     Import(Import),
     /// Write a trace for other programs.
     Export(Export),
+    /// Take down mounts, loop devices and FUSE connections of recordings that were killed.
+    Cleanup(super::cleanup::Cleanup),
 }
 
 /// Convert a trace to Ordo's form.
@@ -126,6 +128,7 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
         TraceCommand::Run(args) => return super::record::run(args),
         TraceCommand::Attach(args) => return super::record::attach(args),
         TraceCommand::Serve(args) => return super::record::serve(args),
+        TraceCommand::Cleanup(args) => return super::cleanup::cleanup(args),
         TraceCommand::Show(args) => show_all(args),
         TraceCommand::Import(args) => import(args),
         TraceCommand::Export(args) => export(args),
@@ -136,19 +139,21 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
 fn import(args: &Import) -> Result<()> {
     let opened = args.input.open()?;
     let trace = &opened.trace;
-    let (blocks, system) = match &opened.watch {
-        Some(watch) => (rows::of_trace(trace, watch), watch.system()),
+    let ((blocks, shares), system) = match &opened.watch {
+        Some(watch) => (rows::with_shares(trace, watch), watch.system()),
         None => {
             eprintln!(
                 "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
             );
-            (rows::unnamed(trace), "none")
+            ((rows::unnamed(trace), Vec::new()), "none")
         }
     };
     let found = opened.watch.as_deref().map(Findings::of);
     let parts = store::Parts {
         trace,
         blocks: &blocks,
+        shares: &shares,
+        calls: &[],
         start: &opened.start,
         system,
         found: found.as_ref(),
@@ -197,7 +202,7 @@ fn export(args: &Export) -> Result<()> {
             }
         }
         Form::Text => text::write(trace, &blocks(), &mut out)?,
-        Form::Perfetto => perfetto::write(trace, &blocks(), &mut out)?,
+        Form::Perfetto => perfetto::write(trace, &blocks(), &opened.calls, &mut out)?,
     }
     Ok(out.flush()?)
 }
@@ -232,11 +237,16 @@ fn show_all(args: &Show) -> Result<()> {
         }
     };
     let (into, error) = (out.clone(), failed.clone());
+    let number = Rc::new(Cell::new(0));
+    let present = number.clone();
     watch.listen(move |told| note(&error, show(&mut *into.borrow_mut(), told, as_json)));
     let other = |request: &Issued<'_>| {
-        note(&failed, show_other(&mut *out.borrow_mut(), request, as_json));
+        let request = Issued { id: present.get(), ..*request };
+        note(&failed, show_other(&mut *out.borrow_mut(), &request, as_json));
     };
-    ordo_trace::replay(&opened.trace, &Beside { watch: &watch, other });
+    // Requests have the numbers that the tables give them.
+    watch.number_by(number.clone());
+    ordo_trace::replay_numbered(&opened.trace, &Beside { watch: &watch, other }, &number);
     out.borrow_mut().flush()?;
     match failed.take() {
         Some(error) => Err(error.into()),

@@ -30,15 +30,15 @@ Time is measured between two marks, which the command writes to $ORDO_MARK, or o
 
 Examples:
   ordo trace run --fs ext3 --disk viking -o a.trace -- sh -c 'for i in 1 2 3; do date > f; sync f; done'
-  ordo whatif a.trace --recorded-on viking --journal-at 50%
-  ordo whatif a.trace --recorded-on viking --mode data --differential --json
-  ordo whatif a.trace --recorded-on viking --journal-device nvram --html -o a.html
-  ordo whatif a.trace --recorded-on viking --journal-at 50% --made moved.trace")]
+  ordo whatif a.trace --journal-at 50%
+  ordo whatif a.trace --mode data --differential --json
+  ordo whatif a.trace --journal-device nvram --html -o a.html
+  ordo whatif a.trace --journal-at 50% --made moved.trace")]
 pub struct WhatIf {
     #[command(flatten)]
     input: analyze::Input,
-    /// The disk on which the trace was recorded: the --disk of `ordo trace run`. Where it is not known, requests take the time
-    /// that they took in the trace, and changes of places are refused.
+    /// The disk on which the trace was recorded, where the trace does not name it. Where the disk is not known, requests take
+    /// the time that they took in the trace, and changes of places are refused.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
     recorded_on: Option<&'static Model>,
     /// Measure from the mark with this text on.
@@ -243,6 +243,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
     let rows = rows::of_trace(&opened.trace, &watch);
     let system = watch.system().to_string();
+    let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
     let input = Input {
         trace: &opened.trace,
@@ -250,7 +251,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         start: &opened.start,
         system: &system,
         bytes: opened.start.bytes,
-        disk: args.recorded_on,
+        disk,
     };
     let predictor = Predictor::new(input, &window)?;
     let unchanged = predictor.unchanged()?;
@@ -261,7 +262,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
              the trace, or it was not recorded on {}",
             unchanged.error * 100.0,
             args.bound * 100.0,
-            args.recorded_on.map_or("this disk", |model| model.name)
+            disk.map_or("this disk", |model| model.name)
         )
     });
     let changes = args.changes.list();
@@ -276,7 +277,8 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     }
     let made = args.made.as_ref().map(|path| made(path, &window)).transpose()?;
     let journal = predictor.journal().map(|span| span.len());
-    let printed = print(args, (&system, journal), (&unchanged, &outcomes), (refused, made));
+    let printed =
+        print((args.bound, disk), (&system, journal), (&unchanged, &outcomes), (refused, made));
     let text = match (args.json, args.html) {
         (true, _) => json(&printed)?,
         (_, true) => timelines(&printed, &unchanged, &outcomes),
@@ -311,7 +313,7 @@ fn made(path: &std::path::Path, window: &Window) -> Result<f64> {
 }
 
 fn print(
-    args: &WhatIf,
+    (bound, disk): (f64, Option<&'static Model>),
     (system, journal_bytes): (&str, Option<u64>),
     (unchanged, outcomes): (&Unchanged, &[(String, Outcome)]),
     (refused, made): (Option<String>, Option<f64>),
@@ -332,10 +334,10 @@ fn print(
         }
     });
     Printed {
-        recorded_on: args.recorded_on.map(|model| model.name),
+        recorded_on: disk.map(|model| model.name),
         file_system: system.to_owned(),
         journal_bytes,
-        bound: args.bound,
+        bound,
         refused,
         unchanged: First {
             measured_seconds: unchanged.measured,

@@ -109,6 +109,40 @@ impl Inode {
     }
 }
 
+/// The magic number before attributes in an inode (`EXT4_XATTR_MAGIC`).
+const ATTRIBUTES_MAGIC: u32 = 0xea02_0000;
+/// The index of the name `system.data` (`EXT4_XATTR_INDEX_SYSTEM`).
+const SYSTEM: u8 = 7;
+/// The length of an attribute's entry without its name (`struct ext4_xattr_entry`).
+const ATTRIBUTE: usize = 16;
+
+/// The rest of contents that are inside a raw inode: the value of its attribute `system.data`. `None` where the inode
+/// has none, or it makes no sense.
+///
+/// An inode's attributes begin with a magic number after the `i_extra_isize` bytes that follow the first 128. An entry
+/// is the length of its name, the index of its prefix, the offset of its value from the first entry in 16 bits, 4
+/// bytes for a value elsewhere, the value's length, a hash, and the name, up to a multiple of 4 bytes. A zero ends the
+/// list.
+pub fn inline_rest(raw: &[u8]) -> Option<&[u8]> {
+    let word = |at: usize| Some(Endian::Little.get_u32(raw.get(at..at + 4)?, 0));
+    let half = |at: usize| Some(usize::from(Endian::Little.get_u16(raw.get(at..at + 2)?, 0)));
+    let first = Inode::SIZE + half(Inode::SIZE)? + 4;
+    if word(first - 4)? != ATTRIBUTES_MAGIC {
+        return None;
+    }
+    let mut at = first;
+    while word(at)? != 0 {
+        let name_len = usize::from(raw[at]);
+        let name = raw.get(at + ATTRIBUTE..at + ATTRIBUTE + name_len)?;
+        if raw[at + 1] == SYSTEM && name == b"data" {
+            let from = first + half(at + 2)?;
+            return raw.get(from..from.checked_add(word(at + 8)? as usize)?);
+        }
+        at += (ATTRIBUTE + name_len).next_multiple_of(4);
+    }
+    None
+}
+
 impl ExtentHeader {
     /// The value of [`ExtentHeader::magic`] (`EXT4_EXT_MAGIC`).
     pub const MAGIC: u16 = 0xf30a;

@@ -43,7 +43,8 @@ pub fn owner(g: &Geometry, bytes: &[u8]) -> Option<u64> {
     is_it.then(|| DirHead::decode(bytes, BIG).owner)
 }
 
-fn has_entries(bytes: &[u8]) -> bool {
+/// Whether a block is one of a directory's entries, by its magic number.
+pub fn has_entries(bytes: &[u8]) -> bool {
     [b"XDB3", b"XDD3", b"XD2B", b"XD2D"].iter().any(|magic| bytes.starts_with(*magic))
 }
 

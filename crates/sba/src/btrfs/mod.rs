@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 
 use ordo_format::btrfs::{Chunk, Geometry, Node, PLACES, Pointer, Superblock, tree};
 
-use crate::decoder::{Books, Claim, Contents, Decoder, cover, unknown};
+use crate::decoder::{Books, Claim, Contents, Decoder, Owner, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 
 use chunks::{Chunks, There};
 use forest::Forest;
 use leaves::{Body, named};
-use owners::{Owners, file};
+use owners::{Extent, Owners, file};
 
 pub(crate) use prime::probe;
 
@@ -99,16 +99,29 @@ impl Btrfs {
         ((at >> self.g.sector_shift) + 1) << self.g.sector_shift
     }
 
-    fn claim(&self, address: u64, len: u64, class: Class, books: &mut Books) {
-        let shift = self.g.sector_shift;
-        self.chunks.places(address, len, |_, place, len| {
-            let block = place >> shift;
-            books.claims.push(Claim {
-                block,
-                blocks: (place + len).div_ceil(1 << shift) - block,
-                class,
+    /// Says to whom the blocks of an extent belong. A file that uses only a part of the extent owns only that part.
+    fn claim(&self, extent: &Extent, books: &mut Books) {
+        let (start, class, shift) = (extent.start, extent.class(), self.g.sector_shift);
+        let end = start + extent.disk_len;
+        let used = match extent.packed {
+            true => (start, end),
+            false => (start + extent.offset, start + extent.offset + extent.len),
+        };
+        let ino = file(extent.tree, extent.ino);
+        for (from, to) in [(start, used.0), used, (used.1, end)].into_iter().filter(|r| r.0 < r.1) {
+            let ino = ino.filter(|_| (from, to) == used);
+            self.chunks.places(from, to - from, |at, place, len| {
+                let block = place >> shift;
+                let blocks = (place + len).div_ceil(1 << shift) - block;
+                // What the file owns begins with `used`, so nothing is before it.
+                let owner = ino.map(|ino| Owner {
+                    ino,
+                    first: Some((extent.at + (at - used.0)) >> shift),
+                    packed: extent.packed,
+                });
+                books.claims.push(Claim { block, blocks, class, owner, is_old: false });
             });
-        });
+        }
     }
 
     /// Replaces claims: new ones come first, so that they settle guesses before the old ones go.
@@ -116,7 +129,7 @@ impl Btrfs {
         if let Some(body) = new {
             for extent in &body.extents {
                 if self.owners.add(extent) {
-                    self.claim(extent.start, extent.disk_len, extent.class(), books);
+                    self.claim(extent, books);
                 }
             }
             body.chunks.iter().for_each(|chunk| self.chunks.add(chunk));
@@ -164,7 +177,7 @@ impl Btrfs {
                 let within: Vec<_> =
                     self.owners.between(chunk.start, chunk.end()).copied().collect();
                 for extent in within {
-                    self.claim(extent.start, extent.disk_len, extent.class(), books);
+                    self.claim(&extent, books);
                 }
             }
             for (place, bytes) in std::mem::take(&mut self.early) {
@@ -179,7 +192,13 @@ impl Btrfs {
                             let (block, blocks) =
                                 (place >> self.g.sector_shift, bytes.len() as u64);
                             let blocks = blocks >> self.g.sector_shift;
-                            books.claims.push(Claim { block, blocks, class });
+                            books.claims.push(Claim {
+                                block,
+                                blocks,
+                                class,
+                                owner: None,
+                                is_old: false,
+                            });
                         }
                     }
                 }
@@ -314,7 +333,12 @@ impl Btrfs {
         }
         let node = if trees { Node::read(&self.g, bytes) } else { None };
         if let Some(node) = node.filter(|node| node.header.bytenr == address) {
+            let changed = books.inodes.len();
             self.learn(&node, bytes, true, books);
+            let mut inodes = books.inodes[changed..].to_vec();
+            inodes.sort_unstable();
+            inodes.dedup();
+            books.divide(at, self.g.node_size as u64, &inodes);
             self.map_again(books);
             let (class, what) = named(node.header.owner, &node.pointer());
             return Part { class, offset: at, len: self.g.node_size as u64, what };

@@ -1,6 +1,6 @@
 //! Names in directory blocks.
 
-use ordo_format::ext4::dir;
+use ordo_format::ext4::{dir, inode};
 use rustc_hash::FxHashMap;
 
 use crate::decoder::Books;
@@ -17,11 +17,36 @@ pub(super) struct Dirs {
     early: FxHashMap<u64, Box<[u8]>>,
 }
 
-/// Learns the names in a block of the directory `ino`.
-pub(super) fn learn(ino: u64, block: &[u8], names: &mut Names) {
-    if dir::looks_like(block) {
-        dir::entries(block, |e| names.seen(ino, e.name, e.ino.into()));
-    }
+/// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
+const INLINE: u64 = 1 << 63;
+/// Where the entries of a directory inside its inode begin in `i_block`: the parent's number is before them.
+const INLINE_AT: usize = 4;
+/// Bytes of an inode that `i_block` takes, and where it begins.
+const BLOCK_MAP: std::ops::Range<usize> = 40..100;
+
+/// Learns the names in the block `at` of the directory `ino`. A block without any, such as the index of a directory,
+/// has none of those that it had before.
+pub(super) fn learn(ino: u64, at: u64, block: &[u8], names: &mut Names) {
+    let has_any = dir::looks_like(block);
+    names.listed(at, ino, |each| {
+        if has_any {
+            dir::entries(block, |e| each(e.name, e.ino.into()));
+        }
+    });
+}
+
+/// Learns the names in a directory that is inside its inode: those in the block map's place, and those in the
+/// attribute `system.data` behind the inode's fixed part. `None` stands for a directory that has blocks: names that were
+/// inside its inode are there no longer.
+pub(super) fn learn_inline(ino: u64, raw: Option<&[u8]>, names: &mut Names) {
+    names.listed(ino | INLINE, ino, |each| {
+        let Some(raw) = raw else { return };
+        let each = &mut |e: dir::Entry<'_>| each(e.name, e.ino.into());
+        dir::entries(&raw[BLOCK_MAP][INLINE_AT..], &mut *each);
+        if let Some(rest) = inode::inline_rest(raw) {
+            dir::entries(rest, each);
+        }
+    });
 }
 
 impl Dirs {
@@ -44,7 +69,7 @@ impl Dirs {
             for block in claim.block..claim.block + claim.blocks.min(EARLY_MAX as u64) {
                 let Some(bytes) = self.early.remove(&block) else { continue };
                 if let Some(run) = runs.at(block) {
-                    learn(run.ino, &bytes, &mut books.names);
+                    learn(run.ino, block, &bytes, &mut books.names);
                 }
             }
         }

@@ -4,6 +4,7 @@ use ordo_format::Endian;
 use ordo_format::ext4::inode::mode;
 use ordo_format::ext4::{Extent, Geometry, Inode};
 
+use super::dirs;
 use super::maps::{Maps, Tag};
 use crate::decoder::Books;
 use crate::graph::{Entry, Graph};
@@ -54,7 +55,16 @@ pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut
     let g = &files.reader.g;
     let inode = Inode::decode(raw, Endian::Little);
     let mut entries = Vec::new();
-    if is_used(g, ino, &inode) {
+    let is_used = is_used(g, ino, &inode);
+    if ino >= FIRST_INODE {
+        books.names.inode(ino.into(), is_used.then_some(inode.generation));
+    }
+    let is_directory = inode.mode & mode::TYPE == mode::DIRECTORY;
+    if is_used && is_directory {
+        let is_inline = inode.flags & Inode::INLINE_DATA != 0;
+        dirs::learn_inline(ino.into(), is_inline.then_some(raw), &mut books.names);
+    }
+    if is_used {
         let class = class_of(g, ino, &inode);
         let extents = inode.flags & Inode::EXTENTS != 0;
         if inode.has_pointers() {
@@ -85,4 +95,24 @@ pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], books: &mut B
     let role = Role::Data { lbn: extent.block.into() };
     entries.push(Entry { start, len, height: 0, class, ino, role, node: None });
     files.set_root(ino, entries, books);
+}
+
+/// Takes in a fast commit's record that a file lost the blocks of a range: the first logical block, and their number.
+pub(super) fn range_removed(files: &mut Files, ino: u32, from: u64, len: u64, books: &mut Books) {
+    let mut left = Vec::new();
+    let to = from.saturating_add(len);
+    for entry in files.root(ino.into()) {
+        let Role::Data { lbn } = entry.role else {
+            left.push(*entry);
+            continue;
+        };
+        let end = lbn + u64::from(entry.len);
+        for (first, last) in [(lbn, end.min(from)), (lbn.max(to), end)] {
+            if let Some(len) = last.checked_sub(first).filter(|len| *len > 0) {
+                let (start, len) = (entry.start + (first - lbn), len as u32);
+                left.push(Entry { start, len, role: Role::Data { lbn: first }, ..*entry });
+            }
+        }
+    }
+    files.set_root(ino.into(), left, books);
 }

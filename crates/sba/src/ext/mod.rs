@@ -19,7 +19,7 @@ use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Contents, Decoder, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, Share, cover, unknown};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
 
@@ -44,6 +44,8 @@ pub(crate) struct Ext {
     dirs: Dirs,
     /// Inode table blocks as they were last written.
     tables: FxHashMap<u64, Box<[u8]>>,
+    /// For each inode table block, the inodes that changed in the journal since its last write at its place.
+    logged: FxHashMap<u64, Vec<u64>>,
 }
 
 /// The use of a block, and the number of following blocks with the same use.
@@ -73,6 +75,7 @@ impl Ext {
             late: Vec::new(),
             dirs: Dirs::default(),
             tables: FxHashMap::default(),
+            logged: FxHashMap::default(),
         }
     }
 
@@ -109,11 +112,24 @@ impl Ext {
         match (run.role, run.class) {
             (Role::Map { .. }, _) => self.files.node_written(block, bytes, books),
             (Role::Data { .. }, Class::Directory) => {
-                for bytes in bytes.chunks_exact(self.geometry.block_size()) {
-                    dirs::learn(run.ino, bytes, &mut books.names);
+                for (i, bytes) in bytes.chunks_exact(self.geometry.block_size()).enumerate() {
+                    dirs::learn(run.ino, block + i as u64, bytes, &mut books.names);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Keeps blocks of a file that may have lost them before: they may be another file's map or directory.
+    fn doubt(&mut self, first: u64, run: &Run, bytes: &[u8]) {
+        if !self.pointers_come_late() || !matches!(run.role, Role::Data { .. }) {
+            return;
+        }
+        for (block, bytes) in (first..).zip(bytes.chunks_exact(self.geometry.block_size())) {
+            self.files.stray_written(block, bytes);
+            if run.class != Class::Directory && dir::looks_like(bytes) {
+                self.dirs.keep(block, bytes);
+            }
         }
     }
 
@@ -163,8 +179,17 @@ impl Ext {
     }
 
     /// Takes in a copy in the journal whose descriptor is known: learns from it, and adds it to its transaction.
-    fn copied(&mut self, copy: &Copy, bytes: &[u8], books: &mut Books) -> Class {
+    /// `offset` is the copy's place on the device, where it is in the present request.
+    fn copied(
+        &mut self,
+        copy: &Copy,
+        offset: Option<u64>,
+        bytes: &[u8],
+        books: &mut Books,
+    ) -> Class {
         let home = copy.tag.block;
+        let changed = books.inodes.len();
+        books.names.begin_batch(Some(copy.sequence.into()), true);
         let class = if copy.tag.escaped {
             let mut whole = bytes.to_vec();
             whole[..4].copy_from_slice(&ordo_format::jbd2::MAGIC.to_be_bytes());
@@ -172,6 +197,20 @@ impl Ext {
         } else {
             self.learn(home, bytes, books)
         };
+        books.names.begin_batch(None, false);
+        if class == Class::InodeBlock {
+            let inodes = books.inodes[changed..].to_vec();
+            if let Some(offset) = offset {
+                books.divide(offset, bytes.len() as u64, &inodes);
+            }
+            self.inodes_logged(home, &inodes);
+        } else if let (Some(offset), Some(run)) = (offset, self.files.runs.at(home)) {
+            let lbn = match run.role {
+                Role::Data { lbn } => Some(lbn + (home - run.start)),
+                Role::Map { .. } | Role::Attributes => None,
+            };
+            books.own(offset, bytes.len() as u64, run.ino, lbn);
+        }
         let id = u64::from(copy.sequence);
         books.journal.copy(id, home, class, bytes.len() as u64);
         if !copy.right
@@ -180,6 +219,36 @@ impl Ext {
             transaction.bad_checksums += 1;
         }
         class
+    }
+
+    /// Notes inodes that changed in a block of an inode table, until the block is written at its place.
+    fn inodes_logged(&mut self, block: u64, inodes: &[u64]) {
+        if inodes.is_empty() {
+            return;
+        }
+        let all = self.logged.entry(block).or_default();
+        all.extend(inodes);
+        all.sort_unstable();
+        all.dedup();
+    }
+
+    /// Learns from a block of a fixed area that is written at its place, at byte `offset` of the device.
+    fn fixed_written(
+        &mut self,
+        block: u64,
+        area: &Area,
+        (offset, bytes): (u64, &[u8]),
+        books: &mut Books,
+    ) {
+        let changed = books.inodes.len();
+        self.learn_fixed(block, area, bytes, books);
+        if matches!(area.what, Fixed::InodeTable { .. }) {
+            let inodes = books.inodes[changed..].to_vec();
+            self.inodes_logged(block, &inodes);
+            if let Some(all) = self.logged.remove(&block) {
+                books.divide(offset, bytes.len() as u64, &all);
+            }
+        }
     }
 
     /// Names a block of the journal file, and learns from it.
@@ -203,7 +272,7 @@ impl Ext {
             Said::Revoke(id) => journal(Class::JournalRevoke, Some(id), None),
             Said::Commit(id) => journal(Class::JournalCommit, Some(id), None),
             Said::Copy(copy) => {
-                let class = self.copied(&copy, bytes, books);
+                let class = self.copied(&copy, Some(offset), bytes, books);
                 let home = (copy.tag.block << self.geometry.block_shift, class);
                 journal(Class::JournalData, Some(copy.sequence), Some(home))
             }
@@ -213,7 +282,7 @@ impl Ext {
         };
         for copy in std::mem::take(&mut self.late) {
             books.journal.stray(true);
-            self.copied(&copy, &copy.late, books);
+            self.copied(&copy, None, &copy.late, books);
         }
         part
     }
@@ -226,7 +295,14 @@ impl Ext {
         let mut id = None;
         // Fast commits change inodes without writing their blocks, so the kept tables are out of date.
         self.tables.clear();
+        books.names.begin_batch(Some(FAST | books.journal.epoch()), false);
         let files = &mut self.files;
+        let _ = fast::records(bytes, |tag, value| {
+            if let Some(ino) = fast_owner(tag, value) {
+                let bytes = 4 + value.len() as u64;
+                books.shares.push(Share { offset, len, ino, file_block: None, bytes });
+            }
+        });
         let known = fast::records(bytes, |tag, value| match tag {
             fast::TAIL => id = word(value, 0),
             fast::HEAD => id = id.or(word(value, 4)),
@@ -238,8 +314,22 @@ impl Ext {
             fast::ADD_RANGE if value.len() >= 16 => {
                 files::range_added(files, word(value, 0).unwrap_or(0), &value[4..16], books);
             }
+            fast::DEL_RANGE if value.len() >= 12 => {
+                let number = |at| u64::from(word(value, at).unwrap_or(0));
+                let ino = word(value, 0).unwrap_or(0);
+                files::range_removed(files, ino, number(4), number(8), books);
+            }
+            fast::CREATE | fast::LINK | fast::UNLINK if value.len() > 8 => {
+                let number = |at| u64::from(word(value, at).unwrap_or(0));
+                let (dir, ino, name) = (number(0), number(4), &value[8..]);
+                match tag {
+                    fast::UNLINK => books.names.removed(dir, name, ino),
+                    _ => books.names.added(dir, name, ino, 0),
+                }
+            }
             _ => {}
         });
+        books.names.begin_batch(None, false);
         if !known {
             return unknown(offset, len, Reason::NotUnderstood);
         }
@@ -274,6 +364,20 @@ impl Ext {
             Err(_) => self.lost = true,
         }
     }
+}
+
+/// The bit that tells batches of fast commits from transactions.
+const FAST: u64 = 1 << 62;
+
+/// The inode that a record of a fast commit is about.
+fn fast_owner(tag: u16, value: &[u8]) -> Option<u64> {
+    let at = match tag {
+        fast::ADD_RANGE | fast::DEL_RANGE | fast::INODE => 0,
+        fast::CREATE | fast::LINK | fast::UNLINK => 4,
+        _ => return None,
+    };
+    let word = value.get(at..at + 4)?;
+    Some(u32::from_le_bytes(word.try_into().ok()?).into())
 }
 
 /// A range of a request with one use: one block, or several alike.
@@ -377,7 +481,9 @@ impl Decoder for Ext {
                 Place::Fixed(area) => {
                     if whole {
                         for (i, block) in bytes.chunks_exact(size).enumerate() {
-                            ext.learn_fixed(piece.block + i as u64, &area, block, books);
+                            let at = piece.offset + (i * size) as u64;
+                            let number = piece.block + i as u64;
+                            ext.fixed_written(number, &area, (at, block), books);
                         }
                     }
                     ext.fixed(piece, &area)
@@ -394,6 +500,7 @@ impl Decoder for Ext {
                 Place::Owned(run) => {
                     if whole {
                         ext.learn_owned(piece.block, &run, bytes, books);
+                        ext.doubt(piece.block, &run, bytes);
                     }
                     piece.owned(&run, shift)
                 }
@@ -425,6 +532,10 @@ impl Decoder for Ext {
             Place::Owned(run) => piece.owned(&run, shift),
             Place::Free => piece.part(Class::FileData, What::Unclaimed),
         });
+    }
+
+    fn pointers_come_late(&self) -> bool {
+        self.geometry.compat & feature::HAS_JOURNAL == 0 || self.geometry.journal_inode == 0
     }
 
     fn contents(&self, ino: u64) -> Vec<Contents> {

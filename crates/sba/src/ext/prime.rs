@@ -71,7 +71,7 @@ impl Ext {
         for run in dirs.filter(|run| matches!(run.role, Role::Data { .. })) {
             for at in run.start..run.end() {
                 let Some(bytes) = block(image, g, at) else { return };
-                dirs::learn(run.ino, &bytes, &mut books.names);
+                dirs::learn(run.ino, at, &bytes, &mut books.names);
             }
         }
     }

@@ -109,7 +109,13 @@ impl F2fs {
         for (block, entry) in entries.filter(|(_, entry)| entry.nid != 0) {
             let file = self.nodes.get(&entry.nid).and_then(|ino| self.files.get(ino));
             if let (Some(file), None) = (file, self.graph.runs.at(block)) {
-                books.claims.push(Claim { block, blocks: 1, class: file.class });
+                books.claims.push(Claim {
+                    block,
+                    blocks: 1,
+                    class: file.class,
+                    owner: None,
+                    is_old: false,
+                });
             }
         }
     }

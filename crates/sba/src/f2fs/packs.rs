@@ -112,7 +112,7 @@ impl F2fs {
         for (index, bytes) in early {
             let block = self.g.checkpoints + n as u64 * ordo_format::f2fs::SEGMENT + index;
             let (class, _) = self.packs[n].named(&self.g, index);
-            books.claims.push(Claim { block, blocks: 1, class });
+            books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
             self.pack_written(n, index, &bytes, books);
         }
     }

@@ -220,7 +220,7 @@ impl Nilfs {
         for (block, _) in came {
             let (class, what, _) = self.named(&self.place(block));
             if what != What::Unclaimed {
-                books.claims.push(Claim { block, blocks: 1, class });
+                books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
             }
         }
     }
@@ -304,7 +304,7 @@ impl Nilfs {
                 {
                     continue;
                 }
-                books.claims.push(Claim { block, blocks: 1, class });
+                books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
                 if let (Class::Directory, Some(bytes)) = (class, bytes) {
                     names_in(file, &bytes, books);
                 }

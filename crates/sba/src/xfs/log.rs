@@ -6,6 +6,7 @@ use ordo_format::xfs::log::{
 };
 use rustc_hash::FxHashMap;
 
+use super::buffers::LoggedBuffer;
 use crate::decoder::Image;
 
 /// Transactions that are open at once at most; `REGION_MAX` bounds the bytes of a continued region.
@@ -23,10 +24,10 @@ pub(super) enum Said {
     Commit {
         id: u32,
     },
-    /// A changed buffer, by its first sector.
+    /// A changed buffer.
     Buffer {
         id: u32,
-        sector: u64,
+        buffer: Box<LoggedBuffer>,
     },
     /// A changed inode.
     Inode {
@@ -126,6 +127,14 @@ fn newest(image: &dyn Image, start: u64, blocks: u64) -> Option<u64> {
     let back = (0..other.min(RECORD_MAX)).map(|n| other - 1 - n);
     let around = (other..blocks).rev().take(RECORD_MAX as usize);
     back.chain(around).find_map(|at| RecordHead::read(&read(at)?)).map(|head| head.lsn)
+}
+
+impl LoggedInode {
+    /// The bytes of its regions in the log.
+    pub(super) fn bytes(&self) -> u64 {
+        let fork = |fork: &Option<Vec<u8>>| fork.as_ref().map_or(0, Vec::len);
+        (InodeItem::SIZE + self.core.len() + fork(&self.data) + fork(&self.attributes)) as u64
+    }
 }
 
 impl Log {
@@ -335,7 +344,8 @@ fn whole_item(id: u32, regions: Vec<Vec<u8>>) -> Option<Said> {
     match kind {
         item::BUFFER if first.len() >= BufferItem::SIZE => {
             let buffer = BufferItem::decode(first, Endian::Little);
-            Some(Said::Buffer { id, sector: buffer.sector })
+            let buffer = Box::new(LoggedBuffer { item: buffer, regions });
+            Some(Said::Buffer { id, buffer })
         }
         item::INODE if first.len() >= InodeItem::SIZE => {
             let item = InodeItem::decode(first, Endian::Little);

@@ -5,6 +5,7 @@
 //! In version 5 every block of metadata names its kind, its file system and its place; a block whose names agree is
 //! believed. The log holds records of changes, not copies of blocks.
 
+mod buffers;
 mod log;
 pub(crate) mod outside;
 mod prime;
@@ -12,8 +13,9 @@ mod trees;
 
 use ordo_format::Endian;
 use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree, dir};
+use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Contents, Decoder, cover, unknown};
+use crate::decoder::{Books, Contents, Decoder, Share, cover, unknown};
 use crate::graph::{Entry, Graph};
 use crate::kind::{Class, Part, Reason, What};
 use crate::runs::{Role, Run};
@@ -32,8 +34,15 @@ pub(crate) struct Xfs {
     log: Log,
     /// By group, the first and count of the free list's active entries, and the list (AGFL).
     lists: Vec<(u32, u32, Vec<u32>)>,
+    /// By block, the inodes that were logged since the block was last written at its place.
+    logged: FxHashMap<u64, Vec<u64>>,
+    /// Directory blocks as they are known, from their place and from changes in the log.
+    dirs: FxHashMap<u64, Box<[u8]>>,
     said: Vec<Said>,
 }
+
+/// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
+const INLINE: u64 = 1 << 63;
 
 /// The use of a place.
 enum Place {
@@ -190,11 +199,11 @@ impl Xfs {
                 continue;
             }
             let class = self.class_of(ino, &inode);
+            books.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
             if inode.is_short_directory() {
-                let names = &mut books.names;
-                dir::in_inode(&self.g, inode.raw_forks(raw).0, |name, of| {
-                    names.seen(ino, name, of)
-                });
+                let fork = inode.raw_forks(raw).0;
+                let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_inode(&self.g, fork, each);
+                books.names.listed(ino | INLINE, ino, each);
             }
             let [data, attributes] = match inode.mode {
                 0 => [Fork::None, Fork::None],
@@ -217,14 +226,15 @@ impl Xfs {
         if inode.magic != Dinode::MAGIC {
             return;
         }
+        books.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
         if inode.mode == 0 {
             return self.set_forks(ino, Some(Vec::new()), Some(Vec::new()), books);
         }
         if inode.is_short_directory()
             && let Some(fork) = &logged.data
         {
-            let names = &mut books.names;
-            dir::in_inode(&self.g, fork, |name, of| names.seen(ino, name, of));
+            let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_inode(&self.g, fork, each);
+            books.names.listed(ino | INLINE, ino, each);
         }
         let reader = &self.graph.reader;
         let (data_count, attr_count) = inode.counts();
@@ -265,25 +275,53 @@ impl Xfs {
         }
     }
 
+    /// Gives a file its part of a range of the log.
+    fn own(&self, (offset, len): (u64, u64), ino: u64, bytes: u64, books: &mut Books) {
+        // An item may have begun in an earlier request. Less than the range says that the range is not the file's alone.
+        let bytes = bytes.min(len.saturating_sub(1));
+        if ino != 0 && bytes > 0 {
+            books.shares.push(Share { offset, len, ino, file_block: None, bytes });
+        }
+    }
+
+    /// The file to which the block that contains a sector belongs; 0 where there is none.
+    fn owner_at(&self, sector: u64) -> u64 {
+        let linear = sector >> (self.g.block_shift - 9);
+        self.graph.runs.at(linear).map_or(0, |run| run.ino)
+    }
+
     /// Learns from the events that a range of the log told. Returns whether all were understood.
-    fn heed(&mut self, books: &mut Books) -> bool {
+    fn heed(&mut self, range: (u64, u64), books: &mut Books) -> bool {
         let mut understood = true;
         for said in std::mem::take(&mut self.said) {
             match said {
                 Said::Bytes { id, len } => drop(books.journal.write(id.into(), len)),
                 Said::Commit { id } => drop(books.journal.commit(id.into(), 0)),
-                Said::Buffer { id, sector } => {
+                Said::Buffer { id, buffer } => {
+                    let sector = buffer.item.sector;
+                    books.names.begin_batch(Some(id.into()), true);
+                    self.buffer_logged(&buffer, books);
+                    self.own(range, self.owner_at(sector), buffer.bytes(), books);
                     books.journal.record(id.into(), sector, self.class_at(sector));
                 }
                 Said::Inode { id, item } => {
+                    books.names.begin_batch(Some(id.into()), true);
                     self.inode_logged(&item, books);
                     books.inodes.push(item.item.ino);
+                    self.own(range, item.item.ino, item.bytes(), books);
+                    if let Some(linear) = self.g.linear(item.item.ino >> self.g.inodes_shift()) {
+                        let all = self.logged.entry(linear).or_default();
+                        if !all.contains(&item.item.ino) {
+                            all.push(item.item.ino);
+                        }
+                    }
                     books.journal.record(id.into(), item.item.sector, Class::InodeBlock);
                 }
                 Said::Unmount => {}
                 Said::NotUnderstood => understood = false,
             }
         }
+        books.names.begin_batch(None, false);
         understood
     }
 
@@ -292,7 +330,7 @@ impl Xfs {
         let start = g.log.unwrap_or(0) << g.block_shift;
         let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
         let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.said);
-        let understood = self.heed(books);
+        let understood = self.heed((at, len as u64), books);
         let (class, what) = named_piece(&piece, understood);
         Part { class, offset: at, len: len as u64, what }
     }
@@ -438,7 +476,7 @@ impl Decoder for Xfs {
                 Place::Owned(run) => {
                     let described = if whole { self.described(linear, first) } else { None };
                     if whole {
-                        self.learn(linear, first, books);
+                        self.learn((linear, at), first, books);
                     }
                     // A block with a valid header has the kind that it claims. Its owner is known better from the
                     // pointers to it.
@@ -451,11 +489,15 @@ impl Decoder for Xfs {
                 Place::Free => {
                     let (class, what) = match whole.then(|| self.described(linear, first)).flatten()
                     {
-                        Some(described) => described,
+                        Some(described) => {
+                            let len = first.len() as u64;
+                            books.own(at, len, dir::owner(&self.g, first).unwrap_or(0), None);
+                            described
+                        }
                         None => (Class::FileData, What::Unclaimed),
                     };
                     if whole {
-                        self.learn(linear, first, books);
+                        self.learn((linear, at), first, books);
                     }
                     Part { class, offset: at, len: block - at, what }
                 }
@@ -510,20 +552,28 @@ impl Xfs {
 
     /// Learns the names in a directory block. Where directory blocks are larger than the file system's, only the
     /// names in the first block of each are learned.
-    fn names_seen(&self, linear: u64, bytes: &[u8], books: &mut Books) {
+    fn names_seen(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
         let run = self.graph.runs.at(linear).filter(|run| run.class == Class::Directory);
         let sector = linear << (self.g.block_shift - 9);
         let is_its_own = || xfs::describes_itself(&self.g, bytes, sector).is_some();
         let says = dir::owner(&self.g, bytes).filter(|_| is_its_own());
         if let Some(directory) = says.or(run.map(|run| run.ino)) {
-            let names = &mut books.names;
-            dir::in_block(&self.g, bytes, |name, of| names.seen(directory, name, of));
+            let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_block(&self.g, bytes, each);
+            books.names.listed(linear, directory, each);
+            // A directory that outgrew its inode has no names in it any more.
+            books.names.listed(directory | INLINE, directory, |_| {});
+            if dir::has_entries(bytes) {
+                self.keep_directory(linear, bytes);
+            }
         }
     }
 
-    /// Learns from a whole block that is not file data.
-    fn learn(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
+    /// Learns from a whole block that is not file data, at byte `at` of the device.
+    fn learn(&mut self, (linear, at): (u64, u64), bytes: &[u8], books: &mut Books) {
         if self.are_inodes(linear, bytes) {
+            if let Some(inodes) = self.logged.remove(&linear) {
+                books.divide(at, bytes.len() as u64, &inodes);
+            }
             return self.inodes_written(linear, bytes, books);
         }
         self.names_seen(linear, bytes, books);

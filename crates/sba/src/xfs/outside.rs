@@ -48,8 +48,8 @@ impl LogOnly for LogDevice {
             match said {
                 Said::Bytes { id, len } => drop(books.journal.write(id.into(), len)),
                 Said::Commit { id } => drop(books.journal.commit(id.into(), 0)),
-                Said::Buffer { id, sector } => {
-                    books.journal.record(id.into(), sector, Class::Unknown);
+                Said::Buffer { id, buffer } => {
+                    books.journal.record(id.into(), buffer.item.sector, Class::Unknown);
                 }
                 Said::Inode { id, item } => {
                     books.inodes.push(item.item.ino);

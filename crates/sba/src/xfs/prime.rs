@@ -1,6 +1,7 @@
 //! Priming: learns the state of a device before requests pass.
 
 use ordo_format::xfs::Superblock;
+use rustc_hash::FxHashMap;
 
 use super::log::Log;
 use super::trees::Trees;
@@ -24,7 +25,8 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     let log = g.log.map_or_else(Log::default, |start| {
         Log::over(image, start << g.block_shift, (g.log_blocks << g.block_shift) / 512)
     });
-    let mut xfs = Xfs { g, graph, log, lists, said: Vec::new() };
+    let (logged, dirs) = (FxHashMap::default(), FxHashMap::default());
+    let mut xfs = Xfs { g, graph, log, lists, logged, dirs, said: Vec::new() };
     books.names.set_root(g.root);
     let mut sector = vec![0; 1 << g.sector_shift];
     for group in 0..groups {

@@ -1,0 +1,181 @@
+//! The traffic of each file, from the rows of its blocks and its shares of others.
+//!
+//! Every byte of every read and write belongs to exactly one line: a file's, or that of what belongs to no file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ordo_sba::Class;
+use ordo_trace::{Op, Trace};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::reading::Reading;
+use crate::rows::{Block, FileShare};
+use crate::store::StoreError;
+use crate::table::Column;
+
+/// The file with one row for each file.
+pub(crate) const FILES: &str = "files.parquet";
+
+/// Bytes, and the requests that have any of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// Bytes.
+    pub bytes: u64,
+    /// Requests.
+    pub requests: u64,
+}
+
+/// The columns of numbers: bytes and requests of each part, in the order of [`FileTraffic`]'s fields.
+const NUMBERS: [&str; 8] = [
+    "data_bytes",
+    "data_requests",
+    "metadata_bytes",
+    "metadata_requests",
+    "journal_bytes",
+    "journal_requests",
+    "read_bytes",
+    "read_requests",
+];
+
+/// The traffic of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileTraffic {
+    /// The inode; `None` on the line of what belongs to no file, or to one that is not known.
+    pub inode: Option<u64>,
+    /// The path, where it is known.
+    pub path: Option<Arc<str>>,
+    /// Contents written at their place.
+    pub data: Part,
+    /// Metadata written at their place: inodes, directories, block maps, attributes.
+    pub metadata: Part,
+    /// Copies and records in a journal.
+    pub journal: Part,
+    /// Reads.
+    pub read: Part,
+}
+
+impl FileTraffic {
+    fn parts(&self) -> [Part; 4] {
+        [self.data, self.metadata, self.journal, self.read]
+    }
+
+    /// All bytes, those that are read too.
+    pub fn bytes(&self) -> u64 {
+        self.parts().iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
+    }
+}
+
+/// The parts of a file's traffic, in the order of [`FileTraffic`]'s fields.
+fn part_of(op: Op, kind: Class) -> usize {
+    match kind {
+        _ if op == Op::Read => 3,
+        _ if kind.is_journal() => 2,
+        Class::FileData => 0,
+        _ => 1,
+    }
+}
+
+type Key<'a> = (Option<u64>, Option<&'a str>);
+
+#[derive(Default)]
+struct Sums<'a> {
+    /// By file, the sums and the request that was counted last, for each part.
+    all: FxHashMap<Key<'a>, [(Part, Option<u64>); 4]>,
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, key: Key<'a>, part: usize, request: u64, bytes: u64) {
+        let (sum, last) = &mut self.all.entry(key).or_default()[part];
+        sum.bytes += bytes;
+        sum.requests += u64::from(last.replace(request) != Some(request));
+    }
+}
+
+/// The traffic of each file, the greatest first. Rows and shares are in the order of requests.
+pub fn of(trace: &Trace, rows: &[Block], shares: &[FileShare]) -> Vec<FileTraffic> {
+    let mut sums = Sums::default();
+    let mut shares = shares.iter().peekable();
+    for rows in rows.chunk_by(|a, b| a.request == b.request) {
+        let request = rows[0].request;
+        let Some(op) = usize::try_from(request).ok().and_then(|n| trace.requests().get(n)) else {
+            continue;
+        };
+        let mut nobodys = [0u64; 4];
+        for row in rows {
+            let part = part_of(op.op, row.final_kind);
+            match row.ino {
+                Some(_) => sums.add((row.ino, row.path.as_deref()), part, request, row.len),
+                None => nobodys[part] += row.len,
+            }
+        }
+        while let Some(share) = shares.next_if(|share| share.request <= request) {
+            let at = rows.partition_point(|row| row.offset + row.len <= share.offset);
+            let Some(row) = rows.get(at).filter(|_| share.request == request) else { continue };
+            let part = part_of(op.op, row.final_kind);
+            let bytes = share.bytes.min(nobodys[part]);
+            nobodys[part] -= bytes;
+            sums.add((Some(share.ino), share.path.as_deref()), part, request, bytes);
+        }
+        for (part, bytes) in nobodys.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+            sums.add((None, None), part, request, bytes);
+        }
+    }
+    let file = |((inode, path), parts): (Key<'_>, [(Part, Option<u64>); 4])| {
+        let [data, metadata, journal, read] = parts.map(|(part, _)| part);
+        FileTraffic { inode, path: path.map(Arc::from), data, metadata, journal, read }
+    };
+    let mut all: Vec<FileTraffic> = sums.all.into_iter().map(file).collect();
+    // Sorted by all that tells lines apart, so that the order of the map does not matter.
+    all.sort_by(|a, b| {
+        let order = |file: &FileTraffic| (std::cmp::Reverse(file.bytes()), file.inode);
+        order(a).cmp(&order(b)).then_with(|| a.path.cmp(&b.path))
+    });
+    all
+}
+
+/// The columns of [`FILES`].
+pub(crate) fn columns(all: &[FileTraffic]) -> Vec<Column> {
+    let mut columns = vec![
+        Column::maybe_int("inode", all.iter().map(|f| f.inode)),
+        Column::text("path", all.iter().map(|f| f.path.as_deref().map(str::as_bytes))),
+    ];
+    for (i, name) in NUMBERS.into_iter().enumerate() {
+        let number = move |f: &FileTraffic| match (f.parts()[i / 2], i % 2) {
+            (part, 0) => part.bytes,
+            (part, _) => part.requests,
+        };
+        columns.push(Column::int(name, all.iter().map(number)));
+    }
+    columns
+}
+
+/// Reads the table of a trace's files; empty where the trace has none.
+///
+/// # Errors
+/// The file is damaged.
+pub fn read(dir: &Path) -> Result<Vec<FileTraffic>, StoreError> {
+    if !dir.join(FILES).exists() {
+        return Ok(Vec::new());
+    }
+    let file = Reading::open(dir, FILES)?;
+    let (inodes, paths) = (file.maybe_ints("inode")?, file.texts("path")?);
+    let columns: Vec<Vec<u64>> =
+        NUMBERS.iter().map(|name| file.ints(name)).collect::<Result<_, _>>()?;
+    let mut all = Vec::with_capacity(inodes.len());
+    for (row, (inode, path)) in inodes.into_iter().zip(paths).enumerate() {
+        let part = |n: usize| {
+            let (bytes, requests) = (columns[2 * n].get(row)?, columns[2 * n + 1].get(row)?);
+            Some(Part { bytes: *bytes, requests: *requests })
+        };
+        let (Some(data), Some(metadata), Some(journal), Some(read)) =
+            (part(0), part(1), part(2), part(3))
+        else {
+            return Err(file.row(row, "columns are not of one length"));
+        };
+        let path = path.map(|path| String::from_utf8_lossy(&path).into());
+        all.push(FileTraffic { inode, path, data, metadata, journal, read });
+    }
+    Ok(all)
+}

@@ -1,0 +1,266 @@
+//! Rows of blocks with their owners, those too that a later pointer or a later name shows.
+//!
+//! Most file data are written before the inode that points to them, and most inodes before the directory that names
+//! them. A [`Collector`] keeps the rows that lack an owner by their block, and fills them in when a request shows it. It
+//! keeps the rows of each file by their inode, and gives them the last path that the file had: when the inode is freed
+//! or used again, and at the end of the trace.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use ordo_block::Operation;
+use ordo_sba::decoder::{Claim, Share};
+use ordo_sba::names::News;
+use ordo_sba::{Told, Watch};
+
+use crate::rows::{Block, FileShare, Known, of_told};
+
+/// No row before this one.
+const NONE: u32 = u32::MAX;
+
+/// Something that waits for a path.
+#[derive(Clone, Copy, Debug)]
+enum Waits {
+    Row(u32),
+    Share(u32),
+}
+
+/// A file in the present life of its inode.
+#[derive(Debug, Default)]
+struct Open {
+    /// Its rows and shares, which get its last path.
+    waiting: Vec<Waits>,
+    /// The last path that is known.
+    path: Option<Arc<str>>,
+    /// The inode whose name is missing for a path, where it is noted in [`Collector::awaited`].
+    awaits: Option<u64>,
+}
+
+/// The rows so far.
+#[derive(Debug, Default)]
+pub struct Collector {
+    rows: Vec<Block>,
+    shares: Vec<FileShare>,
+    /// For each row, the write of the same block before it.
+    before: Vec<u32>,
+    /// The last write of each block, and the last copy of it in a journal.
+    last: FxHashMap<u64, u32>,
+    /// The files with rows or shares, by inode.
+    open: FxHashMap<u64, Open>,
+    /// Inodes with rows that lack a path, by the inode whose name is missing.
+    awaited: FxHashMap<u64, Vec<u64>>,
+    /// Where pointers come late: by inode, rows with its blocks since the inode was written last.
+    unconfirmed: FxHashMap<u64, Vec<u32>>,
+}
+
+/// The key of a block at its place, or of its copy in a journal.
+fn key(block: u64, is_copy: bool) -> u64 {
+    block << 1 | u64::from(is_copy)
+}
+
+impl Collector {
+    /// Takes in the request with the number `request`.
+    pub fn told(&mut self, request: u64, told: &Told<'_>) {
+        for news in told.news() {
+            if let News::Ended { ino, path } = news {
+                self.close(*ino, path.as_ref().filter(|_| !told.pointers_come_late));
+                // Some of these blocks may be the next file's in the same inode.
+                for row in self.unconfirmed.remove(ino).unwrap_or_default() {
+                    self.rows[row as usize].known = Some(Known::Guess);
+                }
+            }
+        }
+        for ino in told.inodes {
+            self.unconfirmed.remove(ino);
+        }
+        let first = self.rows.len();
+        of_told(request, told, &mut self.rows);
+        self.before.resize(self.rows.len(), NONE);
+        for share in told.shares {
+            self.share(request, first, share, told);
+        }
+        let is_write = told.named.op == Operation::Write;
+        for row in first..self.rows.len() {
+            if is_write {
+                self.note(row, told.block_shift);
+            }
+            if let Some(ino) = self.rows[row].ino {
+                self.name(Waits::Row(row as u32), told);
+                if told.pointers_come_late && is_write {
+                    self.unconfirmed.entry(ino).or_default().push(row as u32);
+                }
+            }
+        }
+        for claim in told.claims {
+            self.settle(claim, told);
+        }
+        for news in told.news() {
+            if let News::Named(ino) = news {
+                self.named(*ino, told);
+            }
+        }
+    }
+
+    /// The number of rows so far.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no row yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Ends the trace. All rows and shares are in the order of requests: reads are reported when they complete.
+    pub fn finish(mut self, watch: &Watch) -> (Vec<Block>, Vec<FileShare>) {
+        watch.end_names();
+        let open: Vec<u64> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|ino| self.close(ino, watch.path(ino).as_ref()));
+        self.rows.sort_by_key(|row| row.request);
+        self.shares.sort_by_key(|share| (share.request, share.offset, share.ino));
+        (self.rows, self.shares)
+    }
+
+    fn note(&mut self, row: usize, shift: u32) {
+        let block = &self.rows[row];
+        let key = match block.home {
+            Some((byte, _)) => key(byte >> shift, true),
+            None if block.kind.is_journal() => return,
+            None => key(block.offset >> shift, false),
+        };
+        self.before[row] = self.last.insert(key, row as u32).unwrap_or(NONE);
+    }
+
+    /// Gives a range of the request to a file: its rows where it is the only one, and otherwise a share of them.
+    fn share(&mut self, request: u64, first: usize, share: &Share, told: &Told<'_>) {
+        let end = share.offset + share.len;
+        if share.bytes == share.len {
+            let rows = self.rows[first..].iter_mut();
+            for row in rows.filter(|r| r.offset >= share.offset && r.offset + r.len <= end) {
+                row.ino = Some(share.ino);
+                row.file_block = share.file_block;
+                row.known = Some(Known::Pointer);
+            }
+            return;
+        }
+        let Share { offset, ino, bytes, .. } = *share;
+        self.shares.push(FileShare { request, offset, ino, bytes, path: None });
+        self.name(Waits::Share(self.shares.len() as u32 - 1), told);
+    }
+
+    /// Lets a row or share with an inode wait for the last path of its file.
+    fn name(&mut self, what: Waits, told: &Told<'_>) {
+        let ino = match what {
+            Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
+            Waits::Share(share) => self.shares[share as usize].ino,
+        };
+        self.open.entry(ino).or_default().waiting.push(what);
+        self.look_up(ino, told);
+    }
+
+    /// Takes note of the present path of an open file, or of the inode whose name is missing for one.
+    fn look_up(&mut self, ino: u64, told: &Told<'_>) {
+        let Some(file) = self.open.get_mut(&ino) else { return };
+        if let Some(path) = told.path(ino) {
+            // Where pointers come late, a directory may name the next file in an inode before the inode is written.
+            if !told.pointers_come_late || file.path.is_none() {
+                file.path = Some(path);
+            }
+        } else if let Some(missing) = told.missing(ino)
+            && file.awaits.replace(missing) != Some(missing)
+        {
+            self.awaited.entry(missing).or_default().push(ino);
+        }
+    }
+
+    /// Ends the life of an inode: all of its rows get the last path that is known.
+    fn close(&mut self, ino: u64, path: Option<&Arc<str>>) {
+        let Some(Open { waiting, path: last, .. }) = self.open.remove(&ino) else { return };
+        let path = path.or(last.as_ref());
+        for what in waiting {
+            match what {
+                Waits::Row(row) => {
+                    let row = &mut self.rows[row as usize];
+                    // A later pointer may have given the block to another file.
+                    if row.ino == Some(ino) {
+                        row.path = path.cloned();
+                    }
+                }
+                Waits::Share(share) => self.shares[share as usize].path = path.cloned(),
+            }
+        }
+    }
+
+    /// Takes in that an inode has a name now: it, and files below it, may have a path.
+    fn named(&mut self, ino: u64, told: &Told<'_>) {
+        for waiting in self.awaited.remove(&ino).unwrap_or_default() {
+            if let Some(file) = self.open.get_mut(&waiting) {
+                file.awaits = None;
+            }
+            self.look_up(waiting, told);
+        }
+        self.look_up(ino, told);
+    }
+
+    /// Takes in that a pointer shows to whom blocks belong.
+    fn settle(&mut self, claim: &Claim, told: &Told<'_>) {
+        let end = claim.block.saturating_add(claim.blocks);
+        let mut rows: Vec<(u64, u32)> = Vec::new();
+        if claim.blocks.saturating_mul(2) <= self.last.len() as u64 {
+            for block in claim.block..end {
+                let both = [key(block, false), key(block, true)];
+                rows.extend(both.iter().filter_map(|key| Some((block, *self.last.get(key)?))));
+            }
+        } else {
+            let inside =
+                self.last.iter().filter(|(key, _)| (claim.block..end).contains(&(*key >> 1)));
+            rows.extend(inside.map(|(key, row)| (key >> 1, *row)));
+            rows.sort_unstable();
+        }
+        for (block, row) in rows {
+            self.settle_one(claim, block, row, told);
+        }
+    }
+
+    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &Told<'_>) {
+        // Where pointers come late, kept contents of a map may be another file's.
+        let is_doubtful = claim.is_old && told.pointers_come_late;
+        let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });
+        while row != NONE {
+            let this = &mut self.rows[row as usize];
+            let before = self.before[row as usize];
+            if this.guess && this.ino.is_none() {
+                this.final_kind = claim.class;
+            }
+            if this.ino.is_none()
+                && let Some((_, kind)) = &mut this.home
+            {
+                *kind = claim.class;
+            }
+            let Some(owner) = claim.owner else { break };
+            match (this.ino, this.known) {
+                (None, _) => {}
+                // Whoever owned the block may have lost it before the write.
+                (Some(ino), Some(Known::Pointer))
+                    if told.pointers_come_late && ino != owner.ino && this.home.is_none() =>
+                {
+                    known = Known::Guess;
+                }
+                _ => break,
+            }
+            let within = if owner.packed { 0 } else { block - claim.block };
+            this.ino = Some(owner.ino);
+            this.file_block = owner.first.map(|first| first.saturating_add(within));
+            this.known = Some(known);
+            this.path = None;
+            self.name(Waits::Row(row), told);
+            // The pointer may be in a block that was another file's until now.
+            if told.pointers_come_late && !told.inodes.contains(&owner.ino) {
+                self.unconfirmed.entry(owner.ino).or_default().push(row);
+            }
+            // Writes of the same block before the last one may have been another file's.
+            (row, known) = (before, Known::Guess);
+        }
+    }
+}

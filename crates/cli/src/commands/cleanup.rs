@@ -1,0 +1,150 @@
+//! `ordo trace cleanup`: takes down what a recording left that was killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustix::io::Errno;
+
+/// The names of the directories that a recording mounts on begin like this.
+const DEVICE_DIR: &str = "ordo-pseudo-";
+const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
+
+/// Take down mounts, loop devices and FUSE connections of recordings that were killed.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+What a living recording uses stays. Needs root.
+
+Example:
+  ordo trace cleanup --dry-run")]
+pub struct Cleanup {
+    /// Only say what would be taken down.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something that a recording left.
+#[derive(Debug, serde::Serialize)]
+struct Left {
+    what: &'static str,
+    path: PathBuf,
+    /// Whether it is gone; null in a dry run.
+    removed: Option<bool>,
+}
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug)]
+struct Mount {
+    dir: PathBuf,
+    source: PathBuf,
+}
+
+/// Undoes the octal escapes of `/proc/self/mountinfo`.
+fn plain(text: &str) -> PathBuf {
+    ["\\040", "\\011", "\\012", "\\134"]
+        .into_iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(text.to_owned(), |text, (escape, char)| text.replace(escape, char))
+        .into()
+}
+
+fn mounts() -> Result<Vec<Mount>> {
+    let text = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let dir = plain(before.split(' ').nth(4)?);
+        Some(Mount { dir, source: plain(after.split(' ').nth(1)?) })
+    };
+    Ok(text.lines().filter_map(mount).collect())
+}
+
+fn name_begins(path: &Path, with: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(with))
+}
+
+/// Whether the server of the FUSE file system on a directory is gone.
+fn is_dead(dir: &Path) -> bool {
+    // The kernel answers what it has cached, but never this.
+    matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// Loop devices with their files.
+fn loops() -> Vec<(PathBuf, PathBuf)> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| {
+        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let file = file.trim_end().trim_end_matches(" (deleted)");
+        Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(file)))
+    };
+    all.filter_map(of).collect()
+}
+
+fn run(program: &str, args: &[&str], path: &Path) -> bool {
+    let done = Command::new(program).args(args).arg(path).output();
+    done.is_ok_and(|done| done.status.success())
+}
+
+/// Takes down what killed recordings left, from the top: file systems, loop devices, devices' files, directories.
+///
+/// # Errors
+/// The mounts cannot be read.
+pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
+    let mounts = mounts()?;
+    let dead: Vec<&Mount> = mounts
+        .iter()
+        .filter(|m| m.source.as_os_str() == "ordo-pseudo" && name_begins(&m.dir, DEVICE_DIR))
+        .filter(|m| is_dead(&m.dir))
+        .collect();
+    let loops: Vec<PathBuf> = loops()
+        .into_iter()
+        .filter(|(_, file)| dead.iter().any(|m| file.starts_with(&m.dir)))
+        .map(|(device, _)| device)
+        .collect();
+    let over = |m: &&Mount| loops.contains(&m.source);
+    let mut all: Vec<Left> = Vec::new();
+    let mut take = |what, path: &Path, ways: &[(&str, &[&str])]| {
+        let remove = || ways.iter().any(|(program, args)| run(program, args, path));
+        let removed = (!args.dry_run).then(remove);
+        all.push(Left { what, path: path.to_owned(), removed });
+    };
+    let lazy: [(&str, &[&str]); 2] = [("umount", &[]), ("umount", &["-l"])];
+    for mount in mounts.iter().rev().filter(over) {
+        take("file system", &mount.dir, &lazy);
+    }
+    for device in &loops {
+        take("loop device", device, &[("losetup", &["-d"])]);
+    }
+    for mount in &dead {
+        take("device", &mount.dir, &lazy);
+    }
+    let dirs = mounts.iter().filter(over).chain(dead.iter().copied()).map(|m| &m.dir);
+    let ours = |dir: &&PathBuf| {
+        let names = MOUNT_DIRS.into_iter().chain([DEVICE_DIR]);
+        names.into_iter().any(|name| name_begins(dir, name))
+    };
+    for dir in dirs.filter(ours) {
+        take("directory", dir, &[("rmdir", &[])]);
+    }
+    if args.json {
+        println!("{}", ordo_report::json(&all)?);
+    } else {
+        for Left { what, path, removed } in &all {
+            let done = match removed {
+                None => "is left",
+                Some(true) => "taken down",
+                Some(false) => "could not be taken down: something may still use it",
+            };
+            println!("{what} {}: {done}", path.display());
+        }
+        if all.is_empty() {
+            println!("nothing is left of any recording that was killed");
+        }
+    }
+    let failed = all.iter().any(|left| left.removed == Some(false));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,158 @@
+//! A command that runs beside a recording, and the signals that end it in order.
+//!
+//! A signal stops the command and all that it started; the recording goes on to its end, so that the file system is
+//! unmounted and the trace so far is whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// The interval at which the end of the command is checked.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The time that stopped processes have before they are killed.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Signals that were caught since this was made; the process no longer ends by them.
+#[derive(Clone, Debug)]
+pub(super) struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    /// Catches SIGINT, SIGTERM and SIGHUP from now on.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn catch() -> Result<Signals> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, caught.clone(), signal as usize)?;
+        }
+        // What the command started stays below this process when the command itself is gone.
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Signals(caught))
+    }
+
+    /// The last signal caught.
+    fn caught(&self) -> Option<Signal> {
+        match self.0.load(Ordering::Relaxed) as i32 {
+            SIGINT => Some(Signal::INT),
+            SIGTERM => Some(Signal::TERM),
+            SIGHUP => Some(Signal::HUP),
+            _ => None,
+        }
+    }
+
+    /// Runs a command to its end, or until a signal comes. The exit status is the command's; after a signal it is 128
+    /// and the signal's number, as shells have it.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub(super) fn carry_out(
+        &self,
+        command: &[String],
+        dir: Option<&Path>,
+        variables: &[(&str, &str)],
+    ) -> Result<ExitCode> {
+        let mut run = Command::new(&command[0]);
+        run.args(&command[1..]).envs(variables.iter().copied());
+        if let Some(dir) = dir {
+            run.current_dir(dir);
+        }
+        if let Some(signal) = self.caught() {
+            return Ok(stopped(signal));
+        }
+        let before = descendants(&[]);
+        let mut child = run.spawn().with_context(|| format!("running {}", command[0]))?;
+        loop {
+            if let Some(status) = child.try_wait().context("waiting for the command")? {
+                // A signal from a terminal reaches the command too, and may end it first.
+                return Ok(self.caught().map_or_else(|| code(status), stopped));
+            }
+            if let Some(signal) = self.caught() {
+                eprintln!("ordo: stopping the command; the recording is finished first");
+                stop(&mut child, signal, &before);
+                return Ok(stopped(signal));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    // A signal is no exit status: shells say 128 and more.
+    ExitCode::from(status.code().map_or(128, |code| code as u8))
+}
+
+fn stopped(signal: Signal) -> ExitCode {
+    ExitCode::from(128 + signal.as_raw() as u8)
+}
+
+/// Ends the command and all that it started: with the signal, and what is left after a while by force. `before` are
+/// the processes below this one that the command did not start.
+fn stop(child: &mut Child, signal: Signal, before: &[i32]) {
+    for signal in [signal, Signal::KILL] {
+        for pid in descendants(before).into_iter().filter_map(Pid::from_raw) {
+            // A process that is gone already is no error.
+            let _ = kill_process(pid, signal);
+        }
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            let _ = child.try_wait();
+            reap();
+            if descendants(before).is_empty() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Takes leave of processes that were given to this one because their parents ended.
+fn reap() {
+    let own = getpid().as_raw_pid();
+    for (pid, (parent, state)) in processes() {
+        if state == 'Z' && parent == own {
+            let _ = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// The parent and the state of each process.
+fn processes() -> BTreeMap<i32, (i32, char)> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The program's name, in parentheses, may have anything in it.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((pid, (fields.next()?.parse().ok()?, state)))
+    };
+    all.filter_map(of).collect()
+}
+
+/// All processes below this one that are not yet dead, without `others` and what is below these.
+fn descendants(others: &[i32]) -> Vec<i32> {
+    let (all, own) = (processes(), getpid().as_raw_pid());
+    let is_below = |pid: &i32| {
+        let mut at = *pid;
+        // A process has fewer parents than there are processes.
+        for _ in 0..all.len() {
+            match all.get(&at) {
+                _ if others.contains(&at) => return false,
+                Some((parent, _)) if *parent == own => return true,
+                Some((parent, _)) => at = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    let alive = all.iter().filter(|(_, (_, state))| *state != 'Z');
+    alive.map(|(pid, _)| *pid).filter(is_below).collect()
+}
