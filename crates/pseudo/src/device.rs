@@ -354,7 +354,7 @@ impl Core {
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();
         let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
-        let model = self.disk.model();
+        let model = self.tap.inner().disk.model();
         trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
         Some(Recording { start, trace, clock, marks: numbers })
     }
