@@ -35,7 +35,7 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("trace", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
     ("annotate", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
-    ("lfs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-sba"]),
+    ("lfs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     (
         "crash",

@@ -34,6 +34,7 @@ pub mod mkfs;
 mod reader;
 mod roll;
 pub mod superblock;
+pub mod write;
 
 pub use error::LfsError;
 pub use log::{LogEnd, PartialSegment};
