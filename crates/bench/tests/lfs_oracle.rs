@@ -130,8 +130,14 @@ const ROOMY: Size = Size {
     cleaner: CleanerPolicy::CostBenefit,
 };
 const FULL: Size = Size { bytes: 12 << 20, segment: 128 << 10, cache: 1 << 20, ..ROOMY };
-const TOASTER: Size =
-    Size { bytes: 4 << 20, block: 4096, fragment: 512, segment: 40 << 10, cache: 64 << 10, ..ROOMY };
+const TOASTER: Size = Size {
+    bytes: 4 << 20,
+    block: 4096,
+    fragment: 512,
+    segment: 40 << 10,
+    cache: 64 << 10,
+    ..ROOMY
+};
 const WHOLE: Size = Size { block: 8192, fragment: 8192, atime: true, cache: 1 << 20, ..ROOMY };
 
 #[test]

@@ -145,6 +145,10 @@ impl LogLayout {
             return self.new_block(op, ip, number, fill).await;
         }
         let key = BufKey::file(ino, signed);
+        let is_dirty = store.cache.peek(key).is_some_and(|buf| buf.is_dirty());
+        if !is_dirty && !self.may_rewrite(4) {
+            return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
+        }
         let buf = match (fill, store.cache.peek(key)) {
             (_, Some(buf)) => buf,
             (Fill::Overwritten, None) => {

@@ -83,12 +83,10 @@ impl Cleaner {
         failed.is_none_or(|used| self.store.state.borrow().used() + part <= used)
     }
 
-    /// Makes checkpoints until segments that are empty can be used.
+    /// Makes another checkpoint where segments are empty: after the second one they can be used.
     async fn free_empty(&self) -> Result<(), BlockError> {
-        for _ in 0..2 {
-            if self.store.state.borrow().has_empty() {
-                self.writer.force_checkpoint().await?;
-            }
+        if self.store.state.borrow().has_empty() {
+            self.writer.force_checkpoint().await?;
         }
         Ok(())
     }

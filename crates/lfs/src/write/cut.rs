@@ -186,7 +186,8 @@ impl LogLayout {
             let begin = from.saturating_sub(node.first) / below;
             let stop = end.saturating_sub(node.first).div_ceil(below).min(nindir);
             for index in begin as usize..stop as usize {
-                let (child, pointer) = (node.child(index, nindir), self.store.pointer_in(&buf, index));
+                let (child, pointer) =
+                    (node.child(index, nindir), self.store.pointer_in(&buf, index));
                 if !is_set(pointer) || !meets(child, from, end, nindir) {
                     continue;
                 }

@@ -177,7 +177,12 @@ impl Ifile {
     }
 
     /// Changes an inode's entry.
-    pub fn change_entry(&mut self, sb: &Superblock, ino: u64, change: impl FnOnce(&mut IfileEntry)) {
+    pub fn change_entry(
+        &mut self,
+        sb: &Superblock,
+        ino: u64,
+        change: impl FnOnce(&mut IfileEntry),
+    ) {
         let mut entry = self.entry(sb, ino);
         change(&mut entry);
         self.set_entry(sb, ino, &entry);

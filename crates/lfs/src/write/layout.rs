@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_cache::{BufRef, Cache};
 use ordo_format::lfs::{IFILE_INO, LE, LfsInode, ROOT_INO, Width, inode::pointer_area};
-use ordo_ordering::{Admitted, Deferred, What};
+use ordo_ordering::{Admitted, Deferred, OpKind, What};
 use ordo_ufs::{
     Fill, Inode, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
 };
@@ -13,7 +13,7 @@ use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 use super::Shared;
 use super::cleaner::{Cleaner, CleanerCounts};
 use super::directory::LogDirectory;
-use super::order::LogOrder;
+use super::order::{Keeper, LogOrder};
 use super::store::{decode, has_pointers, is_set};
 use super::writer::SegmentWriter;
 
@@ -139,13 +139,26 @@ impl LogLayout {
         self.writer.checkpoints.get()
     }
 
-    /// Whether so many more blocks can be taken.
-    pub(super) fn has_space(&self, blocks: u64) -> bool {
+    /// Whether so many blocks can be written anew.
+    pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
         let state = self.store.state.borrow();
         let bytes = blocks * u64::from(self.store.shape.bsize);
         let dirty = self.store.cache.stats().dirty_bytes as u64 + bytes;
-        state.used() + bytes <= self.store.limit
-            && state.space() - state.cost(dirty) >= state.kept(false)
+        state.space() - state.cost(dirty) >= state.kept(false)
+    }
+
+    /// Finds space before something is made durable: a checkpoint takes some even where nothing is new.
+    async fn make_space(&self) -> FsResult<()> {
+        match self.cleaner.is_short(OpKind::Remove) {
+            true => self.cleaner.provide(OpKind::Remove).await.map_err(io_error),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether so many more blocks can be taken.
+    pub(super) fn has_space(&self, blocks: u64) -> bool {
+        let bytes = blocks * u64::from(self.store.shape.bsize);
+        self.store.state.borrow().used() + bytes <= self.store.limit && self.may_rewrite(blocks)
     }
 }
 
@@ -263,12 +276,7 @@ impl Layout for LogLayout {
         Ok(NewInode { ino, generation, pointers: LogPointers::default() })
     }
 
-    async fn free_inode(
-        &self,
-        op: &mut LogOp<'_>,
-        ino: u64,
-        _was_directory: bool,
-    ) -> FsResult<()> {
+    async fn free_inode(&self, op: &mut LogOp<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
         let what = What::ReleaseInode { ino };
         let _admitted = op.admit(&what).await.map_err(io_error)?;
         let pin = self.store.pin(ino).await?;
@@ -339,10 +347,12 @@ impl Layout for LogLayout {
     }
 
     async fn fsync(&self, _ip: &LogInode) -> FsResult<()> {
+        self.make_space().await?;
         self.writer.flush_log().await.map_err(io_error)
     }
 
     async fn sync(&self) -> FsResult<()> {
+        self.make_space().await?;
         self.writer.checkpoint(false).await.map_err(io_error)
     }
 

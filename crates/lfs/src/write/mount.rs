@@ -142,7 +142,8 @@ async fn put_back(fs: &LogFs, disk: &Disk, block: &Alone) -> FsResult<()> {
     let start = block.number.saturating_mul(disk.sb.bsize.into());
     let is_same = attr.generation == u64::from(block.version) && start < attr.size;
     let wanted = disk.sb.block_bytes(block.number, attr.size);
-    if !is_same || attr.file_type != ordo_vfs::FileType::Regular || u64::from(block.bytes) < wanted {
+    if !is_same || attr.file_type != ordo_vfs::FileType::Regular || u64::from(block.bytes) < wanted
+    {
         return Ok(());
     }
     let what = What::Block(block.ino, block.number.cast_signed());

@@ -72,7 +72,11 @@ impl<'s> Plan<'s> {
     }
 
     /// The partial segment in which `frags` fragments more have room, and `summary` bytes more in its summary.
-    fn with_room(&mut self, frags: i64, summary: impl Fn(&Pseg) -> usize) -> Result<&mut Pseg, Full> {
+    fn with_room(
+        &mut self,
+        frags: i64,
+        summary: impl Fn(&Pseg) -> usize,
+    ) -> Result<&mut Pseg, Full> {
         let (size, fsize) = (self.state.sb.sumsize as usize, i64::from(self.state.sb.fsize));
         let fits = self.psegs.last().is_some_and(|p| {
             let bytes = (p.end + frags - p.at) * fsize;

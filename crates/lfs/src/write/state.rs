@@ -149,10 +149,22 @@ impl LogState {
         twice + ifile + ifile / 8 + 4 * frag
     }
 
-    /// Fragments that writers leave alone, and those that deletes leave alone.
+    /// Fragments that writers leave alone, and those that deletes leave alone: segments, and a checkpoint for each.
     pub fn kept(&self, is_delete: bool) -> i64 {
         let segments = if is_delete { KEPT_FOR_DELETES } else { KEPT_FOR_CLEANER };
-        segments * i64::from(self.sb.fsbpseg)
+        segments * (i64::from(self.sb.fsbpseg) + self.cost(0))
+    }
+
+    /// Fragments that so many of contents take, in so many blocks, with summaries and, at a checkpoint, the IFILE.
+    pub fn bound(&self, frags: i64, blocks: i64, is_checkpoint: bool) -> i64 {
+        let sb = &self.sb;
+        let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
+        let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
+        // The worst is a file with a FINFO of its own for each block.
+        let each = (width.finfo_size() + width.pointer_size()) as i64;
+        let fixed = width.segsum_size() + 8 + ordo_format::lfs::summary::Seal::SIZE;
+        let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
+        frags + ifile * sb.block_frags() + sum * ((blocks + ifile) / most + 2)
     }
 
     /// Bytes that files can have, with their metadata.

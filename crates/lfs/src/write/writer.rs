@@ -5,7 +5,7 @@
 //! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
 use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
@@ -29,6 +29,8 @@ const SEGMENTS_MAX: u32 = 8;
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Free inodes that the IFILE has room for after a checkpoint.
 const FREE_INODES: usize = 64;
+/// Time after which a log that was full is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 /// Requests under way at most.
 const REQUESTS: usize = 16;
 
@@ -93,7 +95,15 @@ impl SegmentWriter {
         let (next_superblock, checkpoints) = (Cell::new(next_superblock), Cell::new(0));
         let one = Mutex::new((), "the writer of the log", 0);
         let unflushed = Cell::new(false);
-        SegmentWriter { store, rules, one, next_superblock, last_checkpoint, checkpoints, unflushed }
+        SegmentWriter {
+            store,
+            rules,
+            one,
+            next_superblock,
+            last_checkpoint,
+            checkpoints,
+            unflushed,
+        }
     }
 
     async fn flush_if_needed(&self) -> Result<(), BlockError> {
@@ -257,7 +267,8 @@ impl SegmentWriter {
         let now = store.cache.runtime().wall_time().0.max(0).cast_unsigned();
         let dirty = store.cache.stats().dirty_bytes as u64;
         let is_checkpoint = kind != Kind::Log;
-        if state.cost(dirty) > state.space() + i64::from(state.sb.fsbpseg) {
+        let (frags, blocks) = self.size_of(&work);
+        if state.bound(frags, blocks, is_checkpoint) > state.space() {
             return Err(full());
         }
         if is_checkpoint {
@@ -284,6 +295,31 @@ impl SegmentWriter {
             state.sb.clone()
         });
         Ok(Batch { requests, superblock })
+    }
+
+    /// Fragments and blocks of what is to be written, with the indirect blocks that change with it.
+    fn size_of(&self, work: &Work) -> (i64, i64) {
+        let (sb, bsize) = (&self.store.shape, i64::from(self.store.shape.frag));
+        let mut above = BTreeSet::new();
+        for buf in &work.held {
+            above.insert(buf.key());
+        }
+        let (mut frags, mut blocks) = (0, 0);
+        for (ino, file) in &work.files {
+            for number in file.levels.iter().flat_map(BTreeMap::keys) {
+                if *number < 0 {
+                    above.insert(BufKey::file(*ino, *number));
+                } else {
+                    let size = decode(&work.inodes[ino]).size;
+                    let bytes = sb.block_bytes(number.cast_unsigned(), size);
+                    frags += (bytes / u64::from(sb.fsize)).cast_signed();
+                    blocks += 1;
+                }
+            }
+        }
+        let inodes = work.inodes.len().div_ceil(sb.inopb as usize) as i64;
+        let above = above.len() as i64;
+        (frags + above * bsize + inodes * i64::from(sb.ibsize / sb.fsize), blocks + above + inodes)
     }
 
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
@@ -446,8 +482,12 @@ impl Writer for SegmentWriter {
                 Occasion::Demand => Kind::Checkpoint { clean: false },
                 Occasion::Age | Occasion::Memory => self.kind_for_log(),
             };
-            self.write_log(kind).await
+            let written = self.write_log(kind).await;
+            if written == Err(full()) && occasion != Occasion::Demand {
+                // Whoever deletes something makes space; until then it is no use to try again at once.
+                self.store.cache.runtime().sleep(RETRY).await;
+            }
+            written
         })
     }
 }
-
