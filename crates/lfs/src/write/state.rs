@@ -155,8 +155,9 @@ impl LogState {
         segments * (i64::from(self.sb.fsbpseg) + self.cost(0))
     }
 
-    /// Fragments that so many of contents take, in so many blocks, with summaries and, at a checkpoint, the IFILE.
-    pub fn bound(&self, frags: i64, blocks: i64, is_checkpoint: bool) -> i64 {
+    /// Fragments that so many of contents take, in so many blocks, with summaries and, at a checkpoint, the IFILE. No
+    /// partial segment has more than `bytes_max` bytes.
+    pub fn bound(&self, frags: i64, blocks: i64, is_checkpoint: bool, bytes_max: usize) -> i64 {
         let sb = &self.sb;
         let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
         let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
@@ -164,7 +165,9 @@ impl LogState {
         let each = (width.finfo_size() + width.pointer_size()) as i64;
         let fixed = width.segsum_size() + 8 + ordo_format::lfs::summary::Seal::SIZE;
         let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
-        frags + ifile * sb.block_frags() + sum * ((blocks + ifile) / most + 2)
+        let contents = frags + ifile * sb.block_frags();
+        let longest = bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
+        contents + sum * ((blocks + ifile) / most + contents / longest.max(1) + 3)
     }
 
     /// Bytes that files can have, with their metadata.

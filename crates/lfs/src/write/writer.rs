@@ -268,19 +268,18 @@ impl SegmentWriter {
         let dirty = store.cache.stats().dirty_bytes as u64;
         let is_checkpoint = kind != Kind::Log;
         let (frags, blocks) = self.size_of(&work);
-        if state.bound(frags, blocks, is_checkpoint) > state.space() {
+        let bytes_max = store.device.geometry().max_request;
+        if state.bound(frags, blocks, is_checkpoint, bytes_max) > state.space() {
             return Err(full());
         }
         if is_checkpoint {
             self.grow_ifile(&mut state, dirty);
             state.retire(self.rules.contains(LfsRules::REUSE));
         }
-        let bytes_max = store.device.geometry().max_request;
         let mut plan = Plan::new(&mut state, now, bytes_max);
         let placed = self.place(&mut plan, work, is_checkpoint);
         let psegs = plan.finish();
-        // The space was found before the operations began.
-        placed.map_err(|Full| full())?;
+        placed.expect("there is space for as much as was worked out");
         if is_checkpoint {
             state.total();
             let sb = state.sb.clone();
