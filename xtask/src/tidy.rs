@@ -48,7 +48,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
         ],
     ),
     ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
-    ("lfs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-sba"]),
+    ("lfs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     (
         "crash",

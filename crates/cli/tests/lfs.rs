@@ -1,7 +1,7 @@
-//! The commands on an LFS, as a user runs them.
+//! The commands on an LFS, as a user meets them.
 //!
-//! Fault model: a command that takes an LFS for another format, writes where it must not, or reports less than
-//! it found.
+//! Fault model: a command that takes an LFS for something else, that writes where it must not, or that says less than it
+//! should of what it found.
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// An image of mkfs is an LFS for every command: it is shown, listed and checked, and neither overwritten nor
-/// written.
+/// What mkfs makes is an LFS for every command: shown, listed, checked, not overwritten, written.
 #[test]
 fn an_empty_one_is_made_and_known_by_every_command() {
     let temp = tempfile::tempdir().unwrap();
@@ -46,17 +45,19 @@ fn an_empty_one_is_made_and_known_by_every_command() {
     assert!(done(&["fsck", "-p", image]).contains("marked clean, not looked at"));
     let (code, _, errors) = ordo(&["mkfs", image]);
     assert!(code != 0 && errors.contains("holds an LFS; --force"), "{errors}");
-    let before = fs::read(image).unwrap();
-    let (code, _, errors) = ordo(&["import", text(temp.path()), image]);
-    assert!(code != 0 && errors.contains("an LFS, which can be made, read"), "{errors}");
-    assert!(fs::read(image).unwrap() == before, "nothing was written");
+    let folder = temp.path().join("from");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a file"), "its contents").unwrap();
+    done(&["import", text(&folder), image]);
+    assert!(done(&["ls", image]).contains("a file"));
+    assert!(done(&["fsck", image]).contains("consistent: 3 files"));
     let (code, _, errors) =
         ordo(&["mkfs", image, "--force", "--fs", "lfs", "--segment-size", "4m"]);
     assert!(code != 0 && errors.contains("31 segments, but at least 80"), "{errors}");
 }
 
-/// An image of NetBSD's that was in use. It is listed and copied out as it was then, and checked; a repair
-/// rolls its log forward; after that the results are the same.
+/// An image of NetBSD's that was in use: listed and copied out as it was then, checked, its log rolled forward by a
+/// repair, and the same after that.
 #[test]
 fn an_image_in_use_is_read_and_rolled_forward() {
     let Some(bytes) = ordo_testkit::real_input("images/netbsd-lfs/cut64-8k.img") else { return };
@@ -90,7 +91,7 @@ fn an_image_in_use_is_read_and_rolled_forward() {
     assert_eq!(done(&["ls", "-lR", image]), listed);
 }
 
-/// Damage is reported with the next step, and repaired.
+/// Damage is said with what to do next, and repaired.
 #[test]
 fn damage_is_told_and_repaired() {
     let temp = tempfile::tempdir().unwrap();

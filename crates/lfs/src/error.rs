@@ -91,6 +91,12 @@ pub enum LfsError {
         /// What.
         error: DirError,
     },
+    /// It can be read, but not written.
+    #[error("{0}; it can be mounted read-only")]
+    NotWritable(&'static str),
+    /// What a crash left cannot be brought to a state that can be used.
+    #[error("{0}")]
+    Recovery(FsError),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] BlockError),
@@ -118,6 +124,7 @@ impl From<LfsError> for FsError {
     fn from(error: LfsError) -> FsError {
         match error {
             LfsError::Device(error) => FsError::with_detail(Errno::Io, error),
+            LfsError::Recovery(error) => error,
             _ => FsError::corrupt(format_args!("{error}; ordo fsck says more")),
         }
     }

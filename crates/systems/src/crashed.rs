@@ -83,6 +83,9 @@ impl Scheme for Crashed {
 
     fn devices(&self) -> Vec<u64> {
         let bytes = self.geometry.bytes;
+        if let Some(bytes) = self.system.format().crash_bytes(&self.geometry) {
+            return vec![bytes];
+        }
         let Some(journal) = self.system.journal() else { return vec![bytes] };
         let log = journal.sizes(bytes).1;
         match journal.place {
@@ -94,7 +97,8 @@ impl Scheme for Crashed {
     }
 
     async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.system.make(rt, disks, &shaped(&self.geometry)).await.map_err(said)
+        let made = self.system.format().crash_options(&self.geometry);
+        self.system.make(rt, disks, &made).await.map_err(said)
     }
 
     async fn mount(
@@ -123,7 +127,7 @@ impl Scheme for Crashed {
     }
 
     fn recovers(&self) -> bool {
-        self.system.journal().is_some()
+        self.system.recovers()
     }
 }
 

@@ -6,10 +6,11 @@ use std::fmt::Display;
 
 use ordo_block::Device;
 use ordo_check::{Severity, Work};
-use ordo_crash::DiskFormat;
+use ordo_crash::{DiskFormat, Geometry};
 use ordo_runtime::Runtime;
 use ordo_vfs::LocalFuture;
 
+use crate::crashed::shaped;
 use crate::mounted::Mounted;
 use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
 use crate::{SystemError, ffs, lfs};
@@ -161,6 +162,17 @@ pub trait Format: Sync {
 
     /// The parts of a crash test that know the format; `None` where it cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;
+
+    /// The size in bytes of one that is crashed in a shape, where it is not the shape's.
+    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+        let _ = geometry;
+        None
+    }
+
+    /// What a shape of it that is crashed takes to be made.
+    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+        shaped(geometry)
+    }
 
     /// The error for an ability that the format lacks. It names those that it has.
     fn cannot(&self, wanted: &'static str) -> SystemError {

@@ -84,13 +84,17 @@ pub struct LogOptions {
 }
 
 impl MountOptions {
-    pub(crate) fn ffs(&self) -> ordo_ffs::MountOptions {
-        let ufs = UfsConfig {
+    pub(crate) fn ufs(&self) -> UfsConfig {
+        UfsConfig {
             read_only: self.read_only,
             access_times: self.access_times,
             contents_pass: self.drop_behind,
             ..UfsConfig::default()
-        };
+        }
+    }
+
+    pub(crate) fn ffs(&self) -> ordo_ffs::MountOptions {
+        let ufs = self.ufs();
         let (use_reserve, force) = (self.use_reserve, self.force);
         ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force }
     }

@@ -20,6 +20,8 @@ pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a,
 pub enum Mounting {
     /// Under an ordering that keeps no data beside the image.
     Ordering(MountFn),
+    /// The same, and a mount after a crash brings the image to where its log had come.
+    Rolling(MountFn),
     /// Under a journal.
     Journal(LogKind),
     /// For reading only.
@@ -134,8 +136,13 @@ impl System {
     pub fn journal(&self) -> Option<Journaled> {
         match self.0.mounting {
             Mounting::Journal(kind) => Some(kind.journaled()),
-            Mounting::Ordering(_) | Mounting::ReadOnly => None,
+            Mounting::Ordering(_) | Mounting::Rolling(_) | Mounting::ReadOnly => None,
         }
+    }
+
+    /// Whether a mount after a crash recovers what a log has, and makes a check needless.
+    pub fn recovers(&self) -> bool {
+        matches!(self.0.mounting, Mounting::Journal(_) | Mounting::Rolling(_))
     }
 
     /// The sizes of its devices in bytes, if the first has `bytes` bytes.
@@ -184,7 +191,9 @@ impl System {
         options: &MountOptions,
     ) -> Result<Mounted, SystemError> {
         match self.0.mounting {
-            Mounting::Ordering(mount) => mount(rt, disks[0].clone(), options).await,
+            Mounting::Ordering(mount) | Mounting::Rolling(mount) => {
+                mount(rt, disks[0].clone(), options).await
+            }
             Mounting::Journal(kind) => {
                 journaled::mount(&kind.journaled(), rt, disks, options).await
             }

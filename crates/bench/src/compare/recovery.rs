@@ -67,7 +67,7 @@ pub(super) fn check(
         })
         .collect();
     let mut replay = None;
-    if system.journal().is_some() {
+    if system.recovers() {
         replay = Some(executor.block_on(replayed(&runtime, &disks, system))??);
     }
     let reached = Rc::new(RefCell::new((0, 0)));
@@ -83,7 +83,8 @@ pub(super) fn check(
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
     let again = executor.block_on(system.format().check(&disks, &CheckOptions::default()))??;
-    let lost = executor.block_on(oldest_lost(&runtime, &disks, &cut.changes, cut.at))??;
+    let lost = oldest_lost(&runtime, &disks, system, (&cut.changes, cut.at));
+    let lost = executor.block_on(lost)??;
     let (mut kinds, mut damage_kinds) = (BTreeMap::new(), BTreeMap::new());
     for (kind, severity) in report.kinds() {
         *kinds.entry(kind).or_default() += 1;
@@ -113,13 +114,17 @@ pub(super) fn check(
 async fn oldest_lost(
     runtime: &Runtime,
     disks: &[Device],
-    changes: &Changes,
-    cut: Time,
+    system: System,
+    (changes, cut): (&Changes, Time),
 ) -> Result<Option<Lost>, CompareError> {
     // A file system that no repair makes consistent is mounted all the same, since the question is what it
     // holds.
     let options = MountOptions { force: true, ..MountOptions::default() };
-    let mounted = ffs::NONE.mount(runtime, disks, &options).await?;
+    let is_ffs = system.format().name() == ffs::NONE.format().name();
+    let mounted = match is_ffs {
+        true => ffs::NONE.mount(runtime, disks, &options).await?,
+        false => system.format().read(runtime, disks[0].clone(), &options).await?,
+    };
     changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
 }
 

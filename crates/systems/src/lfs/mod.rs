@@ -1,6 +1,8 @@
-//! LFS, on NetBSD's format: made, read, checked. Writing it is still to come.
+//! LFS, on NetBSD's format, and the log as the way to keep it.
 
+mod judged;
 mod made;
+mod mounted;
 mod show;
 
 use std::collections::BTreeMap;
@@ -9,10 +11,12 @@ use ordo_block::part::Part;
 use ordo_block::{BlockDevice, Device};
 use ordo_check::lfs::{LfsChecker, LfsReport};
 use ordo_check::{Repair, Severity, Work};
-use ordo_crash::{DiskFormat, Promise};
+use ordo_crash::{DiskFormat, Geometry, Promise};
+use ordo_format::lfs::LABEL_BYTES;
 use ordo_format::lfs::superblock::PF_CLEAN;
-use ordo_lfs::LfsReader;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+use ordo_lfs::write::LfsRules;
+use ordo_lfs::{LfsError, LfsReader};
 use ordo_report::json;
 use ordo_runtime::Runtime;
 use ordo_vfs::AnyFs;
@@ -20,7 +24,8 @@ use ordo_vfs::AnyFs;
 use crate::SystemError;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
 use crate::mounted::{Mounted, OnlyRead};
-use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
+use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell, Told};
+use crate::rules::names;
 use crate::size::u32_of;
 use crate::system::{Entry, Mounting, System};
 
@@ -30,14 +35,19 @@ pub struct Lfs;
 /// The log-structured file system.
 pub const LFS: System = System(&Entry {
     name: "lfs",
-    about: "LFS, the log-structured file system: made, read and checked, not written yet",
+    about: "LFS, the log-structured file system: everything goes to the end of a log",
     ordering: "log",
     also: &[],
     format: &Lfs,
-    mounting: Mounting::ReadOnly,
-    promise: Promise::NONE,
-    rules: Vec::new,
+    mounting: Mounting::Rolling(|rt, disk, options| Box::pin(mounted::mount(rt, disk, options))),
+    promise: Promise { no_stale: true, ..Promise::journal(false) },
+    rules: names::<LfsRules>,
 });
+
+/// Blocks in a segment of an LFS that is crashed: few, so that segments are begun and cleaned all the time.
+const CRASHED_BLOCKS: u64 = 8;
+/// Segments of one that is crashed.
+const CRASHED_SEGMENTS: u64 = 100;
 
 impl Lfs {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
@@ -79,7 +89,7 @@ impl Format for Lfs {
     }
 
     fn abilities(&self) -> &'static [Ability] {
-        &[Ability::Make, Ability::Read, Ability::Check]
+        &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
     }
 
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
@@ -116,8 +126,8 @@ impl Format for Lfs {
         )
     }
 
-    fn edit<'a>(&'a self, _rt: &'a Runtime, _disk: Device) -> Done<'a, Mounted> {
-        Box::pin(async move { Err(self.cannot("written")) })
+    fn edit<'a>(&'a self, rt: &'a Runtime, disk: Device) -> Done<'a, Mounted> {
+        Box::pin(async move { mounted::mount(rt, disk, &MountOptions::default()).await })
     }
 
     fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {
@@ -126,17 +136,30 @@ impl Format for Lfs {
 
     fn attach<'a>(
         &'a self,
-        _rt: &'a Runtime,
-        _disks: &'a [Device],
+        rt: &'a Runtime,
+        disks: &'a [Device],
         choice: &'a Choice,
-        _options: &'a MountOptions,
-        _tell: &'a Tell,
+        options: &'a MountOptions,
+        tell: &'a Tell,
     ) -> Done<'a, Attempt> {
         Box::pin(async move {
-            if choice.ordering.is_some() {
+            if choice.ordering.is_some_and(|ordering| ordering != LFS.ordering()) {
                 return Err(SystemError::Option { option: "ordering=", what: self.noun() });
             }
-            Ok(Attempt::ReadOnly(self.cannot("written").to_string()))
+            if choice.log.is_some() {
+                return Err(SystemError::Option { option: "log=", what: self.noun() });
+            }
+            let found = ordo_lfs::superblock::find(&disks[0]).await?;
+            if found.sb.pflags & PF_CLEAN == 0 {
+                (tell)(Told::Notice("not unmounted cleanly: rolling forward"));
+            }
+            match mounted::mount(rt, disks[0].clone(), options).await {
+                Ok(mounted) => Ok(Attempt::Mounted(mounted, LFS.ordering())),
+                Err(SystemError::Lfs(LfsError::NotWritable(why))) => {
+                    Ok(Attempt::ReadOnly(why.to_owned()))
+                }
+                Err(error) => Err(error),
+            }
         })
     }
 
@@ -170,7 +193,21 @@ impl Format for Lfs {
     }
 
     fn judged(&self) -> Option<&dyn DiskFormat> {
-        None
+        Some(self)
+    }
+
+    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+        let segments = CRASHED_SEGMENTS * CRASHED_BLOCKS * u64::from(geometry.block_size);
+        Some(LABEL_BYTES + segments)
+    }
+
+    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+        MakeOptions {
+            block_size: Some(geometry.block_size.into()),
+            frag_size: Some(geometry.frag_size.min(LABEL_BYTES as u32).into()),
+            segment_size: Some(CRASHED_BLOCKS * u64::from(geometry.block_size)),
+            ..MakeOptions::default()
+        }
     }
 }
 

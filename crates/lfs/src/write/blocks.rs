@@ -1,0 +1,241 @@
+//! Blocks of files: found, read, made.
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, Class};
+use ordo_format::lfs::{LE, NDADDR, NO_ADDRESS, UNWRITTEN, lbn};
+use ordo_ordering::{PointerTo, What};
+use ordo_ufs::{CHUNK, DirFormat, Fill, io_error};
+use ordo_vfs::{Errno, FsError, FsResult};
+
+use super::directory::LogDirectory;
+use super::layout::{LogInode, LogLayout, LogOp};
+use super::store::{INODES, Store, decode, is_set};
+use super::tree::{Node, ancestors, span};
+
+fn class(is_directory: bool) -> Class {
+    if is_directory { Class::Directory } else { Class::Data }
+}
+
+impl Store {
+    /// Marks an inode free. Whether the device may still have it as a file, so that the log must say that it is gone.
+    pub fn free_inode(&self, ino: u64, next_version: u32) -> bool {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let addr = state.ifile.entry(&state.sb, ino).daddr;
+        if addr > 0 {
+            state.sub_live(addr, ordo_format::lfs::LfsInode::SIZE as u64);
+            state.tombstones.insert(ino);
+        }
+        state.ifile.give_back(&state.sb, ino, next_version);
+        state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
+        state.tombstones.contains(&ino)
+    }
+
+    /// Takes an inode's buffer out of memory.
+    pub async fn forget_inode(&self, ino: u64) {
+        self.cache.forget(BufKey::file(INODES, ino.cast_signed())).await;
+    }
+
+    /// A block of a file, `None` for a hole. What lies behind it, in the file and on the device, is read with it, up to
+    /// `ahead` bytes.
+    pub async fn read_block(
+        &self,
+        ino: u64,
+        number: u64,
+        is_directory: bool,
+        ahead: usize,
+    ) -> FsResult<Option<BufRef>> {
+        let signed = number.cast_signed();
+        let key = BufKey::file(ino, signed);
+        loop {
+            let pointer = self.pointer(ino, signed).await?.0;
+            if !is_set(pointer) {
+                return Ok(None);
+            }
+            if let Some(buf) = self.cache.peek(key) {
+                return Ok(Some(buf));
+            }
+            assert!(pointer > 0, "inode {ino}: block {number} was never written, nor is in memory");
+            let run = self.run_from(ino, number, pointer, ahead).await?;
+            let byte = self.byte_of(ino, signed, pointer, run[0].1)?;
+            self.cache.read_run(&run, byte, class(is_directory)).await.map_err(io_error)?;
+            let bytes = run[0].1;
+            let found = self.cache.get(key, byte, bytes, class(is_directory)).await;
+            let buf = found.map_err(io_error)?;
+            // The cleaner may have moved the block while the request waited, and its segment be in use for other
+            // things by now.
+            if buf.is_dirty() || self.pointer(ino, signed).await?.0 == pointer {
+                return Ok(Some(buf));
+            }
+            drop(buf);
+            for (key, _) in run {
+                self.cache.forget(key).await;
+            }
+        }
+    }
+
+    /// The blocks from `number` on that lie one after another, each with its length.
+    async fn run_from(
+        &self,
+        ino: u64,
+        number: u64,
+        pointer: i64,
+        ahead: usize,
+    ) -> FsResult<Vec<(BufKey, usize)>> {
+        let inode = decode(&self.pin(ino).await?);
+        let most = ahead.min(self.device.geometry().max_request);
+        let key = |number: u64| BufKey::file(ino, number.cast_signed());
+        let mut run = vec![(key(number), self.written_bytes(&inode, number.cast_signed()))];
+        let (mut total, mut at, mut next) = (run[0].1, pointer, number + 1);
+        let last = inode.spare.div_ceil(self.bsize() as u64);
+        while run[run.len() - 1].1 == self.bsize() && next < last {
+            let bytes = self.written_bytes(&inode, next.cast_signed());
+            at += self.shape.block_frags();
+            // Another indirect block is not worth reading for it.
+            let here = self.peek_pointer(ino, next.cast_signed());
+            let follows = here == Some(at) && self.cache.peek(key(next)).is_none();
+            if total + bytes > most || !follows || !self.shape.is_log(at, self.shape.frag) {
+                break;
+            }
+            run.push((key(next), bytes));
+            total += bytes;
+            next += 1;
+        }
+        Ok(run)
+    }
+
+    /// Whether a block of a file is there, and for how many blocks from it on that is known.
+    pub async fn is_there(&self, ino: u64, number: u64) -> FsResult<(bool, u64)> {
+        let nindir = self.nindir();
+        let Some((_, path)) = Node::of(number.cast_signed(), nindir) else {
+            return Ok((false, 1));
+        };
+        let pin = self.pin(ino).await?;
+        let mut pointer = super::store::slot(&pin, path.slot);
+        for (step, above) in ancestors(&path, nindir).enumerate() {
+            if !is_set(pointer) {
+                let end = above.first + span(above.level, nindir);
+                return Ok((false, end - number));
+            }
+            let buf = self.indirect(ino, above.number(), pointer).await?;
+            pointer = self.pointer_in(&buf, path.offsets[step]);
+        }
+        Ok((is_set(pointer), 1))
+    }
+}
+
+impl LogLayout {
+    /// A block of a file with room for `len` bytes, made where it is not there.
+    pub(super) async fn make_file_block(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        number: u64,
+        len: usize,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        let store = &self.store;
+        let (ino, signed) = (ip.ino(), number.cast_signed());
+        if lbn::path(signed, store.nindir()).is_none() {
+            return Err(Errno::TooBig.into());
+        }
+        let _pin = store.pin(ino).await?;
+        let (pointer, _parent) = store.pointer(ino, signed).await?;
+        if !is_set(pointer) {
+            return self.new_block(op, ip, number, fill).await;
+        }
+        let key = BufKey::file(ino, signed);
+        let is_dirty = store.cache.peek(key).is_some_and(|buf| buf.is_dirty());
+        if !is_dirty && !self.may_rewrite(4) {
+            return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
+        }
+        let buf = match (fill, store.cache.peek(key)) {
+            (_, Some(buf)) => buf,
+            (Fill::Overwritten, None) => {
+                let class = class(ip.is_directory());
+                store.cache.get_new(key, None, store.bsize(), class).await
+            }
+            _ => {
+                let found = store.read_block(ino, number, ip.is_directory(), 0).await?;
+                found.ok_or_else(|| store.corrupt(ino, "a block went away"))?
+            }
+        };
+        if buf.len() < len {
+            buf.written().await;
+            store.cache.resize(&buf, store.bsize());
+        }
+        Ok(buf)
+    }
+
+    async fn new_block(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        number: u64,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        if !self.has_space(4) {
+            return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
+        }
+        let (ino, signed, store) = (ip.ino(), number.cast_signed(), &self.store);
+        let nindir = store.nindir();
+        let (_, path) = Node::of(signed, nindir).ok_or(Errno::TooBig)?;
+        let above: Vec<i64> = ancestors(&path, nindir).map(Node::number).collect();
+        for upper in above {
+            if !is_set(store.pointer(ino, upper).await?.0) {
+                let key = BufKey::file(ino, upper);
+                let buf = store.cache.get_new(key, None, store.bsize(), Class::Metadata).await;
+                buf.write(|bytes| bytes.fill(0));
+                store.cache.mark_dirty(&buf);
+                self.point(op, ip, upper, (UNWRITTEN, &buf, PointerTo::Indirect)).await?;
+            }
+        }
+        let kind = class(ip.is_directory());
+        let buf = store.cache.get_new(BufKey::file(ino, signed), None, store.bsize(), kind).await;
+        if buf.len() < store.bsize() {
+            store.cache.resize(&buf, store.bsize());
+        }
+        let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
+        buf.write(|bytes| {
+            bytes.fill(0);
+            bytes[..contents.len()].copy_from_slice(contents);
+            if ip.is_directory() {
+                let free = bytes[contents.len()..].chunks_exact_mut(CHUNK);
+                free.for_each(|chunk| LogDirectory.write_free(chunk));
+            }
+        });
+        store.cache.mark_dirty(&buf);
+        let to = if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data };
+        self.point(op, ip, signed, (UNWRITTEN, &buf, to)).await?;
+        Ok(buf)
+    }
+
+    /// Makes a pointer of a file lead to a new block.
+    async fn point(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        number: i64,
+        (value, init, to): (i64, &BufRef, PointerTo),
+    ) -> FsResult<()> {
+        let (ino, store) = (ip.ino(), &self.store);
+        let (_, path) = Node::of(number, store.nindir()).ok_or(Errno::TooBig)?;
+        let pin = store.pin(ino).await?;
+        let (old, parent) = store.pointer(ino, number).await?;
+        assert_eq!(old, NO_ADDRESS, "inode {ino}: block {number} is there already");
+        let what = What::SetPointer { ino, block: number, old: (0, 0), new: (0, 1), to, init };
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        ip.pointers_mut().mapped += 1;
+        store.state.borrow_mut().pending += store.bsize() as u64;
+        let Some(parent) = parent else {
+            self.put(op, &pin, ip, admitted, |d| d.set_pointer(path.slot, value));
+            return Ok(());
+        };
+        debug_assert!(path.slot >= NDADDR);
+        let at = path.offsets[path.depth - 1] * 8;
+        op.apply(&parent, std::slice::from_ref(&(at..at + 8)), admitted, |bytes| {
+            LE.put_i64(bytes, at, value);
+        });
+        self.store_record(op, ip, What::SetAttributes { ino }).await
+    }
+}

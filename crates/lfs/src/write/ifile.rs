@@ -1,0 +1,300 @@
+//! The IFILE in memory: its bytes, where its blocks are, and which of them have changed.
+//!
+//! The IFILE lies beside the cache and not in it: it changes while a write-out is planned, and only a checkpoint
+//! writes it. Entries of damaged images are read as they are; addresses in them are looked at when they are used.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ordo_format::lfs::ifile::ORPHAN;
+use ordo_format::lfs::{
+    CleanerInfo, IfileEntry, LE, LfsInode, NDADDR, NO_ADDRESS, ROOT_INO, SegUse, Superblock,
+    UNWRITTEN, lbn,
+};
+
+use super::tree::{Node, ancestors};
+use crate::LfsError;
+use crate::disk::Disk;
+use crate::error::What;
+
+/// The IFILE.
+pub struct Ifile {
+    /// Its inode; the pointers in it are brought up to date when it is written.
+    pub inode: LfsInode,
+    bytes: Vec<u8>,
+    /// Where its blocks are, indirect ones included.
+    addresses: BTreeMap<i64, i64>,
+    /// Blocks that differ from what is on the device.
+    dirty: BTreeSet<i64>,
+    /// Free inodes.
+    free: BTreeSet<u64>,
+}
+
+impl Ifile {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// It has a hole, or the device failed.
+    pub async fn read(disk: &Disk, inode: LfsInode) -> Result<Ifile, LfsError> {
+        let sb = &disk.sb;
+        let (ino, nindir) = (inode.inumber, u64::from(sb.nindir));
+        let mut ifile = Ifile {
+            bytes: Vec::new(),
+            addresses: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            free: BTreeSet::new(),
+            inode,
+        };
+        for number in 0..(ifile.inode.size / u64::from(sb.bsize)) as i64 {
+            let hole = LfsError::IfileHole { lbn: number as u64 };
+            let Some((_, path)) = Node::of(number, nindir) else { return Err(hole) };
+            let mut addr = ifile.inode.pointer(path.slot);
+            for (step, above) in ancestors(&path, nindir).enumerate() {
+                ifile.addresses.insert(above.number(), addr);
+                let block = disk.metadata(What::Block(ino, above.number()), addr, sb.bsize).await?;
+                let at = path.offsets[step] * sb.width.pointer_size();
+                addr = sb.width.pointer(&block, at);
+            }
+            if matches!(addr, NO_ADDRESS | UNWRITTEN) {
+                return Err(hole);
+            }
+            let block = disk.read(What::Block(ino, number), addr, sb.frag).await?;
+            ifile.bytes.extend_from_slice(&block);
+            ifile.addresses.insert(number, addr);
+        }
+        ifile.find_free(sb);
+        Ok(ifile)
+    }
+
+    fn find_free(&mut self, sb: &Superblock) {
+        let count = self.inodes(sb);
+        let all = ROOT_INO + 1..count;
+        self.free = all.filter(|ino| self.entry(sb, *ino).daddr == NO_ADDRESS).collect();
+    }
+
+    /// Inodes that it has entries for, 0 and 1 included.
+    pub fn inodes(&self, sb: &Superblock) -> u64 {
+        sb.inodes_in(self.bytes.len() as u64)
+    }
+
+    /// How many of them are free.
+    pub fn free_inodes(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Whether an inode is free.
+    pub fn is_free(&self, ino: u64) -> bool {
+        self.free.contains(&ino)
+    }
+
+    /// Blocks that it has, indirect ones included.
+    pub fn blocks(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Whether it differs from what is on the device.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// A changed block that is not among those `placed`, contents before indirect blocks.
+    pub fn next_dirty(&self, placed: &BTreeSet<i64>) -> Option<i64> {
+        let left = || self.dirty.iter().filter(|number| !placed.contains(number));
+        // Indirect blocks of a lower level are named by numbers closer to zero, but not across trees: each may be
+        // placed in any order, since contents are taken when all have a place.
+        left().find(|number| **number >= 0).or_else(|| left().next_back()).copied()
+    }
+
+    /// Every block is on the device now.
+    pub fn clean(&mut self) {
+        self.dirty.clear();
+    }
+
+    /// Marks the block with byte `at` as changed.
+    fn touch(&mut self, sb: &Superblock, at: u64) {
+        self.dirty.insert((at / u64::from(sb.bsize)) as i64);
+    }
+
+    /// Marks a block as changed.
+    pub fn mark(&mut self, number: i64) {
+        self.dirty.insert(number);
+    }
+
+    /// Where a block is; none of a block that it does not have.
+    pub fn address(&self, number: i64) -> Option<i64> {
+        self.addresses.get(&number).copied()
+    }
+
+    /// Gives a block another place. The block above it changes with it.
+    pub fn set_address(&mut self, sb: &Superblock, number: i64, addr: i64) -> Option<i64> {
+        let nindir = u64::from(sb.nindir);
+        let (_, path) = Node::of(number, nindir).expect("a block of the IFILE");
+        match ancestors(&path, nindir).last() {
+            Some(parent) => drop(self.dirty.insert(parent.number())),
+            None => self.inode.set_pointer(path.slot, addr),
+        }
+        self.addresses.insert(number, addr)
+    }
+
+    /// The contents of a block, as they are to be written.
+    pub fn contents(&self, sb: &Superblock, number: i64) -> Vec<u8> {
+        let bsize = sb.bsize as usize;
+        if number >= 0 {
+            let start = number as usize * bsize;
+            return self.bytes[start..start + bsize].to_vec();
+        }
+        let nindir = u64::from(sb.nindir);
+        let (node, _) = Node::of(number, nindir).expect("a block of the IFILE");
+        let mut out = vec![0; bsize];
+        for index in 0..sb.nindir as usize {
+            if let Some(addr) = self.address(node.child(index, nindir).number()) {
+                sb.width.put_pointer(&mut out, index * sb.width.pointer_size(), addr);
+            }
+        }
+        out
+    }
+
+    /// How a segment is used.
+    pub fn seguse(&self, sb: &Superblock, segment: u64) -> SegUse {
+        SegUse::decode(&self.bytes[sb.seguse_at(segment) as usize..], LE)
+    }
+
+    /// Changes how a segment is used.
+    pub fn set_seguse(&mut self, sb: &Superblock, segment: u64, seguse: &SegUse) {
+        let at = sb.seguse_at(segment);
+        seguse.encode(&mut self.bytes[at as usize..], LE);
+        self.touch(sb, at);
+    }
+
+    /// An inode's entry; the inode must have one.
+    pub fn entry(&self, sb: &Superblock, ino: u64) -> IfileEntry {
+        IfileEntry::read(sb.width, &self.bytes[sb.entry_at(ino) as usize..])
+    }
+
+    fn set_entry(&mut self, sb: &Superblock, ino: u64, entry: &IfileEntry) {
+        let at = sb.entry_at(ino);
+        entry.write(sb.width, &mut self.bytes[at as usize..]);
+        self.touch(sb, at);
+    }
+
+    /// Changes an inode's entry.
+    pub fn change_entry(
+        &mut self,
+        sb: &Superblock,
+        ino: u64,
+        change: impl FnOnce(&mut IfileEntry),
+    ) {
+        let mut entry = self.entry(sb, ino);
+        change(&mut entry);
+        self.set_entry(sb, ino, &entry);
+    }
+
+    /// Stores what the cleaner is told.
+    pub fn set_cleaner_info(&mut self, sb: &Superblock, change: impl FnOnce(&mut CleanerInfo)) {
+        let mut info = CleanerInfo::read(sb.width, &self.bytes);
+        change(&mut info);
+        info.write(sb.width, &mut self.bytes);
+        self.touch(sb, 0);
+    }
+
+    /// The ends of the list of free inodes; 0: it is empty.
+    pub fn free_ends(&self) -> (u64, u64) {
+        let end = |ino: Option<&u64>| ino.copied().unwrap_or(0);
+        (end(self.free.first()), end(self.free.last()))
+    }
+
+    /// Takes the first free inode: its number and its version.
+    pub fn take_free(&mut self, sb: &Superblock) -> Option<(u64, u32)> {
+        let ino = self.free.pop_first()?;
+        let mut version = 0;
+        self.change_entry(sb, ino, |entry| {
+            (entry.daddr, entry.nextfree) = (UNWRITTEN, 0);
+            entry.version = entry.version.max(1);
+            version = entry.version;
+        });
+        Some((ino, version))
+    }
+
+    /// Gives a free inode a place and takes it from the list, as the log says.
+    pub fn take_this(&mut self, sb: &Superblock, ino: u64) {
+        if self.free.remove(&ino) {
+            let next = self.free.range(ino..).next().copied().unwrap_or(0);
+            if let Some(before) = self.free.range(..ino).next_back().copied() {
+                self.change_entry(sb, before, |entry| entry.nextfree = next);
+            }
+        }
+    }
+
+    /// Frees an inode: its entry goes into the list, which is in order, with the version that comes next.
+    pub fn give_back(&mut self, sb: &Superblock, ino: u64, version: u32) {
+        let next = self.free.range(ino..).next().copied().unwrap_or(0);
+        if let Some(before) = self.free.range(..ino).next_back().copied() {
+            self.change_entry(sb, before, |entry| entry.nextfree = ino);
+        }
+        self.free.insert(ino);
+        self.change_entry(sb, ino, |entry| {
+            (entry.daddr, entry.nextfree) = (NO_ADDRESS, next);
+            entry.version = entry.version.max(version);
+        });
+    }
+
+    /// Links all free inodes anew, in order. For lists that another system left in another order.
+    pub fn relist(&mut self, sb: &Superblock) {
+        let free: Vec<u64> = self.free.iter().copied().collect();
+        for (i, ino) in free.iter().enumerate() {
+            let next = free.get(i + 1).copied().unwrap_or(0);
+            if self.entry(sb, *ino).nextfree != next {
+                self.change_entry(sb, *ino, |entry| entry.nextfree = next);
+            }
+        }
+    }
+
+    /// Adds a block of free inodes at its end, with the indirect blocks that it takes. How many blocks that were.
+    pub fn grow(&mut self, sb: &Superblock) -> u64 {
+        let (bsize, nindir) = (u64::from(sb.bsize), u64::from(sb.nindir));
+        let (first, number) = (self.inodes(sb), (self.bytes.len() as u64 / bsize) as i64);
+        self.bytes.resize(self.bytes.len() + bsize as usize, 0);
+        let before = self.addresses.len();
+        let (_, path) = Node::of(number, nindir).expect("far below the largest file");
+        let above = ancestors(&path, nindir).map(Node::number);
+        for number in above.chain([number]).collect::<Vec<_>>() {
+            self.addresses.entry(number).or_insert(UNWRITTEN);
+            self.dirty.insert(number);
+        }
+        self.inode.size += bsize;
+        let last = self.free.last().copied();
+        for ino in first..self.inodes(sb) {
+            self.free.insert(ino);
+            let next = if ino + 1 < self.inodes(sb) { ino + 1 } else { 0 };
+            self.change_entry(sb, ino, |entry| (entry.version, entry.nextfree) = (1, next));
+        }
+        if let Some(last) = last {
+            self.change_entry(sb, last, |entry| entry.nextfree = first);
+        }
+        let added = (self.addresses.len() - before) as u64;
+        self.inode.blocks += added * u64::from(sb.frag);
+        added
+    }
+
+    /// Inodes that had no name when the checkpoint was made.
+    pub fn orphans(&self, sb: &Superblock) -> Vec<u64> {
+        let is_orphan = |ino: &u64| {
+            let entry = self.entry(sb, *ino);
+            entry.is_orphan() && entry.daddr > 0
+        };
+        (ROOT_INO + 1..self.inodes(sb)).filter(is_orphan).collect()
+    }
+
+    /// Brings the pointers to indirect blocks in the inode up to date.
+    pub fn finish_inode(&mut self, sb: &Superblock) {
+        for (tree, first) in lbn::trees(sb.nindir.into()).into_iter().take(3).enumerate() {
+            if let Some(addr) = self.address(lbn::indirect(tree + 1, first)) {
+                self.inode.set_pointer(NDADDR + tree, addr);
+            }
+        }
+    }
+}
+
+/// What an inode's entry has for the next free one while it is in use.
+pub fn next_of(nlink: i16) -> u64 {
+    if nlink > 0 { 0 } else { ORPHAN }
+}

@@ -1,0 +1,365 @@
+//! The layout of `ufs` on a log.
+
+use std::rc::Rc;
+
+use ordo_cache::{BufRef, Cache};
+use ordo_format::lfs::{IFILE_INO, LE, LfsInode, ROOT_INO, Width, inode::pointer_area};
+use ordo_ordering::{Admitted, Deferred, OpKind, What};
+use ordo_ufs::{
+    Fill, Inode, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
+};
+use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
+
+use super::Shared;
+use super::cleaner::{Cleaner, CleanerCounts};
+use super::directory::LogDirectory;
+use super::order::{Keeper, LogOrder};
+use super::store::{decode, has_pointers, is_set};
+use super::writer::SegmentWriter;
+
+/// The most names an inode can have: what NetBSD's `di_nlink` holds.
+const LINKS_MAX: u32 = 32_767;
+
+/// An inode in memory.
+pub(super) type LogInode = Inode<LogPointers>;
+/// An operation.
+pub(super) type LogOp<'a> = LayoutOp<'a, LogLayout>;
+
+/// What an inode in memory has beside its record. Pointers are in its buffer only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LogPointers {
+    /// A short link's target.
+    link: Vec<u8>,
+    /// Blocks that it has, indirect ones included, on the device or not.
+    pub(super) mapped: u64,
+}
+
+/// A log, as `ufs` sees it.
+pub struct LogLayout {
+    pub(super) store: Shared,
+    pub(super) writer: Rc<SegmentWriter>,
+    /// Owned here; the ordering only knows it.
+    pub(super) cleaner: Rc<Cleaner>,
+}
+
+fn record_of(d: &LfsInode) -> InodeRecord {
+    let nanos = |nanos: i32| nanos.clamp(0, 999_999_999).cast_unsigned();
+    let time = |seconds, n: i32| Timestamp { seconds, nanos: nanos(n) };
+    let mut record = InodeRecord {
+        mode: d.mode,
+        links: u32::from(d.nlink.max(0).cast_unsigned()),
+        uid: d.uid,
+        gid: d.gid,
+        size: d.size,
+        blocks: d.blocks,
+        atime: time(d.atime, d.atimensec),
+        mtime: time(d.mtime, d.mtimensec),
+        ctime: time(d.ctime, d.ctimensec),
+        birthtime: time(d.birthtime, d.birthnsec),
+        flags: d.flags,
+        generation: d.generation,
+        rdev: 0,
+    };
+    if record.is_device() {
+        record.rdev = d.db[0].cast_unsigned();
+    }
+    record
+}
+
+fn put_record(d: &mut LfsInode, record: &InodeRecord) {
+    d.mode = record.mode;
+    d.nlink = i16::try_from(record.links).unwrap_or(i16::MAX);
+    (d.uid, d.gid, d.flags, d.generation) =
+        (record.uid, record.gid, record.flags, record.generation);
+    (d.size, d.blocks) = (record.size, record.blocks);
+    let parts = |t: Timestamp| (t.seconds, t.nanos.cast_signed());
+    (d.atime, d.atimensec) = parts(record.atime);
+    (d.mtime, d.mtimensec) = parts(record.mtime);
+    (d.ctime, d.ctimensec) = parts(record.ctime);
+    (d.birthtime, d.birthnsec) = parts(record.birthtime);
+    if record.is_device() {
+        d.db[0] = record.rdev.cast_signed();
+    }
+}
+
+impl LogLayout {
+    /// Whether a file of this mode and size has pointers where they are.
+    pub(super) fn has_pointers(&self, mode: u16, size: u64) -> bool {
+        has_pointers(&self.store.shape, mode, size)
+    }
+
+    /// Changes an inode's buffer: its record is that in memory, its pointers are what `change` makes of them, and its
+    /// count of blocks follows from these.
+    pub(super) fn put(
+        &self,
+        op: &mut LogOp<'_>,
+        pin: &BufRef,
+        ip: &LogInode,
+        admitted: Admitted<'_>,
+        change: impl FnOnce(&mut LfsInode),
+    ) {
+        let mapped = ip.pointers().mapped;
+        op.apply(pin, std::slice::from_ref(&(0..LfsInode::SIZE)), admitted, |bytes| {
+            let mut d = LfsInode::decode(bytes, LE);
+            change(&mut d);
+            d.inumber = ip.ino();
+            let mode = ip.record().mode;
+            d.size = ip.size();
+            let slack = match self.has_pointers(mode, d.size) {
+                true => self.store.state.borrow().slack(&d),
+                false => 0,
+            };
+            let whole = mapped * u64::from(self.store.shape.frag);
+            ip.record_mut().blocks = whole.saturating_sub(slack);
+            put_record(&mut d, &ip.record());
+            d.encode(bytes, LE);
+        });
+    }
+
+    /// Stores an inode as the change `what`.
+    pub(super) async fn store_record(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        what: What<'_>,
+    ) -> FsResult<()> {
+        let pin = self.store.pin(ip.ino()).await?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        self.put(op, &pin, ip, admitted, |_| {});
+        Ok(())
+    }
+
+    /// What the cleaner has done since the mount.
+    pub fn cleaned(&self) -> CleanerCounts {
+        self.cleaner.counts()
+    }
+
+    /// Checkpoints since the mount.
+    pub fn checkpoints(&self) -> u64 {
+        self.writer.checkpoints.get()
+    }
+
+    /// Whether so many blocks can be written anew.
+    pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
+        let state = self.store.state.borrow();
+        let bytes = blocks * u64::from(self.store.shape.bsize);
+        let dirty = self.store.cache.stats().dirty_bytes as u64 + bytes;
+        state.space() - state.cost(dirty) >= state.kept(false)
+    }
+
+    /// Finds space before something is made durable: a checkpoint takes some even where nothing is new.
+    async fn make_space(&self) -> FsResult<()> {
+        match self.cleaner.is_short(OpKind::Remove) {
+            true => self.cleaner.provide(OpKind::Remove).await.map_err(io_error),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether so many more blocks can be taken.
+    pub(super) fn has_space(&self, blocks: u64) -> bool {
+        let bytes = blocks * u64::from(self.store.shape.bsize);
+        self.store.state.borrow().used() + bytes <= self.store.limit && self.may_rewrite(blocks)
+    }
+}
+
+impl Layout for LogLayout {
+    type Policy = LogOrder;
+    type Pointers = LogPointers;
+    type Directory = LogDirectory;
+
+    fn cache(&self) -> &Cache<LogOrder> {
+        &self.store.cache
+    }
+
+    fn limits(&self) -> Limits {
+        let sb = &self.store.shape;
+        Limits {
+            root: ROOT_INO,
+            block: sb.bsize as usize,
+            block_unit: sb.fsize.into(),
+            file_max: sb.maxfilesize.min(sb.right_maxfilesize()),
+            short_link: sb.maxsymlinklen.max(0).cast_unsigned() as usize,
+            links_max: LINKS_MAX,
+            attributes: None,
+        }
+    }
+
+    fn directory(&self) -> LogDirectory {
+        LogDirectory
+    }
+
+    async fn load_inode(&self, ino: u64) -> FsResult<(InodeRecord, LogPointers)> {
+        if ino <= IFILE_INO || !is_set(self.store.place_of(ino)) {
+            return Err(Errno::NotFound.into());
+        }
+        let pin = self.store.pin(ino).await?;
+        let d = decode(&pin);
+        let record = record_of(&d);
+        if record.mode == 0 {
+            return Err(Errno::NotFound.into());
+        }
+        let sb = &self.store.shape;
+        let size_max = match FileType::from_mode(d.mode) {
+            None => None,
+            // A directory has no holes, and so is never larger than the device.
+            Some(FileType::Directory) => Some(sb.size * u64::from(sb.fsize)),
+            Some(_) => Some(sb.right_maxfilesize()),
+        };
+        if size_max.is_none_or(|max| d.size > max) {
+            let what = format_args!("mode {:#o}, size {}", d.mode, d.size);
+            return Err(self.store.corrupt(ino, what));
+        }
+        if !self.has_pointers(d.mode, d.size) {
+            let is_link = FileType::from_mode(d.mode) == Some(FileType::Symlink);
+            let area = &pin.read()[pointer_area(Width::Lfs64)];
+            let link = if is_link { area.to_vec() } else { Vec::new() };
+            return Ok((record, LogPointers { link, mapped: 0 }));
+        }
+        let slack = self.store.state.borrow().slack(&d);
+        let mapped = d.blocks.saturating_add(slack) / u64::from(sb.frag);
+        Ok((record, LogPointers { link: Vec::new(), mapped }))
+    }
+
+    async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode> {
+        self.store.pin(ino).await.map(PinnedInode::new)
+    }
+
+    fn store_inode(
+        &self,
+        op: &mut LogOp<'_>,
+        pin: &PinnedInode,
+        ip: &LogInode,
+        admitted: Admitted<'_>,
+    ) {
+        let link = ip.pointers().link.clone();
+        let is_used = ip.record().mode != 0;
+        self.put(op, pin.buffer(), ip, admitted, |d| {
+            if !is_used {
+                *d = LfsInode::zeroed();
+            }
+            if !link.is_empty() {
+                let mut bytes = [0; LfsInode::SIZE];
+                d.encode(&mut bytes, LE);
+                bytes[pointer_area(Width::Lfs64)][..link.len()].copy_from_slice(&link);
+                *d = LfsInode::decode(&bytes, LE);
+            }
+        });
+    }
+
+    fn short_link(&self, ip: &LogInode) -> Vec<u8> {
+        ip.pointers().link.clone()
+    }
+
+    fn set_short_link(&self, pointers: &mut LogPointers, target: &[u8]) {
+        pointers.link = target.to_vec();
+    }
+
+    async fn new_inode(
+        &self,
+        op: &mut LogOp<'_>,
+        _parent: &LogInode,
+        _mode: u16,
+    ) -> FsResult<NewInode<LogPointers>> {
+        if !self.has_space(2) {
+            return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
+        }
+        let ino = {
+            let mut state = self.store.state.borrow_mut();
+            let state = &mut *state;
+            state.ifile.take_free(&state.sb).ok_or(Errno::NoSpace)?
+        };
+        let (ino, generation) = ino;
+        let what = What::AllocateInode { ino };
+        let _admitted = op.admit(&what).await.map_err(io_error)?;
+        self.store.state.borrow_mut().sb.nfiles += 1;
+        self.store.fresh_inode(ino).await;
+        Ok(NewInode { ino, generation, pointers: LogPointers::default() })
+    }
+
+    async fn free_inode(&self, op: &mut LogOp<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
+        let what = What::ReleaseInode { ino };
+        let _admitted = op.admit(&what).await.map_err(io_error)?;
+        let pin = self.store.pin(ino).await?;
+        let next = decode(&pin).generation.saturating_add(1);
+        let is_known = self.store.free_inode(ino, next);
+        drop(pin);
+        if !is_known {
+            self.store.forget_inode(ino).await;
+        }
+        Ok(())
+    }
+
+    async fn read_block(&self, ip: &LogInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
+        self.store.read_block(ip.ino(), lbn, ip.is_directory(), ahead).await
+    }
+
+    async fn make_block(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        lbn: u64,
+        len: usize,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
+        self.make_file_block(op, ip, lbn, len, fill).await
+    }
+
+    async fn truncate(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
+        self.set_size(op, ip, size).await
+    }
+
+    async fn take_out(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        first: u64,
+        end: u64,
+    ) -> FsResult<u64> {
+        let what = What::ClearPointers { ino: ip.ino() };
+        self.remove_blocks(op, ip, first, end, what).await?;
+        Ok(end)
+    }
+
+    async fn is_there(&self, ip: &LogInode, lbn: u64) -> FsResult<(bool, u64)> {
+        self.store.is_there(ip.ino(), lbn).await
+    }
+
+    async fn give_back(&self, _op: &mut LogOp<'_>, step: Deferred) -> FsResult<()> {
+        unreachable!("nothing is put off here, but {step:?} was")
+    }
+
+    fn statfs(&self) -> StatFs {
+        let (sb, state) = (&self.store.shape, self.store.state.borrow());
+        let fsize = u64::from(sb.fsize);
+        let free = self.store.limit.saturating_sub(state.used()) / fsize;
+        let inodes_free = state.ifile.free_inodes() as u64;
+        StatFs {
+            fragment_size: sb.fsize,
+            block_size: sb.bsize,
+            blocks: self.store.limit / fsize,
+            blocks_free: free,
+            blocks_available: free,
+            // The IFILE grows: each inode takes as much as a block of inodes has for it.
+            inodes: state.ifile.inodes(sb) + free * fsize / LfsInode::SIZE as u64,
+            inodes_free: inodes_free + free * fsize / LfsInode::SIZE as u64,
+            name_max: 255,
+        }
+    }
+
+    async fn fsync(&self, _ip: &LogInode) -> FsResult<()> {
+        self.make_space().await?;
+        self.writer.flush_log().await.map_err(io_error)
+    }
+
+    async fn sync(&self) -> FsResult<()> {
+        self.make_space().await?;
+        self.writer.checkpoint(false).await.map_err(io_error)
+    }
+
+    async fn unmount(&self, read_only: bool) -> FsResult<()> {
+        if read_only {
+            return Ok(());
+        }
+        self.writer.checkpoint(true).await.map_err(io_error)
+    }
+}

@@ -1,0 +1,32 @@
+//! Writing: everything between the names of `ufs` and the log on the device.
+
+mod blocks;
+mod cleaner;
+mod cut;
+mod directory;
+mod ifile;
+mod layout;
+mod mount;
+mod order;
+mod plan;
+mod recover;
+mod rules;
+mod state;
+mod store;
+mod tree;
+mod writer;
+
+use std::rc::Rc;
+
+use ordo_ufs::Ufs;
+
+pub use cleaner::CleanerCounts;
+pub use layout::LogLayout;
+pub use mount::{MountOptions, mount};
+pub use rules::{CleanerPolicy, LfsRules};
+
+/// A file system on a log.
+pub type LogFs = Ufs<LogLayout>;
+
+/// What the parts of a mounted file system share.
+type Shared = Rc<store::Store>;

@@ -1,0 +1,155 @@
+//! Mounting a log to be written.
+
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, Device};
+use ordo_cache::{Cache, CacheConfig, Writer};
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, Superblock, Width};
+use ordo_runtime::Runtime;
+use ordo_ufs::{Layout, Ufs, UfsConfig};
+use ordo_vfs::{Errno, FileSystem, FsError, FsResult, Ino, SetAttr, SetTime};
+
+use super::LogFs;
+use super::cleaner::Cleaner;
+use super::layout::LogLayout;
+use super::order::{Keeper, LogOrder};
+use super::recover::{Alone, Recovered, recover};
+use super::rules::{CleanerPolicy, LfsRules};
+use super::store::Store;
+use super::writer::{SegmentWriter, write_superblock};
+use crate::disk::Disk;
+use crate::error::What;
+use crate::{LfsError, superblock};
+
+/// Serial numbers that are left out after a crash: partial segments that did not count may lie behind the end of the
+/// log, and must not count later.
+const SERIAL_GAP: u64 = 1 << 20;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What the names and files are like to use.
+    pub ufs: UfsConfig,
+    /// The cache.
+    pub cache: CacheConfig,
+    /// The rules by which the log survives crashes: all of them, but for experiments.
+    pub rules: LfsRules,
+    /// How the cleaner chooses segments.
+    pub cleaner: CleanerPolicy,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            ufs: UfsConfig::default(),
+            cache: CacheConfig::default(),
+            rules: LfsRules::all(),
+            cleaner: CleanerPolicy::default(),
+        }
+    }
+}
+
+/// Mounts the LFS64 on a device to be read and written: at the newest checkpoint, after rolling forward.
+///
+/// # Errors
+/// There is no LFS, it is of a kind that is only read, or what is there cannot be right; the device failed.
+pub async fn mount(
+    runtime: &Runtime,
+    device: impl BlockDevice,
+    options: &MountOptions,
+) -> Result<LogFs, LfsError> {
+    mount_on(runtime, device.erase(), options).await
+}
+
+fn failed(error: FsError) -> LfsError {
+    LfsError::Recovery(error)
+}
+
+async fn mount_on(
+    runtime: &Runtime,
+    device: Device,
+    options: &MountOptions,
+) -> Result<LogFs, LfsError> {
+    let found = superblock::find(&device).await?;
+    refuse(&device, &found.sb)?;
+    let disk = Disk::new(device.clone(), found.sb);
+    let was_clean = disk.sb.pflags & PF_CLEAN != 0;
+    let Recovered { mut state, alone, rolled } = recover(&disk).await?;
+    if !was_clean {
+        state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
+    }
+    state.sb.pflags = 0;
+    let orphans = state.ifile.orphans(&disk.sb);
+    let blocks_max = (u64::from(disk.sb.ssize / disk.sb.bsize) / 4).clamp(16, 64);
+    let order = LogOrder::new(blocks_max);
+    let cache = Cache::new(runtime, device.clone(), order.clone(), options.cache.clone());
+    let store = Rc::new(Store::new(cache, device, state));
+    let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
+    let writer = Rc::new(SegmentWriter::new(store.clone(), options.rules, next));
+    let as_writer: Rc<dyn Writer> = writer.clone();
+    store.cache.set_writer(Rc::downgrade(&as_writer));
+    let cleaner = Rc::new(Cleaner::new(store.clone(), writer.clone(), options.cleaner));
+    let keeper: Rc<dyn Keeper> = cleaner.clone();
+    order.set_keeper(Rc::downgrade(&keeper));
+    let layout = LogLayout { store: store.clone(), writer: writer.clone(), cleaner };
+    let (root, _) = layout.load_inode(ROOT_INO).await.map_err(failed)?;
+    if root.mode & 0o170_000 != 0o040_000 {
+        return Err(LfsError::InodeMode { ino: ROOT_INO, mode: root.mode });
+    }
+    if was_clean && !rolled {
+        // Before anything is written, both superblocks say that it is in use.
+        for which in 0..1 + usize::from(store.shape.sboffs[1] != 0) {
+            let sb = store.state.borrow().sb.clone();
+            write_superblock(&store, &sb, which).await?;
+        }
+    }
+    let fs = Ufs::new(layout, options.ufs.clone());
+    for block in alone {
+        put_back(&fs, &disk, &block).await.map_err(failed)?;
+    }
+    for ino in orphans {
+        let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
+        fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
+    }
+    if !was_clean {
+        writer.force_checkpoint().await?;
+    }
+    Ok(fs)
+}
+
+/// Refuses what is not written.
+fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
+    let why = match () {
+        () if sb.width != Width::Lfs64 => "it is LFS32, which is only read",
+        () if device.geometry().read_only => "the device takes no writes",
+        () if device.geometry().max_request < 4 * sb.bsize as usize => {
+            "the device takes no request of four blocks"
+        }
+        () => return Ok(()),
+    };
+    Err(LfsError::NotWritable(why))
+}
+
+/// Puts a block that was written without its inode into the file, where the file is that version and long enough. The
+/// file keeps its time of change.
+async fn put_back(fs: &LogFs, disk: &Disk, block: &Alone) -> FsResult<()> {
+    let ino = Ino(block.ino);
+    let attr = match fs.getattr(ino).await {
+        Err(error) if error.errno == Errno::Stale => return Ok(()),
+        found => found?,
+    };
+    let start = block.number.saturating_mul(disk.sb.bsize.into());
+    let is_same = attr.generation == u64::from(block.version) && start < attr.size;
+    let wanted = disk.sb.block_bytes(block.number, attr.size);
+    if !is_same || attr.file_type != ordo_vfs::FileType::Regular || u64::from(block.bytes) < wanted
+    {
+        return Ok(());
+    }
+    let what = What::Block(block.ino, block.number.cast_signed());
+    let bytes = disk.read(what, block.addr, block.bytes / disk.sb.fsize).await?;
+    let len = (attr.size - start).min(bytes.len() as u64) as usize;
+    fs.write(ino, start, &bytes[..len]).await?;
+    let set = SetAttr { mtime: Some(SetTime::To(attr.mtime)), ..SetAttr::default() };
+    fs.setattr(ino, &set).await.map(drop)
+}

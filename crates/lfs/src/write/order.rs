@@ -1,0 +1,136 @@
+//! The log's ordering: operations reach the device whole, because nothing is gathered while one is under way.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use ordo_block::BlockError;
+use ordo_cache::{Cache, WriteGate};
+use ordo_ordering::{Change, OpKind, OrderingPolicy, What};
+use ordo_runtime::sync::Notify;
+use ordo_vfs::LocalFuture;
+
+/// Finds space for operations before they begin.
+pub trait Keeper {
+    /// Whether the log may lack the space for an operation of this kind.
+    fn is_short(&self, kind: OpKind) -> bool;
+
+    /// Makes space, as far as there is any. No operation of the caller is under way.
+    fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>>;
+}
+
+struct Turnstile {
+    under_way: Cell<u32>,
+    closed: Cell<bool>,
+    changed: Notify,
+    keeper: RefCell<Option<Weak<dyn Keeper>>>,
+    blocks_max: u64,
+}
+
+/// The ordering.
+#[derive(Clone)]
+pub struct LogOrder(Rc<Turnstile>);
+
+impl LogOrder {
+    /// An ordering whose operations take or give back `blocks_max` blocks at most.
+    pub fn new(blocks_max: u64) -> LogOrder {
+        let changed = Notify::new("operations on the log", 0);
+        LogOrder(Rc::new(Turnstile {
+            under_way: Cell::new(0),
+            closed: Cell::new(false),
+            changed,
+            keeper: RefCell::new(None),
+            blocks_max,
+        }))
+    }
+
+    /// Sets who finds space for operations.
+    pub fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
+        *self.0.keeper.borrow_mut() = Some(keeper);
+    }
+
+    /// Blocks that one operation takes at most.
+    pub fn blocks_of_an_operation(&self) -> u64 {
+        self.0.blocks_max
+    }
+
+    /// Whether no operation is under way, and none is kept waiting.
+    pub fn is_quiet(&self) -> bool {
+        self.0.under_way.get() == 0 && !self.0.closed.get()
+    }
+
+    /// Waits until no operation is under way. None begins while the answer lives.
+    pub async fn close(&self) -> Closed {
+        while self.0.closed.get() {
+            self.0.changed.notified().await;
+        }
+        self.0.closed.set(true);
+        let closed = Closed(self.0.clone());
+        while self.0.under_way.get() > 0 {
+            self.0.changed.notified().await;
+        }
+        closed
+    }
+
+    fn keeper(&self) -> Option<Rc<dyn Keeper>> {
+        self.0.keeper.borrow().as_ref().and_then(Weak::upgrade)
+    }
+}
+
+/// No operation is under way.
+pub struct Closed(Rc<Turnstile>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.closed.set(false);
+        self.0.changed.notify_all();
+    }
+}
+
+/// An operation, until it is dropped.
+pub struct UnderWay(Rc<Turnstile>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.changed.notify_all();
+    }
+}
+
+impl WriteGate for LogOrder {
+    const FOLLOWS_WRITES: bool = false;
+}
+
+impl OrderingPolicy for LogOrder {
+    const NAME: &'static str = "log";
+    const NEEDS_CHECK: bool = false;
+    type Op = UnderWay;
+
+    fn blocks_max(&self) -> u64 {
+        self.0.blocks_max
+    }
+
+    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<UnderWay, BlockError> {
+        let gate = cache.gate();
+        if let Some(keeper) = gate.keeper()
+            && keeper.is_short(kind)
+        {
+            keeper.provide(kind).await?;
+        }
+        while gate.0.closed.get() {
+            gate.0.changed.notified().await;
+        }
+        gate.0.under_way.set(gate.0.under_way.get() + 1);
+        Ok(UnderWay(gate.0.clone()))
+    }
+
+    async fn admit(_: &Cache<Self>, _: &mut UnderWay, _: &What<'_>) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    fn record(&self, _: &mut UnderWay, _: &Change<'_>) {}
+
+    async fn end(_: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
+        drop(op);
+        Ok(())
+    }
+}

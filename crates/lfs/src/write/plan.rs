@@ -1,0 +1,298 @@
+//! A write-out in the making: which block goes where, in which partial segment.
+//!
+//! Everything gets its place first, and bytes are taken when all have one: where the IFILE is written, giving places
+//! changes it. Typical sequence: [`Plan::new`]; [`block`](Plan::block), [`inodes`](Plan::inodes) and
+//! [`ifile`](Plan::ifile); [`finish`](Plan::finish), then [`Pseg::bytes`] of each.
+
+use std::collections::BTreeSet;
+
+use ordo_block::IoBuf;
+use ordo_cache::BufRef;
+use ordo_format::lfs::summary::{Seal, flag};
+use ordo_format::lfs::{
+    FileInfo, IFILE_INO, LfsInode, NO_ADDRESS, Segsum, Summary, Superblock, UNWRITTEN, Width,
+};
+
+use super::ifile::Ifile;
+use super::state::LogState;
+use super::store::put_written_size;
+
+/// Bytes of a block number, and of an inode block's address, in a summary.
+const NUMBER: usize = Width::Lfs64.pointer_size();
+
+/// There is no segment left to go on in.
+#[derive(Debug)]
+pub struct Full;
+
+/// What lies at an address.
+enum Item {
+    /// A block of a file.
+    Block(BufRef),
+    /// Inodes.
+    Inodes(Vec<BufRef>),
+    /// A block of the IFILE.
+    Ifile(i64),
+    /// The IFILE's inode.
+    IfileInode,
+}
+
+/// A partial segment in the making.
+pub struct Pseg {
+    /// Its address.
+    pub at: i64,
+    /// Where it ends.
+    pub end: i64,
+    /// Its serial number.
+    serial: u64,
+    limit: i64,
+    next: i64,
+    files: Vec<FileInfo>,
+    inode_blocks: Vec<i64>,
+    ninos: u16,
+    items: Vec<(i64, Item)>,
+    /// Bytes that its summary takes.
+    summary: usize,
+    /// Whether the next block needs a FINFO of its own: only the last block of one may be short, and blocks of
+    /// inodes lie between two.
+    broken: bool,
+}
+
+/// A write-out in the making.
+pub struct Plan<'s> {
+    pub state: &'s mut LogState,
+    psegs: Vec<Pseg>,
+    now: u64,
+    bytes_max: usize,
+}
+
+impl<'s> Plan<'s> {
+    /// Nothing yet. `now` is in seconds; no partial segment gets more than `bytes_max` bytes.
+    pub fn new(state: &'s mut LogState, now: u64, bytes_max: usize) -> Plan<'s> {
+        Plan { state, psegs: Vec::new(), now, bytes_max }
+    }
+
+    /// The partial segment in which `frags` fragments more have room, and `summary` bytes more in its summary.
+    fn with_room(
+        &mut self,
+        frags: i64,
+        summary: impl Fn(&Pseg) -> usize,
+    ) -> Result<&mut Pseg, Full> {
+        let (size, fsize) = (self.state.sb.sumsize as usize, i64::from(self.state.sb.fsize));
+        let fits = self.psegs.last().is_some_and(|p| {
+            let bytes = (p.end + frags - p.at) * fsize;
+            p.summary + summary(p) <= size
+                && p.end + frags <= p.limit
+                && bytes <= self.bytes_max as i64
+        });
+        if !fits {
+            self.begin()?;
+        }
+        let pseg = self.psegs.last_mut().expect("begun");
+        pseg.summary += summary(pseg);
+        Ok(pseg)
+    }
+
+    fn begin(&mut self) -> Result<(), Full> {
+        let state = &mut *self.state;
+        if !state.has_room() && !state.advance() {
+            return Err(Full);
+        }
+        let (segment, now) = (state.current(), self.now);
+        state.change_seguse(segment, |s| {
+            s.nsums = s.nsums.saturating_add(1);
+            s.lastmod = now;
+        });
+        state.sb.serial += 1;
+        let at = state.sb.offset;
+        let end = at + i64::from(state.sb.sumsize / state.sb.fsize);
+        (state.sb.offset, state.sb.lastpseg) = (end, end);
+        self.psegs.push(Pseg {
+            at,
+            end,
+            serial: state.sb.serial,
+            limit: state.sb.segment_start(segment + 1),
+            next: state.sb.nextseg,
+            files: Vec::new(),
+            inode_blocks: Vec::new(),
+            ninos: 0,
+            items: Vec::new(),
+            summary: state.sb.width.segsum_size() + 8 + Seal::SIZE,
+            broken: true,
+        });
+        Ok(())
+    }
+
+    fn grow(&mut self, frags: i64) -> i64 {
+        let pseg = self.psegs.last_mut().expect("begun");
+        let addr = pseg.end;
+        pseg.end += frags;
+        (self.state.sb.offset, self.state.sb.lastpseg) = (pseg.end, pseg.end);
+        addr
+    }
+
+    fn file_block(
+        &mut self,
+        (ino, version): (u64, u32),
+        number: i64,
+        bytes: u32,
+    ) -> Result<i64, Full> {
+        let (frags, finfo) = (i64::from(bytes / self.state.sb.fsize), Width::Lfs64.finfo_size());
+        let is_new = move |p: &Pseg| p.broken || p.files.last().is_none_or(|f| f.ino != ino);
+        let whole = bytes == self.state.sb.bsize;
+        let pseg = self.with_room(frags, |p| NUMBER + if is_new(p) { finfo } else { 0 })?;
+        if is_new(pseg) {
+            pseg.files.push(FileInfo { ino, version, lastlength: bytes, blocks: Vec::new() });
+        }
+        let file = pseg.files.last_mut().expect("there");
+        file.blocks.push(number);
+        file.lastlength = bytes;
+        pseg.broken = !whole;
+        let addr = self.grow(frags);
+        self.state.add_live(addr, bytes.into());
+        Ok(addr)
+    }
+
+    /// The place of a block of a file, of `bytes` bytes.
+    pub fn block(
+        &mut self,
+        file: (u64, u32),
+        number: i64,
+        bytes: u32,
+        buf: &BufRef,
+    ) -> Result<i64, Full> {
+        let addr = self.file_block(file, number, bytes)?;
+        self.add(addr, Item::Block(buf.clone()));
+        Ok(addr)
+    }
+
+    fn add(&mut self, addr: i64, item: Item) {
+        self.psegs.last_mut().expect("begun").items.push((addr, item));
+    }
+
+    fn inode_block(&mut self, count: u16) -> Result<i64, Full> {
+        let frags = i64::from(self.state.sb.ibsize / self.state.sb.fsize);
+        let pseg = self.with_room(frags, |_| NUMBER)?;
+        pseg.ninos += count;
+        pseg.broken = true;
+        let addr = self.grow(frags);
+        let pseg = self.psegs.last_mut().expect("begun");
+        pseg.inode_blocks.push(addr);
+        let segment = self.state.current();
+        self.state.change_seguse(segment, |s| s.ninos = s.ninos.saturating_add(1));
+        Ok(addr)
+    }
+
+    /// The place of a block of inodes.
+    pub fn inodes(&mut self, bufs: &[BufRef]) -> Result<i64, Full> {
+        let addr = self.inode_block(bufs.len() as u16)?;
+        self.add(addr, Item::Inodes(bufs.to_vec()));
+        Ok(addr)
+    }
+
+    /// Gives every changed block of the IFILE a place, and its inode. Giving a place changes the IFILE, so this goes
+    /// on until nothing new has changed; each block gets one place.
+    pub fn ifile(&mut self) -> Result<(), Full> {
+        let (mut placed, bsize) = (BTreeSet::new(), self.state.sb.bsize);
+        // What the cleaner is told changes in the end.
+        self.state.ifile.mark(0);
+        let version = self.state.ifile.entry(&self.state.sb, IFILE_INO).version.max(1);
+        let mut has_inode = false;
+        loop {
+            if let Some(number) = self.state.ifile.next_dirty(&placed) {
+                let addr = self.file_block((IFILE_INO, version), number, bsize)?;
+                self.add(addr, Item::Ifile(number));
+                placed.insert(number);
+                let sb = self.state.sb.clone();
+                match self.state.ifile.set_address(&sb, number, addr) {
+                    Some(UNWRITTEN) => {
+                        self.state.pending = self.state.pending.saturating_sub(bsize.into());
+                    }
+                    Some(old) if old != NO_ADDRESS => self.state.sub_live(old, bsize.into()),
+                    _ => {}
+                }
+            } else if !has_inode {
+                has_inode = true;
+                let addr = self.inode_block(1)?;
+                self.add(addr, Item::IfileInode);
+                self.state.sub_live(self.state.sb.idaddr, LfsInode::SIZE as u64);
+                self.state.add_live(addr, LfsInode::SIZE as u64);
+                self.state.sb.idaddr = addr;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The partial segments. Nothing gets a place any more.
+    pub fn finish(self) -> Vec<Pseg> {
+        self.psegs
+    }
+}
+
+/// How partial segments are written.
+#[derive(Clone, Copy)]
+pub struct Style {
+    /// Whether each has a seal.
+    pub sealed: bool,
+    /// Whether those of one write-out count only together.
+    pub chained: bool,
+    /// When, in seconds.
+    pub now: u64,
+}
+
+impl Pseg {
+    /// Its bytes. `is_last`: none follows in the same write-out.
+    pub fn bytes(&self, sb: &Superblock, ifile: &Ifile, style: Style, is_last: bool) -> IoBuf {
+        let fsize = u64::from(sb.fsize);
+        let mut bytes = IoBuf::zeroed(((self.end - self.at) as u64 * fsize) as usize);
+        for (addr, item) in &self.items {
+            let at = ((addr - self.at) as u64 * fsize) as usize;
+            item.put(sb, ifile, &mut bytes[at..]);
+        }
+        let mut head = Segsum::zeroed();
+        (head.ident, head.serial, head.create) = (sb.ident, self.serial, style.now);
+        (head.next, head.ninos) = (self.next, self.ninos);
+        if style.chained && !is_last {
+            head.flags = flag::DIROP | flag::CONT;
+        }
+        let (files, inode_blocks) = (self.files.clone(), self.inode_blocks.clone());
+        let mut summary = Summary { head, files, inode_blocks };
+        let written = summary.write(sb, self.at, &mut bytes, style.sealed);
+        written.expect("the plan keeps to the summary's room");
+        bytes
+    }
+
+    /// The buffers in it: blocks of files with their addresses, and inodes.
+    pub fn buffers(&self) -> impl Iterator<Item = (Option<i64>, &BufRef)> {
+        self.items.iter().flat_map(|(addr, item)| {
+            let (one, many): (Option<&BufRef>, &[BufRef]) = match item {
+                Item::Block(buf) => (Some(buf), &[]),
+                Item::Inodes(bufs) => (None, bufs),
+                Item::Ifile(_) | Item::IfileInode => (None, &[]),
+            };
+            one.into_iter().map(|b| (Some(*addr), b)).chain(many.iter().map(|b| (None, b)))
+        })
+    }
+}
+
+impl Item {
+    fn put(&self, sb: &Superblock, ifile: &Ifile, to: &mut [u8]) {
+        match self {
+            Item::Block(buf) => {
+                let bytes = buf.read();
+                to[..bytes.len()].copy_from_slice(&bytes);
+            }
+            Item::Inodes(bufs) => {
+                for (slot, buf) in to.chunks_exact_mut(LfsInode::SIZE).zip(bufs) {
+                    slot.copy_from_slice(&buf.read());
+                    put_written_size(slot, 0);
+                }
+            }
+            Item::Ifile(number) => {
+                let bytes = ifile.contents(sb, *number);
+                to[..bytes.len()].copy_from_slice(&bytes);
+            }
+            Item::IfileInode => ifile.inode.write(sb.width, to),
+        }
+    }
+}

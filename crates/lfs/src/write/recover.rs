@@ -1,0 +1,240 @@
+//! Rolling forward for a mount that writes: what the log behind the checkpoint says becomes the state in memory.
+//!
+//! Inodes in the log replace those of the checkpoint. Live bytes change by the difference of the two trees of blocks:
+//! blocks never change in place, so that equal pointers lead to equal trees, and only what differs is read.
+
+use std::collections::BTreeMap;
+
+use ordo_format::lfs::ifile::seg_flag;
+use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
+
+use super::ifile::{Ifile, next_of};
+use super::state::LogState;
+use super::store::{has_pointers, is_set};
+use crate::LfsError;
+use crate::disk::Disk;
+use crate::error::What;
+use crate::log::{self, Log};
+use crate::map;
+
+/// A block that was written without its inode after it.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    pub ino: u64,
+    pub version: u32,
+    pub number: u64,
+    pub addr: i64,
+    pub bytes: u32,
+}
+
+/// What came of the log.
+pub struct Recovered {
+    pub state: LogState,
+    /// Blocks that still have to be put into their files.
+    pub alone: Vec<Alone>,
+    /// Whether there was any log behind the checkpoint, or an end of one that does not count.
+    pub rolled: bool,
+}
+
+/// Reads checkpoint and log.
+///
+/// # Errors
+/// The IFILE or an inode in the log cannot be right, or the device failed.
+pub async fn recover(disk: &Disk) -> Result<Recovered, LfsError> {
+    let inode = map::load_ifile(disk).await?;
+    let ifile = Ifile::read(disk, inode).await?;
+    let mut state = LogState::new(disk.sb.clone(), ifile);
+    let log = log::read(disk).await?;
+    for pseg in &log.psegs {
+        count(&mut state, pseg);
+    }
+    if let Some(last) = log.psegs.last() {
+        let segment = disk.sb.segment_of(last.at).unwrap_or(0);
+        let head = &last.summary.head;
+        state.set_end(segment, last.end, head.next, head.serial);
+    }
+    let (moved, alone) = read_inodes(disk, &log).await?;
+    for (ino, (addr, inode)) in moved {
+        take_inode(disk, &mut state, ino, addr, &inode).await?;
+    }
+    let sb = state.sb.clone();
+    state.ifile.relist(&sb);
+    let rolled = !log.psegs.is_empty() || log.incomplete > 0;
+    Ok(Recovered { state, alone, rolled })
+}
+
+/// Counts a partial segment in its segment.
+fn count(state: &mut LogState, pseg: &log::PartialSegment) {
+    let Some(segment) = state.sb.segment_of(pseg.at) else { return };
+    let current = state.current();
+    if segment != current {
+        state.begin_segment(current, segment);
+        state.sb.lastseg = state.sb.curseg;
+        state.sb.curseg = state.sb.segment_start(segment);
+    }
+    let blocks = pseg.blocks.iter().filter(|b| matches!(b, PsegBlock::Inodes { .. })).count();
+    state.change_seguse(segment, |s| {
+        s.flags |= seg_flag::DIRTY;
+        s.nsums = s.nsums.saturating_add(1);
+        s.ninos = s.ninos.saturating_add(blocks as u16);
+        s.lastmod = pseg.summary.head.create;
+    });
+}
+
+/// Inodes by number, each with its block.
+type Moved = BTreeMap<u64, (i64, LfsInode)>;
+
+/// The last state of each inode in the log, and the blocks behind the last one of their file.
+async fn read_inodes(disk: &Disk, log: &Log) -> Result<(Moved, Vec<Alone>), LfsError> {
+    let sb = &disk.sb;
+    let mut moved = Moved::new();
+    let mut alone: BTreeMap<u64, BTreeMap<u64, Alone>> = BTreeMap::new();
+    for block in log.psegs.iter().flat_map(|pseg| &pseg.blocks) {
+        match *block {
+            PsegBlock::Inodes { addr } => {
+                let bytes = disk.read(What::Inode(0), addr, sb.ibsize / sb.fsize).await?;
+                for raw in bytes.chunks_exact(sb.width.inode_size()) {
+                    let inode = LfsInode::read(sb.width, raw);
+                    if inode.inumber > IFILE_INO {
+                        alone.remove(&inode.inumber);
+                        moved.insert(inode.inumber, (addr, inode));
+                    }
+                }
+            }
+            PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
+            PsegBlock::File { addr, bytes, ino, version, lbn } => {
+                let number = lbn.cast_unsigned();
+                let block = Alone { ino, version, number, addr, bytes };
+                alone.entry(ino).or_default().insert(number, block);
+            }
+        }
+    }
+    Ok((moved, alone.into_values().flat_map(BTreeMap::into_values).collect()))
+}
+
+/// An inode of the log takes the place of the checkpoint's.
+async fn take_inode(
+    disk: &Disk,
+    state: &mut LogState,
+    ino: u64,
+    addr: i64,
+    inode: &LfsInode,
+) -> Result<(), LfsError> {
+    let sb = state.sb.clone();
+    // No more inodes than the device has bytes for.
+    let most = sb.size * u64::from(sb.fsize) / LfsInode::SIZE as u64;
+    if ino >= most {
+        return Err(LfsError::InodeNumber { ino, count: state.ifile.inodes(&sb) });
+    }
+    while ino >= state.ifile.inodes(&sb) {
+        let added = state.ifile.grow(&sb);
+        state.pending += added * u64::from(sb.bsize);
+    }
+    let was_free = state.ifile.is_free(ino);
+    let old = state.ifile.entry(&sb, ino).daddr;
+    let before = match old > 0 && !was_free {
+        true => Some(map::load(disk, ino, old).await?.inode),
+        false => None,
+    };
+    let now = Some(inode).filter(|inode| inode.nlink > 0);
+    if inode.size > sb.right_maxfilesize() {
+        return Err(LfsError::InodeSize { ino, size: inode.size });
+    }
+    Diff { disk, state, ino, left: sb.size }.trees(before.as_ref(), now).await?;
+    if before.is_some() {
+        state.sub_live(old, LfsInode::SIZE as u64);
+    }
+    match now {
+        Some(inode) => {
+            state.ifile.take_this(&sb, ino);
+            state.add_live(addr, LfsInode::SIZE as u64);
+            state.sb.nfiles += u64::from(was_free);
+            state.ifile.change_entry(&sb, ino, |entry| {
+                (entry.daddr, entry.nextfree) = (addr, next_of(inode.nlink));
+                entry.version = entry.version.max(inode.generation);
+            });
+        }
+        None => {
+            let version = inode.generation.saturating_add(1);
+            if !was_free {
+                state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
+                state.ifile.give_back(&sb, ino, version);
+            } else {
+                let raise = |v: u32| v.max(version);
+                state.ifile.change_entry(&sb, ino, |entry| entry.version = raise(entry.version));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts what differs between two states of a file.
+struct Diff<'a> {
+    disk: &'a Disk,
+    state: &'a mut LogState,
+    ino: u64,
+    /// Blocks that may still be looked at: more than the device has are a loop.
+    left: u64,
+}
+
+impl Diff<'_> {
+    async fn trees(
+        &mut self,
+        old: Option<&LfsInode>,
+        new: Option<&LfsInode>,
+    ) -> Result<(), LfsError> {
+        let sb = self.disk.sb.clone();
+        let old = old.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
+        let new = new.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
+        for slot in 0..NDADDR {
+            let one = |inode: Option<&LfsInode>| {
+                let inode = inode?;
+                let bytes = sb.block_bytes(slot as u64, inode.size);
+                is_set(inode.db[slot]).then_some((inode.db[slot], bytes))
+            };
+            let (old, new) = (one(old), one(new));
+            if old != new {
+                self.count(old, new);
+            }
+        }
+        let root = |inode: Option<&LfsInode>, tree: usize| inode.map_or(NO_ADDRESS, |i| i.ib[tree]);
+        let roots = (0..NIADDR).map(|tree| (root(old, tree), root(new, tree), tree + 1));
+        let mut todo: Vec<(i64, i64, usize)> = roots.collect();
+        while let Some((old, new, level)) = todo.pop() {
+            if old == new {
+                continue;
+            }
+            let spent = LfsError::InodeSize { ino: self.ino, size: sb.size };
+            self.left = self.left.checked_sub(1).ok_or(spent)?;
+            let bytes = u64::from(sb.bsize);
+            let one = |addr: i64| (addr > 0).then_some((addr, bytes));
+            self.count(one(old), one(new));
+            if level > 0 {
+                let (old, new) = (self.pointers(old).await?, self.pointers(new).await?);
+                todo.extend(old.into_iter().zip(new).map(|(o, n)| (o, n, level - 1)));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, old: Option<(i64, u64)>, new: Option<(i64, u64)>) {
+        if let Some((addr, bytes)) = old {
+            self.state.sub_live(addr, bytes);
+        }
+        if let Some((addr, bytes)) = new {
+            self.state.add_live(addr, bytes);
+        }
+    }
+
+    /// The pointers in an indirect block; none are set where there is no block.
+    async fn pointers(&self, addr: i64) -> Result<Vec<i64>, LfsError> {
+        let sb = &self.disk.sb;
+        let count = sb.nindir as usize;
+        if addr <= 0 {
+            return Ok(vec![NO_ADDRESS; count]);
+        }
+        let block = self.disk.read(What::Block(self.ino, -1), addr, sb.frag).await?;
+        let size = sb.width.pointer_size();
+        Ok((0..count).map(|i| sb.width.pointer(&block, i * size)).collect())
+    }
+}

@@ -1,0 +1,340 @@
+//! What the log knows of itself: segments, their live bytes, where it has come to, how much space there is.
+//!
+//! Live bytes are counted as everything in memory has them, so they are exact when everything is written: at each
+//! checkpoint.
+
+use std::collections::BTreeSet;
+
+use ordo_format::lfs::ifile::seg_flag;
+use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Superblock};
+
+use super::ifile::Ifile;
+
+/// Segments that are kept for deleting and for the checkpoints that cleaning takes.
+const KEPT_FOR_DELETES: i64 = 3;
+/// Segments that are kept for the cleaner, those for deletes included.
+const KEPT_FOR_CLEANER: i64 = 6;
+
+/// The log.
+pub struct LogState {
+    /// The superblock, as the next checkpoint writes it.
+    pub sb: Superblock,
+    pub ifile: Ifile,
+    /// Whether a segment can be written: the last checkpoint on the device calls it clean.
+    usable: Vec<bool>,
+    /// Whether a segment had nothing live at the last checkpoint.
+    was_empty: Vec<bool>,
+    /// How often a segment was begun since the mount.
+    epochs: Vec<u32>,
+    /// Live bytes of all segments.
+    live: u64,
+    /// Bytes of blocks that have no place yet.
+    pub pending: u64,
+    /// Space in segments that can be written, in fragments, without the current one.
+    clean_frags: i64,
+    /// Segments begun since the last checkpoint.
+    pub begun: u32,
+    /// Free inodes that the device may still have as files: the next write-out says that they are gone.
+    pub tombstones: BTreeSet<u64>,
+}
+
+impl LogState {
+    /// The log as a checkpoint has it.
+    pub fn new(sb: Superblock, ifile: Ifile) -> LogState {
+        let count = sb.nseg as usize;
+        let mut state = LogState {
+            sb,
+            ifile,
+            usable: vec![false; count],
+            was_empty: vec![false; count],
+            epochs: vec![0; count],
+            live: 0,
+            pending: 0,
+            clean_frags: 0,
+            begun: 0,
+            tombstones: BTreeSet::new(),
+        };
+        for segment in 0..count as u64 {
+            let seguse = state.seguse(segment);
+            if seguse.is_dirty() {
+                state.live += u64::from(seguse.nbytes);
+                state.was_empty[segment as usize] = seguse.nbytes == 0;
+            }
+        }
+        state.find_usable();
+        state
+    }
+
+    /// How a segment is used.
+    pub fn seguse(&self, segment: u64) -> SegUse {
+        self.ifile.seguse(&self.sb, segment)
+    }
+
+    /// Changes how a segment is used.
+    pub fn change_seguse(&mut self, segment: u64, change: impl FnOnce(&mut SegUse)) {
+        let mut seguse = self.seguse(segment);
+        change(&mut seguse);
+        self.ifile.set_seguse(&self.sb, segment, &seguse);
+    }
+
+    /// Bytes at `addr` are live from now on.
+    pub fn add_live(&mut self, addr: i64, bytes: u64) {
+        if let Some(segment) = self.sb.segment_of(addr) {
+            self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_add(bytes as u32));
+            self.live += bytes;
+        }
+    }
+
+    /// Bytes at `addr` are not live any more.
+    pub fn sub_live(&mut self, addr: i64, bytes: u64) {
+        if let Some(segment) = self.sb.segment_of(addr) {
+            // A damaged image may count too few.
+            self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_sub(bytes as u32));
+            self.live = self.live.saturating_sub(bytes);
+        }
+    }
+
+    /// The segment that is being written.
+    pub fn current(&self) -> u64 {
+        self.sb.segment_of(self.sb.curseg).expect("checked when it was read")
+    }
+
+    fn next(&self) -> u64 {
+        self.sb.segment_of(self.sb.nextseg).expect("checked when it was read")
+    }
+
+    /// How often a segment was begun since the mount: tells contents at one address from others there.
+    pub fn epoch_of(&self, addr: i64) -> u32 {
+        self.sb.segment_of(addr).map_or(0, |segment| self.epochs[segment as usize])
+    }
+
+    /// Fragments that a partial segment and the rest of its segment can waste.
+    fn waste(&self) -> i64 {
+        self.sb.block_frags() + 2 * i64::from(self.sb.sumsize / self.sb.fsize)
+    }
+
+    /// Fragments of a segment that can be counted on.
+    fn capacity(&self, segment: u64) -> i64 {
+        let used = self.sb.segment_data(segment) - self.sb.segment_start(segment);
+        (i64::from(self.sb.fsbpseg) - used - self.waste()).max(0)
+    }
+
+    /// Finds the segments that can be written: what a checkpoint on the device calls clean.
+    fn find_usable(&mut self) {
+        let (current, mut sum) = (self.current(), 0);
+        for segment in 0..u64::from(self.sb.nseg) {
+            let seguse = self.seguse(segment);
+            let barred = seg_flag::DIRTY | seg_flag::ERROR | seg_flag::INVAL;
+            let usable = seguse.flags & barred == 0 && segment != current;
+            self.usable[segment as usize] = usable;
+            if usable {
+                sum += self.capacity(segment);
+            }
+        }
+        self.clean_frags = sum;
+    }
+
+    /// Fragments that can be written for certain, with one segment to spare: there must always be a next one.
+    pub fn space(&self) -> i64 {
+        let rest = self.sb.segment_start(self.current() + 1) - self.sb.offset - self.waste();
+        self.clean_frags + rest.max(0) - i64::from(self.sb.fsbpseg)
+    }
+
+    /// Fragments that writing so many dirty bytes can take, with all that goes with them: blocks of inodes, indirect
+    /// blocks, summaries, the whole IFILE.
+    pub fn cost(&self, dirty: u64) -> i64 {
+        let (fsize, frag) = (u64::from(self.sb.fsize), self.sb.block_frags());
+        let twice = (dirty / fsize * 9 / 4) as i64;
+        let ifile = (self.ifile.blocks() as i64 + 1) * frag;
+        twice + ifile + ifile / 8 + 4 * frag
+    }
+
+    /// Fragments that writers leave alone, and those that deletes leave alone: segments, and a checkpoint for each.
+    pub fn kept(&self, is_delete: bool) -> i64 {
+        let segments = if is_delete { KEPT_FOR_DELETES } else { KEPT_FOR_CLEANER };
+        segments * (i64::from(self.sb.fsbpseg) + self.cost(0))
+    }
+
+    /// Fragments that so many of contents take, in so many blocks, with summaries and, at a checkpoint, the IFILE. No
+    /// partial segment has more than `bytes_max` bytes.
+    pub fn bound(&self, frags: i64, blocks: i64, is_checkpoint: bool, bytes_max: usize) -> i64 {
+        let sb = &self.sb;
+        let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
+        let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
+        // The worst is a file with a FINFO of its own for each block.
+        let each = (width.finfo_size() + width.pointer_size()) as i64;
+        let fixed = width.segsum_size() + 8 + ordo_format::lfs::summary::Seal::SIZE;
+        let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
+        let contents = frags + ifile * sb.block_frags();
+        let longest = bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
+        contents + sum * ((blocks + ifile) / most + contents / longest.max(1) + 3)
+    }
+
+    /// Bytes that files can have, with their metadata.
+    pub fn limit(&self) -> u64 {
+        let all: i64 = (0..u64::from(self.sb.nseg)).map(|segment| self.capacity(segment)).sum();
+        let kept = i64::from(self.sb.minfreeseg) * i64::from(self.sb.fsbpseg);
+        (all - kept).max(0).cast_unsigned() * u64::from(self.sb.fsize)
+    }
+
+    /// Bytes in use, those without a place included.
+    pub fn used(&self) -> u64 {
+        self.live + self.pending
+    }
+
+    /// The lowest segment after the current one that can be written and is not the next one anyway.
+    fn choose_next(&self) -> Option<u64> {
+        let (count, next) = (u64::from(self.sb.nseg), self.next());
+        let all = (1..count).map(|i| (next + i) % count);
+        all.into_iter().find(|segment| self.usable[*segment as usize])
+    }
+
+    /// Goes on in the next segment. False where there is none to come after it.
+    #[must_use]
+    pub fn advance(&mut self) -> bool {
+        let (old, new) = (self.current(), self.next());
+        let Some(after) = self.choose_next() else { return false };
+        self.begin_segment(old, new);
+        self.sb.lastseg = self.sb.curseg;
+        self.sb.curseg = self.sb.segment_start(new);
+        self.sb.offset = self.sb.segment_data(new);
+        self.sb.nextseg = self.sb.segment_start(after);
+        true
+    }
+
+    /// Takes note that the log goes on in another segment.
+    pub fn begin_segment(&mut self, old: u64, new: u64) {
+        self.change_seguse(old, |s| s.flags &= !seg_flag::ACTIVE);
+        let mut left = 0;
+        self.change_seguse(new, |s| {
+            left = u64::from(s.nbytes);
+            (s.nbytes, s.nsums, s.ninos) = (0, 0, 0);
+            s.flags = s.flags & !seg_flag::EMPTY | seg_flag::ACTIVE | seg_flag::DIRTY;
+        });
+        self.live = self.live.saturating_sub(left);
+        self.epochs[new as usize] += 1;
+        self.begun += 1;
+        if std::mem::replace(&mut self.usable[new as usize], false) {
+            self.clean_frags -= self.capacity(new);
+        }
+    }
+
+    /// Moves the end of the log, as rolling forward finds it.
+    pub fn set_end(&mut self, curseg: u64, offset: i64, next: i64, serial: u64) {
+        self.sb.curseg = self.sb.segment_start(curseg);
+        (self.sb.offset, self.sb.lastpseg, self.sb.serial) = (offset, offset, serial);
+        let is_start = self.sb.segment_of(next).filter(|s| self.sb.segment_start(*s) == next);
+        if is_start.is_some_and(|s| self.usable[s as usize]) {
+            self.sb.nextseg = next;
+        } else if let Some(other) = self.choose_next() {
+            self.sb.nextseg = self.sb.segment_start(other);
+        }
+    }
+
+    /// Whether another partial segment fits into the current segment.
+    pub fn has_room(&self) -> bool {
+        let end = self.sb.segment_start(self.current() + 1);
+        let least = self.sb.block_frags() + i64::from(self.sb.sumsize / self.sb.fsize);
+        end - self.sb.offset > least
+    }
+
+    /// Marks those segments clean that are empty now and, with `twice`, were at the checkpoint before too.
+    pub fn retire(&mut self, twice: bool) {
+        let current = self.current();
+        for segment in 0..u64::from(self.sb.nseg) {
+            let seguse = self.seguse(segment);
+            if !seguse.is_dirty() || segment == current {
+                continue;
+            }
+            let is_empty = seguse.nbytes == 0;
+            if is_empty && (self.was_empty[segment as usize] || !twice) {
+                self.change_seguse(segment, |s| {
+                    (s.nsums, s.ninos) = (0, 0);
+                    s.flags = s.flags & !seg_flag::DIRTY | seg_flag::EMPTY;
+                });
+            }
+        }
+    }
+
+    /// Whether a segment has nothing live and only waits for checkpoints.
+    pub fn has_empty(&self) -> bool {
+        let current = self.current();
+        let mut all = 0..u64::from(self.sb.nseg);
+        all.any(|segment| {
+            let seguse = self.seguse(segment);
+            seguse.is_dirty() && seguse.nbytes == 0 && segment != current
+        })
+    }
+
+    /// The checkpoint is on the device.
+    pub fn checkpoint_done(&mut self) {
+        for segment in 0..self.sb.nseg as usize {
+            let seguse = self.seguse(segment as u64);
+            self.was_empty[segment] = seguse.is_dirty() && seguse.nbytes == 0;
+        }
+        self.begun = 0;
+        self.find_usable();
+    }
+
+    /// Works out the totals that a checkpoint has, as fsck_lfs does, and stores them in superblock and IFILE.
+    pub fn total(&mut self) {
+        let sb = &self.sb;
+        let frags = |bytes: u64| (bytes / u64::from(sb.fsize)) as i64;
+        let (mut least, mut most, mut dmeta, mut avail, mut nclean) = (0, 0, 0, 0, 0u32);
+        let label = sb.frags_of(LABEL_BYTES);
+        for segment in 0..u64::from(sb.nseg) {
+            let seguse = self.seguse(segment);
+            if seguse.is_dirty() {
+                let sums = u64::from(seguse.nsums) * u64::from(sb.sumsize);
+                let inodes = u64::from(seguse.ninos) * u64::from(sb.ibsize);
+                least += frags(u64::from(seguse.nbytes) + sums);
+                most += frags(u64::from(seguse.nbytes) + sums + inodes);
+                dmeta += frags(sums) + frags(inodes);
+                continue;
+            }
+            nclean += 1;
+            avail += i64::from(sb.fsbpseg);
+            if seguse.has_superblock() {
+                avail -= sb.frags_of(SUPERBLOCK_PAD);
+            }
+            if segment == 0 && sb.s0addr < label {
+                avail -= label - sb.s0addr;
+            }
+        }
+        let last = sb.segment_start(sb.nseg.into()) - 1;
+        let current = sb.segment_of(sb.offset.min(last)).unwrap_or(0);
+        avail += sb.segment_start(current + 1) - sb.offset;
+        avail -= i64::from(sb.fsbpseg) * i64::from(sb.minfreeseg - sb.minfreeseg / 2);
+        let skew = if sb.s0addr < label { label } else { 0 };
+        let bfree = sb.dsize as i64 - skew - (least + most) / 2;
+        let (head, tail) = self.ifile.free_ends();
+        (self.sb.dmeta, self.sb.avail, self.sb.nclean) = (dmeta as i32, avail, nclean);
+        (self.sb.bfree, self.sb.freehd) = (bfree, head);
+        let dirty = self.sb.nseg - nclean;
+        self.ifile.set_cleaner_info(&self.sb, |info| {
+            (info.clean, info.dirty, info.bfree, info.avail) = (nclean, dirty, bfree, avail);
+            (info.free_head, info.free_tail) = (head, tail);
+        });
+    }
+
+    /// Fragments that the last direct block of an inode lacks to be whole, where it has one: what its count of blocks
+    /// is less than that of whole blocks.
+    pub fn slack(&self, inode: &LfsInode) -> u64 {
+        let (bsize, fsize) = (u64::from(self.sb.bsize), u64::from(self.sb.fsize));
+        let Some(last) = inode.size.checked_sub(1).map(|byte| byte / bsize) else { return 0 };
+        if last >= NDADDR as u64 || !super::store::is_set(inode.db[last as usize]) {
+            return 0;
+        }
+        u64::from(self.sb.frag) - self.sb.block_bytes(last, inode.size) / fsize
+    }
+
+    /// Victims for the cleaner: dirty segments with something live, not the current one.
+    pub fn victims(&self) -> impl Iterator<Item = (u64, SegUse)> + '_ {
+        let current = self.current();
+        (0..u64::from(self.sb.nseg)).filter(move |s| *s != current).filter_map(|segment| {
+            let seguse = self.seguse(segment);
+            let wanted = seguse.is_dirty() && seguse.nbytes > 0;
+            (wanted && seguse.flags & seg_flag::ERROR == 0).then_some((segment, seguse))
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! What is where: inodes through the IFILE, blocks through the pointers in inodes' buffers.
+//!
+//! An inode's buffer has the 256 bytes of the inode and no place on the device; the writer copies it into a block of
+//! inodes. The pointers in it are the only ones. Its `spare` field, which is zero on the device, has the file's size
+//! there: by it the length of the last block on the device is known.
+
+use std::cell::RefCell;
+
+use ordo_block::Device;
+use ordo_cache::{BufKey, BufRef, Cache, Class};
+use ordo_format::lfs::{
+    IFILE_INO, LE, LfsInode, NDADDR, NO_ADDRESS, Superblock, UNWRITTEN, Width, inode,
+};
+use ordo_ufs::io_error;
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
+
+use super::order::LogOrder;
+use super::state::LogState;
+use super::tree::{Node, ancestors};
+
+/// The cache's name for inodes' buffers: block n is inode n.
+pub const INODES: u64 = u64::MAX;
+/// The cache's name for blocks of inodes as they are on the device, by address and by how often that was written.
+const INODE_BLOCKS: u64 = u64::MAX - 1;
+/// The first bit of a block's number there that tells how often its segment was begun.
+const EPOCH_SHIFT: u32 = 40;
+/// The byte of an inode's first pointer.
+const POINTERS_AT: usize = 112;
+/// The byte of an inode's `spare` field.
+const SPARE_AT: usize = 248;
+
+/// What layout, writer and cleaner share.
+pub struct Store {
+    pub cache: Cache<LogOrder>,
+    pub device: Device,
+    pub state: RefCell<LogState>,
+    /// The fields of the superblock that no checkpoint changes.
+    pub shape: Superblock,
+    /// Bytes that files can have.
+    pub limit: u64,
+}
+
+/// The inode in a buffer.
+pub fn decode(buf: &BufRef) -> LfsInode {
+    LfsInode::decode(&buf.read(), LE)
+}
+
+/// The pointer in a slot of an inode's buffer.
+pub fn slot(buf: &BufRef, slot: usize) -> i64 {
+    LE.get_i64(&buf.read(), POINTERS_AT + slot * 8)
+}
+
+/// Stores a pointer in a slot of an inode's buffer.
+pub fn put_slot(bytes: &mut [u8], slot: usize, value: i64) {
+    LE.put_i64(bytes, POINTERS_AT + slot * 8, value);
+}
+
+/// Stores the file's size on the device.
+pub fn put_written_size(bytes: &mut [u8], size: u64) {
+    LE.put_u64(bytes, SPARE_AT, size);
+}
+
+/// Whether a pointer leads to a block, on the device or in memory only.
+pub fn is_set(pointer: i64) -> bool {
+    pointer == UNWRITTEN || pointer > 0
+}
+
+/// Whether a file of this mode and size has pointers where they are.
+pub fn has_pointers(sb: &Superblock, mode: u16, size: u64) -> bool {
+    match FileType::from_mode(mode) {
+        Some(FileType::Regular | FileType::Directory) => true,
+        Some(FileType::Symlink) => size >= sb.maxsymlinklen.max(0).cast_unsigned().into(),
+        _ => false,
+    }
+}
+
+impl Store {
+    pub fn new(cache: Cache<LogOrder>, device: Device, state: LogState) -> Store {
+        let (shape, limit) = (state.sb.clone(), state.limit());
+        Store { cache, device, state: RefCell::new(state), shape, limit }
+    }
+
+    /// Pointers in a block.
+    pub fn nindir(&self) -> u64 {
+        self.shape.nindir.into()
+    }
+
+    /// Bytes of a block.
+    pub fn bsize(&self) -> usize {
+        self.shape.bsize as usize
+    }
+
+    /// Where an inode is; [`NO_ADDRESS`] where it is free, [`UNWRITTEN`] where it never was on the device.
+    pub fn place_of(&self, ino: u64) -> i64 {
+        let state = self.state.borrow();
+        match ino > IFILE_INO && ino < state.ifile.inodes(&self.shape) {
+            true => state.ifile.entry(&self.shape, ino).daddr,
+            false => NO_ADDRESS,
+        }
+    }
+
+    /// An inode's buffer, where it is in memory.
+    pub fn peek_inode(&self, ino: u64) -> Option<BufRef> {
+        self.cache.peek(BufKey::file(INODES, ino.cast_signed()))
+    }
+
+    /// An inode's buffer.
+    ///
+    /// # Errors
+    /// `Corrupt`; the device failed.
+    pub async fn pin(&self, ino: u64) -> FsResult<BufRef> {
+        if let Some(buf) = self.peek_inode(ino) {
+            return Ok(buf);
+        }
+        loop {
+            let addr = self.place_of(ino);
+            if addr <= 0 {
+                return Ok(self.fresh_inode(ino).await);
+            }
+            // No lock is held here: to read, the cache may have to write, and that needs inodes.
+            let raw = self.read_inode(ino, addr).await;
+            if let Some(buf) = self.peek_inode(ino) {
+                return Ok(buf);
+            }
+            if self.place_of(ino) != addr {
+                continue;
+            }
+            let raw = raw?;
+            let mut is_stale = false;
+            let fill = |bytes: &mut [u8]| {
+                is_stale = self.place_of(ino) != addr;
+                bytes.copy_from_slice(&raw);
+            };
+            let key = BufKey::file(INODES, ino.cast_signed());
+            let buf = self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, fill).await;
+            if !is_stale {
+                return Ok(buf);
+            }
+            // The inode moved while there was no room for it in memory.
+            self.cache.forget(key).await;
+        }
+    }
+
+    /// The bytes of an inode in the block at `addr`, its size on the device stored in them.
+    async fn read_inode(&self, ino: u64, addr: i64) -> FsResult<Vec<u8>> {
+        let frags = self.shape.ibsize / self.shape.fsize;
+        if !self.shape.is_log(addr, frags) {
+            return Err(self.corrupt(ino, format_args!("its block is at {addr}")));
+        }
+        let epoch = i64::from(self.state.borrow().epoch_of(addr));
+        let key = BufKey::file(INODE_BLOCKS, addr | epoch << EPOCH_SHIFT);
+        let (byte, len) = (self.shape.byte_of(addr), self.shape.ibsize as usize);
+        let block = self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)?;
+        let bytes = block.read();
+        let at = inode::find(Width::Lfs64, &bytes, ino)
+            .ok_or_else(|| self.corrupt(ino, format_args!("it is not in its block at {addr}")))?;
+        let mut raw = bytes[at..at + LfsInode::SIZE].to_vec();
+        let size = LfsInode::decode(&raw, LE).size;
+        put_written_size(&mut raw, size);
+        Ok(raw)
+    }
+
+    /// The buffer of an inode that is not on the device.
+    pub async fn fresh_inode(&self, ino: u64) -> BufRef {
+        let key = BufKey::file(INODES, ino.cast_signed());
+        self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, |_| {}).await
+    }
+
+    /// An error about an inode.
+    pub fn corrupt(&self, ino: u64, what: impl std::fmt::Display) -> FsError {
+        FsError::corrupt(format_args!("inode {ino}: {what}; run a check (ordo fsck)"))
+    }
+
+    /// The byte at which a block of a file is on the device.
+    pub fn byte_of(&self, ino: u64, number: i64, addr: i64, bytes: usize) -> FsResult<u64> {
+        let frags = bytes as u32 / self.shape.fsize;
+        match self.shape.is_log(addr, frags) {
+            true => Ok(self.shape.byte_of(addr)),
+            false => Err(self.corrupt(ino, format_args!("block {number} is at {addr}"))),
+        }
+    }
+
+    /// An indirect block of a file, to which `pointer` leads.
+    pub async fn indirect(&self, ino: u64, number: i64, pointer: i64) -> FsResult<BufRef> {
+        let key = BufKey::file(ino, number);
+        if let Some(buf) = self.cache.peek(key) {
+            return Ok(buf);
+        }
+        assert!(pointer > 0, "inode {ino}: block {number} was never written and is not in memory");
+        let byte = self.byte_of(ino, number, pointer, self.bsize())?;
+        self.cache.get(key, byte, self.bsize(), Class::Metadata).await.map_err(io_error)
+    }
+
+    /// The pointer at an index of an indirect block.
+    pub fn pointer_in(&self, buf: &BufRef, index: usize) -> i64 {
+        LE.get_i64(&buf.read(), index * 8)
+    }
+
+    /// The pointer to a block of a file, indirect blocks included, and the last indirect block on the way to it.
+    ///
+    /// # Errors
+    /// `TooBig` for a block that no file has; `Corrupt`; the device failed.
+    pub async fn pointer(&self, ino: u64, number: i64) -> FsResult<(i64, Option<BufRef>)> {
+        let (_, path) = Node::of(number, self.nindir()).ok_or(Errno::TooBig)?;
+        let pin = self.pin(ino).await?;
+        let mut pointer = slot(&pin, path.slot);
+        let mut parent = None;
+        for (step, above) in ancestors(&path, self.nindir()).enumerate() {
+            if !is_set(pointer) {
+                return Ok((NO_ADDRESS, parent));
+            }
+            let buf = self.indirect(ino, above.number(), pointer).await?;
+            pointer = self.pointer_in(&buf, path.offsets[step]);
+            parent = Some(buf);
+        }
+        Ok((pointer, parent))
+    }
+
+    /// The same, where everything on the way is in memory.
+    pub fn peek_pointer(&self, ino: u64, number: i64) -> Option<i64> {
+        let (_, path) = Node::of(number, self.nindir())?;
+        let mut pointer = slot(&self.peek_inode(ino)?, path.slot);
+        for (step, above) in ancestors(&path, self.nindir()).enumerate() {
+            let buf = self.cache.peek(BufKey::file(ino, above.number()))?;
+            pointer = self.pointer_in(&buf, path.offsets[step]);
+        }
+        Some(pointer)
+    }
+
+    /// The length of a block of a file on the device: the inode's buffer tells the file's size there.
+    pub fn written_bytes(&self, inode: &LfsInode, number: i64) -> usize {
+        match (0..NDADDR as i64).contains(&number) {
+            true => (self.shape.block_bytes(number.cast_unsigned(), inode.spare) as usize)
+                .max(self.shape.fsize as usize),
+            false => self.bsize(),
+        }
+    }
+}

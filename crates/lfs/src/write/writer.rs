@@ -1,0 +1,492 @@
+//! The writer: everything that is dirty goes to the end of the log, and at times a checkpoint says so.
+//!
+//! A write-out waits until no operation is under way, reads all that giving places needs, and then gives every dirty
+//! block a place with no await in between: blocks of files, indirect blocks above them, inodes. A checkpoint writes
+//! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
+use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_format::lfs::{LE, LfsInode, NDADDR, SUPERBLOCK_SIZE, Superblock, UNWRITTEN};
+use ordo_runtime::sync::{Mutex, abreast};
+use ordo_runtime::{Duration, Time};
+use ordo_vfs::{Errno, FsError};
+
+use super::Shared;
+use super::ifile::next_of;
+use super::plan::{Full, Plan, Pseg, Style};
+use super::rules::LfsRules;
+use super::state::LogState;
+use super::store::{INODES, decode, has_pointers, is_set, put_slot, put_written_size};
+use super::tree::{Node, ancestors};
+
+/// Segments that are begun between two checkpoints at most, for a mount after a crash to be short.
+const SEGMENTS_MAX: u32 = 8;
+/// Time between two checkpoints while something is written.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Free inodes that the IFILE has room for after a checkpoint.
+const FREE_INODES: usize = 64;
+/// Time after which a log that was full is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Requests under way at most.
+const REQUESTS: usize = 16;
+
+/// Writes the log.
+pub struct SegmentWriter {
+    store: Shared,
+    rules: LfsRules,
+    one: Mutex<()>,
+    /// Which of the first two superblocks is written next.
+    next_superblock: Cell<usize>,
+    last_checkpoint: Cell<Time>,
+    /// Checkpoints made.
+    pub checkpoints: Cell<u64>,
+    /// Whether the device may lose some of the log.
+    unflushed: Cell<bool>,
+}
+
+/// Dirty blocks of one file, by level: data first.
+#[derive(Default)]
+struct FileWork {
+    levels: [BTreeMap<i64, BufRef>; 4],
+}
+
+/// What is to be written, and what is held for it.
+#[derive(Default)]
+struct Work {
+    files: BTreeMap<u64, FileWork>,
+    inodes: BTreeMap<u64, BufRef>,
+    held: Vec<BufRef>,
+}
+
+/// What kind of write-out it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// What is dirty, for the log to tell.
+    Log,
+    /// With a checkpoint.
+    Checkpoint {
+        /// The file system is unmounted.
+        clean: bool,
+    },
+}
+
+/// A write-out that has its places.
+struct Batch {
+    requests: Vec<Gathered>,
+    superblock: Option<Superblock>,
+}
+
+pub fn as_block_error(error: FsError) -> BlockError {
+    let fault = Fault::Io(error.errno.raw());
+    BlockError { op: Operation::Write, offset: 0, len: 0, fault }
+}
+
+fn full() -> BlockError {
+    as_block_error(FsError::from(Errno::NoSpace))
+}
+
+impl SegmentWriter {
+    pub fn new(store: Shared, rules: LfsRules, next_superblock: usize) -> SegmentWriter {
+        let last_checkpoint = Cell::new(store.cache.runtime().now());
+        let (next_superblock, checkpoints) = (Cell::new(next_superblock), Cell::new(0));
+        let one = Mutex::new((), "the writer of the log", 0);
+        let unflushed = Cell::new(false);
+        SegmentWriter {
+            store,
+            rules,
+            one,
+            next_superblock,
+            last_checkpoint,
+            checkpoints,
+            unflushed,
+        }
+    }
+
+    async fn flush_if_needed(&self) -> Result<(), BlockError> {
+        if self.unflushed.get() {
+            self.store.cache.barrier().await?;
+            self.unflushed.set(false);
+        }
+        Ok(())
+    }
+
+    /// Makes everything that is dirty durable, in the log.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn flush_log(&self) -> Result<(), BlockError> {
+        {
+            let _one = self.one.lock().await;
+            if !self.store.cache.all_dirty().is_empty() {
+                self.write_log(self.kind_for_log()).await?;
+            }
+            self.flush_if_needed().await?;
+        }
+        self.store.cache.failure().map_or(Ok(()), Err)
+    }
+
+    /// Makes everything durable, with a checkpoint. Does nothing where the last one has everything.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn checkpoint(&self, clean: bool) -> Result<(), BlockError> {
+        {
+            let _one = self.one.lock().await;
+            let has_news = !self.store.cache.all_dirty().is_empty()
+                || self.store.state.borrow().ifile.is_dirty();
+            if has_news || clean {
+                self.write_log(Kind::Checkpoint { clean }).await?;
+            }
+            self.flush_if_needed().await?;
+        }
+        self.store.cache.failure().map_or(Ok(()), Err)
+    }
+
+    /// Makes a checkpoint, whether there is anything new or not.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn force_checkpoint(&self) -> Result<(), BlockError> {
+        let _one = self.one.lock().await;
+        self.write_log(Kind::Checkpoint { clean: false }).await
+    }
+
+    fn kind_for_log(&self) -> Kind {
+        let now = self.store.cache.runtime().now();
+        let is_old = now.since(self.last_checkpoint.get()) >= INTERVAL;
+        match is_old || self.store.state.borrow().begun >= SEGMENTS_MAX {
+            true => Kind::Checkpoint { clean: false },
+            false => Kind::Log,
+        }
+    }
+
+    async fn write_log(&self, kind: Kind) -> Result<(), BlockError> {
+        let store = &self.store;
+        let batch = {
+            let _closed = store.cache.gate().close().await;
+            let work = self.hold().await?;
+            self.gather(work, kind)?
+        };
+        let writes = batch.requests.into_iter().map(|r| store.cache.write_gathered(r, false));
+        self.unflushed.set(true);
+        abreast(REQUESTS, writes, |_, result| result).await?;
+        let Some(sb) = batch.superblock else { return Ok(()) };
+        if self.rules.contains(LfsRules::FLUSH) {
+            self.flush_if_needed().await?;
+        }
+        let other = if sb.sboffs[1] == 0 { 0 } else { 1 - self.next_superblock.get() };
+        write_superblock(store, &sb, self.next_superblock.get()).await?;
+        if kind == (Kind::Checkpoint { clean: true }) && other != self.next_superblock.get() {
+            write_superblock(store, &sb, other).await?;
+        }
+        self.next_superblock.set(other);
+        self.last_checkpoint.set(store.cache.runtime().now());
+        self.checkpoints.set(self.checkpoints.get() + 1);
+        store.state.borrow_mut().checkpoint_done();
+        Ok(())
+    }
+
+    /// Finds what is dirty, and reads what giving it places needs.
+    async fn hold(&self) -> Result<Work, BlockError> {
+        let (store, mut work) = (&self.store, Work::default());
+        for buf in store.cache.all_dirty() {
+            let BufKey { file, block } = buf.key();
+            if file == INODES {
+                buf.written().await;
+                work.inodes.insert(block.cast_unsigned(), buf);
+                continue;
+            }
+            self.hold_block(&mut work, file, block, buf).await.map_err(as_block_error)?;
+        }
+        self.hold_ends(&mut work).await.map_err(as_block_error)?;
+        Ok(work)
+    }
+
+    /// Takes a dirty block, and holds its inode and the indirect blocks above it.
+    async fn hold_block(
+        &self,
+        work: &mut Work,
+        ino: u64,
+        number: i64,
+        buf: BufRef,
+    ) -> Result<(), FsError> {
+        let store = &self.store;
+        buf.written().await;
+        let pin = store.pin(ino).await?;
+        pin.written().await;
+        let (node, path) = Node::of(number, store.nindir()).ok_or(Errno::TooBig)?;
+        let mut pointer = super::store::slot(&pin, path.slot);
+        for (step, above) in ancestors(&path, store.nindir()).enumerate() {
+            let upper = store.indirect(ino, above.number(), pointer).await?;
+            upper.written().await;
+            pointer = store.pointer_in(&upper, path.offsets[step]);
+            work.held.push(upper);
+        }
+        work.inodes.insert(ino, pin);
+        work.files.entry(ino).or_default().levels[node.level].insert(number, buf);
+        Ok(())
+    }
+
+    /// Where a file's size changes how long one of its blocks is on the device, that block is written too.
+    async fn hold_ends(&self, work: &mut Work) -> Result<(), FsError> {
+        let (store, bsize) = (&self.store, self.store.bsize() as u64);
+        let inodes: Vec<_> = work.inodes.iter().map(|(ino, buf)| (*ino, buf.clone())).collect();
+        for (ino, pin) in inodes {
+            let d = decode(&pin);
+            if !has_pointers(&store.shape, d.mode, d.size) || d.size == d.spare {
+                continue;
+            }
+            for size in [d.size, d.spare].into_iter().filter(|size| *size > 0) {
+                let last = (size - 1) / bsize;
+                let number = last.cast_signed();
+                let differs = || {
+                    let now = store.shape.block_bytes(last, d.size);
+                    now != store.shape.block_bytes(last, d.spare)
+                };
+                let is_held = |work: &Work| {
+                    work.files.get(&ino).is_some_and(|f| f.levels[0].contains_key(&number))
+                };
+                if last < NDADDR as u64 && d.db[last as usize] > 0 && differs() && !is_held(work) {
+                    let Some(buf) = store.read_block(ino, last, false, 0).await? else { continue };
+                    store.cache.mark_dirty(&buf);
+                    self.hold_block(work, ino, number, buf).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
+    fn gather(&self, work: Work, kind: Kind) -> Result<Batch, BlockError> {
+        let store = &self.store;
+        let mut state = store.state.borrow_mut();
+        let now = store.cache.runtime().wall_time().0.max(0).cast_unsigned();
+        let dirty = store.cache.stats().dirty_bytes as u64;
+        let is_checkpoint = kind != Kind::Log;
+        let (frags, blocks) = self.size_of(&work);
+        let bytes_max = store.device.geometry().max_request;
+        if state.bound(frags, blocks, is_checkpoint, bytes_max) > state.space() {
+            return Err(full());
+        }
+        if is_checkpoint {
+            self.grow_ifile(&mut state, dirty);
+            state.retire(self.rules.contains(LfsRules::REUSE));
+        }
+        let mut plan = Plan::new(&mut state, now, bytes_max);
+        let placed = self.place(&mut plan, work, is_checkpoint);
+        let psegs = plan.finish();
+        placed.expect("there is space for as much as was worked out");
+        if is_checkpoint {
+            state.total();
+            let sb = state.sb.clone();
+            state.ifile.finish_inode(&sb);
+        }
+        let requests = self.take_bytes(&state, &psegs, now);
+        let superblock = is_checkpoint.then(|| {
+            state.ifile.clean();
+            state.sb.tstamp = now;
+            let clean = kind == Kind::Checkpoint { clean: true };
+            state.sb.pflags = if clean { PF_CLEAN } else { 0 };
+            state.sb.clone()
+        });
+        Ok(Batch { requests, superblock })
+    }
+
+    /// Fragments and blocks of what is to be written, with the indirect blocks that change with it.
+    fn size_of(&self, work: &Work) -> (i64, i64) {
+        let (sb, bsize) = (&self.store.shape, i64::from(self.store.shape.frag));
+        let mut above = BTreeSet::new();
+        for buf in &work.held {
+            above.insert(buf.key());
+        }
+        let (mut frags, mut blocks) = (0, 0);
+        for (ino, file) in &work.files {
+            for number in file.levels.iter().flat_map(BTreeMap::keys) {
+                if *number < 0 {
+                    above.insert(BufKey::file(*ino, *number));
+                } else {
+                    let size = decode(&work.inodes[ino]).size;
+                    let bytes = sb.block_bytes(number.cast_unsigned(), size);
+                    frags += (bytes / u64::from(sb.fsize)).cast_signed();
+                    blocks += 1;
+                }
+            }
+        }
+        let inodes = work.inodes.len().div_ceil(sb.inopb as usize) as i64;
+        let above = above.len() as i64;
+        (frags + above * bsize + inodes * i64::from(sb.ibsize / sb.fsize), blocks + above + inodes)
+    }
+
+    /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
+    fn grow_ifile(&self, state: &mut LogState, dirty: u64) {
+        let enough = |state: &LogState| state.space() - state.cost(dirty) >= state.kept(false);
+        let sb = state.sb.clone();
+        while state.ifile.free_inodes() < FREE_INODES
+            && enough(state)
+            && state.used() + 4 * u64::from(sb.bsize) <= self.store.limit
+        {
+            let added = state.ifile.grow(&sb);
+            state.pending += added * u64::from(sb.bsize);
+        }
+    }
+
+    fn place(&self, plan: &mut Plan<'_>, work: Work, is_checkpoint: bool) -> Result<(), Full> {
+        let Work { files, mut inodes, held } = work;
+        for (ino, file) in files {
+            let pin = inodes.get(&ino).expect("held with the blocks").clone();
+            self.place_file(plan, ino, &pin, file)?;
+        }
+        let all: Vec<(u64, BufRef)> = std::mem::take(&mut inodes).into_iter().collect();
+        let per_block = self.store.shape.inopb as usize;
+        for some in all.chunks(per_block) {
+            let bufs: Vec<BufRef> = some.iter().map(|(_, buf)| buf.clone()).collect();
+            let addr = plan.inodes(&bufs)?;
+            for (ino, buf) in some {
+                self.inode_placed(plan.state, *ino, buf, addr);
+            }
+        }
+        drop(held);
+        if is_checkpoint { plan.ifile() } else { Ok(()) }
+    }
+
+    fn place_file(
+        &self,
+        plan: &mut Plan<'_>,
+        ino: u64,
+        pin: &BufRef,
+        mut file: FileWork,
+    ) -> Result<(), Full> {
+        let (store, d) = (&self.store, decode(pin));
+        for level in 0..file.levels.len() {
+            for (number, buf) in std::mem::take(&mut file.levels[level]) {
+                let bytes = match (0..NDADDR as i64).contains(&number) {
+                    true => store.shape.block_bytes(number.cast_unsigned(), d.size) as usize,
+                    false => store.bsize(),
+                };
+                assert!(bytes > 0, "inode {ino}: block {number} lies behind the end");
+                if buf.len() != bytes {
+                    store.cache.resize(&buf, bytes);
+                }
+                let addr = plan.block((ino, d.generation), number, bytes as u32, &buf)?;
+                let (_, path) = Node::of(number, store.nindir()).expect("it was held");
+                let old = match ancestors(&path, store.nindir()).last() {
+                    None => {
+                        let old = super::store::slot(pin, path.slot);
+                        pin.write(|bytes| put_slot(bytes, path.slot, addr));
+                        old
+                    }
+                    Some(above) => {
+                        let key = BufKey::file(ino, above.number());
+                        let upper = store.cache.peek(key).expect("it is held");
+                        let index = path.offsets[path.depth - 1];
+                        let old = store.pointer_in(&upper, index);
+                        upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
+                        store.cache.mark_dirty(&upper);
+                        file.levels[above.level].insert(above.number(), upper);
+                        old
+                    }
+                };
+                assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
+                match old {
+                    UNWRITTEN => {
+                        let pending = plan.state.pending;
+                        plan.state.pending = pending.saturating_sub(store.bsize() as u64);
+                    }
+                    old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
+                }
+            }
+        }
+        store.cache.mark_dirty(pin);
+        Ok(())
+    }
+
+    /// An inode has a place now.
+    fn inode_placed(&self, state: &mut LogState, ino: u64, buf: &BufRef, addr: i64) {
+        let d = decode(buf);
+        state.tombstones.remove(&ino);
+        if d.mode == 0 {
+            return;
+        }
+        let sb = state.sb.clone();
+        let old = state.ifile.entry(&sb, ino).daddr;
+        if old > 0 {
+            state.sub_live(old, LfsInode::SIZE as u64);
+        }
+        state.add_live(addr, LfsInode::SIZE as u64);
+        state.ifile.change_entry(&sb, ino, |entry| {
+            entry.daddr = addr;
+            entry.nextfree = next_of(d.nlink);
+        });
+        buf.write(|bytes| put_written_size(bytes, d.size));
+    }
+
+    /// The requests of a write-out: partial segments that lie one after another go together.
+    fn take_bytes(&self, state: &LogState, psegs: &[Pseg], now: u64) -> Vec<Gathered> {
+        let (cache, sb) = (&self.store.cache, &self.store.shape);
+        let most = self.store.device.geometry().max_request;
+        let style = Style {
+            sealed: self.rules.contains(LfsRules::SEAL),
+            chained: self.rules.contains(LfsRules::CHAIN),
+            now,
+        };
+        let mut requests: Vec<Gathered> = Vec::new();
+        for (i, pseg) in psegs.iter().enumerate() {
+            let bytes: IoBuf = pseg.bytes(sb, &state.ifile, style, i + 1 == psegs.len());
+            let mut covered = Vec::new();
+            for (addr, buf) in pseg.buffers() {
+                if let Some(addr) = addr {
+                    buf.set_address(Some(sb.byte_of(addr)));
+                }
+                covered.push(buf.clone());
+            }
+            let at = sb.byte_of(pseg.at);
+            let fits = |r: &Gathered| r.end() == at && r.len() + bytes.len() <= most;
+            if !requests.last().is_some_and(fits) {
+                requests.push(Gathered::at(at));
+            }
+            cache.gather_bytes(requests.last_mut().expect("there"), bytes, &covered);
+        }
+        requests
+    }
+}
+
+/// Writes one of the first two superblocks, and waits until it is durable.
+pub async fn write_superblock(
+    store: &super::store::Store,
+    sb: &Superblock,
+    which: usize,
+) -> Result<(), BlockError> {
+    let geometry = store.device.geometry();
+    let mut bytes = IoBuf::zeroed(SUPERBLOCK_SIZE.max(geometry.sector as usize));
+    sb.write(&mut bytes);
+    let flags = WriteFlags::FUA | WriteFlags::SYNC | WriteFlags::META;
+    store.device.write(sb.byte_of(sb.sboffs[which]), bytes, flags).await
+}
+
+impl Writer for SegmentWriter {
+    fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_> {
+        Box::pin(async move {
+            if occasion == Occasion::Memory && !self.store.cache.gate().is_quiet() {
+                return Ok(());
+            }
+            let _one = self.one.lock().await;
+            if !dirty.iter().any(|buf| buf.is_dirty()) {
+                return Ok(());
+            }
+            let kind = match occasion {
+                Occasion::Demand => Kind::Checkpoint { clean: false },
+                Occasion::Age | Occasion::Memory => self.kind_for_log(),
+            };
+            let written = self.write_log(kind).await;
+            if written == Err(full()) && occasion != Occasion::Demand {
+                // Whoever deletes something makes space; until then it is no use to try again at once.
+                self.store.cache.runtime().sleep(RETRY).await;
+            }
+            written
+        })
+    }
+}

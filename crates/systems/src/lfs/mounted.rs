@@ -1,0 +1,45 @@
+//! An LFS that is mounted to be written.
+
+use ordo_block::Device;
+use ordo_lfs::write::{LfsRules, LogFs, MountOptions as LogOptions, mount as mount_log};
+use ordo_runtime::Runtime;
+use ordo_vfs::{AnyFs, FsResult, LocalFuture};
+
+use crate::SystemError;
+use crate::mounted::{Mounted, Statistics, Volume};
+use crate::options::MountOptions;
+use crate::rules::all_but;
+
+struct OnLog(LogFs);
+
+/// Mounts the LFS on a device.
+pub(super) async fn mount(
+    rt: &Runtime,
+    disk: Device,
+    options: &MountOptions,
+) -> Result<Mounted, SystemError> {
+    if options.read_only {
+        let read = super::Lfs;
+        return crate::format::Format::read(&read, rt, disk, options).await;
+    }
+    let ufs = options.ufs();
+    let rules = all_but::<LfsRules>(options.without);
+    let cache = options.cache.clone();
+    let options = LogOptions { ufs, cache, rules, ..LogOptions::default() };
+    let fs = mount_log(rt, disk, &options).await?;
+    Ok(Mounted::new(AnyFs::new(fs.clone()), OnLog(fs)))
+}
+
+impl Volume for OnLog {
+    fn unmount(&self) -> LocalFuture<'_, FsResult<()>> {
+        Box::pin(self.0.unmount())
+    }
+
+    fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>> {
+        Box::pin(self.0.drop_caches())
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
