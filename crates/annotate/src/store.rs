@@ -179,7 +179,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     let size = |file: &str| out.sizes.get(file).copied().unwrap_or(0);
     Ok(Written {
         requests: trace.requests().len() as u64,
-        blocks: all.len() as u64,
+        blocks: parts.blocks.len() as u64,
         contents: dedup.list.len() as u64,
         transactions: parts.found.map_or(0, |found| found.transactions.len() as u64),
         bytes: out.sizes.values().sum(),
