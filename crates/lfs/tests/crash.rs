@@ -1,8 +1,9 @@
 //! A log that is cut off comes back as it was after some step, and not before the last one that was made durable.
 //!
-//! Fault model: the power goes at any time, and any part of what the disk's cache held is lost, sectors torn. Each rule of
-//! the log but `REUSE` is switched off in turn, and then a state must be found that is none of these: a rule that nothing
-//! misses would be no rule.
+//! Fault model: the power goes at any time, and any part of what the disk's cache held is lost, sectors torn; or, after much
+//! work in a log that goes around, the newest superblock cannot be read. Each rule of the log but `REUSE` is switched off
+//! in turn, and then a state must be found that is none of these: a rule that nothing misses would be no rule. Without
+//! `REUSE` nothing was found: a segment that has just become empty is the last one to be written again.
 
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::lfs::LfsChecker;
+use ordo_format::lfs::{LABEL_BYTES, Superblock};
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{LfsRules, MountOptions, mount};
 use ordo_runtime::{Duration, Executor, Runtime};
@@ -22,6 +24,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 const BYTES: u64 = 4 << 20;
+/// A log that goes around soon.
+const SMALL: u64 = 85 * (32 << 10);
 
 fn clock(rt: &Runtime) -> impl Fn() -> Timestamp + 'static {
     let rt = rt.clone();
@@ -65,11 +69,35 @@ async fn differences<F: FileSystem, G: FileSystem>(a: &F, b: &G) -> Result<Vec<S
     Ok(found.differences.iter().map(ToString::to_string).collect())
 }
 
+/// What becomes of the disk when the power goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Any part of what its cache held is lost.
+    Torn,
+    /// After much work, the superblock of the newest checkpoint cannot be read: the one before it must do.
+    Spoilt,
+}
+
+/// Destroys the superblock of the newest checkpoint.
+fn spoil(image: &RamDisk) {
+    let read = |at: u64| {
+        let mut bytes = [0; 512];
+        image.load(at, &mut bytes);
+        Superblock::read(&bytes)
+    };
+    let first = read(LABEL_BYTES).expect("it is whole");
+    let at = first.byte_of(first.sboffs[1]);
+    let second = read(at).expect("it is whole");
+    let newest = if second.serial > first.serial { at } else { LABEL_BYTES };
+    image.store(newest, &[0xff; 512]);
+}
+
 /// Runs, crashes, comes back. The error says what is wrong with what was found.
-fn crash(seed: u64, rules: LfsRules) -> Result<(), String> {
+fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
-    let disk = Rc::new(VolatileCache::new(RamDisk::new(BYTES)));
+    let bytes = if fate == Fate::Spoilt { SMALL } else { BYTES };
+    let disk = Rc::new(VolatileCache::new(RamDisk::new(bytes)));
     let options = MountOptions {
         cache: CacheConfig::with_capacity(256 << 10),
         rules,
@@ -86,7 +114,7 @@ fn crash(seed: u64, rules: LfsRules) -> Result<(), String> {
         let fs = mount(&rt, disk.clone(), &options).await.expect("just made");
         let model = ModelFs::new(ModelConfig::ufs2(4096), clock(&rt));
         let mut models = vec![model.fork(clock(&rt))];
-        let steps = 20 + seed % 90;
+        let steps = 20 + seed % 90 + if fate == Fate::Spoilt { 900 } else { 0 };
         for n in 0..steps {
             let nth = seed << 32 | n;
             let (ours, theirs) = (step(&fs, nth).await, step(&model, nth).await);
@@ -109,7 +137,14 @@ fn crash(seed: u64, rules: LfsRules) -> Result<(), String> {
         models
     });
     let models = ran.expect("no deadlock");
-    let image = disk.crash_image_seeded(Loss::Subset, seed);
+    let image = match fate {
+        Fate::Torn => disk.crash_image_seeded(Loss::Subset, seed),
+        Fate::Spoilt => {
+            let image = disk.crash_image_seeded(Loss::Nothing, seed);
+            spoil(&image);
+            image
+        }
+    };
     drop((executor, rt));
     let executor = Executor::simulated(seed + 1);
     let rt = executor.runtime();
@@ -137,30 +172,39 @@ fn crash(seed: u64, rules: LfsRules) -> Result<(), String> {
 #[test]
 fn a_crash_comes_back_as_after_some_step() {
     for seed in 0..400 {
-        if let Err(wrong) = crash(seed, LfsRules::all()) {
+        if let Err(wrong) = crash(seed, LfsRules::all(), Fate::Torn) {
+            panic!("seed {seed}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn the_checkpoint_before_the_newest_is_enough() {
+    for seed in 0..60 {
+        if let Err(wrong) = crash(seed, LfsRules::all(), Fate::Spoilt) {
             panic!("seed {seed}: {wrong}");
         }
     }
 }
 
 /// Without a rule some crash leaves what no step did.
-fn is_missed(rule: LfsRules, seeds: u64) {
+fn is_missed(rule: LfsRules, fate: Fate, seeds: u64) {
     let rules = LfsRules::all().difference(rule);
-    let is_broken = |seed: u64| crash(seed, rules).is_err();
+    let is_broken = |seed: u64| crash(seed, rules, fate).is_err();
     assert!((0..seeds).any(is_broken), "nothing misses {rule:?}");
 }
 
 #[test]
 fn a_torn_partial_segment_counts_without_a_seal() {
-    is_missed(LfsRules::SEAL, 400);
+    is_missed(LfsRules::SEAL, Fate::Torn, 400);
 }
 
 #[test]
 fn half_a_write_out_counts_without_a_chain() {
-    is_missed(LfsRules::CHAIN, 400);
+    is_missed(LfsRules::CHAIN, Fate::Torn, 400);
 }
 
 #[test]
 fn a_superblock_leads_nowhere_without_a_flush() {
-    is_missed(LfsRules::FLUSH, 400);
+    is_missed(LfsRules::FLUSH, Fate::Torn, 400);
 }

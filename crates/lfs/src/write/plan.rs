@@ -28,12 +28,10 @@ pub struct Full;
 enum Item {
     /// A block of a file.
     Block(BufRef),
-    /// Inodes.
-    Inodes(Vec<BufRef>),
+    /// Inodes, with the IFILE's behind them or not.
+    Inodes { bufs: Vec<BufRef>, ifile: bool },
     /// A block of the IFILE.
     Ifile(i64),
-    /// The IFILE's inode.
-    IfileInode,
 }
 
 /// A partial segment in the making.
@@ -185,7 +183,30 @@ impl<'s> Plan<'s> {
     /// The place of a block of inodes.
     pub fn inodes(&mut self, bufs: &[BufRef]) -> Result<i64, Full> {
         let addr = self.inode_block(bufs.len() as u16)?;
-        self.add(addr, Item::Inodes(bufs.to_vec()));
+        self.add(addr, Item::Inodes { bufs: bufs.to_vec(), ifile: false });
+        Ok(addr)
+    }
+
+    /// The place of the IFILE's inode: in the last block of inodes of the partial segment, if that has room. A summary
+    /// has the number of inodes alone, so that every block of inodes but the last must be full.
+    fn ifile_inode(&mut self) -> Result<i64, Full> {
+        let per_block = self.state.sb.inopb as usize;
+        let pseg = self.psegs.last_mut();
+        let last = pseg.and_then(|pseg| {
+            let last = pseg.items.iter_mut().rev().find_map(|(addr, item)| match item {
+                Item::Inodes { bufs, ifile } => Some((*addr, bufs.len(), ifile)),
+                Item::Block(_) | Item::Ifile(_) => None,
+            });
+            let (addr, _, ifile) = last.filter(|(_, count, _)| *count < per_block)?;
+            *ifile = true;
+            pseg.ninos += 1;
+            Some(addr)
+        });
+        if let Some(addr) = last {
+            return Ok(addr);
+        }
+        let addr = self.inode_block(1)?;
+        self.add(addr, Item::Inodes { bufs: Vec::new(), ifile: true });
         Ok(addr)
     }
 
@@ -212,8 +233,7 @@ impl<'s> Plan<'s> {
                 }
             } else if !has_inode {
                 has_inode = true;
-                let addr = self.inode_block(1)?;
-                self.add(addr, Item::IfileInode);
+                let addr = self.ifile_inode()?;
                 self.state.sub_live(self.state.sb.idaddr, LfsInode::SIZE as u64);
                 self.state.add_live(addr, LfsInode::SIZE as u64);
                 self.state.sb.idaddr = addr;
@@ -267,8 +287,8 @@ impl Pseg {
         self.items.iter().flat_map(|(addr, item)| {
             let (one, many): (Option<&BufRef>, &[BufRef]) = match item {
                 Item::Block(buf) => (Some(buf), &[]),
-                Item::Inodes(bufs) => (None, bufs),
-                Item::Ifile(_) | Item::IfileInode => (None, &[]),
+                Item::Inodes { bufs, .. } => (None, bufs),
+                Item::Ifile(_) => (None, &[]),
             };
             one.into_iter().map(|b| (Some(*addr), b)).chain(many.iter().map(|b| (None, b)))
         })
@@ -282,17 +302,19 @@ impl Item {
                 let bytes = buf.read();
                 to[..bytes.len()].copy_from_slice(&bytes);
             }
-            Item::Inodes(bufs) => {
+            Item::Inodes { bufs, ifile: with_ifile } => {
                 for (slot, buf) in to.chunks_exact_mut(LfsInode::SIZE).zip(bufs) {
                     slot.copy_from_slice(&buf.read());
                     put_written_size(slot, 0);
+                }
+                if *with_ifile {
+                    ifile.inode.write(sb.width, &mut to[bufs.len() * LfsInode::SIZE..]);
                 }
             }
             Item::Ifile(number) => {
                 let bytes = ifile.contents(sb, *number);
                 to[..bytes.len()].copy_from_slice(&bytes);
             }
-            Item::IfileInode => ifile.inode.write(sb.width, to),
         }
     }
 }
