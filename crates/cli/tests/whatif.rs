@@ -189,6 +189,14 @@ fn rows() -> Vec<Row> {
     rows
 }
 
+/// The page's head.
+const HEAD: &str = "# Playback with a change, and the change really made\n\n\
+         Written by `make whatif`. Each trace was recorded in real time on a pseudo-device that takes the time of a disk \
+         model; the prediction is played on the same model in virtual time, and shares nothing else with the truth. \
+         Clients overwrite random blocks of a file of 8 MB each and sync every one. Seconds.\n\n\
+         | file system | disk | clients, writes | change | trace | unchanged playback | predicted | interval | really made | error |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n";
+
 /// `make whatif`: every change that the kernel can really make, on ext3 and ext4, on two disks, with one client and with
 /// five; written to the page that `ORDO_WHATIF_PAGE` names.
 #[test]
@@ -197,14 +205,7 @@ fn changes_that_the_kernel_can_make() {
     if !possible("changes that the kernel can make") {
         return;
     }
-    let mut page = String::from(
-        "# Playback with a change, and the change really made\n\n\
-         Written by `make whatif`. Each trace was recorded in real time on a pseudo-device that takes the time of a disk \
-         model; the prediction is played on the same model in virtual time, and shares nothing else with the truth. \
-         Clients overwrite random blocks of a file of 8 MB each and sync every one. Seconds.\n\n\
-         | file system | disk | clients, writes | change | trace | unchanged playback | predicted | interval | really made | error |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-    );
+    let mut page = String::from(HEAD);
     let mut errors = Vec::new();
     let mut unchanged = Vec::new();
     let folder = tempfile::tempdir().unwrap();

@@ -92,6 +92,15 @@ fn spoil(image: &RamDisk) {
     image.store(newest, &[0xff; 512]);
 }
 
+fn made() -> MkfsOptions {
+    MkfsOptions {
+        block_size: 4096,
+        frag_size: 512,
+        segment_size: 32 << 10,
+        ..MkfsOptions::default()
+    }
+}
+
 /// Runs, crashes, comes back. The error says what is wrong with what was found.
 fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
     let executor = Executor::simulated(seed);
@@ -104,13 +113,7 @@ fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
         ..MountOptions::default()
     };
     let ran = executor.block_on(async {
-        let made = MkfsOptions {
-            block_size: 4096,
-            frag_size: 512,
-            segment_size: 32 << 10,
-            ..MkfsOptions::default()
-        };
-        mkfs(disk.clone().erase(), &made, 0).await.expect("legal sizes");
+        mkfs(disk.clone().erase(), &made(), 0).await.expect("legal sizes");
         let fs = mount(&rt, disk.clone(), &options).await.expect("just made");
         let model = ModelFs::new(ModelConfig::ufs2(4096), clock(&rt));
         let mut models = vec![model.fork(clock(&rt))];

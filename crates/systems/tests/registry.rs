@@ -71,7 +71,7 @@ fn rules_are_those_of_the_ordering() {
         for rule in system.rules() {
             run(async |rt| {
                 let disks = rams(system);
-                system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+                system.make(&rt, &disks, &small(system.format())).await.unwrap();
                 let without = MountOptions { without: Some(rule), ..MountOptions::default() };
                 let mounted = system.mount(&rt, &disks, &without).await.unwrap();
                 mounted.unmount().await.unwrap();

@@ -120,9 +120,10 @@ async fn oldest_lost(
     // A file system that no repair makes consistent is mounted all the same, since the question is what it
     // holds.
     let options = MountOptions { force: true, ..MountOptions::default() };
-    let is_ffs = system.format().name() == ffs::NONE.format().name();
+    let without_order = ffs::NONE;
+    let is_ffs = system.format().name() == without_order.format().name();
     let mounted = match is_ffs {
-        true => ffs::NONE.mount(runtime, disks, &options).await?,
+        true => without_order.mount(runtime, disks, &options).await?,
         false => system.format().read(runtime, disks[0].clone(), &options).await?,
     };
     changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
