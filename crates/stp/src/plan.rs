@@ -122,6 +122,12 @@ impl Plan {
         &self.after[index]
     }
 
+    /// The think time after `step` of a step that waits for it, in nanoseconds; zero where it does not wait.
+    pub fn think(&self, index: usize, step: usize) -> u64 {
+        let after = self.after[index].iter().find(|after| after.step == step);
+        after.map_or(0, |after| after.think)
+    }
+
     /// The steps that wait for a step.
     pub fn before(&self, index: usize) -> &[usize] {
         &self.before[index]
@@ -153,8 +159,7 @@ impl Plan {
         }
         let not_before = self.steps[index].not_before;
         for waiting in std::mem::take(&mut self.before[index]) {
-            let think = self.after[waiting].iter().find(|after| after.step == index);
-            let think = think.map_or(0, |after| after.think);
+            let think = self.think(waiting, index);
             self.after[waiting].retain(|after| after.step != index);
             for after in &own {
                 self.wait(waiting, After { step: after.step, think: after.think + think });
@@ -171,8 +176,7 @@ impl Plan {
     pub fn beside(&mut self, index: usize, step: Step) -> usize {
         let added = self.add(step, self.after[index].clone());
         for waiting in self.before[index].clone() {
-            let think = self.after[waiting].iter().find(|after| after.step == index);
-            let think = think.map_or(0, |after| after.think);
+            let think = self.think(waiting, index);
             self.wait(waiting, After { step: added, think });
         }
         added
@@ -184,8 +188,7 @@ impl Plan {
         let waiting = self.before[index].clone();
         let added = self.add(step, vec![After { step: index, think: 0 }]);
         for one in waiting {
-            let think = self.after[one].iter().find(|after| after.step == index);
-            let think = think.map_or(0, |after| after.think);
+            let think = self.think(one, index);
             self.release(one, index);
             self.wait(one, After { step: added, think });
         }

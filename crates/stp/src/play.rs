@@ -218,8 +218,7 @@ impl Player {
                 state.error.get_or_insert(PlayError::Device { step, error });
             }
             for waiting in self.plan.before(step) {
-                let think = self.plan.after(*waiting).iter().find(|after| after.step == step);
-                let think = think.map_or(0, |after| after.think) * self.think / 1000;
+                let think = self.plan.think(*waiting, step) * self.think / 1000;
                 state.ready[*waiting] = state.ready[*waiting].max(now + think);
                 state.open[*waiting] -= 1;
                 if state.open[*waiting] == 0 {
