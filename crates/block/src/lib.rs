@@ -22,6 +22,7 @@
 //! ```
 
 pub mod device;
+pub mod differ;
 mod error;
 pub mod fault;
 pub mod file;

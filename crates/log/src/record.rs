@@ -17,6 +17,8 @@
 
 use std::ops::Range;
 
+use ordo_block::differ;
+
 /// Equal bytes between two changed ones that are not worth a run of their own.
 const GAP_MIN: usize = 3;
 
@@ -212,26 +214,14 @@ pub fn patch(
     sorted.sort_by_key(|(range, _)| range.start);
     for (range, at) in sorted {
         let (now, before) = (&new[range.clone()], &old[at..at + range.len()]);
-        let mut i = 0;
-        while i < now.len() {
-            if now[i] == before[i] {
-                i += 1;
-                continue;
-            }
-            let start = i;
-            let mut same = 0;
-            while i < now.len() && same < GAP_MIN {
-                same = if now[i] == before[i] { same + 1 } else { 0 };
-                i += 1;
-            }
-            let stop = i - same;
+        for run in differ::Runs::new(before, now, GAP_MIN) {
             // Ranges may overlap: bytes that an earlier range covered are skipped.
-            let from = (range.start + start).max(end);
-            let until = range.start + stop;
+            let from = (range.start + run.start).max(end);
+            let until = range.start + run.end;
             if from >= until {
                 continue;
             }
-            let (n, o) = (&new[from..until], &before[from - range.start..stop]);
+            let (n, o) = (&new[from..until], &before[from - range.start..run.end]);
             let zero = o.iter().all(|b| *b == 0);
             put((from - end) as u64, out);
             put((n.len() as u64) << 1 | u64::from(zero), out);

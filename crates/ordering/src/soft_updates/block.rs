@@ -26,7 +26,9 @@ impl Changes {
 
     /// The changes of one cell, oldest first.
     pub(super) fn of(&self, cell: u32) -> &[(u32, Id)] {
-        self.within(&(cell..cell + 1))
+        let first = self.0.partition_point(|(c, _)| *c < cell);
+        let count = self.0[first..].iter().take_while(|(c, _)| *c == cell).count();
+        &self.0[first..first + count]
     }
 
     /// The changes of some cells.

@@ -301,7 +301,7 @@ fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     if rollback.covers(range.start, range.len()) {
         return;
     }
-    let mut before = change.old.to_vec();
+    let mut before: SmallVec<[u8; 256]> = SmallVec::from_slice(change.old);
     rollback.apply_from(range.start, &mut before);
     let rollback = Rollback::difference(range.start, &before, &change.buf.read()[range]);
     graph.set_rollback(tail, rollback);

@@ -1,5 +1,6 @@
 //! The rollback of a change in an image: the bytes that were there before it.
 
+use ordo_block::differ;
 use smallvec::SmallVec;
 
 /// Old bytes, with their places in the block.
@@ -43,20 +44,11 @@ impl Rollback {
     /// The rollback that turns `new` into `old`. Both start at byte `base` of the block.
     pub(super) fn difference(base: usize, old: &[u8], new: &[u8]) -> Rollback {
         let mut runs = Buffer::new();
-        let (mut at, mut count, mut last) = (0, 0, 0..0);
-        while let Some(first) = differs_from(at, old, new) {
-            let mut end = first + 1;
-            let mut look = end;
-            while look < old.len() && look - end < GAP {
-                if old[look] != new[look] {
-                    end = look + 1;
-                }
-                look += 1;
-            }
-            push_run(&mut runs, first, &old[first..end]);
+        let (mut count, mut last) = (0, 0..0);
+        for run in differ::Runs::new(old, new, GAP) {
+            push_run(&mut runs, run.start, &old[run.clone()]);
             count += 1;
-            last = first..end;
-            at = end;
+            last = run;
         }
         match (count, last.len()) {
             (0, _) => Rollback::Nothing,
@@ -118,19 +110,6 @@ impl Rollback {
             _ => 0,
         }
     }
-}
-
-/// The first index from `at` on at which the two differ.
-fn differs_from(mut at: usize, old: &[u8], new: &[u8]) -> Option<usize> {
-    const WORD: usize = 16;
-    let word = |bytes: &[u8]| bytes.first_chunk::<WORD>().map(|w| u128::from_ne_bytes(*w));
-    while let (Some(a), Some(b)) = (word(&old[at..]), word(&new[at..])) {
-        if a != b {
-            break;
-        }
-        at += WORD;
-    }
-    (at..old.len()).find(|i| old[*i] != new[*i])
 }
 
 fn push_run(runs: &mut Buffer, first: usize, bytes: &[u8]) {

@@ -20,6 +20,10 @@ mod streaming;
 use std::fmt::Write as _;
 use std::path::Path;
 
+/// The allocator of the `ordo` command, so that figures in process are those that its users see.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Several measurements of one quantity.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(Vec<f64>);
