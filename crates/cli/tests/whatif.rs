@@ -124,6 +124,41 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
     assert!(number(&row["predicted_seconds"]) <= number(&interval[1]), "{json}");
     assert_eq!(json["journal_bytes"], 16 << 20, "{json}");
     what_cannot_be_predicted_is_said(&trace, folder.path());
+    a_trace_is_played_in_a_file(&trace, folder.path());
+}
+
+/// The same trace in a file of this machine, in real time: all requests of the trace, and no flush where barriers are off.
+/// A file that holds something is refused, and one that was made for the playback is gone. How long the file takes is
+/// the machine's business; think times alone are a part of it that no disk can shorten.
+fn a_trace_is_played_in_a_file(trace: &Path, folder: &Path) {
+    let disk = folder.join("disk.img");
+    let (trace, path) = (trace.to_str().unwrap(), disk.to_str().unwrap());
+    let base = ["whatif", trace, "--bound", "50%", "--device", path];
+    let run = |more: &[&str]| ordo(&[&base[..], more].concat());
+    let (code, out, errors) = run(&["--barriers", "off", "--rounds", "2", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(!disk.exists(), "it was made for the playback");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["played_on"], path);
+    let (same, off) = (&json["rows"][0], &json["rows"][1]);
+    assert_eq!((&same["change"], &off["change"]), (&"unchanged".into(), &"barriers off".into()));
+    for (role, count) in json["unchanged"]["requests"].as_object().unwrap() {
+        assert_eq!(&same["requests"][role], count, "{role}: {json}");
+        let left = if role == "flush" { &Value::Null } else { count };
+        assert_eq!(&off["requests"][role], left, "{role}: {json}");
+    }
+    let seconds = |row: &Value| row["predicted_seconds"].as_f64().unwrap();
+    let think = |row: &Value| row["spent_seconds"]["think"].as_f64().unwrap();
+    assert!(seconds(same) >= think(&json["unchanged"]) * 0.9, "{json}");
+    assert!(same["interval"][0].as_f64().unwrap() <= seconds(same), "{json}");
+    std::fs::write(&disk, vec![1; 1 << 20]).unwrap();
+    let (code, _, errors) = run(&[]);
+    assert_ne!(code, 0);
+    assert!(errors.contains("byte 0 is not zero") && errors.contains("--force"), "{errors}");
+    let (code, _, errors) = run(&["--force"]);
+    assert_ne!(code, 0);
+    assert!(errors.contains("take a larger one"), "{errors}");
+    assert_eq!(run(&["--disk", "cheetah"]).0, 2);
 }
 
 /// On the same trace: a table within 100 columns, a page, and each refusal with its reason.

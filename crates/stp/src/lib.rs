@@ -10,14 +10,15 @@
 //! - [`mod@plan`]: requests and what each one waits for; [`depend`]: the plan of a trace.
 //! - [`journal`]: where the journal lies, and its transactions.
 //! - [`change`]: the changes.
-//! - [`mod@play`]: a plan carried out in virtual time; [`path`]: where the time went.
+//! - [`mod@play`]: a plan carried out, in virtual time or on a [`real`] device; [`path`]: where the time went.
 //! - [`predict`]: the unchanged playback, which shows how far predictions may be believed, and each change's.
 //!
 //! Invariants:
 //! - An unchanged plan on a disk that takes the recorded times gives the recorded times.
 //! - A plan has no circles.
 //! - A change that means nothing for a trace is refused with its reason, and never played as if it had been made.
-//! - The same trace, changes and disk give the same seconds.
+//! - The same trace, changes and disk model give the same seconds.
+//! - What a real device holds is overwritten only by force.
 //! - Nothing here is shared with a file system of Ordo: prediction and truth have no code in common above the disk model.
 //!
 //! ```
@@ -49,4 +50,5 @@ pub mod path;
 pub mod plan;
 pub mod play;
 pub mod predict;
+pub mod real;
 pub mod traffic;

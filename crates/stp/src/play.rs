@@ -1,4 +1,4 @@
-//! Playback: a plan carried out on disks, closed loop.
+//! Playback: a plan carried out on disks, closed loop, in virtual time or on a real device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use ordo_runtime::{Duration, Executor, Runtime, Time};
 use ordo_trace::Op;
 
 use crate::plan::Plan;
+use crate::real::Real;
 use crate::traffic::Role;
 
 /// The median time of a request of each role, in nanoseconds.
@@ -23,19 +24,30 @@ pub enum Disk {
     /// The one on which the trace was recorded, whichever it was: a request takes the time that it took there, and one
     /// that a change adds the median of its role, in nanoseconds. Places and queues do not matter.
     Recorded(Rc<Medians>),
+    /// A real one. It is the only disk of its stage.
+    Real(Real),
 }
 
 impl Disk {
+    /// Whether completed writes may be lost in a power failure; `None` where nothing is known of the disk.
+    pub fn volatile_cache(&self) -> Option<bool> {
+        match self {
+            Disk::Model(model) => Some(model.volatile_cache()),
+            Disk::Recorded(_) => None,
+            Disk::Real(real) => Some(real.volatile()),
+        }
+    }
+
     /// Its model, where it has one.
     pub fn model(&self) -> Option<&'static Model> {
         match self {
             Disk::Model(model) => Some(model),
-            Disk::Recorded(_) => None,
+            Disk::Recorded(_) | Disk::Real(_) => None,
         }
     }
 }
 
-/// The disks on which a plan is played, in virtual time.
+/// The disks on which a plan is played.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The disks, each with the size of the device in bytes.
@@ -111,16 +123,24 @@ struct State {
     error: Option<PlayError>,
 }
 
+/// A disk during a playback.
+enum Playing {
+    Model(Box<Modeled<Nothing>>),
+    Recorded(Rc<Medians>),
+    Real(Real),
+}
+
 struct Player {
     plan: Rc<Plan>,
-    disks: Vec<Result<Modeled<Nothing>, Rc<Medians>>>,
+    disks: Vec<Playing>,
     runtime: Runtime,
     state: RefCell<State>,
-    shift: u64,
+    /// Nanoseconds from the recorder's clock to that of the playback.
+    shift: i64,
     think: u64,
 }
 
-/// Plays a plan in virtual time.
+/// Plays a plan: in virtual time, or in real time where its disk is a real one.
 ///
 /// # Errors
 /// A request lies outside its disk.
@@ -128,24 +148,35 @@ struct Player {
 /// # Panics
 /// The plan has a circle: steps that wait for each other.
 pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
-    let executor = Executor::simulated(stage.seed);
-    let runtime = executor.runtime();
-    let disks = stage.disks.iter().map(|(disk, bytes)| {
-        let geometry = Geometry {
-            bytes: bytes.next_multiple_of(512),
-            sector: 512,
-            max_request: usize::MAX,
-            volatile_cache: false,
-            read_only: false,
-        };
-        match disk {
-            Disk::Model(model) => Ok(Modeled::new(&runtime, model, Nothing(geometry))),
-            Disk::Recorded(medians) => Err(Rc::clone(medians)),
-        }
+    let real = stage.disks.iter().find_map(|(disk, _)| match disk {
+        Disk::Real(real) => Some(real.clone()),
+        Disk::Model(_) | Disk::Recorded(_) => None,
     });
+    assert!(real.is_none() || stage.disks.len() == 1, "a real disk is the only one");
+    let simulated;
+    let executor = match &real {
+        Some(real) => real.executor(),
+        None => {
+            simulated = Executor::simulated(stage.seed);
+            &simulated
+        }
+    };
+    let runtime = executor.runtime();
+    // What lies before the first request on the recorder's clock is not waited for in real time.
+    let shift = match real {
+        Some(_) => {
+            let first = plan.live().filter(|n| plan.after(*n).is_empty());
+            let first = first.map(|n| plan.step(n).not_before).min().unwrap_or(0);
+            runtime.now().as_nanos().cast_signed() - first.cast_signed()
+        }
+        None => stage.shift.cast_signed(),
+    };
+    let disks = stage.disks.iter().map(|(disk, bytes)| playing(&runtime, disk, *bytes));
     let state = State {
         open: (0..plan.len()).map(|n| plan.after(n).len()).collect(),
-        ready: (0..plan.len()).map(|n| plan.step(n).not_before + stage.shift).collect(),
+        ready: (0..plan.len())
+            .map(|n| plan.step(n).not_before.saturating_add_signed(shift))
+            .collect(),
         times: vec![(0, 0); plan.len()],
         left: plan.live().count(),
         error: None,
@@ -155,7 +186,7 @@ pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
         disks: disks.collect(),
         runtime,
         state: RefCell::new(state),
-        shift: stage.shift,
+        shift,
         think: stage.think,
     });
     for step in plan.live().filter(|n| plan.after(*n).is_empty()) {
@@ -168,6 +199,23 @@ pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
     }
     assert_eq!(state.left, 0, "a plan without circles");
     Ok(Played { times: std::mem::take(&mut state.times) })
+}
+
+fn playing(runtime: &Runtime, disk: &Disk, bytes: u64) -> Playing {
+    let geometry = Geometry {
+        bytes: bytes.next_multiple_of(512),
+        sector: 512,
+        max_request: usize::MAX,
+        volatile_cache: false,
+        read_only: false,
+    };
+    match disk {
+        Disk::Model(model) => {
+            Playing::Model(Box::new(Modeled::new(runtime, model, Nothing(geometry))))
+        }
+        Disk::Recorded(medians) => Playing::Recorded(Rc::clone(medians)),
+        Disk::Real(real) => Playing::Real(real.clone()),
+    }
 }
 
 impl Player {
@@ -185,8 +233,9 @@ impl Player {
     async fn request(&self, step: usize) -> Result<(), BlockError> {
         let step = self.plan.step(step);
         let disk = match &self.disks[step.disk] {
-            Ok(disk) => disk,
-            Err(medians) => {
+            Playing::Model(disk) => disk,
+            Playing::Real(real) => return real.request(step).await,
+            Playing::Recorded(medians) => {
                 let median = || medians.get(&step.role).copied().unwrap_or(0);
                 let took = Duration::from_nanos(step.took.unwrap_or_else(median));
                 self.runtime.sleep(took).await;
@@ -213,7 +262,8 @@ impl Player {
         {
             let mut state = self.state.borrow_mut();
             state.left -= 1;
-            state.times[step] = (issued - self.shift, now - self.shift);
+            let recorded = |at: u64| at.saturating_add_signed(-self.shift);
+            state.times[step] = (recorded(issued), recorded(now));
             if let Err(error) = result {
                 state.error.get_or_insert(PlayError::Device { step, error });
             }

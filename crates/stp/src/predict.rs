@@ -1,4 +1,4 @@
-//! Prediction: playback of the unchanged trace first, then of each change.
+//! Prediction: playback of the unchanged trace first, then of each change; and the same on a real device.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use crate::change::{Change, Refused, World};
 use crate::path::{self, Spent};
 use crate::plan::Plan;
 use crate::play::{Disk, PlayError, Played, Stage, play};
+use crate::real::{Real, RealError};
 use crate::traffic::{self, Role, Seen, TrafficError};
 use crate::{depend, journal};
 
@@ -45,8 +46,8 @@ pub struct Window {
 pub struct Outcome {
     /// Seconds between the marks.
     pub seconds: f64,
-    /// The least and the most seconds: platters elsewhere at the beginning, think times a twentieth shorter and longer,
-    /// and the error of the unchanged playback on both sides.
+    /// The least and the most seconds. On models: platters elsewhere at the beginning, think times a twentieth shorter and
+    /// longer, and the error of the unchanged playback on both sides. On a real device: of all rounds.
     pub interval: (f64, f64),
     /// Seconds on the critical path, by what they were spent on.
     pub spent: BTreeMap<Spent, f64>,
@@ -54,6 +55,13 @@ pub struct Outcome {
     pub requests: BTreeMap<Role, (u64, u64)>,
     /// For the requests between the marks the role, the issue and the completion, in seconds from the first mark.
     pub timeline: Vec<(Role, f64, f64)>,
+}
+
+impl Outcome {
+    fn of(seconds: f64, interval: (f64, f64)) -> Outcome {
+        let (spent, requests) = (BTreeMap::new(), BTreeMap::new());
+        Outcome { seconds, interval, spent, requests, timeline: Vec::new() }
+    }
 }
 
 /// The unchanged trace, as it was and as it is played.
@@ -97,6 +105,18 @@ pub enum PredictError {
     /// Nothing is between the marks.
     #[error("no time passes between the marks")]
     Nothing,
+    /// The device on which to play cannot be used.
+    #[error(transparent)]
+    Real(#[from] RealError),
+}
+
+/// What a playback on a real device is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Ranges are written for the first time: bytes done, and all.
+    Preparing(u64, u64),
+    /// Plans are played: those done, and all.
+    Playing(u64, u64),
 }
 
 /// A trace that can be played.
@@ -171,8 +191,56 @@ impl<'a> Predictor<'a> {
         for change in changes {
             change.apply(&mut world)?;
         }
-        let what = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        self.outcome(&what, world, error)
+        self.outcome(&name(changes), world, error)
+    }
+
+    /// Plays the trace on a real device in real time, once for each set of changes and round, the sets by turns. An empty
+    /// set is the unchanged trace. Returns the median round of each set.
+    ///
+    /// # Errors
+    /// A change means nothing for this trace or for a real device, or the device failed.
+    pub fn on_device(
+        &self,
+        real: &Real,
+        sets: &[&[Change]],
+        rounds: usize,
+        mut follow: impl FnMut(Doing),
+    ) -> Result<Vec<Outcome>, PredictError> {
+        let mut worlds = Vec::new();
+        for set in sets {
+            let mut world = self.world();
+            world.stage.disks[0].0 = Disk::Real(real.clone());
+            for change in *set {
+                change.apply(&mut world)?;
+            }
+            worlds.push((Rc::new(world.plan), world.stage, Vec::new()));
+        }
+        let plans: Vec<&Plan> = worlds.iter().map(|(plan, ..)| &**plan).collect();
+        real.prepare(&plans, |done, all| follow(Doing::Preparing(done, all)))?;
+        let (mut done, all) = (0, (rounds * sets.len()) as u64);
+        for _ in 0..rounds {
+            for (set, (plan, stage, rounds)) in sets.iter().zip(&mut worlds) {
+                follow(Doing::Playing(done, all));
+                let played = play(plan, stage)
+                    .map_err(|error| PredictError::Play { what: name(set), error })?;
+                rounds.push(played);
+                done += 1;
+            }
+        }
+        follow(Doing::Playing(done, all));
+        Ok(worlds.iter().map(|(plan, _, rounds)| self.median(plan, rounds)).collect())
+    }
+
+    /// The median of several playbacks of one plan; their least and most seconds are its interval.
+    fn median(&self, plan: &Plan, rounds: &[Played]) -> Outcome {
+        let bounds = rounds.iter().map(|played| (self.bounds(plan, played), played));
+        let mut all: Vec<((u64, u64), &Played)> = bounds.collect();
+        all.sort_by_key(|((begin, end), _)| end - begin);
+        let seconds = |n: usize| (all[n].0.1 - all[n].0.0) as f64 / 1e9;
+        let middle = (all.len() - 1) / 2;
+        let mut outcome = Outcome::of(seconds(middle), (seconds(0), seconds(all.len() - 1)));
+        self.tell(plan, all[middle].1, all[middle].0, &mut outcome);
+        outcome
     }
 
     /// The journal of the trace: its place and size in bytes.
@@ -195,13 +263,7 @@ impl<'a> Predictor<'a> {
             let seconds = (end - begin) as f64 / 1e9;
             interval = (interval.0.min(seconds), interval.1.max(seconds));
         }
-        let mut outcome = Outcome {
-            seconds,
-            interval,
-            spent: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            timeline: Vec::new(),
-        };
+        let mut outcome = Outcome::of(seconds, interval);
         self.tell(&plan, &main, (begin, end), &mut outcome);
         widen(&mut outcome, error);
         Ok(outcome)
@@ -237,6 +299,14 @@ impl<'a> Predictor<'a> {
             let since = |at: u64| (at - begin) as f64 / 1e9;
             into.timeline.push((step.role, since(issued), since(completed)));
         }
+    }
+}
+
+/// The name of a set of changes.
+fn name(changes: &[Change]) -> String {
+    match changes {
+        [] => "unchanged".into(),
+        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ordo whatif`: what a trace would take if the file system or the disk were another.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -9,10 +9,12 @@ use clap::{Args, ValueEnum};
 use ordo_annotate::rows;
 use ordo_block::model::Model;
 use ordo_report::number::{self, parse_bytes};
+use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, page};
 use ordo_stp::change::{self, Change, Place};
-use ordo_stp::predict::{Input, Outcome, Predictor, Unchanged, Window};
+use ordo_stp::predict::{Doing, Input, Outcome, Predictor, Unchanged, Window};
+use ordo_stp::real::Real;
 use serde::Serialize;
 
 use super::analyze;
@@ -33,7 +35,8 @@ Examples:
   ordo whatif a.trace --journal-at 50%
   ordo whatif a.trace --mode data --differential --json
   ordo whatif a.trace --journal-device nvram --html -o a.html
-  ordo whatif a.trace --journal-at 50% --made moved.trace")]
+  ordo whatif a.trace --journal-at 50% --made moved.trace
+  ordo whatif a.trace --barriers off --device /dev/sdx1")]
 pub struct WhatIf {
     #[command(flatten)]
     input: analyze::Input,
@@ -55,6 +58,20 @@ pub struct WhatIf {
     /// Predict nothing where playback of the unchanged trace is further from the trace than this.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     bound: f64,
+    /// Play on this block device, or in this file, in real time with io_uring: each change and the unchanged trace by turns. A
+    /// file that is not there is made, and gone afterwards.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["disk", "journal_device"])]
+    device: Option<PathBuf>,
+    /// With --device: overwrite what is stored there.
+    #[arg(long, requires = "device")]
+    force: bool,
+    /// With --device: play everything so many times; the median counts, the spread is the interval.
+    #[arg(long, value_name = "N", default_value = "3", requires = "device",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -183,6 +200,8 @@ impl Changes {
 #[derive(Serialize)]
 struct Printed {
     recorded_on: Option<&'static str>,
+    /// The real device on which the rows were played.
+    played_on: Option<String>,
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
@@ -266,19 +285,27 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         )
     });
     let changes = args.changes.list();
-    let mut outcomes = Vec::new();
-    if !far {
-        let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
-        let all = Some(&changes[..]).filter(|all| !all.is_empty());
-        for set in alone.chain(all) {
-            let name = set.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            outcomes.push((name, predictor.changed(set, unchanged.error)?));
+    let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
+    let all = Some(&changes[..]).filter(|all| !all.is_empty());
+    let sets: Vec<&[Change]> = alone.chain(all).collect();
+    let outcomes = match &args.device {
+        _ if far => Vec::new(),
+        Some(path) => on_device(args, path, &predictor, opened.start.bytes, sets)?,
+        None => {
+            let named = |set: &[Change]| -> Result<(String, Outcome)> {
+                Ok((name(set), predictor.changed(set, unchanged.error)?))
+            };
+            sets.into_iter().map(named).collect::<Result<_>>()?
         }
-    }
+    };
     let made = args.made.as_ref().map(|path| made(path, &window)).transpose()?;
-    let journal = predictor.journal().map(|span| span.len());
-    let printed =
-        print((args.bound, disk), (&system, journal), (&unchanged, &outcomes), (refused, made));
+    let printed = Printed {
+        journal_bytes: predictor.journal().map(|span| span.len()),
+        played_on: args.device.as_ref().map(|path| path.display().to_string()),
+        bound: args.bound,
+        refused,
+        ..print(disk, &system, (&unchanged, &outcomes), made.filter(|_| !changes.is_empty()))
+    };
     let text = match (args.json, args.html) {
         (true, _) => json(&printed)?,
         (_, true) => timelines(&printed, &unchanged, &outcomes),
@@ -288,8 +315,43 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// The changes of a set by name.
+fn name(set: &[Change]) -> String {
+    match set {
+        [] => "unchanged".into(),
+        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Plays the unchanged trace and each set of changes on a real device.
+fn on_device(
+    args: &WhatIf,
+    path: &Path,
+    predictor: &Predictor<'_>,
+    bytes: u64,
+    sets: Vec<&[Change]>,
+) -> Result<Vec<(String, Outcome)>> {
+    let real = Real::open(path, bytes, args.force)?;
+    let sets: Vec<&[Change]> = std::iter::once(&[][..]).chain(sets).collect();
+    let progress = Progress::new(args.quiet);
+    let begun = std::cell::Cell::new(None);
+    let follow = |doing: Doing| {
+        let (what, done, all) = match doing {
+            Doing::Preparing(done, all) => ("preparing", done, all),
+            Doing::Playing(done, all) => ("playing", done, all),
+        };
+        if begun.replace(Some(what)) != Some(what) {
+            progress.begin(&path.display().to_string(), what, all);
+        }
+        progress.reach(done, all);
+    };
+    let outcomes = predictor.on_device(&real, &sets, usize::from(args.rounds), follow);
+    progress.finish();
+    Ok(sets.iter().map(|set| name(set)).zip(outcomes?).collect())
+}
+
 /// The seconds between the marks of another trace.
-fn made(path: &std::path::Path, window: &Window) -> Result<f64> {
+fn made(path: &Path, window: &Window) -> Result<f64> {
     let opened = ordo_annotate::input::open(&[path.to_path_buf()], None)?;
     let all = opened.trace.requests();
     let mark = |text: &Option<String>, from: usize| {
@@ -313,12 +375,14 @@ fn made(path: &std::path::Path, window: &Window) -> Result<f64> {
 }
 
 fn print(
-    (bound, disk): (f64, Option<&'static Model>),
-    (system, journal_bytes): (&str, Option<u64>),
+    disk: Option<&'static Model>,
+    system: &str,
     (unchanged, outcomes): (&Unchanged, &[(String, Outcome)]),
-    (refused, made): (Option<String>, Option<f64>),
+    made: Option<f64>,
 ) -> Printed {
-    let base = &unchanged.predicted;
+    // On a real device, the unchanged trace was played there too, and comes first.
+    let own = outcomes.first().filter(|(name, _)| name == "unchanged").map(|(_, own)| own);
+    let base = own.unwrap_or(&unchanged.predicted).seconds;
     let last = outcomes.len().saturating_sub(1);
     let rows = outcomes.iter().enumerate().map(|(n, (change, outcome))| {
         // The trace with the changes made has all of them.
@@ -329,22 +393,23 @@ fn print(
             predicted_seconds: outcome.seconds,
             interval: outcome.interval,
             error: measured.map(|measured| outcome.seconds / measured - 1.0),
-            ratio: outcome.seconds / base.seconds,
+            ratio: outcome.seconds / base,
             told: Told::of(outcome),
         }
     });
     Printed {
         recorded_on: disk.map(|model| model.name),
+        played_on: None,
         file_system: system.to_owned(),
-        journal_bytes,
-        bound,
-        refused,
+        journal_bytes: None,
+        bound: 0.0,
+        refused: None,
         unchanged: First {
             measured_seconds: unchanged.measured,
-            predicted_seconds: base.seconds,
+            predicted_seconds: unchanged.predicted.seconds,
             error: unchanged.error,
-            interval: base.interval,
-            told: Told::of(base),
+            interval: unchanged.predicted.interval,
+            told: Told::of(&unchanged.predicted),
         },
         rows: rows.collect(),
     }
@@ -375,9 +440,11 @@ fn table(printed: &Printed) -> String {
         number::seconds(first.measured_seconds),
         signed(first.error),
     ]);
-    for row in &printed.rows {
+    let real = printed.played_on.as_ref();
+    for (n, row) in printed.rows.iter().enumerate() {
+        let place = real.filter(|_| n == 0).map(|path| format!(", on {path}"));
         rows.row([
-            row.change.clone(),
+            format!("{}{}", row.change, place.unwrap_or_default()),
             number::seconds(row.predicted_seconds),
             span(row.interval),
             format!("{:.3}", row.ratio),
@@ -389,11 +456,14 @@ fn table(printed: &Printed) -> String {
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
     }
-    text.push_str(&format!(
-        "\nWhere the time goes, on {}:\n\n",
-        printed.recorded_on.unwrap_or("the disk of the trace, with the times that it took there")
-    ));
-    let mut columns = vec![("unchanged", &first.told)];
+    let recorded = printed.recorded_on;
+    let recorded = recorded.unwrap_or("the disk of the trace, with the times that it took there");
+    let on = real.map_or(recorded, |path| path);
+    text.push_str(&format!("\nWhere the time goes, on {on}:\n\n"));
+    let mut columns = Vec::new();
+    if real.is_none() || printed.rows.is_empty() {
+        columns.push(("unchanged", &first.told));
+    }
     columns.extend(printed.rows.iter().map(|row| (row.change.as_str(), &row.told)));
     text.push_str(&where_it_goes(&columns));
     text
@@ -422,7 +492,10 @@ fn where_it_goes(columns: &[(&str, &Told)]) -> String {
 
 /// The page: the table, and the timelines one above the other on one scale.
 fn timelines(printed: &Printed, unchanged: &Unchanged, outcomes: &[(String, Outcome)]) -> String {
-    let mut runs = vec![("unchanged", &unchanged.predicted)];
+    let mut runs = Vec::new();
+    if printed.played_on.is_none() {
+        runs.push(("unchanged", &unchanged.predicted));
+    }
     runs.extend(outcomes.iter().map(|(name, outcome)| (name.as_str(), outcome)));
     let lanes: Vec<page::Timeline<'_>> = runs
         .iter()

@@ -142,8 +142,7 @@ impl Change {
             Change::Differential => differential::change(world),
             Change::Barriers(barriers) => timing::barriers(world, *barriers),
             Change::Disk(model) => {
-                world.stage.disks[0].0 = Disk::Model(model);
-                Ok(())
+                no_model_beside_real(world).map(|()| world.stage.disks[0].0 = Disk::Model(model))
             }
             Change::CacheOff => timing::cache_off(world),
         };
@@ -154,6 +153,16 @@ impl Change {
 /// The reason why a place or a cache means nothing where the disk is not known.
 const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither places nor caches have a \
                         time; say it, or change the disk";
+
+/// A model's time is virtual, and so it is no disk of a stage with a real one.
+fn no_model_beside_real(world: &World<'_>) -> Result<(), String> {
+    match world.stage.disks[0].0 {
+        Disk::Real(_) => {
+            Err("a disk model has virtual time, and this playback is on a real device".into())
+        }
+        Disk::Model(_) | Disk::Recorded(_) => Ok(()),
+    }
+}
 
 /// The journal of a trace, or the reason why there is nothing to change.
 fn journal_of(world: &World<'_>) -> Result<Span, String> {

@@ -3,7 +3,7 @@
 use ordo_block::model::Model;
 use ordo_trace::Op;
 
-use super::{NO_MODEL, Place, World, journal_of};
+use super::{NO_MODEL, Place, World, journal_of, no_model_beside_real};
 use crate::journal::Span;
 use crate::plan::Step;
 use crate::play::Disk;
@@ -14,7 +14,7 @@ use crate::traffic::Role;
 pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String> {
     let span = journal_of(world)?;
     let (disk, device) = world.stage.disks[0].clone();
-    if disk.model().is_none() {
+    if disk.volatile_cache().is_none() {
         return Err(NO_MODEL.into());
     }
     if world
@@ -113,6 +113,7 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
     if world.stage.disks.len() > 1 {
         return Err("the journal has a disk of its own already".into());
     }
+    no_model_beside_real(world)?;
     world.stage.disks.push((Disk::Model(model), span.len().max(1 << 20)));
     let plan = &mut world.plan;
     for index in plan.live().collect::<Vec<_>>() {

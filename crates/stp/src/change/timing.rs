@@ -87,9 +87,13 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
 
 /// Turns the disk's write cache off: every write goes to the platter.
 pub(super) fn cache_off(world: &mut World<'_>) -> Result<(), String> {
-    match world.stage.disks[0].0.model() {
-        Some(model) if model.volatile_cache() => {}
-        Some(model) => return Err(format!("{} has no volatile write cache", model.name)),
+    let disk = &world.stage.disks[0].0;
+    match disk.volatile_cache() {
+        Some(true) => {}
+        Some(false) => {
+            let name = disk.model().map_or("the disk", |model| model.name);
+            return Err(format!("{name} has no volatile write cache"));
+        }
         None => return Err(NO_MODEL.into()),
     }
     let writes: Vec<usize> =
