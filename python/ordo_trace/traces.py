@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
-#: The tables of a trace; the first two are in every trace.
-TABLES = ("requests", "blocks", "transactions", "recounted")
+#: The tables of a trace. The first two are in every trace; docs/formats/trace.md says when the others are.
+TABLES = (
+    "requests", "blocks", "transactions", "recounted", "shares", "files", "calls", "waits", "contents", "start"
+)
 #: Tables without which a folder is no trace.
 NEEDED = ("requests", "blocks")
+#: Tables by which a folder is recognised as a trace. The names of the others are common ones.
+MARKS = TABLES[:4]
 #: The newest version of the format that is known.
 VERSION = 1
 #: What folders may say, as columns of every table.
@@ -52,7 +56,7 @@ class Damaged:
 def find(folder: str | os.PathLike[str]) -> list[Path]:
     """The traces in a folder, at any depth, or the folder itself, in order of their paths.
 
-    A trace is a folder with one of its tables: also one that lacks the others, so that it is named and not passed over.
+    A trace is a folder with one of its first tables: also one that lacks the others, so that it is named and not passed over.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -60,7 +64,7 @@ def find(folder: str | os.PathLike[str]) -> list[Path]:
     found = set()
     for at, folders, files in os.walk(root):
         folders.sort()
-        if any(f"{table}.parquet" in files for table in TABLES):
+        if any(f"{table}.parquet" in files for table in MARKS):
             found.add(Path(at))
             folders.clear()
     return sorted(found)
@@ -208,8 +212,9 @@ class Traces:
         else:
             lacking = [t for t in TABLES if f"getvariable('{t}')" in text and not self.files(t)]
             if lacking:
+                how = " --calls" if lacking[0] in ("calls", "waits") else ""
                 raise TraceError(
-                    f"{self.root}: no trace has {lacking[0]}.parquet, which {name} needs; ordo trace run writes it"
+                    f"{self.root}: no trace has {lacking[0]}.parquet, which {name} needs; ordo trace run{how} writes it"
                 )
         for key, value in variables.items():
             connection.execute(f"set variable {_word(key)} = {int(value)}")

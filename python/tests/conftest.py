@@ -42,6 +42,9 @@ class Made:
         self.requests: list[dict[str, Any]] = []
         self.blocks: list[dict[str, Any]] = []
         self.moved: list[dict[str, Any]] = []
+        self.calls: list[dict[str, Any]] = []
+        self.waits: list[dict[str, Any]] = []
+        self.files: list[dict[str, Any]] = []
 
     def request(self, op: str, issued: int, completed: int | None, *blocks: dict[str, Any], text: str | None = None) -> None:
         """A request with its blocks: each a kind and whatever else is known of it."""
@@ -67,8 +70,16 @@ class Made:
                        ("path", text), ("transaction", whole), ("home_offset", whole), ("home_kind", text),
                        ("completes", whole)],
             "recounted": [("was", text), ("kind", text), ("bytes", whole)],
+            "calls": [("call_number", whole), ("name", text), ("path", text), ("began_ns", whole), ("ended_ns", whole)],
+            "waits": [("call_number", whole), ("request", whole), ("kind", text), ("waited_ns", whole)],
+            "files": [("inode", whole), ("path", text)]
+            + [(f"{what}_{unit}", whole) for what in ("data", "metadata", "journal", "read") for unit in ("bytes", "requests")],
         }
         rows = {"requests": self.requests, "blocks": self.blocks, "recounted": self.moved}
+        # As with ordo: a trace without calls has no such tables.
+        optional = {"calls": self.calls, "waits": self.waits, "files": self.files}
+        rows |= {name: those for name, those in optional.items() if those}
+        columns = {name: columns[name] for name in rows}
         for name, fields in columns.items():
             schema = pa.schema(fields, metadata=meta)
             full = [{key: row.get(key) for key, _ in fields} for row in rows[name]]

@@ -19,16 +19,41 @@ import ordo_trace
 ALONE = "import sys, duckdb; print(duckdb.execute(open(sys.argv[1]).read()).fetchall())"
 
 
-def test_each_query_runs_alone_with_the_same_answer(tmp_path: Path) -> None:
+def with_calls(made: Made, folder: Path) -> Path:
+    """A trace with system calls and files: two fsyncs, and a write that has not ended; three rows of files."""
+    made.request("write", 0, 40, {"kind": "file_data"})
+    made.request("flush", 40, 90)
+    made.calls = [
+        {"call_number": 0, "name": "fsync", "path": "a", "began_ns": 0, "ended_ns": 100},
+        {"call_number": 1, "name": "fsync", "path": "a", "began_ns": 100, "ended_ns": 130},
+        {"call_number": 2, "name": "write", "path": "b", "began_ns": 130, "ended_ns": None},
+    ]
+    made.waits = [
+        {"call_number": 0, "request": 0, "kind": "file_data", "waited_ns": 40},
+        {"call_number": 0, "request": 1, "kind": "flush", "waited_ns": 50},
+        {"call_number": 1, "request": 1, "kind": "flush", "waited_ns": 5},
+    ]
+    small = {"inode": 12, "path": "small", "data_bytes": 4096, "metadata_bytes": 4096, "journal_bytes": 8192, "read_bytes": 0}
+    large = {"inode": 13, "path": "large", "data_bytes": 65536, "metadata_bytes": 0, "journal_bytes": 0, "read_bytes": 512}
+    none = {"inode": None, "path": None, "data_bytes": 0, "metadata_bytes": 512, "journal_bytes": 0, "read_bytes": 0}
+    made.files = [small, none, large]
+    return made.keep(folder)
+
+
+def test_each_query_runs_alone_with_the_same_answer(tmp_path: Path, made: Made) -> None:
     (tmp_path / "results.json").write_text(json.dumps(RESULTS))
+    # The recorded fleet has neither calls nor files.
+    (own := tmp_path / "own").mkdir()
+    with_calls(made, own / "a.trace")
+    folders = {"promises": tmp_path, "slow_calls": own, "top_files": own}
     for name in ordo_trace.names():
-        folder = tmp_path if name == "promises" else FLEET
+        folder = folders.get(name, FLEET)
         file = Path(ordo_trace.queries.FOLDER) / f"{name}.sql"
         ran = subprocess.run(
             [sys.executable, "-c", ALONE, str(file)], cwd=folder, capture_output=True, text=True, check=True
         )
         rows = ordo_trace.open(folder).query(name).fetchall()
-        here = repr(rows).replace(f"{FLEET}/", "")
+        here = repr(rows).replace(f"{folder}/", "")
         assert rows and ran.stdout.strip() == here, name
         assert ordo_trace.queries.about(name).endswith("?")
 
@@ -181,3 +206,20 @@ def test_promises_broken_by_system_and_version(tmp_path: Path) -> None:
         ("lfs", "9", 7, 2, "torn"),
         ("ffs-none", "1.1", 20, 0, None),
     ]
+
+
+def test_slow_calls_say_what_they_waited_for(tmp_path: Path, made: Made) -> None:
+    rows = ordo_trace.open(with_calls(made, tmp_path / "a.trace")).query("slow_calls").pl().rows(named=True)
+    found = [(row["name"], row["path"], row["kind"], row["calls"], row["requests"], row["ns"]) for row in rows]
+    # The time of both calls is 130, and so is the sum; a call that has not ended has none.
+    assert found == [
+        ("fsync", "a", "flush", 2, 2, 55), ("fsync", "a", "file_data", 1, 1, 40), ("fsync", "a", None, 2, 0, 35)
+    ]
+    with pytest.raises(ordo_trace.TraceError, match="--calls"):
+        ordo_trace.open(FLEET).query("slow_calls")
+
+
+def test_top_files_count_all_that_is_written_for_a_file(tmp_path: Path, made: Made) -> None:
+    rows = ordo_trace.open(with_calls(made, tmp_path / "a.trace")).query("top_files").pl().rows(named=True)
+    assert [(row["path"], row["written_bytes"]) for row in rows] == [("large", 65536), ("small", 16384), (None, 512)]
+    assert [row["written_for_each_byte"] for row in rows] == [1.0, 4.0, None]

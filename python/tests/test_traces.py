@@ -32,7 +32,9 @@ def test_a_fleet_is_its_traces_with_what_the_folders_say() -> None:
 
 def test_frames_of_pandas_and_polars_have_the_rows_of_the_files() -> None:
     traces = ordo_trace.open(FLEET)
-    for table in ordo_trace.TABLES:
+    held = [table for table in ordo_trace.TABLES if traces.files(table)]
+    assert held[:4] == ["requests", "blocks", "transactions", "recounted"]
+    for table in held:
         rows = sum(pq.read_metadata(file).num_rows for file in traces.files(table))
         pandas, polars = traces.pandas(table), traces.polars(table)
         assert len(pandas) == len(polars) == rows
