@@ -5,9 +5,9 @@
 //! all rules hold, and something where one does not. Would catch a workload in which no file takes a
 //! directory's blocks: without it the lack of the rules about freed blocks would have no effect.
 
-use ordo_bench::crash::{Doing, mutants};
-use ordo_crash::Geometry;
+use ordo_bench::crash::{Doing, Subject, mutants};
 use ordo_crash::mutants::Search;
+use ordo_crash::{Config, Geometry, Model};
 use ordo_systems::journaled;
 
 #[test]
@@ -28,6 +28,39 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
                 )
                 .unwrap();
             assert_eq!(sought.found.is_none(), all, "{name}, without {rule}: {sought:?}");
+        }
+    }
+}
+
+/// Runs of each form of the journal, with logs as small as small file systems have them: no client waits for log
+/// space for ever. Would catch a keeper that goes to sleep while an operation waits for it.
+#[test]
+fn no_client_waits_for_a_small_log_for_ever() {
+    let search = Search::default();
+    let forms = [
+        journaled::FILE,
+        journaled::WAFS_1SYNC,
+        journaled::WAFS_1ASYNC,
+        journaled::WAFS_2SYNC,
+        journaled::WAFS_2ASYNC,
+        journaled::WAFS_1SYNC_GROUP,
+        journaled::WAFS_2SYNC_GROUP,
+    ];
+    for shape in ["4k-512", "8k-1k", "16k-2k"] {
+        let shape = Geometry::by_name(shape).unwrap();
+        for form in forms {
+            let subject = form.crashed(None, &shape).unwrap();
+            for seed in [5, 17] {
+                let script = Doing::Script(search.script(seed, &shape));
+                let ran = subject.record(&script, &Config::new(seed, Model::Volatile));
+                assert!(
+                    ran.is_ok(),
+                    "{}, {}, seed {seed}: {:?}",
+                    form.name(),
+                    shape.name,
+                    ran.err()
+                );
+            }
         }
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
         let state = &cache.gate().state;
         let mut last = state.runtime.now();
         while !state.closed.get() {
-            if state.is_settled() {
+            // An operation that waits for space has announced it while nobody listened, perhaps.
+            if state.is_settled() && !state.short.get() {
                 state.idle.set(true);
                 state.work.notified().await;
                 state.idle.set(false);
