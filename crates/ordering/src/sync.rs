@@ -17,7 +17,8 @@
 //!
 //! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
 //! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk
-//! after the pointer to them. The last fragments of a growing file, but not of a directory, may move: then the
+//! after the pointer to them. An inode is stored with its new pointers and the size that covers them at once, as on
+//! FreeBSD; a pointer in an indirect block may be on disk before that size. The last fragments of a growing file, but not of a directory, may move: then the
 //! old fragments are free before the inode on disk has lost its pointer to them. A crash can leave them in two
 //! files, which the check resolves.
 
@@ -148,6 +149,7 @@ impl SyncOrder {
 impl OrderingPolicy for SyncOrder {
     const NAME: &'static str = "sync";
     const NEEDS_CHECK: bool = true;
+    const WHOLE_INODES: bool = false;
     type Op = Pending;
 
     async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<Pending, BlockError> {
