@@ -232,18 +232,22 @@ fn one(
         Ok(())
     };
     out.push(mib as f64 * 1.048_576 / timed(read)?);
-    let untar = mounted.join("tree");
-    fs::create_dir(&untar).map_err(|e| e.to_string())?;
-    let script = format!("tar xf {} -C {} --no-same-owner", tar.display(), untar.display());
-    let start = Instant::now();
-    shell(place, &script)?;
-    out.push(start.elapsed().as_secs_f64());
+    out.push(untar(place, tar, &mounted.join("tree"))?);
     let mut out: Vec<Option<f64>> = out.into_iter().map(Some).collect();
     for program in &PROGRAMS {
         out.push(programs::measure(program, &mounted)?);
     }
     shell(place, c.unmount)?;
     Ok(out)
+}
+
+/// The seconds in which an archive is unpacked.
+fn untar(place: &Path, tar: &Path, to: &Path) -> Result<f64, String> {
+    fs::create_dir(to).map_err(|e| e.to_string())?;
+    let script = format!("tar xf {} -C {} --no-same-owner", tar.display(), to.display());
+    let start = Instant::now();
+    shell(place, &script)?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Runs two threads, each in a directory of its own.

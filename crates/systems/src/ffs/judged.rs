@@ -18,8 +18,8 @@ use crate::options::MountOptions;
 
 /// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
 /// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
-/// rename of a directory passes through a state in which it has both names. A growing file's old fragments are free before the inode on disk has
-/// lost its pointer to them. A torn superblock or group has a wrong hash.
+/// rename of a directory passes through a state in which it has both names. Without any ordering, a growing file's old fragments are another file's
+/// before the inode on disk has lost its pointer to them. A torn superblock or group has a wrong hash.
 const NOT_ORDERED: [&str; 7] = [
     "BlocksNotMarked",
     "InodesNotMarked",
