@@ -7,6 +7,8 @@
 //! the amount of work. `ONLY` selects contestants; then nothing is written. The part of the page below `## By
 //! hand` stays as it is.
 
+mod programs;
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,8 +16,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The measurements: name, unit, and whether less is better.
-const WORK: [(&str, &str, bool); 9] = [
+use programs::PROGRAMS;
+
+/// The measurements by this program: name, unit, and whether less is better. Those of [`PROGRAMS`] follow.
+const OWN_WORK: [(&str, &str, bool); 9] = [
     ("create empty files", "µs each", true),
     ("create empty files, two at a time", "µs each", true),
     ("create files of 1 KB in 200 directories", "µs each", true),
@@ -26,6 +30,12 @@ const WORK: [(&str, &str, bool); 9] = [
     ("read it cold", "MB/s", false),
     ("untar a source tree", "s", true),
 ];
+
+/// All measurements: name, unit, and whether less is better.
+fn work() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    let programs = PROGRAMS.iter().map(|program| (program.name, program.unit, program.less()));
+    OWN_WORK.into_iter().chain(programs)
+}
 
 /// A contestant: the shell lines that make, mount and unmount it. `$D` is its folder, `$M` its mount point,
 /// `$P` the command that pins a server.
@@ -58,6 +68,7 @@ fn contestants(ordo: &Path) -> Vec<Contestant> {
         once: name == "ordo, sync",
     };
     let mkfs = format!("{ordo} mkfs --size 2g $D/image >/dev/null");
+    let with_log = format!("{ordo} mkfs --size 2g --journal file $D/image >/dev/null");
     let ours = |ordering| format!("$P {ordo} mount -q $D/image $M -o cache=1g,ordering={ordering}");
     let passthrough = std::env::var("PASSTHROUGH").unwrap_or("passthrough_ll".into());
     let mut all = vec![
@@ -72,6 +83,9 @@ fn contestants(ordo: &Path) -> Vec<Contestant> {
         new("ordo, none, write-back", &mkfs, &ours("none,writeback")),
         new("ordo, none, no readdirplus", &mkfs, &ours("none,noreaddirplus")),
         new("ordo, soft-updates", &mkfs, &ours("soft-updates")),
+        new("ordo, soft-updates, over io_uring", &mkfs, &ours("soft-updates,io_uring")),
+        new("ordo, journal", &with_log, &ours("journal")),
+        new("ordo, journal, over io_uring", &with_log, &ours("journal,io_uring")),
         new("ordo, sync", &mkfs, &ours("sync")),
         new(
             "ntfs-3g",
@@ -111,7 +125,7 @@ pub fn run(ordo: &Path) -> Result<(), String> {
     const LEAVE: &str = "/sys/module/fuse/parameters/enable_uring";
     let before = fs::read_to_string(LEAVE);
     let _ = fs::write(LEAVE, "Y");
-    let mut results: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); WORK.len()]; all.len()];
+    let mut results: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); work().count()]; all.len()];
     for round in 0..rounds {
         for (contestant, results) in all.iter().zip(&mut results) {
             if round > 0 && contestant.once {
@@ -120,7 +134,7 @@ pub fn run(ordo: &Path) -> Result<(), String> {
             eprintln!("round {}, {}", round + 1, contestant.name);
             let place = folder.join(contestant.name.replace([' ', ','], "-"));
             match one(contestant, &place, &tar, files, mib) {
-                Ok(times) => times.iter().zip(results).for_each(|(t, all)| all.push(*t)),
+                Ok(times) => times.iter().zip(results).for_each(|(t, all)| all.extend(*t)),
                 Err(error) => eprintln!("  left out: {error}"),
             }
             let clean = "umount -l $M 2>/dev/null; umount -l $D/ram 2>/dev/null; rm -rf $D";
@@ -164,7 +178,7 @@ fn one(
     tar: &Path,
     files: usize,
     mib: usize,
-) -> Result<Vec<f64>, String> {
+) -> Result<Vec<Option<f64>>, String> {
     let mounted = place.join("mounted");
     fs::create_dir_all(&mounted).map_err(|e| e.to_string())?;
     shell(place, &c.make)?;
@@ -218,14 +232,22 @@ fn one(
         Ok(())
     };
     out.push(mib as f64 * 1.048_576 / timed(read)?);
-    let untar = mounted.join("tree");
-    fs::create_dir(&untar).map_err(|e| e.to_string())?;
-    let script = format!("tar xf {} -C {} --no-same-owner", tar.display(), untar.display());
-    let start = Instant::now();
-    shell(place, &script)?;
-    out.push(start.elapsed().as_secs_f64());
+    out.push(untar(place, tar, &mounted.join("tree"))?);
+    let mut out: Vec<Option<f64>> = out.into_iter().map(Some).collect();
+    for program in &PROGRAMS {
+        out.push(programs::measure(program, &mounted)?);
+    }
     shell(place, c.unmount)?;
     Ok(out)
+}
+
+/// The seconds in which an archive is unpacked.
+fn untar(place: &Path, tar: &Path, to: &Path) -> Result<f64, String> {
+    fs::create_dir(to).map_err(|e| e.to_string())?;
+    let script = format!("tar xf {} -C {} --no-same-owner", tar.display(), to.display());
+    let start = Instant::now();
+    shell(place, &script)?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Runs two threads, each in a directory of its own.
@@ -279,7 +301,7 @@ fn page(
         load.split(' ').next().unwrap_or("unknown"),
     );
     let yardstick = all.iter().position(|c| c.name == YARDSTICK);
-    for (w, (what, unit, less)) in WORK.iter().enumerate() {
+    for (w, (what, unit, less)) in work().enumerate() {
         let _ = writeln!(out, "## {what}\n\n| | {unit} | times {YARDSTICK} |\n|---|---|---|");
         let base = yardstick.map_or(f64::NAN, |y| median(&results[y][w]));
         for (contestant, results) in all.iter().zip(results) {
@@ -291,7 +313,7 @@ fn page(
                 times.iter().fold((f64::MAX, 0f64), |(a, b), t| (a.min(*t), b.max(*t)));
             let own = median(times);
             // Ratios of times: more is always slower.
-            let ratio = if *less { own / base } else { base / own };
+            let ratio = if less { own / base } else { base / own };
             let _ = writeln!(
                 out,
                 "| {} | {own:.2} ({least:.2} to {most:.2}) | {ratio:.2} |",
@@ -300,5 +322,37 @@ fn page(
         }
         out.push('\n');
     }
+    out.push_str(&verdicts(all, results));
+    out
+}
+
+/// The file systems of [`verdicts`], each with the most times that its competitor may be faster.
+const GOALS: [(&str, f64); 4] =
+    [(YARDSTICK, 1.1), ("ntfs-3g", 1.0), ("fuse2fs", 1.0), ("ext4 on a loop device", 3.0)];
+
+/// How the orderings that people use compare with the goals, from the medians.
+fn verdicts(all: &[Contestant], results: &[Vec<Vec<f64>>]) -> String {
+    let place = |name: &str| all.iter().position(|c| c.name == name);
+    let mut out = "## Verdicts\n\nHow many times as long as the other it takes; more than is wanted in bold.\n".to_owned();
+    for ours in ["ordo, soft-updates", "ordo, journal"] {
+        let Some(own) = place(ours) else { continue };
+        let goals = GOALS.map(|(name, most)| format!("{name}, {most:.1} wanted"));
+        let _ = writeln!(out, "\n| {ours} | {} |\n|---|---|---|---|---|", goals.join(" | "));
+        for (w, (what, _, less)) in work().enumerate() {
+            let _ = write!(out, "| {what} |");
+            for (name, most) in GOALS {
+                let theirs = place(name).map_or(f64::NAN, |other| median(&results[other][w]));
+                let ours = median(&results[own][w]);
+                let ratio = if less { ours / theirs } else { theirs / ours };
+                let _ = match ratio {
+                    ratio if ratio.is_nan() => write!(out, " - |"),
+                    ratio if ratio > most => write!(out, " **{ratio:.2}** |"),
+                    ratio => write!(out, " {ratio:.2} |"),
+                };
+            }
+            out.push('\n');
+        }
+    }
+    out.push('\n');
     out
 }

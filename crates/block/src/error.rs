@@ -28,6 +28,8 @@ pub enum Fault {
     ReadOnly,
     /// The snapshot that was read has been given up.
     Gone,
+    /// The image is shorter than when it was opened.
+    CutOff,
 }
 
 /// A failed request: its kind, its range, and the reason.
@@ -60,6 +62,9 @@ impl fmt::Display for BlockError {
             Fault::OutOfRange => write!(f, "beyond the end of the device"),
             Fault::ReadOnly => write!(f, "the device is read-only"),
             Fault::Gone => write!(f, "the view of an earlier state was given up"),
+            Fault::CutOff => {
+                write!(f, "the image was cut off: it is shorter than when it was opened")
+            }
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! O_DIRECT is used where the file supports it, at whatever alignment it needs. A request that is not aligned so
 //! reads, modifies and writes the blocks around it, while no other request runs. Two processes cannot have the same
-//! image open if one of them writes: the file is locked (`flock`) for as long as the disk lives.
+//! image open if one of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device
+//! the image behind it. An image that somebody cuts off meanwhile fails every request from then on.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +87,10 @@ pub struct FileDisk {
     /// The alignment of offsets and lengths that the file needs, in bytes.
     unit: u64,
     direct: bool,
+    /// Whether it is a regular file, whose length may change.
+    regular: bool,
+    /// The image behind a loop device, which is locked too.
+    behind: Option<File>,
     /// An exclusive open of the device, which keeps the kernel and others from mounting it while it is written here.
     claim: RefCell<Option<File>>,
     /// A lock that requests which read, modify and write blocks hold to write, and all others to read.
@@ -147,6 +152,8 @@ impl FileDisk {
             io::ErrorKind::WouldBlock => OpenError::Locked { path: path.into() },
             _ => fail("lock it")(e),
         })?;
+        let behind = if device { lock_behind(&metadata, access) } else { Ok(None) };
+        let behind = behind.map_err(|_| OpenError::Locked { path: path.into() })?;
         let geometry = Geometry {
             bytes: bytes / SECTOR * SECTOR,
             sector: SECTOR as u32,
@@ -157,7 +164,8 @@ impl FileDisk {
         let blocks = RwLock::new("blocks of a file", 0);
         let runtime = runtime.clone();
         let (file, claim) = (Arc::new(file), RefCell::new(claim));
-        Ok(FileDisk { runtime, file, geometry, unit, direct, claim, blocks })
+        let regular = !device;
+        Ok(FileDisk { runtime, file, geometry, unit, direct, regular, behind, claim, blocks })
     }
 
     /// Creates an image of `bytes` bytes, all zero, that takes up no space yet. An existing regular file is emptied
@@ -197,7 +205,9 @@ impl FileDisk {
 
     /// Releases the lock for other processes. The disk must not be read or written any more.
     pub fn unlock(&self) {
-        let _ = release(&self.file);
+        for file in std::iter::once(&*self.file).chain(&self.behind) {
+            let _ = release(file);
+        }
     }
 
     /// Whether requests bypass the host's cache.
@@ -216,12 +226,43 @@ impl FileDisk {
         (start, (end - start) as usize, (offset - start) as usize)
     }
 
+    /// Checks that the image is as long as when it was opened. A read beyond its end would give zeros, and a write
+    /// there would make it long again.
+    fn check_whole(&self, op: Operation, offset: u64, len: usize) -> Result<(), BlockError> {
+        let bytes = match self.regular {
+            true => self.file.metadata().map_err(failed(op, offset, len))?.len(),
+            false => return Ok(()),
+        };
+        match bytes < self.geometry.bytes {
+            true => Err(BlockError { op, offset, len, fault: Fault::CutOff }),
+            false => Ok(()),
+        }
+    }
+
     async fn change(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
         let runtime = &self.runtime;
         let (start, len, within) = self.around(offset, data.len());
         let mut blocks = runtime.read_at(&self.file, start, len).await?;
         blocks[within..within + data.len()].copy_from_slice(data);
         runtime.write_at(&self.file, start, blocks, durable).await
+    }
+}
+
+/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` where there
+/// is none, or where it cannot be opened by its name: it may be removed, or in another mount namespace.
+///
+/// # Errors
+/// Another process has the image open, and one of the two writes.
+fn lock_behind(device: &std::fs::Metadata, access: Access) -> io::Result<Option<File>> {
+    let (major, minor) = (libc::major(device.rdev()), libc::minor(device.rdev()));
+    let whole = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let part_of = whole.join("..");
+    let names = [whole, part_of].map(|dir| std::fs::read_to_string(dir.join("loop/backing_file")));
+    let Some(name) = names.into_iter().find_map(Result::ok) else { return Ok(None) };
+    let Ok(file) = File::open(name.trim_end_matches('\n')) else { return Ok(None) };
+    match lock(&file, access) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+        _ => Ok(Some(file)),
     }
 }
 
@@ -314,12 +355,15 @@ impl BlockDevice for FileDisk {
         self.geometry.check(Operation::Read, offset, len)?;
         let error = failed(Operation::Read, offset, len);
         let runtime = &self.runtime;
-        if len == 0 || self.aligned(offset, len) {
-            return runtime.read_at(&self.file, offset, len).await.map_err(error);
-        }
-        let (start, whole, within) = self.around(offset, len);
-        let blocks = runtime.read_at(&self.file, start, whole).await.map_err(error)?;
-        Ok(IoBuf::from_slice(&blocks[within..within + len]))
+        let data = if len == 0 || self.aligned(offset, len) {
+            runtime.read_at(&self.file, offset, len).await.map_err(error)?
+        } else {
+            let (start, whole, within) = self.around(offset, len);
+            let blocks = runtime.read_at(&self.file, start, whole).await.map_err(error)?;
+            IoBuf::from_slice(&blocks[within..within + len])
+        };
+        self.check_whole(Operation::Read, offset, len)?;
+        Ok(data)
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
@@ -328,6 +372,7 @@ impl BlockDevice for FileDisk {
         if len == 0 {
             return Ok(());
         }
+        self.check_whole(Operation::Write, offset, len)?;
         let durable = flags.contains(WriteFlags::FUA);
         let result = if self.aligned(offset, len) {
             let _shared = self.blocks.read().await;
@@ -354,6 +399,7 @@ impl BlockDevice for FileDisk {
             return self.write(offset, data.join(), flags).await;
         }
         self.geometry.check_write(Operation::Write, offset, len)?;
+        self.check_whole(Operation::Write, offset, len)?;
         let durable = flags.contains(WriteFlags::FUA);
         let _shared = self.blocks.read().await;
         let result = self.runtime.write_list_at(&self.file, offset, data, durable).await;
@@ -365,7 +411,8 @@ impl BlockDevice for FileDisk {
             return Ok(());
         }
         let done = self.runtime.sync_file(&self.file).await;
-        done.map_err(failed(Operation::Flush, 0, 0))
+        done.map_err(failed(Operation::Flush, 0, 0))?;
+        self.check_whole(Operation::Flush, 0, 0)
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
@@ -516,6 +563,34 @@ mod tests {
         assert!(matches!(open(Access::ReadWrite), Err(OpenError::Locked { .. })));
         drop((reader, second));
         assert_eq!(open(Access::ReadWrite).unwrap().geometry().bytes, 1 << 20);
+    }
+
+    /// Somebody cuts an image off while it is used. A read must not give zeros for what is gone, and a write must not
+    /// hide it by making the image long again.
+    #[test]
+    fn an_image_that_was_cut_off_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        for executor in executors() {
+            let path = dir.path().join("image");
+            let disk = FileDisk::create(&executor.runtime(), &path, BYTES as u64).unwrap();
+            let outside = OpenOptions::new().write(true).open(&path).unwrap();
+            outside.set_len(BYTES as u64 / 2).unwrap();
+            let run = async {
+                let last = BYTES as u64 - 512;
+                let gone = |e: BlockError| assert_eq!(e.fault, Fault::CutOff);
+                gone(disk.read(last, 512).await.unwrap_err());
+                let data = IoBuf::zeroed(512);
+                gone(disk.write(last, data, WriteFlags::empty()).await.unwrap_err());
+                let mut list = IoList::default();
+                list.push(IoBuf::zeroed(512).into());
+                gone(disk.write_list(last, list, WriteFlags::empty()).await.unwrap_err());
+                gone(disk.flush().await.unwrap_err());
+            };
+            executor.block_on(run).unwrap();
+            assert_eq!(outside.metadata().unwrap().len(), BYTES as u64 / 2);
+            outside.set_len(BYTES as u64).unwrap();
+            executor.block_on(disk.flush()).unwrap().unwrap();
+        }
     }
 
     /// A read-only disk takes no writes, requests outside it fail, and an odd tail is not used.

@@ -331,6 +331,9 @@ findings! {
         slot: Slot,
         /// The address.
         addr: i64,
+        /// Whether it is in an indirect block of a file that is no directory. A file that grew may have it there
+        /// after a crash, where nothing orders sizes and pointers that are in two blocks.
+        growth: bool,
     } Damage, "inode {ino}: {slot} is {addr}, but beyond the file's end", repair "address cleared";
 
     /// A block address lies outside the file system, or in its own structures.
@@ -645,7 +648,8 @@ impl Finding {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair of this damage loses nothing: bitmaps that call used space free, and derived fields.
+    /// Whether a repair of this damage loses nothing: bitmaps that call used space free, derived fields, and blocks
+    /// beyond the size that a growing file had on disk.
     pub(crate) fn is_mended_without_loss(&self) -> bool {
         matches!(
             self,
@@ -654,6 +658,7 @@ impl Finding {
                 | Finding::SuperblockField { .. }
                 | Finding::GroupLayout { .. }
                 | Finding::JournalMissing {}
+                | Finding::PointerBeyondEnd { growth: true, .. }
         )
     }
 }

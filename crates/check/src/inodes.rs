@@ -403,7 +403,7 @@ impl Run<'_> {
                 walk.touched = true;
                 node.extsize = start;
             } else if node.extsize <= start && addr != 0 {
-                self.finding(Finding::PointerBeyondEnd { ino, slot, addr });
+                self.finding(Finding::PointerBeyondEnd { ino, slot, addr, growth: false });
                 walk.touched = true;
                 node.extb[i] = 0;
             }

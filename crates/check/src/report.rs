@@ -187,10 +187,12 @@ impl Report {
         }
     }
 
-    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, and bitmaps that call
-    /// used space free.
+    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, bitmaps that call used
+    /// space free, and blocks beyond the size that a growing file had, but for soft updates, which leave none.
     pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
-        self.severity(finding) != Severity::Damage || finding.is_mended_without_loss()
+        let is_ordered = matches!(finding, Finding::PointerBeyondEnd { .. }) && self.soft_updates;
+        self.severity(finding) != Severity::Damage
+            || finding.is_mended_without_loss() && !is_ordered
     }
 
     /// The action that a repair takes, or would take, for a finding.

@@ -157,7 +157,8 @@ impl Run<'_> {
     /// Looks at one address that is not 0.
     fn look(&mut self, walk: &mut FileWalk, slot: Slot, lbn: u64, level: u32, addr: i64) -> Seen {
         if lbn >= walk.blocks {
-            self.finding(Finding::PointerBeyondEnd { ino: walk.ino, slot, addr });
+            let growth = !walk.is_dir && !walk.snapshot && matches!(slot, Slot::Within { .. });
+            self.finding(Finding::PointerBeyondEnd { ino: walk.ino, slot, addr, growth });
             walk.touched = true;
             return Seen::Clear;
         }

@@ -11,9 +11,9 @@ use ordo_block::ram::RamDisk;
 use ordo_check::{Finding, Repair};
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SF_SNAPSHOT;
-use ordo_format::ufs2::superblock::{FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
+use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
 use ordo_format::ufs2::{Csum, bitmap, dir, inode};
-use support::{Inodes, Surgeon, assert_clean, check, kinds, populated};
+use support::{Inodes, Surgeon, add_deep_directory, assert_clean, check, kinds, populated};
 
 /// The planted fault, the other findings that must come with it, and the function that plants it.
 type Case = (&'static str, &'static [&'static str], fn(&Surgeon, &Inodes));
@@ -299,6 +299,41 @@ fn preening_repairs_only_what_loses_nothing() {
         }
     }
     assert!(repaired > 15 && left > 15, "{repaired} {left}");
+}
+
+/// A file grew by a block whose pointer is in an indirect block, and the crash came before its inode was written. The
+/// file is as its inode says, so a preen clears the pointer; but not in an inode, which has its size beside it, not in
+/// a directory, where entries would be lost, and not after soft updates, which leave no such pointer.
+#[test]
+fn growth_that_a_crash_cut_off_is_preened() {
+    let beyond = |s: &Surgeon, file| {
+        let block = s.byte(s.inode(file).ib[0] as u64);
+        let mut pointer = [0; 8];
+        s.endian.put_i64(&mut pointer, 0, 5000);
+        s.disk.store(block + 8 * 100, &pointer);
+    };
+    for (code, soft_updates, is_dir, in_inode) in [
+        (1, false, false, false),
+        (4, true, false, false),
+        (4, false, true, false),
+        (4, false, false, true),
+    ] {
+        let (disk, inodes) = populated(Endian::Little);
+        let file = if is_dir { add_deep_directory(&disk) } else { inodes.large };
+        let surgeon = Surgeon::new(&disk);
+        match in_inode {
+            true => surgeon.change_inode(inodes.small, |node| node.db[5] = 5000),
+            false => beyond(&surgeon, file),
+        }
+        if soft_updates {
+            surgeon.change_superblock(|sb| (sb.clean, sb.flags) = (0, sb.flags | FS_DOSOFTDEP));
+        }
+        let report = check(&disk, Repair::Preen).unwrap();
+        assert_eq!(report.exit_code(), code, "{soft_updates} {is_dir} {in_inode}: {report}");
+        if code == 1 {
+            assert_clean(&disk, "after its preen");
+        }
+    }
 }
 
 /// A directory that a crash left half created or half removed: an inode of size 0 without a name, as the ordering

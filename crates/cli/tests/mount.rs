@@ -34,6 +34,11 @@ fn umount_leaves_a_clean_disk_with_everything_on_it() {
              for i in $(seq 300); do echo $i > a/b/file-$i; done; rm a/b/file-1*
              touch -d '1999-01-02 03:04:05.678901234' a/one",
         );
+        // The longest target that Linux has.
+        let target = "t".repeat(4095);
+        std::os::unix::fs::symlink(&target, dir.join("a/long")).unwrap();
+        let longer = std::os::unix::fs::symlink("t".repeat(4096), dir.join("a/longer"));
+        assert_eq!(longer.unwrap_err().kind(), ErrorKind::InvalidFilename);
         let sums = "find . -type f ! -name .ordojournal | sort | xargs -d '\\n' sha256sum; \
                     find . | sort | xargs -d '\\n' stat -c '%n %f %u %g %h %s %.9Y'";
         let before = shell(&dir, sums);
@@ -44,6 +49,7 @@ fn umount_leaves_a_clean_disk_with_everything_on_it() {
         let sparse = fs::metadata(dir.join("a/sparse")).unwrap();
         assert!(sparse.blocks() < 2000, "{} sectors for a hole", sparse.blocks());
         assert_eq!(fs::read_link(dir.join("a/b/link")).unwrap().to_str(), Some("../a/one"));
+        assert_eq!(fs::read_link(dir.join("a/long")).unwrap().as_os_str(), target.as_str());
         disk.umount();
         // The independent reader sees the same names.
         if let Some(listing) = ordo_testkit::judge("fls", &["-r", "-p", disk.image()]) {

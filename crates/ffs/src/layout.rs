@@ -6,7 +6,7 @@ use ordo_cache::{BufKey, BufRef, Cache, Class};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, ROOT_INO};
-use ordo_ordering::{Admitted, Deferred, OrderingPolicy, What};
+use ordo_ordering::{Admitted, Deferred, OrderingPolicy};
 use ordo_ufs::{
     AttributeArea, Fill, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
 };
@@ -56,17 +56,20 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.runtime().cpu().touch();
     }
 
-    /// Stores an inode, as the change `what`.
-    pub(crate) async fn store(
+    /// Stores an inode that got space beyond its size, where the ordering shows that only together with the size.
+    /// Otherwise the inode is stored with its size, by the caller of the caller.
+    pub(crate) fn put_grown(
         &self,
         op: &mut FfsOp<'_, P>,
+        block: &BufRef,
         ip: &FfsInode,
-        what: What<'_>,
-    ) -> FsResult<()> {
-        let buf = self.inode_buffer(ip.ino()).await?;
-        let admitted = op.admit(&what).await.map_err(io_error)?;
-        self.put_inode(op, &buf, ip, admitted);
-        Ok(())
+        admitted: Admitted<'_>,
+    ) {
+        if P::WHOLE_INODES {
+            self.put_inode(op, block, ip, admitted);
+        } else {
+            self.cache.runtime().cpu().touch();
+        }
     }
 
     async fn read_dinode(&self, ino: u64) -> FsResult<Dinode> {

@@ -250,7 +250,10 @@ impl<P: OrderingPolicy> Ffs<P> {
             let inode = self.inode_buffer(ino).await?;
             let admitted = op.admit(&what).await.map_err(io_error)?;
             ip.pointers_mut().db[lbn as usize] = new.0.cast_signed();
-            self.put_inode(op, &inode, ip, admitted);
+            match old.1 {
+                0 => self.put_grown(op, &inode, ip, admitted),
+                _ => self.put_inode(op, &inode, ip, admitted),
+            }
             return Ok(());
         }
         let way = self.way(lbn)?;
@@ -480,7 +483,9 @@ impl<P: OrderingPolicy> Ffs<P> {
         let old = ip.record().blocks;
         ip.add_blocks(self.sectors(frags) * new.len() as u64);
         let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.record().blocks };
-        self.store(op, ip, what).await?;
+        let inode = self.inode_buffer(ip.ino()).await?;
+        let admitted = op.admit(&what).await.map_err(io_error)?;
+        self.put_grown(op, &inode, ip, admitted);
         let data = new.pop().expect("one for the data");
         for (hop, address) in missing.iter().zip(new) {
             let buf = self.hang_pointers(op, ip, &way, above.last(), hop, address).await?;
@@ -562,7 +567,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 let inode = self.inode_buffer(ip.ino()).await?;
                 let admitted = op.admit(&what).await.map_err(io_error)?;
                 ip.pointers_mut().ib[way.root] = address.cast_signed();
-                self.put_inode(op, &inode, ip, admitted);
+                self.put_grown(op, &inode, ip, admitted);
             }
             Some(above) => {
                 let admitted = op.admit(&what).await.map_err(io_error)?;

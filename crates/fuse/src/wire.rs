@@ -126,6 +126,8 @@ bitflags::bitflags! {
         const INIT_EXT = 1 << 30;
         /// Requests may go over io_uring.
         const OVER_IO_URING = 1 << 41;
+        /// The kernel gives up a server that has not answered a request in time.
+        const REQUEST_TIMEOUT = 1 << 42;
     }
 }
 

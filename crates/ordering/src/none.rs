@@ -19,6 +19,7 @@ impl WriteGate for NoOrder {
 impl OrderingPolicy for NoOrder {
     const NAME: &'static str = "none";
     const NEEDS_CHECK: bool = true;
+    const WHOLE_INODES: bool = false;
     type Op = ();
 
     async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<(), BlockError> {

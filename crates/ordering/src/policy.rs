@@ -36,6 +36,11 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// Whether an image that was not unmounted must be checked before it can be used.
     const NEEDS_CHECK: bool;
 
+    /// Whether a crash shows an operation's changes of an inode all or not at all, whenever the inode's block is
+    /// written. Otherwise a layout keeps new pointers back, and stores them together with the size that covers
+    /// them: for a check, a pointer beyond the size is damage.
+    const WHOLE_INODES: bool;
+
     /// Whether the bitmaps on disk never call free what is in use. An image that was not unmounted can then be
     /// used after the summaries have been rebuilt from the bitmaps. Layouts mark such images.
     const BITMAPS_TRUSTED: bool = false;

@@ -13,19 +13,23 @@
 //! | a block is marked free | the inode and indirect blocks without the pointer to it | [`POINTER_BEFORE_FREE`](SyncRules::POINTER_BEFORE_FREE) |
 //! | an inode is allocated in a block of inodes that was never used | that block, all of its inodes free, whichever operation filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
 //! | an entry is made for an inode of such a block | the group, which counts the block as filled: a check looks at no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
+//! | fragments are allocated again that a file left when it grew | the block with the pointer that led there, which leads elsewhere now | [`MOVED_BEFORE_REUSE`](SyncRules::MOVED_BEFORE_REUSE) |
 //! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
 //! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
 //! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk
-//! after the pointer to them. The last fragments of a growing file, but not of a directory, may move: then the
-//! old fragments are free before the inode on disk has lost its pointer to them. A crash can leave them in two
-//! files, which the check resolves.
+//! after the pointer to them. An inode is stored with its new pointers and the size that covers them at once, as on
+//! FreeBSD; a pointer in an indirect block may be on disk before that size. The last fragments of a growing file,
+//! but not of a directory, may move: then the old fragments are free before the inode on disk has lost its pointer
+//! to them. The original gives them to other files at once, and a crash could leave them in two; here the inode is
+//! written first, which costs a write only where such fragments are allocated again within seconds.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_cache::{BufRef, Cache, WriteGate};
+use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
 
 use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
 
@@ -53,6 +57,9 @@ bitflags::bitflags! {
         /// The group that counts a block of inodes as filled is on disk before an entry for any of them. A
         /// check looks at no other inodes.
         const GROUP_BEFORE_ENTRY = 256;
+        /// The pointer that led to fragments which a growing file has left is on disk before they are allocated
+        /// again.
+        const MOVED_BEFORE_REUSE = 512;
     }
 }
 
@@ -64,12 +71,67 @@ pub struct SyncOrder {
     /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
     counting: RefCell<Vec<(BufRef, u64)>>,
     counted: Cell<u64>,
+    /// Fragments that a file has left: by address, their number, and the block that on disk may still lead there.
+    left: RefCell<BTreeMap<u64, (u32, BufKey)>>,
 }
+
+/// The most fragments of a block (`MAXFRAG`).
+const FRAGS_MAX: u64 = 8;
+
+/// The number of runs of fragments at which those are forgotten that nothing leads to any more.
+const LEFT_MAX: usize = 4096;
 
 impl SyncOrder {
     /// The ordering with some of its rules only, to measure or show what a rule does.
     pub fn with_rules(rules: SyncRules) -> SyncOrder {
-        SyncOrder { rules, counting: RefCell::default(), counted: Cell::new(0) }
+        let (counting, left) = (RefCell::default(), RefCell::default());
+        SyncOrder { rules, counting, counted: Cell::new(0), left }
+    }
+
+    /// Notes that a file has left fragments to which `block` led.
+    fn leaves(&self, (address, frags): (u64, u32), block: &BufRef) {
+        self.left.borrow_mut().insert(address, (frags, block.key()));
+    }
+
+    /// The runs among these fragments that a file has left, each with the block that led there.
+    fn left_in(&self, address: u64, frags: u32) -> Vec<(u64, BufKey)> {
+        let left = self.left.borrow();
+        let near = left.range(address.saturating_sub(FRAGS_MAX)..address + u64::from(frags));
+        let hit = near.filter(|(start, (frags, _))| *start + u64::from(*frags) > address);
+        hit.map(|(start, (_, block))| (*start, *block)).collect()
+    }
+
+    /// Writes the blocks that on disk may still lead to fragments which are to be allocated again.
+    async fn before_reuse(
+        cache: &Cache<SyncOrder>,
+        address: u64,
+        frags: u32,
+    ) -> Result<(), BlockError> {
+        let order = cache.gate();
+        let is_dirty = |key: BufKey| cache.peek(key).is_some_and(|block| block.is_dirty());
+        if order.left.borrow().len() > LEFT_MAX {
+            // After this, everything that was written is durable.
+            cache.barrier().await?;
+            order.left.borrow_mut().retain(|_, (_, key)| is_dirty(*key));
+        }
+        let hit = order.left_in(address, frags);
+        if hit.is_empty() {
+            return Ok(());
+        }
+        let blocks: Vec<BufRef> = hit.iter().filter_map(|(_, key)| cache.peek(*key)).collect();
+        cache.write_now(&blocks).await?;
+        if blocks.len() < hit.len() {
+            // A block that left memory was written, but perhaps not flushed.
+            cache.barrier().await?;
+        }
+        let mut left = order.left.borrow_mut();
+        for (start, key) in hit {
+            // Another file may have left the same place meanwhile.
+            if !is_dirty(key) && left.get(&start).is_some_and(|(_, now)| *now == key) {
+                left.remove(&start);
+            }
+        }
+        Ok(())
     }
 
     fn is_counting(&self, group: &BufRef) -> bool {
@@ -148,6 +210,7 @@ impl SyncOrder {
 impl OrderingPolicy for SyncOrder {
     const NAME: &'static str = "sync";
     const NEEDS_CHECK: bool = true;
+    const WHOLE_INODES: bool = false;
     type Op = Pending;
 
     async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<Pending, BlockError> {
@@ -177,6 +240,9 @@ impl OrderingPolicy for SyncOrder {
             What::UseInodeBlock { block, .. } if on(SyncRules::INODES_BEFORE_USE) => {
                 op.write(cache).await?;
                 cache.write_now(std::slice::from_ref(block)).await
+            }
+            What::AllocateBlock { address, frags } if on(SyncRules::MOVED_BEFORE_REUSE) => {
+                Self::before_reuse(cache, address, frags).await
             }
             _ => match Self::rule_before(what) {
                 Some(SyncRules::ENTRY_BEFORE_SIZE) if on(SyncRules::ENTRY_BEFORE_SIZE) => {
@@ -209,6 +275,12 @@ impl OrderingPolicy for SyncOrder {
         };
         if ordered {
             Pending::add(&mut op.blocks, change.buf);
+        }
+        if let What::SetPointer { to: PointerTo::Data, old, new, .. } = change.what
+            && old.1 > 0
+            && old.0 != new.0
+        {
+            self.leaves(old, change.buf);
         }
         let in_pointers = change.buf.key().file != 0;
         if let What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, .. } = change.what

@@ -49,6 +49,11 @@ pub struct MakeOptions {
     pub log_bytes: Option<u64>,
 }
 
+/// The memory of an inode in its table, and of an entry in a directory's index, in bytes, with the table's own and what
+/// an allocator adds.
+const BYTES_OF_INODE: usize = 1024;
+const BYTES_OF_INDEXED: usize = 48;
+
 /// Options of a mount. The default is for tests and recovery.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
@@ -58,6 +63,9 @@ pub struct MountOptions {
     pub read_only: bool,
     /// The rule for updating access times.
     pub access_times: AccessTimes,
+    /// Memory for inodes and for indexes of directories, in bytes; both together stay below it. The default has 65,536
+    /// inodes and 4,000,000 indexed entries.
+    pub names_memory: Option<usize>,
     /// Drop-behind: contents that are read or written in order leave memory at once.
     pub drop_behind: bool,
     /// Whether the reserve (`minfree`) may be used, as by root.
@@ -85,11 +93,17 @@ pub struct LogOptions {
 
 impl MountOptions {
     pub(crate) fn ufs(&self) -> UfsConfig {
+        let usual = UfsConfig::default();
+        let (inodes_max, indexed_entries_max) = match self.names_memory {
+            None => (usual.inodes_max, usual.indexed_entries_max),
+            Some(bytes) => (bytes / 2 / BYTES_OF_INODE, bytes / 2 / BYTES_OF_INDEXED),
+        };
         UfsConfig {
             read_only: self.read_only,
             access_times: self.access_times,
+            inodes_max,
+            indexed_entries_max,
             contents_pass: self.drop_behind,
-            ..UfsConfig::default()
         }
     }
 

@@ -8,7 +8,7 @@ pub fn io_error(error: BlockError) -> FsError {
     let errno = match error.fault {
         Fault::Io(raw) => Errno::from_raw(raw).unwrap_or(Errno::Io),
         Fault::ReadOnly => Errno::ReadOnly,
-        Fault::Misaligned | Fault::OutOfRange | Fault::Gone => Errno::Io,
+        Fault::Misaligned | Fault::OutOfRange | Fault::Gone | Fault::CutOff => Errno::Io,
     };
     FsError::with_detail(errno, error)
 }

@@ -266,6 +266,10 @@ impl<L: Layout> Ufs<L> {
                 Ok(buf) => buf,
                 Err(error) => return (written, Some(error)),
             };
+            if !L::Policy::WHOLE_INODES {
+                // The inode may be stored before all is written, with the pointers up to here.
+                ip.record_mut().size = old_size.max(at + n as u64);
+            }
             buf.write(|bytes| {
                 bytes[within..within + n].copy_from_slice(piece);
                 let used = (old_size.saturating_sub(lbn * block as u64)).min(bytes.len() as u64);

@@ -24,6 +24,9 @@ impl<L: Layout> FileSystem for Ufs<L> {
     }
 
     async fn close(&self, ino: Ino) -> FsResult<()> {
+        if self.table().close_evicted(ino.0) {
+            return Ok(());
+        }
         let ip = self.inode_of(ino).await?;
         let opens = ip.opens.get().checked_sub(1).ok_or(ordo_vfs::Errno::Stale)?;
         ip.opens.set(opens);

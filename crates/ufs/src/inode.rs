@@ -180,6 +180,9 @@ pub struct InodeTable<X> {
     map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
     /// The order in which eviction looks at the inodes.
     ring: RefCell<std::collections::VecDeque<u64>>,
+    /// Inodes with names that were evicted while they were open, and how often they are open. A kernel keeps every
+    /// inode open that it knows, which may be hundreds of thousands.
+    opened: RefCell<FxHashMap<u64, u32>>,
 }
 
 impl<X> InodeTable<X> {
@@ -188,7 +191,19 @@ impl<X> InodeTable<X> {
             limit: limit.max(16),
             map: RefCell::new(FxHashMap::default()),
             ring: RefCell::new(std::collections::VecDeque::new()),
+            opened: RefCell::default(),
         }
+    }
+
+    /// Closes an inode once that was evicted while it was open. Returns false where there is no such inode.
+    pub(crate) fn close_evicted(&self, ino: u64) -> bool {
+        let mut opened = self.opened.borrow_mut();
+        let Some(count) = opened.get_mut(&ino) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            opened.remove(&ino);
+        }
+        true
     }
 
     #[inline]
@@ -202,6 +217,9 @@ impl<X> InodeTable<X> {
     pub(crate) fn insert(&self, inode: Inode<X>) -> Rc<Inode<X>> {
         self.shrink();
         let ip = Rc::new(inode);
+        if let Some(opens) = self.opened.borrow_mut().remove(&ip.ino) {
+            ip.opens.set(ip.opens.get() + opens);
+        }
         let old = self.map.borrow_mut().insert(ip.ino, ip.clone());
         assert!(old.is_none(), "one inode in memory for each number");
         self.ring.borrow_mut().push_back(ip.ino);
@@ -213,9 +231,10 @@ impl<X> InodeTable<X> {
         self.map.borrow_mut().remove(&ip.ino);
     }
 
-    /// Whether only the table refers to the inode, and it needs no memory of its own.
+    /// Whether only the table refers to the inode, and all of it can be loaded again. An inode that lives only because
+    /// it is open cannot.
     fn is_idle(ip: &Rc<Inode<X>>) -> bool {
-        Rc::strong_count(ip) == 1 && ip.opens.get() == 0 && ip.links() > 0
+        Rc::strong_count(ip) == 1 && ip.links() > 0
     }
 
     fn shrink(&self) {
@@ -228,6 +247,9 @@ impl<X> InodeTable<X> {
             let Some(ip) = map.get(&ino) else { continue };
             let indexed = ip.index.borrow().is_some();
             if !ip.referenced.replace(false) && !indexed && Self::is_idle(ip) {
+                if ip.opens.get() > 0 {
+                    self.opened.borrow_mut().insert(ino, ip.opens.get());
+                }
                 map.remove(&ino);
             } else {
                 ring.push_back(ino);
@@ -252,8 +274,8 @@ impl<X> InodeTable<X> {
     /// Removes all inodes that are not in use, and returns them.
     pub(crate) fn drop_unused(&self) -> Vec<Rc<Inode<X>>> {
         let mut map = self.map.borrow_mut();
-        let mut idle: Vec<u64> =
-            map.values().filter(|ip| Self::is_idle(ip)).map(|ip| ip.ino).collect();
+        let unused = |ip: &&Rc<Inode<X>>| Self::is_idle(ip) && ip.opens.get() == 0;
+        let mut idle: Vec<u64> = map.values().filter(unused).map(|ip| ip.ino).collect();
         idle.sort_unstable();
         let out = idle.iter().filter_map(|ino| map.remove(ino)).collect();
         self.ring.borrow_mut().retain(|ino| map.contains_key(ino));
@@ -270,5 +292,38 @@ impl<X> InodeTable<X> {
             .collect();
         all.sort_by_key(|ip| ip.ino);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inode(ino: u64, links: u32) -> Inode<()> {
+        let mode = FileType::Regular.mode_bits() | 0o644;
+        Inode::new(ino, InodeRecord { mode, links, ..InodeRecord::default() }, ())
+    }
+
+    /// A kernel knows more inodes than the table may hold, and all that it knows are open. Those with names must leave
+    /// memory all the same, and be open as often as before when they come back. An inode without a name must stay, since
+    /// nothing else keeps it from being freed. Would catch memory that grows with what the kernel knows, and a file that
+    /// is freed while a program has it open.
+    #[test]
+    fn open_inodes_leave_memory_and_stay_open() {
+        const LIMIT: usize = 100;
+        let table = InodeTable::new(LIMIT);
+        let unnamed = table.insert(inode(5, 0));
+        unnamed.opens.set(1);
+        drop(unnamed);
+        for ino in 10..10_000 {
+            table.insert(inode(ino, 1)).opens.set(2);
+        }
+        assert!(table.map.borrow().len() <= LIMIT + 1, "{}", table.map.borrow().len());
+        assert!(table.get(5).is_some(), "it has no name and is open");
+        assert!(table.get(20).is_none() && table.close_evicted(20));
+        assert_eq!(table.insert(inode(20, 1)).opens.get(), 1);
+        assert!(!table.close_evicted(20), "it is in memory: the inode itself counts");
+        assert!(table.close_evicted(21) && table.close_evicted(21) && !table.close_evicted(21));
+        assert_eq!(table.insert(inode(21, 1)).opens.get(), 0);
     }
 }

@@ -174,8 +174,10 @@ pub trait Layout: Sized + 'static {
     ) -> FsResult<Option<BufRef>>;
 
     /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns,
-    /// its space is allocated, and the inode's count of blocks is stored; the caller sets the size. The buffer
-    /// may move before it is written, and may have no address until then.
+    /// its space is allocated; the caller sets the size and stores the inode. The inode's pointers and its count
+    /// of blocks may be stored already, where the ordering shows an inode only whole
+    /// ([`OrderingPolicy::WHOLE_INODES`]). The buffer may move before it is written, and may have no address
+    /// until then.
     ///
     /// # Errors
     /// `NoSpace`, and nothing has changed; the device failed.

@@ -28,8 +28,9 @@ impl Names {
     }
 }
 
-/// The longest target of a symbolic link, in bytes: FreeBSD's path limit, less its NUL.
-const LINK_TARGET_MAX: usize = 1023;
+/// The longest target of a symbolic link, in bytes: Linux's path limit (`PATH_MAX`), less its NUL. FreeBSD stores and
+/// checks such a link, but follows targets of up to 1,023 bytes only.
+const LINK_TARGET_MAX: usize = 4095;
 
 pub(crate) fn require(condition: bool, errno: Errno) -> FsResult<()> {
     if condition { Ok(()) } else { Err(errno.into()) }
@@ -108,7 +109,8 @@ impl<L: Layout> Ufs<L> {
             FileType::Symlink => {
                 let sound = !new.target.is_empty() && !new.target.contains(&0);
                 require(sound, Errno::Invalid)?;
-                require(new.target.len() <= LINK_TARGET_MAX, Errno::NameTooLong)?;
+                let most = LINK_TARGET_MAX.min(self.limits().block);
+                require(new.target.len() <= most, Errno::NameTooLong)?;
             }
             _ => {}
         }

@@ -252,7 +252,20 @@ impl Generator {
     fn make(&mut self, file_type: FileType, world: &World) -> Op {
         let target = if file_type == FileType::Symlink {
             // UFS2 keeps targets of less than 120 bytes in the inode.
-            let lengths = [1, 7, 60, 118, 119, 120, 121, 400, 1023, self.rules.symlink_max + 1, 0];
+            let lengths = [
+                1,
+                7,
+                60,
+                118,
+                119,
+                120,
+                121,
+                400,
+                1024,
+                self.rules.symlink_max,
+                self.rules.symlink_max + 1,
+                0,
+            ];
             Name(vec![b't'; self.pick(&lengths)])
         } else {
             Name(Vec::new())

@@ -104,7 +104,7 @@ impl Rules {
                 FileType::BlockDevice,
             ],
             owners: true,
-            symlink_max: 1023,
+            symlink_max: 4095,
             mode_always: 0,
             mode_mask: 0o7777,
             link_modes: true,

@@ -145,6 +145,24 @@ pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes
     (disk, inodes.unwrap())
 }
 
+/// Makes a directory that needs an indirect block. Returns its inode.
+pub fn add_deep_directory(disk: &Rc<RamDisk>) -> u32 {
+    let executor = ordo_runtime::Executor::simulated(1);
+    let rt = executor.runtime();
+    let made = executor.block_on(async {
+        let fs = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
+        let dir = fs.make(fs.root(), b"deep", &NewNode::directory(0o755)).await.unwrap().ino;
+        let twice = fs.lookup(fs.root(), b"twice").await.unwrap().ino;
+        for i in 0..500 {
+            let name = format!("{i}-{}", "n".repeat(240));
+            fs.link(twice, dir, name.as_bytes()).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+        dir.0 as u32
+    });
+    made.unwrap()
+}
+
 /// A disk to operate on: changes a structure and corrects its check-hash.
 pub struct Surgeon {
     pub disk: Rc<RamDisk>,

@@ -46,6 +46,9 @@ pub struct Options {
     pub ids: IdMap,
     /// Whether requests go over io_uring, where the kernel can.
     pub io_uring: bool,
+    /// The seconds after which the kernel gives the mount up because a request was not answered, where the kernel can:
+    /// every program that waits gets an error. 0: never.
+    pub timeout: u16,
 }
 
 /// The result of a request.
@@ -300,6 +303,7 @@ impl<F: FileSystem> Handler<F> {
         wanted.set(I::WRITEBACK_CACHE, self.options.write_back);
         wanted.set(I::POSIX_ACL | I::DONT_MASK, self.options.acl);
         wanted.set(I::OVER_IO_URING, self.options.io_uring);
+        wanted.set(I::REQUEST_TIMEOUT, self.options.timeout > 0);
         wanted
     }
 
@@ -329,7 +333,10 @@ impl<F: FileSystem> Handler<F> {
         out.u16((MAX_DATA / 4096) as u16);
         out.u16(0);
         out.u32((flags.bits() >> 32) as u32);
-        out.zeroes(28);
+        // The depth to which file systems may be stacked on it.
+        out.u32(0);
+        out.u16(if flags.contains(InitFlags::REQUEST_TIMEOUT) { self.options.timeout } else { 0 });
+        out.zeroes(22);
         Ok(())
     }
 }

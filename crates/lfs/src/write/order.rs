@@ -103,6 +103,7 @@ impl WriteGate for LogOrder {
 impl OrderingPolicy for LogOrder {
     const NAME: &'static str = "log";
     const NEEDS_CHECK: bool = false;
+    const WHOLE_INODES: bool = true;
     type Op = UnderWay;
 
     fn blocks_max(&self) -> u64 {

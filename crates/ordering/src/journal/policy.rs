@@ -80,6 +80,7 @@ impl JournalOrder {
 impl OrderingPolicy for JournalOrder {
     const NAME: &'static str = "journal";
     const NEEDS_CHECK: bool = false;
+    const WHOLE_INODES: bool = true;
     const KEEPS_SUMMARY: bool = true;
     type Op = JournalOp;
 

@@ -386,6 +386,7 @@ impl WriteGate for SoftUpdates {
 impl OrderingPolicy for SoftUpdates {
     const NAME: &'static str = "soft-updates";
     const NEEDS_CHECK: bool = false;
+    const WHOLE_INODES: bool = true;
     const BITMAPS_TRUSTED: bool = true;
     type Op = SoftOp;
 

@@ -18,14 +18,12 @@ use crate::options::MountOptions;
 
 /// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
 /// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
-/// rename of a directory passes through a state in which it has both names. A pointer to a new block may be on
-/// disk before the size that includes it. A growing file's old fragments are free before the inode on disk has
-/// lost its pointer to them. A torn superblock or group has a wrong hash.
-const NOT_ORDERED: [&str; 8] = [
+/// rename of a directory passes through a state in which it has both names. Without any ordering, a growing file's old fragments are another file's
+/// before the inode on disk has lost its pointer to them. A torn superblock or group has a wrong hash.
+const NOT_ORDERED: [&str; 7] = [
     "BlocksNotMarked",
     "InodesNotMarked",
     "DirectoryLinkedTwice",
-    "PointerBeyondEnd",
     "DuplicateBlock",
     "InitialisedTooLow",
     "GroupHash",
@@ -54,6 +52,8 @@ fn severity(report: &Report, finding: &Finding) -> ordo_crash::Severity {
             After::Disorder
         }
         (Severity::LeakOnly, _) => After::Leak,
+        // A pointer in an indirect block may be on disk before the inode with the size that includes it.
+        (Severity::Damage, Finding::PointerBeyondEnd { growth: true, .. }) => After::Repairable,
         (Severity::Damage, _) if NOT_ORDERED.contains(&finding.kind()) || is_out_of_reach() => {
             After::Repairable
         }

@@ -71,6 +71,7 @@ impl WriteGate for LogOrder {
 impl OrderingPolicy for LogOrder {
     const NAME: &'static str = "toy-log";
     const NEEDS_CHECK: bool = false;
+    const WHOLE_INODES: bool = true;
     type Op = UnderWay;
 
     async fn begin(cache: &Cache<Self>, _kind: OpKind) -> Result<UnderWay, BlockError> {

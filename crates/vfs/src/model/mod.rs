@@ -52,7 +52,7 @@ impl ModelConfig {
         ModelConfig {
             block_size,
             link_max: 65_500,
-            symlink_max: 1023,
+            symlink_max: 4095,
             file_size_max: bytes * blocks - 1,
             xattr_area_max: 2 * block_size as usize,
             update_atime: false,

@@ -37,7 +37,8 @@ Options, after -o, separated by commas:
                     [default: 64]
   ro, rw            refuse all changes; refuse an image that can only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
-  cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: the most dirty data in it
+  cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
+                    half as much besides; dirty=BYTES: the most dirty data in it
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
@@ -48,6 +49,8 @@ Options, after -o, separated by commas:
   bsdgroups         a new file gets its directory's group
   sync              every change is durable when its call returns
   io_uring, no_io_uring   requests over io_uring, if the kernel offers that, or not [default]
+  timeout=SECONDS   the kernel gives the mount up if a request was not answered for that long, and
+                    all who wait get an error [default: 0, never; Linux 6.16]
   writeback         the kernel caches written data and sends them later
   noreaddirplus     directories are read without the attributes of their files
   reserve           the reserve for root (minfree) may be used

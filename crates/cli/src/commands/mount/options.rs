@@ -66,6 +66,8 @@ pub struct Wanted {
     pub remount: bool,
     /// Use requests over io_uring, if the kernel offers them.
     pub io_uring: bool,
+    /// The seconds after which the kernel gives up a server that does not answer; 0: never.
+    pub timeout: u16,
     /// The options of the kernel.
     pub flags: Vec<String>,
 }
@@ -164,6 +166,7 @@ impl Wanted {
             "partition" => self.partition = Some(value.into()),
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
+            "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
@@ -195,9 +198,17 @@ mod tests {
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
         assert_eq!(group.group_batch, Some(8));
-        for wrong in
-            ["group-delay=soon", "orderin=sync", "ordering=fast", "cache=much", "uid=me", "rww"]
-        {
+        assert_eq!(Wanted::parse(&["timeout=30".into()]).unwrap().timeout, 30);
+        for wrong in [
+            "group-delay=soon",
+            "orderin=sync",
+            "ordering=fast",
+            "cache=much",
+            "uid=me",
+            "timeout=soon",
+            "timeout=70000",
+            "rww",
+        ] {
             assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
         }
     }

@@ -177,14 +177,15 @@ impl Plan<'_> {
     }
 
     fn options(&self, read_only: bool) -> MountOptions {
-        let memory = self.wanted.cache.unwrap_or(256 << 20) as usize;
-        let usual = CacheConfig::with_capacity(memory.max(4 << 20));
+        let memory = self.wanted.cache.unwrap_or(256 << 20).max(4 << 20) as usize;
+        let usual = CacheConfig::with_capacity(memory);
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
         let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
         MountOptions {
             cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
             read_only,
             access_times: self.wanted.access_times,
+            names_memory: Some(memory / 2),
             // The kernel keeps contents in its own cache.
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,

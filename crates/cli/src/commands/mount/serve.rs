@@ -79,6 +79,7 @@ async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Fa
         ids: plan.wanted.ids.clone(),
         big_endian: plan.big_endian(),
         io_uring,
+        timeout: plan.wanted.timeout,
     };
     let tell = plan.tell.clone();
     let handler = Handler::new(fs.clone(), options, Rc::new(move |text: &str| tell.error(text)));
