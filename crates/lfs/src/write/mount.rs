@@ -113,6 +113,7 @@ async fn mount_on(
         fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
     }
     if !was_clean {
+        fs.layout().make_space().await.map_err(failed)?;
         writer.force_checkpoint().await?;
     }
     Ok(fs)
