@@ -83,7 +83,8 @@ impl LogState {
         let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
         let contents = extent.frags + ifile * sb.block_frags();
         let longest = self.bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
-        contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 3)
+        // What the cleaner moves has partial segments of its own, and so has the rest before and behind it.
+        contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 5)
     }
 
     /// Fragments that a checkpoint of nothing but the IFILE takes at most.

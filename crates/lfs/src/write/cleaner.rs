@@ -137,14 +137,19 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Cleans segments by a policy until so many fragments are gained, as far as that goes in one write-out. Whether
-    /// anything was moved.
+    /// Cleans segments with no more live bytes than `live_max` by a policy, until so many fragments are gained, as far as
+    /// that goes in one write-out. Whether anything was moved.
     ///
     /// # Errors
     /// The device failed.
-    async fn pass(&self, policy: CleanerPolicy, wanted: i64) -> Result<bool, BlockError> {
+    async fn pass(
+        &self,
+        policy: CleanerPolicy,
+        wanted: i64,
+        live_max: u64,
+    ) -> Result<bool, BlockError> {
         let mut victims = Vec::new();
-        let chosen = self.choose(policy, wanted);
+        let chosen = self.choose(policy, wanted, live_max);
         for (segment, _) in &chosen {
             victims.push(self.store.read_victim(*segment).await?);
         }
@@ -168,13 +173,14 @@ impl Cleaner {
     }
 
     /// The victims of a pass, best first.
-    fn choose(&self, policy: CleanerPolicy, wanted: i64) -> Vec<(u64, SegUse)> {
+    fn choose(&self, policy: CleanerPolicy, wanted: i64, live_max: u64) -> Vec<(u64, SegUse)> {
         let (state, stubborn) = (self.store.state.borrow(), self.stubborn.borrow());
         let now = self.store.cache.runtime().wall_time().0.max(0).cast_unsigned();
         let size = u64::from(self.store.shape.ssize);
         let mut all: Vec<(u64, u64, SegUse)> = state
             .victims()
             .filter(|(segment, _)| !stubborn.contains(segment))
+            .filter(|(_, seguse)| u64::from(seguse.nbytes) <= live_max)
             .map(|(segment, seguse)| {
                 let live = u64::from(seguse.nbytes).min(size);
                 let age = now.saturating_sub(seguse.lastmod) + 1;
@@ -202,6 +208,32 @@ impl Cleaner {
         out
     }
 
+    /// Cleans every segment of which no more than `percent` is live. What was done by it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn clean_below(&self, percent: u64) -> Result<CleanerCounts, BlockError> {
+        let _one = self.one.lock().await;
+        let before = self.counts();
+        let live_max = u64::from(self.store.shape.ssize) * percent / 100;
+        self.writer.force_checkpoint().await?;
+        self.free_empty().await?;
+        // What is moved lies in full segments, but the last one: each segment is a victim once.
+        let mut left = self.store.shape.nseg;
+        while left > 0 && self.pass(CleanerPolicy::Greedy, i64::MAX, live_max).await? {
+            self.free_empty().await?;
+            let done = self.counts().segments - before.segments;
+            left = left.min(self.store.shape.nseg.saturating_sub(done as u32));
+        }
+        self.free_empty().await?;
+        let after = self.counts();
+        Ok(CleanerCounts {
+            segments: after.segments - before.segments,
+            moved_bytes: after.moved_bytes - before.moved_bytes,
+            passes: after.passes - before.passes,
+        })
+    }
+
     /// Cleans until an operation for this purpose has its space and some segments more, or nothing is gained any more.
     async fn clean_for(&self, purpose: Purpose) -> Result<(), BlockError> {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
@@ -209,7 +241,7 @@ impl Cleaner {
             // What gives most in the end may give little now.
             let policy = if without_gain == 0 { self.policy } else { CleanerPolicy::Greedy };
             let wanted = ((MORE + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
-            let has_moved = self.pass(policy, wanted).await?;
+            let has_moved = self.pass(policy, wanted, u64::MAX).await?;
             self.free_empty().await?;
             let space = self.store.state.borrow().space();
             without_gain = if space > best { 0 } else { without_gain + 1 };

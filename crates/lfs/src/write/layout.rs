@@ -130,6 +130,15 @@ impl LogLayout {
         Ok(())
     }
 
+    /// Cleans every segment of which no more than `percent` is live, as far as there is space for what is moved. What was
+    /// done by it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn clean_below(&self, percent: u64) -> FsResult<CleanerCounts> {
+        self.cleaner.clean_below(percent).await.map_err(io_error)
+    }
+
     /// What the cleaner has done since the mount.
     pub fn cleaned(&self) -> CleanerCounts {
         self.cleaner.counts()

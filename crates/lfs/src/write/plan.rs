@@ -48,6 +48,8 @@ pub struct Pseg {
     files: Vec<FileInfo>,
     inode_blocks: Vec<i64>,
     ninos: u16,
+    /// Whether it has what the cleaner moves, and nothing else.
+    by_cleaner: bool,
     items: Vec<(i64, Item)>,
     /// Bytes that its summary takes.
     summary: usize,
@@ -61,12 +63,18 @@ pub struct Plan<'s> {
     pub state: &'s mut LogState,
     psegs: Vec<Pseg>,
     now: u64,
+    by_cleaner: bool,
 }
 
 impl<'s> Plan<'s> {
     /// Nothing yet. `now` is in seconds.
     pub fn new(state: &'s mut LogState, now: u64) -> Plan<'s> {
-        Plan { state, psegs: Vec::new(), now }
+        Plan { state, psegs: Vec::new(), now, by_cleaner: false }
+    }
+
+    /// What comes next is moved by the cleaner, or not: it goes into partial segments of its own.
+    pub fn set_by_cleaner(&mut self, by_cleaner: bool) {
+        self.by_cleaner = by_cleaner;
     }
 
     /// The partial segment in which `frags` fragments more have room, and `summary` bytes more in its summary.
@@ -76,10 +84,13 @@ impl<'s> Plan<'s> {
         summary: impl Fn(&Pseg) -> usize,
     ) -> Result<&mut Pseg, Full> {
         let (size, fsize) = (self.state.sb.sumsize as usize, i64::from(self.state.sb.fsize));
-        let bytes_max = self.state.bytes_max as i64;
+        let (bytes_max, by_cleaner) = (self.state.bytes_max as i64, self.by_cleaner);
         let fits = self.psegs.last().is_some_and(|p| {
             let bytes = (p.end + frags - p.at) * fsize;
-            p.summary + summary(p) <= size && p.end + frags <= p.limit && bytes <= bytes_max
+            p.by_cleaner == by_cleaner
+                && p.summary + summary(p) <= size
+                && p.end + frags <= p.limit
+                && bytes <= bytes_max
         });
         if !fits {
             self.begin()?;
@@ -112,6 +123,7 @@ impl<'s> Plan<'s> {
             files: Vec::new(),
             inode_blocks: Vec::new(),
             ninos: 0,
+            by_cleaner: self.by_cleaner,
             items: Vec::new(),
             summary: state.sb.width.segsum_size() + 8 + Seal::SIZE,
             broken: true,
@@ -273,6 +285,9 @@ impl Pseg {
         (head.next, head.ninos) = (self.next, self.ninos);
         if style.chained && !is_last {
             head.flags = flag::DIROP | flag::CONT;
+        }
+        if self.by_cleaner {
+            head.flags |= flag::CLEAN;
         }
         let (files, inode_blocks) = (self.files.clone(), self.inode_blocks.clone());
         let mut summary = Summary { head, files, inode_blocks };

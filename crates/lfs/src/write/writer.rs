@@ -5,6 +5,7 @@
 //! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
 use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
@@ -289,10 +290,20 @@ impl SegmentWriter {
     }
 
     fn place(&self, plan: &mut Plan<'_>, work: Work, is_checkpoint: bool) -> Result<(), Full> {
-        let Work { files, mut inodes, held, .. } = work;
+        let Work { mut files, mut inodes, held, .. } = work;
+        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not.
+        for by_cleaner in [false, true] {
+            plan.set_by_cleaner(by_cleaner);
+            for (ino, file) in &mut files {
+                let pin = inodes.get(ino).expect("held with the blocks").clone();
+                self.place_data(plan, *ino, &pin, file, by_cleaner)?;
+            }
+        }
+        plan.set_by_cleaner(false);
         for (ino, file) in files {
             let pin = inodes.get(&ino).expect("held with the blocks").clone();
-            self.place_file(plan, ino, &pin, file)?;
+            self.place_indirect(plan, ino, &pin, file)?;
+            self.store.cache.mark_dirty(&pin);
         }
         let all: Vec<(u64, BufRef)> = std::mem::take(&mut inodes).into_iter().collect();
         let per_block = self.store.shape.inopb as usize;
@@ -307,56 +318,91 @@ impl SegmentWriter {
         if is_checkpoint { plan.ifile() } else { Ok(()) }
     }
 
-    fn place_file(
+    /// Gives the contents of a file their places: those that the cleaner moves, or the others.
+    fn place_data(
+        &self,
+        plan: &mut Plan<'_>,
+        ino: u64,
+        pin: &BufRef,
+        file: &mut FileWork,
+        by_cleaner: bool,
+    ) -> Result<(), Full> {
+        let is_moved = |content: &Content| match content {
+            Content::Buffer(buf) => !buf.is_dirty(),
+            Content::Moved { .. } => true,
+        };
+        let all = std::mem::take(&mut file.levels[0]);
+        let (now, later): (BTreeMap<_, _>, _) =
+            all.into_iter().partition(|(_, content)| is_moved(content) == by_cleaner);
+        file.levels[0] = later;
+        for block in now {
+            self.place_block(plan, (ino, pin), block, file)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the indirect blocks of a file their places, those above contents first.
+    fn place_indirect(
         &self,
         plan: &mut Plan<'_>,
         ino: u64,
         pin: &BufRef,
         mut file: FileWork,
     ) -> Result<(), Full> {
-        let (store, d) = (&self.store, decode(pin));
-        for level in 0..file.levels.len() {
-            for (number, content) in std::mem::take(&mut file.levels[level]) {
-                let bytes = match (0..NDADDR as i64).contains(&number) {
-                    true => store.shape.block_bytes(number.cast_unsigned(), d.size) as usize,
-                    false => store.bsize(),
-                };
-                assert!(bytes > 0, "inode {ino}: block {number} lies behind the end");
-                if let Content::Buffer(buf) = &content
-                    && buf.len() != bytes
-                {
-                    store.cache.resize(buf, bytes);
-                }
-                let addr = plan.block((ino, d.generation), number, bytes as u32, content)?;
-                let (_, path) = Node::of(number, store.nindir()).expect("it was held");
-                let old = match ancestors(&path, store.nindir()).last() {
-                    None => {
-                        let old = super::store::slot(pin, path.slot);
-                        pin.write(|bytes| put_slot(bytes, path.slot, addr));
-                        old
-                    }
-                    Some(above) => {
-                        let key = BufKey::file(ino, above.number());
-                        let upper = store.cache.peek(key).expect("it is held");
-                        let index = path.offsets[path.depth - 1];
-                        let old = store.pointer_in(&upper, index);
-                        upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
-                        store.cache.mark_dirty(&upper);
-                        file.levels[above.level].insert(above.number(), Content::Buffer(upper));
-                        old
-                    }
-                };
-                assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
-                match old {
-                    UNWRITTEN => {
-                        let pending = plan.state.pending;
-                        plan.state.pending = pending.saturating_sub(store.bsize() as u64);
-                    }
-                    old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
-                }
+        for level in 1..file.levels.len() {
+            for block in std::mem::take(&mut file.levels[level]) {
+                self.place_block(plan, (ino, pin), block, &mut file)?;
             }
         }
-        store.cache.mark_dirty(pin);
+        Ok(())
+    }
+
+    /// Gives a block its place. What leads to it changes, and gets a place after it.
+    fn place_block(
+        &self,
+        plan: &mut Plan<'_>,
+        (ino, pin): (u64, &BufRef),
+        (number, content): (i64, Content),
+        file: &mut FileWork,
+    ) -> Result<(), Full> {
+        let (store, d) = (&self.store, decode(pin));
+        let bytes = match (0..NDADDR as i64).contains(&number) {
+            true => store.shape.block_bytes(number.cast_unsigned(), d.size) as usize,
+            false => store.bsize(),
+        };
+        assert!(bytes > 0, "inode {ino}: block {number} lies behind the end");
+        if let Content::Buffer(buf) = &content
+            && buf.len() != bytes
+        {
+            store.cache.resize(buf, bytes);
+        }
+        let addr = plan.block((ino, d.generation), number, bytes as u32, content)?;
+        let (_, path) = Node::of(number, store.nindir()).expect("it was held");
+        let old = match ancestors(&path, store.nindir()).last() {
+            None => {
+                let old = super::store::slot(pin, path.slot);
+                pin.write(|bytes| put_slot(bytes, path.slot, addr));
+                old
+            }
+            Some(above) => {
+                let key = BufKey::file(ino, above.number());
+                let upper = store.cache.peek(key).expect("it is held");
+                let index = path.offsets[path.depth - 1];
+                let old = store.pointer_in(&upper, index);
+                upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
+                store.cache.mark_dirty(&upper);
+                file.levels[above.level].insert(above.number(), Content::Buffer(upper));
+                old
+            }
+        };
+        assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
+        match old {
+            UNWRITTEN => {
+                let pending = plan.state.pending;
+                plan.state.pending = pending.saturating_sub(store.bsize() as u64);
+            }
+            old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
+        }
         Ok(())
     }
 

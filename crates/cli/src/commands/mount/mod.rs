@@ -38,6 +38,7 @@ Options, after -o, separated by commas:
   ro, rw            refuse all changes; refuse an image that can only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
   cache=BYTES       memory for the cache [default: 256m]; dirty=BYTES: the most dirty data in it
+  cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default)
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
