@@ -236,9 +236,9 @@ fn a_superblock_leads_nowhere_without_a_flush() {
     is_missed(LfsRules::FLUSH, Fate::Torn, 400);
 }
 
-/// Works on a full log of files that have some segments each: one of them goes, a checkpoint says so, and another one
-/// comes. Whenever that is durable without a second checkpoint, it is looked for from the checkpoint before the newest one.
-/// What was wrong first.
+/// Works on a full log of files that have some segments each: one or two go, a checkpoint says so, and others come.
+/// Whenever that is durable without a second checkpoint, it is looked for from the checkpoint before the newest one. What was
+/// wrong first.
 fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -251,10 +251,16 @@ fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
         }
         for round in 0..60 {
             run.step(0.9).await;
-            run.delete().await;
+            // Two files reach more segments, and one leaves more often no need of a checkpoint.
+            let count = 1 + round % 2;
+            for _ in 0..count {
+                run.delete().await;
+            }
             run.fs.sync().await.expect("sync has space");
             let before = run.fs.layout().checkpoints();
-            run.create(len).await;
+            for _ in 0..count {
+                run.create(len).await;
+            }
             run.fs.fsync(run.fs.root()).await.expect("fsync has space");
             if run.fs.layout().checkpoints() != before {
                 continue;
@@ -272,7 +278,7 @@ fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
             }
         }
         run.remount(true).await;
-        assert!(looked > 10, "hardly ever was anything looked for: {looked} times");
+        assert!(looked > 2, "hardly ever was anything looked for: {looked} times");
         None
     });
     ran.expect("no deadlock")
@@ -290,6 +296,6 @@ fn a_segment_is_missed_when_it_is_written_again_at_once() {
     let rules = LfsRules::all().difference(LfsRules::REUSE);
     for shape in SHAPES {
         let is_broken = |seed: u64| reuse(seed, shape, rules).is_some();
-        assert!((0..20).any(is_broken), "{shape:?}: nothing misses REUSE");
+        assert!((0..40).any(is_broken), "{shape:?}: nothing misses REUSE");
     }
 }
