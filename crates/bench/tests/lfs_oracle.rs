@@ -146,7 +146,7 @@ fn with_room() {
 }
 
 /// Steps on a full disk. Longer runs find a log that is stuck: see docs/formats/lfs.md, known limits.
-const FULL_STEPS: usize = 8_000;
+const FULL_STEPS: usize = 20_000;
 
 #[test]
 fn on_a_full_disk() {

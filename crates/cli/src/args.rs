@@ -67,6 +67,8 @@ pub enum Command {
     Export(Export),
     /// Create, append to, read and follow a log: a WAFS in an image or on a device.
     Log(crate::commands::log::Log),
+    /// Show and clean the segments of an LFS.
+    Lfs(crate::commands::lfs::Lfs),
     /// Print completions for a shell.
     Completions(Completions),
     /// Write manual pages.

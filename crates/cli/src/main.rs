@@ -102,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(a) => commands::copy::import(&a),
         Command::Export(a) => commands::copy::export(&a),
         Command::Log(a) => commands::log::run(&a).map(done),
+        Command::Lfs(a) => commands::lfs::run(&a).map(done),
         Command::Completions(a) => commands::generate::completions(&a).map(done),
         Command::Man(a) => commands::generate::man(&a).map(done),
     }

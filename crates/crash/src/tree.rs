@@ -223,7 +223,11 @@ pub(crate) async fn attr_of<F: FileSystem>(
 
 async fn nature<F: FileSystem>(fs: &F, attr: &Attr) -> FsResult<Nature> {
     let mut nature = Nature { permissions: attr.permissions, ..Nature::default() };
-    for name in fs.listxattr(attr.ino).await? {
+    let names = match fs.listxattr(attr.ino).await {
+        Err(error) if error.errno == Errno::NotSupported => Vec::new(),
+        names => names?,
+    };
+    for name in names {
         let value = fs.getxattr(attr.ino, &name).await?;
         nature.attributes.insert(name, value);
     }

@@ -6,9 +6,10 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 use crate::LfsError;
 
 /// The places at which the second superblock is searched if the first is damaged are multiples of this, in
-/// bytes. Segments have whole fragments of at least 512 bytes, but the second superblock is at least five
-/// segments away.
-const STEP: u64 = 16 * 1024;
+/// bytes: segments begin at any fragment.
+const STEP: usize = 512;
+/// The length of the requests with which it is searched, in bytes.
+const PIECE: usize = 256 << 10;
 /// The distance up to which it is searched, in bytes.
 const FAR: u64 = 64 << 20;
 
@@ -92,12 +93,20 @@ fn is_same(one: &Superblock, other: &Superblock) -> bool {
 
 /// Searches for the second superblock, if the first was torn or overwritten.
 async fn search(device: &Device, error: SuperblockError) -> Result<FoundSuperblock, LfsError> {
-    let end = device.geometry().bytes.min(FAR);
-    for at in (STEP..end).step_by(STEP as usize) {
-        if let Ok(sb) = read(device, at).await?
-            && sb.byte_of(sb.sboffs[1]) == at
-        {
-            return Ok(FoundSuperblock { sb, at, other: Some(error) });
+    let geometry = device.geometry();
+    let (end, sector) = (geometry.bytes.min(FAR), geometry.sector as usize);
+    let piece = (PIECE.min(geometry.max_request) / sector).max(1) * sector;
+    for start in (0..end).step_by(piece) {
+        let len = piece.min((end - start) as usize) / sector * sector;
+        let bytes = device.read(start, len).await?;
+        for at in (0..len).step_by(STEP) {
+            let place = start + at as u64;
+            if let Ok(sb) = Superblock::read(&bytes[at..])
+                && place > LABEL_BYTES
+                && sb.byte_of(sb.sboffs[1]) == place
+            {
+                return Ok(FoundSuperblock { sb, at: place, other: Some(error) });
+            }
         }
     }
     Err(LfsError::NoSuperblock(error))

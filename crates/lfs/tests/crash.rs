@@ -1,12 +1,16 @@
 //! A log that is cut off comes back as it was after some step, and not before the last one that was made durable.
 //!
 //! Fault model: the power goes at any time, and any part of what the disk's cache held is lost, sectors torn; or, after much
-//! work in a log that goes around, the newest superblock cannot be read. Each rule of the log but `REUSE` is switched off
-//! in turn, and then a state must be found that is none of these: a rule that nothing misses would be no rule. Without
-//! `REUSE` nothing was found: a segment that has just become empty is the last one to be written again.
+//! work in a log that goes around, the newest superblock cannot be read; or that superblock cannot be read while the
+//! cleaner keeps a full log going, so that segments are written again as soon as they may be. Each rule of the log is
+//! switched off in turn, on several sizes of segments, blocks and fragments, and then a state must be found that is none
+//! of these: a rule that nothing misses would be no rule.
+
+mod churn;
 
 use std::rc::Rc;
 
+use churn::{Run, SHAPES, Shape};
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_block::volatile::{Loss, VolatileCache};
@@ -23,9 +27,24 @@ use ordo_vfs::{FileSystem, FsResult, NewNode, RenameMode, SetAttr, Timestamp};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-const BYTES: u64 = 4 << 20;
-/// A log that goes around soon.
-const SMALL: u64 = 85 * (32 << 10);
+/// Sizes of a log's parts.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    segment: u32,
+    block: u32,
+    fragment: u32,
+}
+
+const SIZES: [Sizes; 3] = [
+    Sizes { segment: 32 << 10, block: 4096, fragment: 512 },
+    Sizes { segment: 48 << 10, block: 4096, fragment: 1024 },
+    Sizes { segment: 32 << 10, block: 8192, fragment: 1024 },
+];
+
+/// Segments of a log.
+const SEGMENTS: u64 = 128;
+/// Segments of a log that goes around soon.
+const FEW_SEGMENTS: u64 = 85;
 
 fn clock(rt: &Runtime) -> impl Fn() -> Timestamp + 'static {
     let rt = rt.clone();
@@ -92,20 +111,21 @@ fn spoil(image: &RamDisk) {
     image.store(newest, &[0xff; 512]);
 }
 
-fn made() -> MkfsOptions {
+fn made(sizes: Sizes) -> MkfsOptions {
     MkfsOptions {
-        block_size: 4096,
-        frag_size: 512,
-        segment_size: 32 << 10,
+        block_size: sizes.block,
+        frag_size: sizes.fragment,
+        segment_size: sizes.segment,
         ..MkfsOptions::default()
     }
 }
 
 /// Runs, crashes, comes back. The error says what is wrong with what was found.
-fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
+fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
-    let bytes = if fate == Fate::Spoilt { SMALL } else { BYTES };
+    let segments = if fate == Fate::Spoilt { FEW_SEGMENTS } else { SEGMENTS };
+    let bytes = LABEL_BYTES + segments * u64::from(sizes.segment);
     let disk = Rc::new(VolatileCache::new(RamDisk::new(bytes)));
     let options = MountOptions {
         cache: CacheConfig::with_capacity(256 << 10),
@@ -113,7 +133,7 @@ fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
         ..MountOptions::default()
     };
     let ran = executor.block_on(async {
-        mkfs(disk.clone().erase(), &made(), 0).await.expect("legal sizes");
+        mkfs(disk.clone().erase(), &made(sizes), 0).await.expect("legal sizes");
         let fs = mount(&rt, disk.clone(), &options).await.expect("just made");
         let model = ModelFs::new(ModelConfig::ufs2(4096), clock(&rt));
         let mut models = vec![model.fork(clock(&rt))];
@@ -172,29 +192,33 @@ fn crash(seed: u64, rules: LfsRules, fate: Fate) -> Result<(), String> {
     found.map_err(|deadlock| deadlock.to_string())?
 }
 
-#[test]
-fn a_crash_comes_back_as_after_some_step() {
-    for seed in 0..400 {
-        if let Err(wrong) = crash(seed, LfsRules::all(), Fate::Torn) {
-            panic!("seed {seed}: {wrong}");
+fn comes_back(fate: Fate, seeds: u64) {
+    for sizes in SIZES {
+        for seed in 0..seeds {
+            if let Err(wrong) = crash(seed, sizes, LfsRules::all(), fate) {
+                panic!("{sizes:?}, seed {seed}: {wrong}");
+            }
         }
     }
 }
 
 #[test]
+fn a_crash_comes_back_as_after_some_step() {
+    comes_back(Fate::Torn, 150);
+}
+
+#[test]
 fn the_checkpoint_before_the_newest_is_enough() {
-    for seed in 0..60 {
-        if let Err(wrong) = crash(seed, LfsRules::all(), Fate::Spoilt) {
-            panic!("seed {seed}: {wrong}");
-        }
-    }
+    comes_back(Fate::Spoilt, 25);
 }
 
 /// Without a rule some crash leaves what no step did.
 fn is_missed(rule: LfsRules, fate: Fate, seeds: u64) {
     let rules = LfsRules::all().difference(rule);
-    let is_broken = |seed: u64| crash(seed, rules, fate).is_err();
-    assert!((0..seeds).any(is_broken), "nothing misses {rule:?}");
+    for sizes in SIZES {
+        let is_broken = |seed: u64| crash(seed, sizes, rules, fate).is_err();
+        assert!((0..seeds).any(is_broken), "{sizes:?}: nothing misses {rule:?}");
+    }
 }
 
 #[test]
@@ -210,4 +234,68 @@ fn half_a_write_out_counts_without_a_chain() {
 #[test]
 fn a_superblock_leads_nowhere_without_a_flush() {
     is_missed(LfsRules::FLUSH, Fate::Torn, 400);
+}
+
+/// Works on a full log of files that have some segments each: one or two go, a checkpoint says so, and others come.
+/// Whenever that is durable without a second checkpoint, it is looked for from the checkpoint before the newest one. What was
+/// wrong first.
+fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
+    let executor = Executor::simulated(seed);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let mut run = Run::new(rt.clone(), shape, seed, rules).await;
+        let (len, mut looked) = (3 * shape.segment as usize, 0);
+        run.fill(0.1).await;
+        while run.used().await < 0.85 {
+            run.create(len).await;
+        }
+        for round in 0..60 {
+            run.step(0.9).await;
+            // Two files reach more segments, and one leaves more often no need of a checkpoint.
+            let count = 1 + round % 2;
+            for _ in 0..count {
+                run.delete().await;
+            }
+            run.fs.sync().await.expect("sync has space");
+            let before = run.fs.layout().checkpoints();
+            for _ in 0..count {
+                run.create(len).await;
+            }
+            run.fs.fsync(run.fs.root()).await.expect("fsync has space");
+            if run.fs.layout().checkpoints() != before {
+                continue;
+            }
+            looked += 1;
+            let image = run.disk.snapshot();
+            spoil(&image);
+            let options = MountOptions { rules, ..MountOptions::default() };
+            let wrong = match mount(&rt, Rc::new(image), &options).await {
+                Ok(fs) => run.difference(&fs).await,
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(wrong) = wrong {
+                return Some(format!("round {round}: {wrong}"));
+            }
+        }
+        run.remount(true).await;
+        assert!(looked > 2, "hardly ever was anything looked for: {looked} times");
+        None
+    });
+    ran.expect("no deadlock")
+}
+
+#[test]
+fn a_segment_is_written_again_only_when_two_checkpoints_call_it_empty() {
+    for (seed, shape) in (0..).zip(SHAPES) {
+        assert_eq!(reuse(seed, shape, LfsRules::all()), None, "{shape:?}");
+    }
+}
+
+#[test]
+fn a_segment_is_missed_when_it_is_written_again_at_once() {
+    let rules = LfsRules::all().difference(LfsRules::REUSE);
+    for shape in SHAPES {
+        let is_broken = |seed: u64| reuse(seed, shape, rules).is_some();
+        assert!((0..40).any(is_broken), "{shape:?}: nothing misses REUSE");
+    }
 }

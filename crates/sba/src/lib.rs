@@ -16,7 +16,7 @@
 //!   which blocks a log has announced.
 //! - `outside`: decoders of devices that hold nothing but a log.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders of ext2 to ext4, ReiserFS, XFS, JFS, NTFS and btrfs.
-//! - `nilfs`, `f2fs`: decoders of log-structured file systems: NILFS2 and F2FS.
+//! - `nilfs`, `f2fs`, `lfs`: decoders of log-structured file systems: NILFS2, F2FS, and LFS of NetBSD and Ordo.
 //! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and
 //!   follows blocks from the journal to their fixed locations.
 //! - [`analysis`]: the summary of a whole trace.
@@ -60,6 +60,7 @@ mod jfs;
 pub mod journal;
 pub mod kind;
 mod kinds;
+mod lfs;
 pub mod names;
 mod nilfs;
 mod ntfs;

@@ -95,6 +95,7 @@ const PROBES: &[Probe] = &[
     crate::ntfs::probe,
     crate::nilfs::probe,
     crate::f2fs::probe,
+    crate::lfs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
     // Log devices come last: a log has few marks of its own, so its probe might match by chance.
@@ -105,8 +106,18 @@ const PROBES: &[Probe] = &[
 impl Watch {
     /// A watcher of a device that now holds the contents of `image`; `None` where no known file system is on it.
     pub fn over(image: &dyn Image) -> Option<Rc<Watch>> {
+        Watch::first_of(PROBES, image)
+    }
+
+    /// A watcher of a device with a log-structured file system in which no block has a place of its own (LFS); `None`
+    /// where there is none.
+    pub fn over_log(image: &dyn Image) -> Option<Rc<Watch>> {
+        Watch::first_of(&[crate::lfs::probe], image)
+    }
+
+    fn first_of(probes: &[Probe], image: &dyn Image) -> Option<Rc<Watch>> {
         let mut books = Books::default();
-        let decoder = PROBES.iter().find_map(|probe| probe(image, &mut books))?;
+        let decoder = probes.iter().find_map(|probe| probe(image, &mut books))?;
         let watch = Watch::with(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
         books.names.forget_news();

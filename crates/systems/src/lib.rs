@@ -58,6 +58,7 @@ mod size;
 mod system;
 
 pub use ordo_cache::CacheConfig;
+pub use ordo_lfs::write::CleanerPolicy;
 pub use ordo_ordering::SoftOptions;
 pub use ordo_ufs::AccessTimes;
 pub use ordo_wafs::GroupCommit;

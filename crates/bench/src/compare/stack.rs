@@ -9,7 +9,8 @@ use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_sba::{Classifier, Counts};
+use ordo_sba::decoder::Image;
+use ordo_sba::{Classifier, Counts, Stats, Watch as LogWatch};
 use ordo_systems::{Mounted, Statistics, System};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{AnyFs, FileSystem, FsResult};
@@ -135,11 +136,63 @@ impl Watch for Follower<'_> {
     }
 }
 
+/// The counter of a disk's requests.
+enum Counter {
+    /// Blocks have their places.
+    Places(Rc<Classifier>),
+    /// Blocks are named by the log that they are in.
+    Log(Rc<LogWatch>),
+}
+
+impl Counter {
+    /// The counter for a disk of a system, which knows what is on the disk already.
+    async fn of(ram: &Rc<RamDisk>) -> Result<Counter, CompareError> {
+        if let Some(watch) = LogWatch::over_log(&Held(ram)) {
+            return Ok(Counter::Log(watch));
+        }
+        let classifier = Classifier::new();
+        classifier.prime(&ram.clone().erase()).await?;
+        Ok(Counter::Places(classifier))
+    }
+
+    fn attach(&self, disk: &Disk) {
+        match self {
+            Counter::Places(classifier) => disk.attach(classifier.clone()),
+            Counter::Log(watch) => disk.attach(watch.clone()),
+        }
+    }
+
+    fn finish(&self) -> Stats {
+        match self {
+            Counter::Places(classifier) => classifier.finish(),
+            Counter::Log(watch) => watch.finish(),
+        }
+    }
+}
+
+/// A disk in memory as a decoder reads it.
+struct Held<'a>(&'a RamDisk);
+
+impl Image for Held<'_> {
+    fn bytes(&self) -> u64 {
+        self.0.geometry().bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.bytes()) {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        self.0.load(offset, buf);
+        Ok(())
+    }
+}
+
 /// The disks of a run, the first of which has the file system, and the counters of their requests.
 struct Rig {
     runtime: Runtime,
     disks: Vec<Disk>,
-    classifiers: Vec<Rc<Classifier>>,
+    counters: Vec<Counter>,
 }
 
 impl Rig {
@@ -148,16 +201,15 @@ impl Rig {
         rams: &[Rc<RamDisk>],
         setup: &Setup,
     ) -> Result<Rig, CompareError> {
-        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), classifiers: Vec::new() };
+        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), counters: Vec::new() };
         for (number, ram) in rams.iter().enumerate() {
             let model = setup.model(number);
             let store = Store::new(ram.clone(), model.volatile_cache());
             let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
-            let classifier = Classifier::new();
-            classifier.prime(&ram.clone().erase()).await?;
-            disk.attach(classifier.clone());
+            let counter = Counter::of(ram).await?;
+            counter.attach(&disk);
             rig.disks.push(disk);
-            rig.classifiers.push(classifier);
+            rig.counters.push(counter);
         }
         Ok(rig)
     }
@@ -168,7 +220,7 @@ impl Rig {
     }
 
     fn mark(&self) -> Mark {
-        Mark::now(&self.runtime, &self.disks, &self.classifiers)
+        Mark::now(&self.runtime, &self.disks, &self.counters)
     }
 }
 
@@ -217,7 +269,12 @@ async fn drive(
     let runtime = &rig.runtime.clone();
     mounted.fs().sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
-    rig.classifiers.iter().for_each(|classifier| classifier.restart());
+    for counter in &rig.counters {
+        // A watch goes on counting: what counts is the difference.
+        if let Counter::Places(classifier) = counter {
+            classifier.restart();
+        }
+    }
     let before = rig.mark();
     let start = before.seconds;
     let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(Changes::default)));
@@ -259,8 +316,8 @@ struct Mark {
 }
 
 impl Mark {
-    fn now(runtime: &Runtime, disks: &[Disk], classifiers: &[Rc<Classifier>]) -> Mark {
-        let stats: Vec<_> = classifiers.iter().map(|classifier| classifier.finish()).collect();
+    fn now(runtime: &Runtime, disks: &[Disk], counters: &[Counter]) -> Mark {
+        let stats: Vec<_> = counters.iter().map(Counter::finish).collect();
         let sum = |of: fn(&Counts) -> u64| {
             let parts: Vec<_> = stats.iter().map(|s| Writes::of(&s.writes, of)).collect();
             let mut all = Writes::default();

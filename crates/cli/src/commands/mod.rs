@@ -12,6 +12,7 @@ pub mod fsck;
 pub mod generate;
 pub mod infer;
 pub mod info;
+pub mod lfs;
 pub mod log;
 pub mod mkfs;
 pub mod mount;

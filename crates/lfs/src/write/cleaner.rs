@@ -1,30 +1,36 @@
 //! The cleaner: moves what lives out of segments that are mostly dead, so that they can be written again.
 //!
-//! A victim's summaries say which blocks it had; the pointers of today say which of them live. These are read and
-//! marked dirty, and the next write-out gives them new places. Two checkpoints later the victim is clean. Sums of
-//! partial segments are not looked at: a check's repairs change blocks in place, and pointers decide anyway.
+//! A victim's summaries say which blocks it had; the pointers of today say which of them live. These get new places in
+//! one write-out with everything dirty, which ends with a checkpoint. A checkpoint later the victim is clean. Victims are
+//! cleaned many at a time: what they have in common above their blocks, and the checkpoint, is then written once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError};
-use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock, SegUse, Summary};
+use ordo_block::BlockError;
+use ordo_format::lfs::SegUse;
 use ordo_ordering::OpKind;
 use ordo_runtime::sync::Mutex;
-use ordo_vfs::{Errno, FsResult, LocalFuture};
+use ordo_vfs::LocalFuture;
 
 use super::Shared;
+use super::budget::Purpose;
 use super::order::Keeper;
 use super::rules::CleanerPolicy;
-use super::store::{decode, has_pointers};
-use super::writer::SegmentWriter;
+use super::writer::{Outcome, SegmentWriter};
 
 /// Victims in one pass at most.
-const VICTIMS_MAX: usize = 16;
+const VICTIMS_MAX: usize = 64;
+/// Bytes of victims in one pass, which are held in memory, at most; but for a few victims.
+const VICTIM_BYTES: u64 = 16 << 20;
+/// Victims in one pass, whatever their bytes.
+const VICTIMS_MIN: usize = 4;
 /// Segments that are cleaned beyond what an operation needs, for the next ones.
-const MORE: u64 = 2;
-/// Passes for one operation that needs space at most.
-const PASSES_MAX: usize = 12;
+const MORE: i64 = 2;
+/// Passes one after another without gain, after which the log counts as full. A pass without gain may still make the
+/// next one worth it: what it moves lies together then.
+const FRUITLESS_MAX: u32 = 6;
 
 /// Cleans segments.
 pub struct Cleaner {
@@ -32,10 +38,19 @@ pub struct Cleaner {
     writer: Rc<SegmentWriter>,
     policy: CleanerPolicy,
     one: Mutex<()>,
-    /// Bytes in use when nothing more was gained, for writes and for deletes: nothing is tried again before there are
-    /// fewer by a part of a segment.
-    fruitless: [Cell<Option<u64>>; 2],
+    /// The state of the log when nothing more was gained, for new blocks, for other changes and for deletes.
+    fruitless: [Cell<Option<Fruitless>>; 3],
+    /// Segments in which something was damaged, or live bytes are left that nothing leads to.
+    stubborn: RefCell<BTreeSet<u64>>,
     counts: Cell<CleanerCounts>,
+}
+
+/// The state of a log in which cleaning gains nothing. It is tried again when there is more that is dead by a part of a
+/// segment: fewer bytes in use, or less space.
+#[derive(Clone, Copy)]
+struct Fruitless {
+    used: u64,
+    space: i64,
 }
 
 /// What the cleaner has done since the mount.
@@ -49,11 +64,26 @@ pub struct CleanerCounts {
     pub passes: u64,
 }
 
+/// What an operation wants space for at least. New blocks in it are looked at when they are taken.
+fn purpose(kind: OpKind) -> Purpose {
+    match kind {
+        OpKind::Remove | OpKind::Free => Purpose::Delete,
+        OpKind::Make => Purpose::Growth,
+        _ => Purpose::Change,
+    }
+}
+
 impl Cleaner {
     pub fn new(store: Shared, writer: Rc<SegmentWriter>, policy: CleanerPolicy) -> Cleaner {
-        let one = Mutex::new((), "the cleaner of the log", 0);
-        let (fruitless, counts) = (Default::default(), Cell::default());
-        Cleaner { store, writer, policy, one, fruitless, counts }
+        Cleaner {
+            store,
+            writer,
+            policy,
+            one: Mutex::new((), "the cleaner of the log", 0),
+            fruitless: Default::default(),
+            stubborn: RefCell::default(),
+            counts: Cell::default(),
+        }
     }
 
     /// What it has done.
@@ -61,76 +91,100 @@ impl Cleaner {
         self.counts.get()
     }
 
+    /// Whether there are few free inodes, and a checkpoint may make more.
     fn lacks_inodes(&self) -> bool {
-        self.store.state.borrow().ifile.free_inodes() < 32
+        let state = self.store.state.borrow();
+        let grown = state.used() + 4 * u64::from(self.store.shape.bsize);
+        state.ifile.free_inodes() < 32 && grown <= self.store.limit
     }
 
-    /// Whether there is less space than an operation needs and `more` segments.
-    fn lacks_space(&self, kind: OpKind, more: u64) -> bool {
-        let is_delete = is_delete(kind);
-        let state = self.store.state.borrow();
-        let blocks = self.store.cache.gate().blocks_of_an_operation() + 8;
-        let dirty = self.store.cache.stats().dirty_bytes as u64;
-        let wanted = dirty + blocks * u64::from(self.store.shape.bsize);
-        let more = (more * u64::from(self.store.shape.fsbpseg)).cast_signed();
-        state.space() - state.cost(wanted) < state.kept(is_delete) + more
+    /// Whether there is less space than an operation for this purpose and those under way need, and `spare` segments.
+    fn lacks_space(&self, purpose: Purpose, spare: i64) -> bool {
+        let operations = self.store.cache.gate().operations() + 1;
+        self.store.lacks(purpose, operations, 0, spare)
+    }
+
+    fn fruitless(&self, purpose: Purpose) -> &Cell<Option<Fruitless>> {
+        &self.fruitless[Purpose::Growth as usize - (purpose as usize).max(1)]
     }
 
     /// Whether trying again could gain anything.
-    fn is_worth_trying(&self, kind: OpKind) -> bool {
-        let part = u64::from(self.store.shape.ssize) / 2;
-        let failed = self.fruitless[usize::from(is_delete(kind))].get();
-        failed.is_none_or(|used| self.store.state.borrow().used() + part <= used)
+    fn is_worth_trying(&self, purpose: Purpose) -> bool {
+        let state = self.store.state.borrow();
+        let (bytes, frags) = (self.store.shape.ssize / 2, self.store.shape.fsbpseg / 2);
+        self.fruitless(purpose).get().is_none_or(|then| {
+            state.used() + u64::from(bytes) <= then.used
+                || state.space() + i64::from(frags) <= then.space
+        })
     }
 
-    /// Makes another checkpoint where segments are empty: after the second one they can be used.
+    /// The purposes for which an operation may begin to clean: new blocks have more than they need while there is
+    /// anything to gain, whoever comes.
+    fn wanted(&self, purpose: Purpose) -> Option<Purpose> {
+        [Purpose::Growth, Purpose::Change, Purpose::Delete]
+            .into_iter()
+            .filter(|wanted| *wanted >= purpose)
+            .find(|wanted| self.lacks_space(*wanted, 0) && self.is_worth_trying(*wanted))
+    }
+
+    /// Makes checkpoints where segments are empty, until they can be used.
     async fn free_empty(&self) -> Result<(), BlockError> {
-        if self.store.state.borrow().has_empty() {
-            self.writer.force_checkpoint().await?;
+        for _ in 0..2 {
+            if self.store.state.borrow().has_empty() {
+                self.writer.force_checkpoint().await?;
+            }
         }
         Ok(())
     }
 
-    /// Cleans as many segments as there is space for in one pass. Whether there is more space than before.
+    /// Cleans segments with no more live bytes than `live_max` by a policy, until so many fragments are gained, as far as
+    /// that goes in one write-out. Whether anything was moved.
     ///
     /// # Errors
     /// The device failed.
-    pub async fn pass(&self) -> Result<bool, BlockError> {
-        let before = self.store.state.borrow().space();
-        let victims = self.choose();
-        if victims.is_empty() {
-            return Ok(false);
+    async fn pass(
+        &self,
+        policy: CleanerPolicy,
+        wanted: i64,
+        live_max: u64,
+    ) -> Result<bool, BlockError> {
+        let mut victims = Vec::new();
+        let chosen = self.choose(policy, wanted, live_max);
+        for (segment, _) in &chosen {
+            victims.push(self.store.read_victim(*segment).await?);
         }
+        let outcomes = self.writer.clean(victims).await?;
         let mut counts = self.counts.get();
-        counts.passes += 1;
-        for (segment, seguse) in victims {
-            match self.mark_live(segment).await {
-                Ok(()) => {
-                    counts.segments += 1;
-                    counts.moved_bytes += u64::from(seguse.nbytes);
-                }
-                // What is damaged stays where it is.
-                Err(error) if error.errno == Errno::Corrupt => {}
-                Err(error) => return Err(super::writer::as_block_error(error)),
+        let state = self.store.state.borrow();
+        for (segment, outcome) in &outcomes {
+            let is_left = *outcome == Outcome::Moved && state.seguse(*segment).nbytes > 0;
+            if *outcome == Outcome::Damaged || is_left {
+                self.stubborn.borrow_mut().insert(*segment);
+            }
+            if *outcome == Outcome::Moved {
+                let seguse = chosen.iter().find(|(chosen, _)| chosen == segment);
+                counts.segments += 1;
+                counts.moved_bytes += seguse.map_or(0, |(_, seguse)| u64::from(seguse.nbytes));
             }
         }
+        counts.passes += 1;
         self.counts.set(counts);
-        self.writer.force_checkpoint().await?;
-        self.free_empty().await?;
-        Ok(self.store.state.borrow().space() > before)
+        Ok(outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Moved))
     }
 
-    /// The victims of a pass, best first, as many as there is space for.
-    fn choose(&self) -> Vec<(u64, SegUse)> {
-        let state = self.store.state.borrow();
+    /// The victims of a pass, best first.
+    fn choose(&self, policy: CleanerPolicy, wanted: i64, live_max: u64) -> Vec<(u64, SegUse)> {
+        let (state, stubborn) = (self.store.state.borrow(), self.stubborn.borrow());
         let now = self.store.cache.runtime().wall_time().0.max(0).cast_unsigned();
         let size = u64::from(self.store.shape.ssize);
         let mut all: Vec<(u64, u64, SegUse)> = state
             .victims()
+            .filter(|(segment, _)| !stubborn.contains(segment))
+            .filter(|(_, seguse)| u64::from(seguse.nbytes) <= live_max)
             .map(|(segment, seguse)| {
                 let live = u64::from(seguse.nbytes).min(size);
                 let age = now.saturating_sub(seguse.lastmod) + 1;
-                let worth = match self.policy {
+                let worth = match policy {
                     CleanerPolicy::Greedy => size - live,
                     CleanerPolicy::CostBenefit => {
                         let benefit = u128::from(size - live) * u128::from(age) * 1024;
@@ -141,105 +195,69 @@ impl Cleaner {
             })
             .collect();
         all.sort_by_key(|(worth, segment, _)| (std::cmp::Reverse(*worth), *segment));
-        let mut dirty = self.store.cache.stats().dirty_bytes as u64;
-        let mut out = Vec::new();
-        for (_, segment, seguse) in all.into_iter().take(VICTIMS_MAX) {
-            // Blocks that are short on the device are whole in memory, and bring their inodes and parents.
-            dirty += u64::from(seguse.nbytes);
-            if state.cost(dirty) > state.space() {
+        let count = (VICTIM_BYTES / size).clamp(VICTIMS_MIN as u64, VICTIMS_MAX as u64) as usize;
+        let (mut gain, mut out) = (-state.checkpoint_frags(), Vec::new());
+        for (_, segment, seguse) in all.into_iter().take(count) {
+            let live = i64::from(seguse.nbytes.div_ceil(self.store.shape.fsize));
+            gain += (state.capacity(segment) - live).max(0);
+            out.push((segment, seguse));
+            if gain >= wanted {
                 break;
             }
-            out.push((segment, seguse));
         }
         out
     }
 
-    /// Reads what lives in a segment, and marks it dirty.
-    async fn mark_live(&self, segment: u64) -> FsResult<()> {
-        let (store, sb) = (&self.store, &self.store.shape);
-        let (mut at, end) = (sb.segment_data(segment), sb.segment_start(segment + 1));
-        while end - at > i64::from(sb.sumsize / sb.fsize) {
-            let found = store.device.read(sb.byte_of(at), sb.sumsize as usize).await;
-            let bytes = found.map_err(ordo_ufs::io_error)?;
-            let Ok(summary) = Summary::read(sb, &bytes) else { break };
-            let Ok((blocks, next)) = summary.layout(sb, at) else { break };
-            if summary.head.ident != sb.ident {
+    /// Cleans every segment of which no more than `percent` is live. What was done by it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn clean_below(&self, percent: u64) -> Result<CleanerCounts, BlockError> {
+        let _one = self.one.lock().await;
+        let before = self.counts();
+        let live_max = u64::from(self.store.shape.ssize) * percent / 100;
+        self.writer.force_checkpoint().await?;
+        self.free_empty().await?;
+        // What is moved lies in full segments, but the last one: each segment is a victim once.
+        let mut left = self.store.shape.nseg;
+        while left > 0 && self.pass(CleanerPolicy::Greedy, i64::MAX, live_max).await? {
+            self.free_empty().await?;
+            let done = self.counts().segments - before.segments;
+            left = left.min(self.store.shape.nseg.saturating_sub(done as u32));
+        }
+        self.free_empty().await?;
+        let after = self.counts();
+        Ok(CleanerCounts {
+            segments: after.segments - before.segments,
+            moved_bytes: after.moved_bytes - before.moved_bytes,
+            passes: after.passes - before.passes,
+        })
+    }
+
+    /// Cleans until an operation for this purpose has its space and some segments more, or nothing is gained any more.
+    async fn clean_for(&self, purpose: Purpose) -> Result<(), BlockError> {
+        let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
+        while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
+            // What gives most in the end may give little now.
+            let policy = if without_gain == 0 { self.policy } else { CleanerPolicy::Greedy };
+            let wanted = ((MORE + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
+            let has_moved = self.pass(policy, wanted, u64::MAX).await?;
+            self.free_empty().await?;
+            let space = self.store.state.borrow().space();
+            without_gain = if space > best { 0 } else { without_gain + 1 };
+            best = best.max(space);
+            if !has_moved && without_gain > 1 {
                 break;
             }
-            for block in blocks {
-                match block {
-                    PsegBlock::Inodes { addr } => self.mark_inodes(addr).await?,
-                    PsegBlock::File { addr, ino, lbn, .. } if ino == IFILE_INO => {
-                        let mut state = store.state.borrow_mut();
-                        if state.ifile.address(lbn) == Some(addr) {
-                            state.ifile.mark(lbn);
-                        }
-                    }
-                    PsegBlock::File { addr, ino, lbn, .. } => {
-                        self.mark_block(ino, lbn, addr).await?;
-                    }
-                }
-            }
-            at = next;
         }
         Ok(())
     }
-
-    async fn mark_inodes(&self, addr: i64) -> FsResult<()> {
-        let (store, sb) = (&self.store, &self.store.shape);
-        let found = store.device.read(sb.byte_of(addr), sb.ibsize as usize).await;
-        let bytes = found.map_err(ordo_ufs::io_error)?;
-        for raw in bytes.chunks_exact(LfsInode::SIZE) {
-            let ino = LfsInode::read(sb.width, raw).inumber;
-            if ino > IFILE_INO && store.place_of(ino) == addr {
-                let pin = store.pin(ino).await?;
-                if store.place_of(ino) == addr {
-                    store.cache.mark_dirty(&pin);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn mark_block(&self, ino: u64, number: i64, addr: i64) -> FsResult<()> {
-        let store = &self.store;
-        if store.place_of(ino) == 0 {
-            return Ok(());
-        }
-        let pin = store.pin(ino).await?;
-        let inode = decode(&pin);
-        if !has_pointers(&store.shape, inode.mode, inode.size) {
-            return Ok(());
-        }
-        let (pointer, _held) = store.pointer(ino, number).await?;
-        if pointer != addr {
-            return Ok(());
-        }
-        let is_directory = inode.mode & 0o170_000 == 0o040_000;
-        let buf = match u64::try_from(number) {
-            Ok(number) => store.read_block(ino, number, is_directory, 0).await?,
-            Err(_) => Some(store.indirect(ino, number, pointer).await?),
-        };
-        // Nothing waits from here on: what it is now is what is marked.
-        if let Some(buf) = buf
-            && store.peek_pointer(ino, number) == Some(addr)
-        {
-            store.cache.mark_dirty(&buf);
-        }
-        Ok(())
-    }
-}
-
-/// Whether an operation gives space back in the end, and so must always go through.
-fn is_delete(kind: OpKind) -> bool {
-    matches!(kind, OpKind::Remove | OpKind::Free)
 }
 
 impl Keeper for Cleaner {
     fn is_short(&self, kind: OpKind) -> bool {
-        let lacks_space = self.lacks_space(kind, 0);
-        let lacks_inodes = kind == OpKind::Make && self.lacks_inodes();
-        (lacks_space && self.is_worth_trying(kind)) || (lacks_inodes && !lacks_space)
+        self.wanted(purpose(kind)).is_some()
+            || kind == OpKind::Make && self.lacks_inodes() && !self.lacks_space(Purpose::Growth, 0)
     }
 
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>> {
@@ -251,16 +269,22 @@ impl Keeper for Cleaner {
             // What everything dirty takes is known when it is written.
             self.writer.force_checkpoint().await?;
             self.free_empty().await?;
-            let failed = &self.fruitless[usize::from(is_delete(kind))];
-            failed.set(None);
-            for _ in 0..PASSES_MAX {
-                if !self.lacks_space(kind, MORE) || !self.pass().await? {
-                    break;
-                }
+            while let Some(wanted) = self.wanted(purpose(kind)) {
+                self.fruitless(wanted).set(None);
+                self.clean_for(wanted).await?;
+                let state = self.store.state.borrow();
+                let now = Fruitless { used: state.used(), space: state.space() };
+                self.fruitless(wanted).set(self.lacks_space(wanted, 0).then_some(now));
             }
-            let used = self.store.state.borrow().used();
-            failed.set(self.lacks_space(kind, 0).then_some(used));
             Ok(())
         })
+    }
+
+    fn refuses(&self, kind: OpKind) -> bool {
+        let kept = match purpose(kind) {
+            Purpose::Delete | Purpose::Checkpoint => Purpose::Checkpoint,
+            Purpose::Change | Purpose::Growth => Purpose::Delete,
+        };
+        self.lacks_space(kept, 0)
     }
 }

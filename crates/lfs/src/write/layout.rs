@@ -11,6 +11,7 @@ use ordo_ufs::{
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
 use super::Shared;
+use super::budget::Purpose;
 use super::cleaner::{Cleaner, CleanerCounts};
 use super::directory::LogDirectory;
 use super::order::{Keeper, LogOrder};
@@ -129,6 +130,15 @@ impl LogLayout {
         Ok(())
     }
 
+    /// Cleans every segment of which no more than `percent` is live, as far as there is space for what is moved. What was
+    /// done by it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn clean_below(&self, percent: u64) -> FsResult<CleanerCounts> {
+        self.cleaner.clean_below(percent).await.map_err(io_error)
+    }
+
     /// What the cleaner has done since the mount.
     pub fn cleaned(&self) -> CleanerCounts {
         self.cleaner.counts()
@@ -141,14 +151,11 @@ impl LogLayout {
 
     /// Whether so many blocks can be written anew.
     pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
-        let state = self.store.state.borrow();
-        let bytes = blocks * u64::from(self.store.shape.bsize);
-        let dirty = self.store.cache.stats().dirty_bytes as u64 + bytes;
-        state.space() - state.cost(dirty) >= state.kept(false)
+        !self.store.lacks(Purpose::Change, 0, blocks, 0)
     }
 
     /// Finds space before something is made durable: a checkpoint takes some even where nothing is new.
-    async fn make_space(&self) -> FsResult<()> {
+    pub(super) async fn make_space(&self) -> FsResult<()> {
         match self.cleaner.is_short(OpKind::Remove) {
             true => self.cleaner.provide(OpKind::Remove).await.map_err(io_error),
             false => Ok(()),
@@ -158,7 +165,8 @@ impl LogLayout {
     /// Whether so many more blocks can be taken.
     pub(super) fn has_space(&self, blocks: u64) -> bool {
         let bytes = blocks * u64::from(self.store.shape.bsize);
-        self.store.state.borrow().used() + bytes <= self.store.limit && self.may_rewrite(blocks)
+        self.store.state.borrow().used() + bytes <= self.store.limit
+            && !self.store.lacks(Purpose::Growth, 0, blocks, 0)
     }
 }
 
@@ -360,6 +368,7 @@ impl Layout for LogLayout {
         if read_only {
             return Ok(());
         }
+        self.make_space().await?;
         self.writer.checkpoint(true).await.map_err(io_error)
     }
 }

@@ -1,6 +1,7 @@
 //! Writing: everything between the names of `ufs` and the log on the device.
 
 mod blocks;
+mod budget;
 mod cleaner;
 mod cut;
 mod directory;
@@ -14,6 +15,7 @@ mod rules;
 mod state;
 mod store;
 mod tree;
+mod work;
 mod writer;
 
 use std::rc::Rc;

@@ -113,6 +113,7 @@ async fn mount_on(
         fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
     }
     if !was_clean {
+        fs.layout().make_space().await.map_err(failed)?;
         writer.force_checkpoint().await?;
     }
     Ok(fs)
@@ -123,8 +124,9 @@ fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     let why = match () {
         () if sb.width != Width::Lfs64 => "it is LFS32, which is only read",
         () if device.geometry().read_only => "the device takes no writes",
-        () if device.geometry().max_request < 4 * sb.bsize as usize => {
-            "the device takes no request of four blocks"
+        // A partial segment has a summary and a block at least.
+        () if device.geometry().max_request < 2 * sb.bsize as usize => {
+            "the device takes no request of two blocks"
         }
         () => return Ok(()),
     };

@@ -16,6 +16,9 @@ pub trait Keeper {
 
     /// Makes space, as far as there is any. No operation of the caller is under way.
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>>;
+
+    /// Whether an operation of this kind must not begin: after it, there might be no space for what is kept.
+    fn refuses(&self, kind: OpKind) -> bool;
 }
 
 struct Turnstile {
@@ -51,6 +54,11 @@ impl LogOrder {
     /// Blocks that one operation takes at most.
     pub fn blocks_of_an_operation(&self) -> u64 {
         self.0.blocks_max
+    }
+
+    /// Operations under way.
+    pub fn operations(&self) -> u64 {
+        self.0.under_way.get().into()
     }
 
     /// Whether no operation is under way, and none is kept waiting.
@@ -112,12 +120,18 @@ impl OrderingPolicy for LogOrder {
 
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<UnderWay, BlockError> {
         let gate = cache.gate();
-        if let Some(keeper) = gate.keeper()
-            && keeper.is_short(kind)
-        {
-            keeper.provide(kind).await?;
-        }
-        while gate.0.closed.get() {
+        loop {
+            let keeper = gate.keeper();
+            if let Some(keeper) = keeper.as_ref().filter(|keeper| keeper.is_short(kind)) {
+                keeper.provide(kind).await?;
+            }
+            // Others may have begun while this one waited, so that it is looked at again.
+            if !gate.0.closed.get() {
+                if keeper.is_some_and(|keeper| keeper.refuses(kind)) {
+                    return Err(super::writer::full());
+                }
+                break;
+            }
             gate.0.changed.notified().await;
         }
         gate.0.under_way.set(gate.0.under_way.get() + 1);

@@ -16,6 +16,7 @@ use ordo_format::lfs::{
 use super::ifile::Ifile;
 use super::state::LogState;
 use super::store::put_written_size;
+use super::work::Content;
 
 /// Bytes of a block number, and of an inode block's address, in a summary.
 const NUMBER: usize = Width::Lfs64.pointer_size();
@@ -27,7 +28,7 @@ pub struct Full;
 /// What lies at an address.
 enum Item {
     /// A block of a file.
-    Block(BufRef),
+    Block(Content),
     /// Inodes, with the IFILE's behind them or not.
     Inodes { bufs: Vec<BufRef>, ifile: bool },
     /// A block of the IFILE.
@@ -47,6 +48,8 @@ pub struct Pseg {
     files: Vec<FileInfo>,
     inode_blocks: Vec<i64>,
     ninos: u16,
+    /// Whether it has what the cleaner moves, and nothing else.
+    by_cleaner: bool,
     items: Vec<(i64, Item)>,
     /// Bytes that its summary takes.
     summary: usize,
@@ -60,13 +63,18 @@ pub struct Plan<'s> {
     pub state: &'s mut LogState,
     psegs: Vec<Pseg>,
     now: u64,
-    bytes_max: usize,
+    by_cleaner: bool,
 }
 
 impl<'s> Plan<'s> {
-    /// Nothing yet. `now` is in seconds; no partial segment gets more than `bytes_max` bytes.
-    pub fn new(state: &'s mut LogState, now: u64, bytes_max: usize) -> Plan<'s> {
-        Plan { state, psegs: Vec::new(), now, bytes_max }
+    /// Nothing yet. `now` is in seconds.
+    pub fn new(state: &'s mut LogState, now: u64) -> Plan<'s> {
+        Plan { state, psegs: Vec::new(), now, by_cleaner: false }
+    }
+
+    /// What comes next is moved by the cleaner, or not: it goes into partial segments of its own.
+    pub fn set_by_cleaner(&mut self, by_cleaner: bool) {
+        self.by_cleaner = by_cleaner;
     }
 
     /// The partial segment in which `frags` fragments more have room, and `summary` bytes more in its summary.
@@ -76,11 +84,13 @@ impl<'s> Plan<'s> {
         summary: impl Fn(&Pseg) -> usize,
     ) -> Result<&mut Pseg, Full> {
         let (size, fsize) = (self.state.sb.sumsize as usize, i64::from(self.state.sb.fsize));
+        let (bytes_max, by_cleaner) = (self.state.bytes_max as i64, self.by_cleaner);
         let fits = self.psegs.last().is_some_and(|p| {
             let bytes = (p.end + frags - p.at) * fsize;
-            p.summary + summary(p) <= size
+            p.by_cleaner == by_cleaner
+                && p.summary + summary(p) <= size
                 && p.end + frags <= p.limit
-                && bytes <= self.bytes_max as i64
+                && bytes <= bytes_max
         });
         if !fits {
             self.begin()?;
@@ -113,6 +123,7 @@ impl<'s> Plan<'s> {
             files: Vec::new(),
             inode_blocks: Vec::new(),
             ninos: 0,
+            by_cleaner: self.by_cleaner,
             items: Vec::new(),
             summary: state.sb.width.segsum_size() + 8 + Seal::SIZE,
             broken: true,
@@ -156,10 +167,10 @@ impl<'s> Plan<'s> {
         file: (u64, u32),
         number: i64,
         bytes: u32,
-        buf: &BufRef,
+        content: Content,
     ) -> Result<i64, Full> {
         let addr = self.file_block(file, number, bytes)?;
-        self.add(addr, Item::Block(buf.clone()));
+        self.add(addr, Item::Block(content));
         Ok(addr)
     }
 
@@ -275,6 +286,9 @@ impl Pseg {
         if style.chained && !is_last {
             head.flags = flag::DIROP | flag::CONT;
         }
+        if self.by_cleaner {
+            head.flags |= flag::CLEAN;
+        }
         let (files, inode_blocks) = (self.files.clone(), self.inode_blocks.clone());
         let mut summary = Summary { head, files, inode_blocks };
         let written = summary.write(sb, self.at, &mut bytes, style.sealed);
@@ -286,9 +300,9 @@ impl Pseg {
     pub fn buffers(&self) -> impl Iterator<Item = (Option<i64>, &BufRef)> {
         self.items.iter().flat_map(|(addr, item)| {
             let (one, many): (Option<&BufRef>, &[BufRef]) = match item {
-                Item::Block(buf) => (Some(buf), &[]),
+                Item::Block(Content::Buffer(buf)) => (Some(buf), &[]),
                 Item::Inodes { bufs, .. } => (None, bufs),
-                Item::Ifile(_) => (None, &[]),
+                Item::Block(Content::Moved { .. }) | Item::Ifile(_) => (None, &[]),
             };
             one.into_iter().map(|b| (Some(*addr), b)).chain(many.iter().map(|b| (None, b)))
         })
@@ -298,10 +312,7 @@ impl Pseg {
 impl Item {
     fn put(&self, sb: &Superblock, ifile: &Ifile, to: &mut [u8]) {
         match self {
-            Item::Block(buf) => {
-                let bytes = buf.read();
-                to[..bytes.len()].copy_from_slice(&bytes);
-            }
+            Item::Block(content) => content.put(to),
             Item::Inodes { bufs, ifile: with_ifile } => {
                 for (slot, buf) in to.chunks_exact_mut(LfsInode::SIZE).zip(bufs) {
                     slot.copy_from_slice(&buf.read());

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use ordo_block::BlockDevice;
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
 
@@ -43,7 +44,7 @@ pub struct Recovered {
 pub async fn recover(disk: &Disk) -> Result<Recovered, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
-    let mut state = LogState::new(disk.sb.clone(), ifile);
+    let mut state = LogState::new(disk.sb.clone(), ifile, disk.device.geometry().max_request);
     let log = log::read(disk).await?;
     for pseg in &log.psegs {
         count(&mut state, pseg);

@@ -10,11 +10,6 @@ use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Su
 
 use super::ifile::Ifile;
 
-/// Segments that are kept for deleting and for the checkpoints that cleaning takes.
-const KEPT_FOR_DELETES: i64 = 3;
-/// Segments that are kept for the cleaner, those for deletes included.
-const KEPT_FOR_CLEANER: i64 = 6;
-
 /// The log.
 pub struct LogState {
     /// The superblock, as the next checkpoint writes it.
@@ -36,11 +31,13 @@ pub struct LogState {
     pub begun: u32,
     /// Free inodes that the device may still have as files: the next write-out says that they are gone.
     pub tombstones: BTreeSet<u64>,
+    /// Bytes that one request to the device has at most.
+    pub bytes_max: usize,
 }
 
 impl LogState {
-    /// The log as a checkpoint has it.
-    pub fn new(sb: Superblock, ifile: Ifile) -> LogState {
+    /// The log as a checkpoint has it, on a device that takes requests of `bytes_max` bytes.
+    pub fn new(sb: Superblock, ifile: Ifile, bytes_max: usize) -> LogState {
         let count = sb.nseg as usize;
         let mut state = LogState {
             sb,
@@ -53,6 +50,7 @@ impl LogState {
             clean_frags: 0,
             begun: 0,
             tombstones: BTreeSet::new(),
+            bytes_max,
         };
         for segment in 0..count as u64 {
             let seguse = state.seguse(segment);
@@ -114,7 +112,7 @@ impl LogState {
     }
 
     /// Fragments of a segment that can be counted on.
-    fn capacity(&self, segment: u64) -> i64 {
+    pub fn capacity(&self, segment: u64) -> i64 {
         let used = self.sb.segment_data(segment) - self.sb.segment_start(segment);
         (i64::from(self.sb.fsbpseg) - used - self.waste()).max(0)
     }
@@ -138,43 +136,6 @@ impl LogState {
     pub fn space(&self) -> i64 {
         let rest = self.sb.segment_start(self.current() + 1) - self.sb.offset - self.waste();
         self.clean_frags + rest.max(0) - i64::from(self.sb.fsbpseg)
-    }
-
-    /// Fragments that writing so many dirty bytes can take, with all that goes with them: blocks of inodes, indirect
-    /// blocks, summaries, the whole IFILE.
-    pub fn cost(&self, dirty: u64) -> i64 {
-        let (fsize, frag) = (u64::from(self.sb.fsize), self.sb.block_frags());
-        let twice = (dirty / fsize * 9 / 4) as i64;
-        let ifile = (self.ifile.blocks() as i64 + 1) * frag;
-        twice + ifile + ifile / 8 + 4 * frag
-    }
-
-    /// Fragments that writers leave alone, and those that deletes leave alone: segments, and a checkpoint for each.
-    pub fn kept(&self, is_delete: bool) -> i64 {
-        let segments = if is_delete { KEPT_FOR_DELETES } else { KEPT_FOR_CLEANER };
-        segments * (i64::from(self.sb.fsbpseg) + self.cost(0))
-    }
-
-    /// Fragments that so many of contents take, in so many blocks, with summaries and, at a checkpoint, the IFILE. No
-    /// partial segment has more than `bytes_max` bytes.
-    pub fn bound(&self, frags: i64, blocks: i64, is_checkpoint: bool, bytes_max: usize) -> i64 {
-        let sb = &self.sb;
-        let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
-        let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
-        // The worst is a file with a FINFO of its own for each block.
-        let each = (width.finfo_size() + width.pointer_size()) as i64;
-        let fixed = width.segsum_size() + 8 + ordo_format::lfs::summary::Seal::SIZE;
-        let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
-        let contents = frags + ifile * sb.block_frags();
-        let longest = bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
-        contents + sum * ((blocks + ifile) / most + contents / longest.max(1) + 3)
-    }
-
-    /// Bytes that files can have, with their metadata.
-    pub fn limit(&self) -> u64 {
-        let all: i64 = (0..u64::from(self.sb.nseg)).map(|segment| self.capacity(segment)).sum();
-        let kept = i64::from(self.sb.minfreeseg) * i64::from(self.sb.fsbpseg);
-        (all - kept).max(0).cast_unsigned() * u64::from(self.sb.fsize)
     }
 
     /// Bytes in use, those without a place included.

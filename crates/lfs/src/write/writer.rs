@@ -5,7 +5,7 @@
 //! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
 use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
@@ -16,12 +16,14 @@ use ordo_runtime::{Duration, Time};
 use ordo_vfs::{Errno, FsError};
 
 use super::Shared;
+use super::budget::{Extent, Purpose};
 use super::ifile::next_of;
 use super::plan::{Full, Plan, Pseg, Style};
 use super::rules::LfsRules;
 use super::state::LogState;
-use super::store::{INODES, decode, has_pointers, is_set, put_slot, put_written_size};
+use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
+use super::work::{Content, FileWork, Victim, Work};
 
 /// Segments that are begun between two checkpoints at most, for a mount after a crash to be short.
 const SEGMENTS_MAX: u32 = 8;
@@ -48,20 +50,6 @@ pub struct SegmentWriter {
     unflushed: Cell<bool>,
 }
 
-/// Dirty blocks of one file, by level: data first.
-#[derive(Default)]
-struct FileWork {
-    levels: [BTreeMap<i64, BufRef>; 4],
-}
-
-/// What is to be written, and what is held for it.
-#[derive(Default)]
-struct Work {
-    files: BTreeMap<u64, FileWork>,
-    inodes: BTreeMap<u64, BufRef>,
-    held: Vec<BufRef>,
-}
-
 /// What kind of write-out it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -72,6 +60,17 @@ enum Kind {
         /// The file system is unmounted.
         clean: bool,
     },
+}
+
+/// What came of a segment that was to be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing lives in it any more.
+    Moved,
+    /// There is no space for what lives in it.
+    NoSpace,
+    /// Something in it is damaged.
+    Damaged,
 }
 
 /// A write-out that has its places.
@@ -85,7 +84,7 @@ pub fn as_block_error(error: FsError) -> BlockError {
     BlockError { op: Operation::Write, offset: 0, len: 0, fault }
 }
 
-fn full() -> BlockError {
+pub fn full() -> BlockError {
     as_block_error(FsError::from(Errno::NoSpace))
 }
 
@@ -168,9 +167,55 @@ impl SegmentWriter {
         let store = &self.store;
         let batch = {
             let _closed = store.cache.gate().close().await;
-            let work = self.hold().await?;
+            let work = store.hold_dirty().await?;
             self.gather(work, kind)?
         };
+        self.write_batch(batch, kind).await
+    }
+
+    /// Moves what lives in these segments, as far as there is space for it, together with all that is dirty, and makes a
+    /// checkpoint. What came of each segment; where nothing is moved, nothing is written.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn clean(&self, victims: Vec<Victim>) -> Result<Vec<(u64, Outcome)>, BlockError> {
+        let (store, kind) = (&self.store, Kind::Checkpoint { clean: false });
+        let _one = self.one.lock().await;
+        let (batch, outcomes) = {
+            let _closed = store.cache.gate().close().await;
+            let mut work = store.hold_dirty().await?;
+            let mut outcomes = Vec::new();
+            for victim in victims {
+                let outcome = match store.hold_live(&victim).await {
+                    Ok(live) if self.has_space_for(&work, &live) => {
+                        work.absorb(live);
+                        Outcome::Moved
+                    }
+                    Ok(_) => Outcome::NoSpace,
+                    // What is damaged stays where it is.
+                    Err(error) if error.errno == Errno::Corrupt => Outcome::Damaged,
+                    Err(error) => return Err(as_block_error(error)),
+                };
+                outcomes.push((victim.segment, outcome));
+            }
+            if outcomes.iter().all(|(_, outcome)| *outcome != Outcome::Moved) {
+                return Ok(outcomes);
+            }
+            (self.gather(work, kind)?, outcomes)
+        };
+        self.write_batch(batch, kind).await?;
+        Ok(outcomes)
+    }
+
+    /// Whether a checkpoint of both has space, and leaves enough for the next one.
+    fn has_space_for(&self, work: &Work, more: &Work) -> bool {
+        let extent = work.extent_with(more, &self.store);
+        let state = self.store.state.borrow();
+        state.bound(extent, true) + state.kept_from(Purpose::Checkpoint) <= state.space()
+    }
+
+    async fn write_batch(&self, batch: Batch, kind: Kind) -> Result<(), BlockError> {
+        let store = &self.store;
         let writes = batch.requests.into_iter().map(|r| store.cache.write_gathered(r, false));
         self.unflushed.set(true);
         abreast(REQUESTS, writes, |_, result| result).await?;
@@ -190,93 +235,27 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Finds what is dirty, and reads what giving it places needs.
-    async fn hold(&self) -> Result<Work, BlockError> {
-        let (store, mut work) = (&self.store, Work::default());
-        for buf in store.cache.all_dirty() {
-            let BufKey { file, block } = buf.key();
-            if file == INODES {
-                buf.written().await;
-                work.inodes.insert(block.cast_unsigned(), buf);
-                continue;
-            }
-            self.hold_block(&mut work, file, block, buf).await.map_err(as_block_error)?;
-        }
-        self.hold_ends(&mut work).await.map_err(as_block_error)?;
-        Ok(work)
-    }
-
-    /// Takes a dirty block, and holds its inode and the indirect blocks above it.
-    async fn hold_block(
-        &self,
-        work: &mut Work,
-        ino: u64,
-        number: i64,
-        buf: BufRef,
-    ) -> Result<(), FsError> {
-        let store = &self.store;
-        buf.written().await;
-        let pin = store.pin(ino).await?;
-        pin.written().await;
-        let (node, path) = Node::of(number, store.nindir()).ok_or(Errno::TooBig)?;
-        let mut pointer = super::store::slot(&pin, path.slot);
-        for (step, above) in ancestors(&path, store.nindir()).enumerate() {
-            let upper = store.indirect(ino, above.number(), pointer).await?;
-            upper.written().await;
-            pointer = store.pointer_in(&upper, path.offsets[step]);
-            work.held.push(upper);
-        }
-        work.inodes.insert(ino, pin);
-        work.files.entry(ino).or_default().levels[node.level].insert(number, buf);
-        Ok(())
-    }
-
-    /// Where a file's size changes how long one of its blocks is on the device, that block is written too.
-    async fn hold_ends(&self, work: &mut Work) -> Result<(), FsError> {
-        let (store, bsize) = (&self.store, self.store.bsize() as u64);
-        let inodes: Vec<_> = work.inodes.iter().map(|(ino, buf)| (*ino, buf.clone())).collect();
-        for (ino, pin) in inodes {
-            let d = decode(&pin);
-            if !has_pointers(&store.shape, d.mode, d.size) || d.size == d.spare {
-                continue;
-            }
-            for size in [d.size, d.spare].into_iter().filter(|size| *size > 0) {
-                let last = (size - 1) / bsize;
-                let number = last.cast_signed();
-                let differs = || {
-                    let now = store.shape.block_bytes(last, d.size);
-                    now != store.shape.block_bytes(last, d.spare)
-                };
-                let is_held = |work: &Work| {
-                    work.files.get(&ino).is_some_and(|f| f.levels[0].contains_key(&number))
-                };
-                if last < NDADDR as u64 && d.db[last as usize] > 0 && differs() && !is_held(work) {
-                    let Some(buf) = store.read_block(ino, last, false, 0).await? else { continue };
-                    store.cache.mark_dirty(&buf);
-                    self.hold_block(work, ino, number, buf).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
     fn gather(&self, work: Work, kind: Kind) -> Result<Batch, BlockError> {
         let store = &self.store;
+        let is_checkpoint = kind != Kind::Log;
+        let extent = work.extent_with(&Work::default(), store);
+        let may_grow = is_checkpoint && !store.lacks(Purpose::Growth, 0, 0, 0);
         let mut state = store.state.borrow_mut();
         let now = store.cache.runtime().wall_time().0.max(0).cast_unsigned();
-        let dirty = store.cache.stats().dirty_bytes as u64;
-        let is_checkpoint = kind != Kind::Log;
-        let (frags, blocks) = self.size_of(&work);
-        let bytes_max = store.device.geometry().max_request;
-        if state.bound(frags, blocks, is_checkpoint, bytes_max) > state.space() {
+        if state.bound(extent, is_checkpoint) > state.space() {
             return Err(full());
         }
+        for number in &work.ifile {
+            state.ifile.mark(*number);
+        }
         if is_checkpoint {
-            self.grow_ifile(&mut state, dirty);
+            if may_grow {
+                self.grow_ifile(&mut state, extent);
+            }
             state.retire(self.rules.contains(LfsRules::REUSE));
         }
-        let mut plan = Plan::new(&mut state, now, bytes_max);
+        let mut plan = Plan::new(&mut state, now);
         let placed = self.place(&mut plan, work, is_checkpoint);
         let psegs = plan.finish();
         placed.expect("there is space for as much as was worked out");
@@ -296,49 +275,35 @@ impl SegmentWriter {
         Ok(Batch { requests, superblock })
     }
 
-    /// Fragments and blocks of what is to be written, with the indirect blocks that change with it.
-    fn size_of(&self, work: &Work) -> (i64, i64) {
-        let (sb, bsize) = (&self.store.shape, i64::from(self.store.shape.frag));
-        let mut above = BTreeSet::new();
-        for buf in &work.held {
-            above.insert(buf.key());
-        }
-        let (mut frags, mut blocks) = (0, 0);
-        for (ino, file) in &work.files {
-            for number in file.levels.iter().flat_map(BTreeMap::keys) {
-                if *number < 0 {
-                    above.insert(BufKey::file(*ino, *number));
-                } else {
-                    let size = decode(&work.inodes[ino]).size;
-                    let bytes = sb.block_bytes(number.cast_unsigned(), size);
-                    frags += (bytes / u64::from(sb.fsize)).cast_signed();
-                    blocks += 1;
-                }
-            }
-        }
-        let inodes = work.inodes.len().div_ceil(sb.inopb as usize) as i64;
-        let above = above.len() as i64;
-        (frags + above * bsize + inodes * i64::from(sb.ibsize / sb.fsize), blocks + above + inodes)
-    }
-
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
-    fn grow_ifile(&self, state: &mut LogState, dirty: u64) {
-        let enough = |state: &LogState| state.space() - state.cost(dirty) >= state.kept(false);
+    fn grow_ifile(&self, state: &mut LogState, extent: Extent) {
         let sb = state.sb.clone();
-        while state.ifile.free_inodes() < FREE_INODES
-            && enough(state)
-            && state.used() + 4 * u64::from(sb.bsize) <= self.store.limit
-        {
+        let has_space = |state: &LogState| {
+            let wanted = state.bound(extent, true) + sb.block_frags();
+            wanted + state.kept_from(Purpose::Growth) <= state.space()
+                && state.used() + 4 * u64::from(sb.bsize) <= self.store.limit
+        };
+        while state.ifile.free_inodes() < FREE_INODES && has_space(state) {
             let added = state.ifile.grow(&sb);
             state.pending += added * u64::from(sb.bsize);
         }
     }
 
     fn place(&self, plan: &mut Plan<'_>, work: Work, is_checkpoint: bool) -> Result<(), Full> {
-        let Work { files, mut inodes, held } = work;
+        let Work { mut files, mut inodes, held, .. } = work;
+        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not.
+        for by_cleaner in [false, true] {
+            plan.set_by_cleaner(by_cleaner);
+            for (ino, file) in &mut files {
+                let pin = inodes.get(ino).expect("held with the blocks").clone();
+                self.place_data(plan, *ino, &pin, file, by_cleaner)?;
+            }
+        }
+        plan.set_by_cleaner(false);
         for (ino, file) in files {
             let pin = inodes.get(&ino).expect("held with the blocks").clone();
-            self.place_file(plan, ino, &pin, file)?;
+            self.place_indirect(plan, ino, &pin, file)?;
+            self.store.cache.mark_dirty(&pin);
         }
         let all: Vec<(u64, BufRef)> = std::mem::take(&mut inodes).into_iter().collect();
         let per_block = self.store.shape.inopb as usize;
@@ -353,54 +318,91 @@ impl SegmentWriter {
         if is_checkpoint { plan.ifile() } else { Ok(()) }
     }
 
-    fn place_file(
+    /// Gives the contents of a file their places: those that the cleaner moves, or the others.
+    fn place_data(
+        &self,
+        plan: &mut Plan<'_>,
+        ino: u64,
+        pin: &BufRef,
+        file: &mut FileWork,
+        by_cleaner: bool,
+    ) -> Result<(), Full> {
+        let is_moved = |content: &Content| match content {
+            Content::Buffer(buf) => !buf.is_dirty(),
+            Content::Moved { .. } => true,
+        };
+        let all = std::mem::take(&mut file.levels[0]);
+        let (now, later): (BTreeMap<_, _>, _) =
+            all.into_iter().partition(|(_, content)| is_moved(content) == by_cleaner);
+        file.levels[0] = later;
+        for block in now {
+            self.place_block(plan, (ino, pin), block, file)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the indirect blocks of a file their places, those above contents first.
+    fn place_indirect(
         &self,
         plan: &mut Plan<'_>,
         ino: u64,
         pin: &BufRef,
         mut file: FileWork,
     ) -> Result<(), Full> {
-        let (store, d) = (&self.store, decode(pin));
-        for level in 0..file.levels.len() {
-            for (number, buf) in std::mem::take(&mut file.levels[level]) {
-                let bytes = match (0..NDADDR as i64).contains(&number) {
-                    true => store.shape.block_bytes(number.cast_unsigned(), d.size) as usize,
-                    false => store.bsize(),
-                };
-                assert!(bytes > 0, "inode {ino}: block {number} lies behind the end");
-                if buf.len() != bytes {
-                    store.cache.resize(&buf, bytes);
-                }
-                let addr = plan.block((ino, d.generation), number, bytes as u32, &buf)?;
-                let (_, path) = Node::of(number, store.nindir()).expect("it was held");
-                let old = match ancestors(&path, store.nindir()).last() {
-                    None => {
-                        let old = super::store::slot(pin, path.slot);
-                        pin.write(|bytes| put_slot(bytes, path.slot, addr));
-                        old
-                    }
-                    Some(above) => {
-                        let key = BufKey::file(ino, above.number());
-                        let upper = store.cache.peek(key).expect("it is held");
-                        let index = path.offsets[path.depth - 1];
-                        let old = store.pointer_in(&upper, index);
-                        upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
-                        store.cache.mark_dirty(&upper);
-                        file.levels[above.level].insert(above.number(), upper);
-                        old
-                    }
-                };
-                assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
-                match old {
-                    UNWRITTEN => {
-                        let pending = plan.state.pending;
-                        plan.state.pending = pending.saturating_sub(store.bsize() as u64);
-                    }
-                    old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
-                }
+        for level in 1..file.levels.len() {
+            for block in std::mem::take(&mut file.levels[level]) {
+                self.place_block(plan, (ino, pin), block, &mut file)?;
             }
         }
-        store.cache.mark_dirty(pin);
+        Ok(())
+    }
+
+    /// Gives a block its place. What leads to it changes, and gets a place after it.
+    fn place_block(
+        &self,
+        plan: &mut Plan<'_>,
+        (ino, pin): (u64, &BufRef),
+        (number, content): (i64, Content),
+        file: &mut FileWork,
+    ) -> Result<(), Full> {
+        let (store, d) = (&self.store, decode(pin));
+        let bytes = match (0..NDADDR as i64).contains(&number) {
+            true => store.shape.block_bytes(number.cast_unsigned(), d.size) as usize,
+            false => store.bsize(),
+        };
+        assert!(bytes > 0, "inode {ino}: block {number} lies behind the end");
+        if let Content::Buffer(buf) = &content
+            && buf.len() != bytes
+        {
+            store.cache.resize(buf, bytes);
+        }
+        let addr = plan.block((ino, d.generation), number, bytes as u32, content)?;
+        let (_, path) = Node::of(number, store.nindir()).expect("it was held");
+        let old = match ancestors(&path, store.nindir()).last() {
+            None => {
+                let old = super::store::slot(pin, path.slot);
+                pin.write(|bytes| put_slot(bytes, path.slot, addr));
+                old
+            }
+            Some(above) => {
+                let key = BufKey::file(ino, above.number());
+                let upper = store.cache.peek(key).expect("it is held");
+                let index = path.offsets[path.depth - 1];
+                let old = store.pointer_in(&upper, index);
+                upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
+                store.cache.mark_dirty(&upper);
+                file.levels[above.level].insert(above.number(), Content::Buffer(upper));
+                old
+            }
+        };
+        assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
+        match old {
+            UNWRITTEN => {
+                let pending = plan.state.pending;
+                plan.state.pending = pending.saturating_sub(store.bsize() as u64);
+            }
+            old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
+        }
         Ok(())
     }
 

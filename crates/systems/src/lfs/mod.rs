@@ -3,6 +3,7 @@
 mod judged;
 mod made;
 mod mounted;
+pub mod segments;
 mod show;
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub(super) async fn mount(
     let ufs = options.ufs();
     let rules = all_but::<LfsRules>(options.without);
     let cache = options.cache.clone();
-    let options = LogOptions { ufs, cache, rules, ..LogOptions::default() };
+    let options = LogOptions { ufs, cache, rules, cleaner: options.cleaner };
     let fs = mount_log(rt, disk, &options).await?;
     Ok(Mounted::new(AnyFs::new(fs.clone()), OnLog(fs)))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::AccessTimes;
+use ordo_systems::{AccessTimes, CleanerPolicy};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -61,6 +61,8 @@ pub struct Wanted {
     pub write_back: bool,
     pub names_only: bool,
     pub use_reserve: bool,
+    /// How the cleaner of a log chooses segments.
+    pub cleaner: CleanerPolicy,
     pub force: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
@@ -164,6 +166,13 @@ impl Wanted {
             }
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "partition" => self.partition = Some(value.into()),
+            "cleaner" => {
+                self.cleaner = match value {
+                    "greedy" => CleanerPolicy::Greedy,
+                    "cost-benefit" => CleanerPolicy::CostBenefit,
+                    _ => bail!("a cleaner is 'greedy' or 'cost-benefit'"),
+                };
+            }
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
@@ -194,6 +203,11 @@ mod tests {
         assert_eq!(wanted.ordering, Some("soft-updates"));
         assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
         assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
+        let greedy = Wanted::parse(&["cleaner=greedy".into()]).unwrap();
+        assert_eq!(
+            (wanted.cleaner, greedy.cleaner),
+            (CleanerPolicy::CostBenefit, CleanerPolicy::Greedy)
+        );
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
@@ -205,6 +219,7 @@ mod tests {
             "ordering=fast",
             "cache=much",
             "uid=me",
+            "cleaner=lazy",
             "timeout=soon",
             "timeout=70000",
             "rww",

@@ -1,0 +1,158 @@
+//! Every write of LFS has a name.
+//!
+//! Fault model: a block that the decoder cannot name, names wrongly, or takes for another file's. A log goes around with
+//! directories, small files, files with two levels of indirect blocks, long symbolic links and deletes, until the cleaner
+//! works. Then each file's blocks are where the decoder says, byte for byte, and what it counted as contents is no less than
+//! what was written.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_block::ram::RamDisk;
+use ordo_block::tap::Tap;
+use ordo_cache::CacheConfig;
+use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+use ordo_lfs::write::{LogFs, MountOptions, mount};
+use ordo_runtime::Executor;
+use ordo_sba::kind::What;
+use ordo_sba::{Class, Watch};
+use ordo_vfs::{FileSystem, Ino, NewNode};
+
+const SEGMENTS: u64 = 100;
+const SEGMENT: u32 = 128 << 10;
+const BLOCK: usize = 4096;
+/// The length of most files.
+const LEN: usize = 40_000;
+
+fn image(disk: &RamDisk) -> Vec<u8> {
+    let mut bytes = vec![0; disk.geometry().bytes as usize];
+    disk.load(0, &mut bytes);
+    bytes
+}
+
+/// Contents that tell files and blocks apart.
+fn contents(tag: u64, len: usize) -> Vec<u8> {
+    let words = (0..len.div_ceil(8) as u64).flat_map(|n| (tag << 32 | n).to_le_bytes());
+    words.take(len).collect()
+}
+
+async fn file(fs: &LogFs, name: &str, tag: u64, len: usize) -> Ino {
+    let made = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await;
+    let ino = made.expect("there is space").ino;
+    let data = contents(tag, len);
+    assert_eq!(fs.write(ino, 0, &data).await.expect("there is space"), len);
+    ino
+}
+
+/// The files that stay, each with its contents.
+async fn work(fs: &LogFs) -> BTreeMap<u64, Vec<u8>> {
+    let root = fs.root();
+    let mut all = BTreeMap::new();
+    for n in 0..30 {
+        let node = NewNode::directory(0o755);
+        let dir = fs.make(root, format!("d{n}").as_bytes(), &node).await.expect("there is space");
+        let link = NewNode::symlink(&[b'x'; 300]);
+        fs.make(dir.ino, b"link", &link).await.expect("there is space");
+    }
+    // Blocks behind the first 12 + 512 have two levels of indirect blocks above them.
+    let deep = file(fs, "deep", 1, 600 * BLOCK).await;
+    all.insert(deep.0, contents(1, 600 * BLOCK));
+    let short = file(fs, "short", 2, 700).await;
+    all.insert(short.0, contents(2, 700));
+    fs.fsync(short).await.expect("there is space");
+    for round in 0..60 {
+        // Files that stay lie between others that go.
+        for n in 0..6 {
+            let (name, tag) = (format!("f{round}-{n}"), 100 + round * 6 + n);
+            let ino = file(fs, &name, tag, LEN).await;
+            if n < 2 {
+                all.insert(ino.0, contents(tag, LEN));
+            }
+        }
+        match round % 3 {
+            0 => fs.sync().await.expect("there is space"),
+            1 => fs.fsync(root).await.expect("there is space"),
+            _ => {}
+        }
+        for n in 2..6 {
+            let name = format!("f{round}-{n}");
+            fs.unlink(root, name.as_bytes()).await.expect("deletes go through");
+        }
+    }
+    let late = file(fs, "late", 3, 30 * BLOCK).await;
+    all.insert(late.0, contents(3, 30 * BLOCK));
+    all
+}
+
+#[test]
+fn every_write_has_a_name() {
+    let executor = Executor::simulated(5);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let disk = Rc::new(RamDisk::new(8192 + SEGMENTS * u64::from(SEGMENT)));
+        let made = MkfsOptions {
+            block_size: BLOCK as u32,
+            frag_size: 512,
+            segment_size: SEGMENT,
+            ..MkfsOptions::default()
+        };
+        mkfs(disk.clone().erase(), &made, 1).await.expect("legal sizes");
+        let start = image(&disk);
+        let watch = Watch::over(&&start[..]).expect("an LFS");
+        assert_eq!(watch.system(), "lfs");
+        let tap = Rc::new(Tap::new(&rt, disk.clone()));
+        tap.attach(watch.clone());
+        let bytes: Rc<RefCell<BTreeMap<Class, u64>>> = Rc::default();
+        let (sums, to) = (Rc::new(RefCell::new(0)), bytes.clone());
+        let cleaners = sums.clone();
+        watch.listen(move |told| {
+            for part in &told.named.parts {
+                assert_ne!(part.class, Class::Unknown, "{part:?}");
+                *to.borrow_mut().entry(part.class).or_default() += part.len;
+                let is_cleaners =
+                    matches!(part.what, What::Piece(words, _) if words.contains("cleaner"));
+                *cleaners.borrow_mut() += u64::from(is_cleaners);
+            }
+        });
+        let options =
+            MountOptions { cache: CacheConfig::with_capacity(1 << 20), ..MountOptions::default() };
+        let fs = mount(&rt, tap.clone(), &options).await.expect("just made");
+        let files = work(&fs).await;
+        let cleaned = fs.layout().cleaned();
+        assert!(cleaned.segments > 0, "the cleaner had nothing to do");
+        fs.unmount().await.expect("there is space");
+        let stats = watch.finish();
+        assert_eq!(stats.unclaimed, 0, "blocks that nothing names");
+        let end = image(&disk);
+        for (ino, wanted) in &files {
+            let mut found = vec![0; wanted.len().next_multiple_of(BLOCK)];
+            for piece in watch.contents(*ino) {
+                let (at, from, len) =
+                    (piece.at as usize, piece.offset as usize, piece.len as usize);
+                found[at..at + len].copy_from_slice(&end[from..from + len]);
+            }
+            assert!(
+                found[..wanted.len()] == wanted[..],
+                "inode {ino} is not where it is said to be"
+            );
+        }
+        for class in [
+            Class::Superblock,
+            Class::SegmentSummary,
+            Class::SegmentUsage,
+            Class::InodeMap,
+            Class::InodeBlock,
+            Class::Indirect,
+            Class::Directory,
+            Class::Symlink,
+        ] {
+            assert!(bytes.borrow().contains_key(&class), "no write of {class}");
+        }
+        let written = files.values().map(|f| f.len() as u64).sum::<u64>();
+        assert!(bytes.borrow()[&Class::FileData] >= written, "{:?}", bytes.borrow());
+        assert!(*sums.borrow() > 0, "nothing is said to be the cleaner's");
+    });
+    ran.expect("no deadlock");
+}

@@ -1,0 +1,181 @@
+//! Space: what writing takes at most, and what is kept for whom.
+//!
+//! Clean segments run out in an order ([`Purpose`]): new blocks are refused first, then changes that take no blocks,
+//! then deletes. What is left behind them is enough for checkpoints, so that none ever lacks space. The cleaner works as
+//! soon as new blocks would be refused. Live bytes have a limit below the size of the log ([`LogState::limit`]): the dead
+//! space that is left by it is what the cleaner lives on.
+//!
+//! Typical sequence: [`Store::lacks`] before an operation and for each block in it; [`LogState::bound`] when a write-out is
+//! gathered.
+
+use std::collections::BTreeSet;
+
+use ordo_cache::BufKey;
+use ordo_format::lfs::{NDADDR, summary::Seal};
+
+use super::state::LogState;
+use super::store::{INODES, Store, decode, has_pointers};
+use super::tree::{Node, ancestors};
+
+/// Segments that the cleaner has to begin with, when nothing but deletes goes through any more.
+const CLEANING_SEGMENTS: i64 = 4;
+/// Segments between one purpose and the next.
+const STEP_SEGMENTS: i64 = 2;
+/// Segments with nothing live that a full log has at least, beyond those that are kept: without dead space there is nothing
+/// to clean.
+const DEAD_SEGMENTS: i64 = 8;
+/// One in so many segments is dead in a full log, at least.
+const DEAD_SHARE: i64 = 10;
+/// Levels of indirect blocks above a block of contents at most.
+const LEVELS: i64 = 3;
+/// Blocks that an operation changes at most beyond those that it takes or gives back: directories, indirect blocks.
+const CHANGED_BLOCKS: u64 = 8;
+/// Inodes that an operation changes at most.
+const CHANGED_INODES: i64 = 4;
+
+/// What space is wanted for, the last one to be refused first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Checkpoints: of all that is dirty, and of nothing new.
+    Checkpoint,
+    /// Operations that give space back in the end.
+    Delete,
+    /// Operations that take no new blocks.
+    Change,
+    /// New blocks and inodes.
+    Growth,
+}
+
+/// The size of what is to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Fragments of contents, indirect blocks and blocks of inodes.
+    pub frags: i64,
+    /// The number of these blocks.
+    pub blocks: i64,
+}
+
+impl Extent {
+    /// The extent of whole blocks and of so many inodes, these packed.
+    pub fn of(state: &LogState, blocks: i64, inodes: i64) -> Extent {
+        let sb = &state.sb;
+        let inode_blocks = (inodes.max(0) as u64).div_ceil(sb.inopb.into()).cast_signed();
+        let frags = blocks * sb.block_frags() + inode_blocks * i64::from(sb.ibsize / sb.fsize);
+        Extent { frags, blocks: blocks + inode_blocks }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Extent) -> Extent {
+        Extent { frags: self.frags + other.frags, blocks: self.blocks + other.blocks }
+    }
+}
+
+impl LogState {
+    /// Fragments that something of this extent takes at most, with summaries and, at a checkpoint, the whole IFILE. No
+    /// partial segment has more than `bytes_max` bytes.
+    pub fn bound(&self, extent: Extent, is_checkpoint: bool) -> i64 {
+        let sb = &self.sb;
+        let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
+        let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
+        // The worst is a file with a FINFO of its own for each block.
+        let each = (width.finfo_size() + width.pointer_size()) as i64;
+        let fixed = width.segsum_size() + 8 + Seal::SIZE;
+        let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
+        let contents = extent.frags + ifile * sb.block_frags();
+        let longest = self.bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
+        // What the cleaner moves has partial segments of its own, and so has the rest before and behind it.
+        contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 5)
+    }
+
+    /// Fragments that a checkpoint of nothing but the IFILE takes at most.
+    pub fn checkpoint_frags(&self) -> i64 {
+        self.bound(Extent::default(), true)
+    }
+
+    /// Fragments that are kept from a purpose.
+    pub fn kept_from(&self, purpose: Purpose) -> i64 {
+        let (segment, checkpoint) = (i64::from(self.sb.fsbpseg), self.checkpoint_frags());
+        let step = STEP_SEGMENTS * segment + checkpoint;
+        // What becomes empty in one checkpoint can be used after the second one.
+        let least = 2 * checkpoint;
+        match purpose {
+            Purpose::Checkpoint => least,
+            Purpose::Delete => least + CLEANING_SEGMENTS * segment + checkpoint,
+            Purpose::Change => self.kept_from(Purpose::Delete) + step,
+            Purpose::Growth => self.kept_from(Purpose::Change) + step,
+        }
+    }
+
+    /// Bytes that files can have, with their metadata.
+    pub fn limit(&self) -> u64 {
+        let (count, segment) = (i64::from(self.sb.nseg), i64::from(self.sb.fsbpseg));
+        let all: i64 = (0..u64::from(self.sb.nseg)).map(|s| self.capacity(s)).sum();
+        let dead = (count / DEAD_SHARE).max(DEAD_SEGMENTS) * segment;
+        let kept = self.kept_from(Purpose::Growth) + STEP_SEGMENTS * segment + dead;
+        let kept = kept.max(i64::from(self.sb.minfreeseg) * segment);
+        (all - kept).max(0).cast_unsigned() * u64::from(self.sb.fsize)
+    }
+}
+
+impl Store {
+    /// The extent of everything dirty with the indirect blocks and inodes that change with it, at most: worked out from
+    /// the number of bytes alone.
+    fn dirty_at_most(&self, state: &LogState) -> Extent {
+        let bytes = self.cache.stats().dirty_bytes as u64;
+        let blocks = bytes.div_ceil(self.shape.bsize.into()).cast_signed();
+        let inodes = (bytes / ordo_format::lfs::LfsInode::SIZE as u64).cast_signed();
+        Extent::of(state, (1 + LEVELS) * blocks, blocks + inodes)
+    }
+
+    /// The same, counted.
+    fn dirty_counted(&self, state: &LogState) -> Extent {
+        let (nindir, mut blocks, mut inodes) = (self.nindir(), BTreeSet::new(), BTreeSet::new());
+        for buf in self.cache.all_dirty() {
+            let BufKey { file, block } = buf.key();
+            if file == INODES {
+                inodes.insert(block.cast_unsigned());
+                self.changed_ends(block.cast_unsigned(), |number| {
+                    blocks.insert((block.cast_unsigned(), number));
+                });
+                continue;
+            }
+            inodes.insert(file);
+            blocks.insert((file, block));
+            if let Some((_, path)) = Node::of(block, nindir) {
+                blocks.extend(ancestors(&path, nindir).map(|node| (file, node.number())));
+            }
+        }
+        Extent::of(state, blocks.len() as i64, inodes.len() as i64)
+    }
+
+    /// The blocks of a file whose length on the device a new size of the file changes.
+    pub fn changed_ends(&self, ino: u64, mut each: impl FnMut(i64)) {
+        let Some(pin) = self.peek_inode(ino) else { return };
+        let inode = decode(&pin);
+        if !has_pointers(&self.shape, inode.mode, inode.size) || inode.size == inode.spare {
+            return;
+        }
+        for size in [inode.size, inode.spare].into_iter().filter(|size| *size > 0) {
+            let last = (size - 1) / u64::from(self.shape.bsize);
+            let bytes = |size: u64| self.shape.block_bytes(last, size);
+            let is_there = last < NDADDR as u64 && inode.db[last as usize] > 0;
+            if is_there && bytes(inode.size) != bytes(inode.spare) {
+                each(last.cast_signed());
+            }
+        }
+    }
+
+    /// Whether there is less space than everything dirty takes, what operations under way and `more` blocks can add to it,
+    /// and what is kept from a purpose; `spare` segments beside.
+    pub fn lacks(&self, purpose: Purpose, operations: u64, more: u64, spare: i64) -> bool {
+        let state = self.state.borrow();
+        let each = self.cache.gate().blocks_of_an_operation() + CHANGED_BLOCKS;
+        let blocks = (operations * each + more).cast_signed();
+        let inodes = CHANGED_INODES * (operations.cast_signed() + 1);
+        let added = Extent::of(&state, blocks, inodes);
+        let kept = state.kept_from(purpose) + spare * i64::from(self.shape.fsbpseg);
+        let is_too_much =
+            |dirty: Extent| state.bound(dirty.and(added), true) + kept > state.space();
+        is_too_much(self.dirty_at_most(&state)) && is_too_much(self.dirty_counted(&state))
+    }
+}

@@ -1,0 +1,301 @@
+//! What a write-out has to write: everything dirty, and what lives in the segments that are cleaned.
+//!
+//! The blocks of a file go with its inode and with the indirect blocks above them, which change when the blocks get their
+//! places. All of these are held here, so that giving places waits for nothing.
+//!
+//! What lives in a segment that is cleaned stays in the segment's own bytes: the cleaner needs no room in the cache for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use ordo_block::{BlockDevice, BlockError, IoBuf};
+use ordo_cache::{BufKey, BufRef};
+use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock, Summary};
+use ordo_vfs::{Errno, FsResult};
+
+use super::budget::Extent;
+use super::store::{INODES, Store, decode, has_pointers, is_set, slot};
+use super::tree::{Node, ancestors};
+
+/// The contents of a block that gets a new place.
+#[derive(Clone)]
+pub enum Content {
+    /// A buffer of the cache.
+    Buffer(BufRef),
+    /// A part of a segment that is cleaned.
+    Moved {
+        /// The segment's bytes.
+        segment: Rc<IoBuf>,
+        /// The first byte of the block in them.
+        at: usize,
+        /// The length of the block.
+        len: usize,
+    },
+}
+
+impl Content {
+    /// Copies the block to the beginning of `to`.
+    pub fn put(&self, to: &mut [u8]) {
+        match self {
+            Content::Buffer(buf) => {
+                let bytes = buf.read();
+                to[..bytes.len()].copy_from_slice(&bytes);
+            }
+            Content::Moved { segment, at, len } => {
+                to[..*len].copy_from_slice(&segment[*at..at + len])
+            }
+        }
+    }
+}
+
+/// Blocks of one file that are written, by level: data first.
+#[derive(Default)]
+pub struct FileWork {
+    pub levels: [BTreeMap<i64, Content>; 4],
+}
+
+/// What is to be written, and what is held for it.
+#[derive(Default)]
+pub struct Work {
+    pub files: BTreeMap<u64, FileWork>,
+    pub inodes: BTreeMap<u64, BufRef>,
+    /// Indirect blocks above the others.
+    pub held: BTreeMap<BufKey, BufRef>,
+    /// Blocks of the IFILE.
+    pub ifile: Vec<i64>,
+}
+
+impl Work {
+    /// Takes a block of a file with its inode and the indirect blocks above it. A block that is there stays.
+    fn take(&mut self, ino: u64, number: i64, level: usize, content: Content) {
+        let file = self.files.entry(ino).or_default();
+        file.levels[level].entry(number).or_insert(content);
+    }
+
+    /// Takes over what another one has. What both have stays as it is here.
+    pub fn absorb(&mut self, other: Work) {
+        for (ino, file) in other.files {
+            for (level, blocks) in file.levels.into_iter().enumerate() {
+                for (number, content) in blocks {
+                    self.take(ino, number, level, content);
+                }
+            }
+        }
+        self.inodes.extend(other.inodes);
+        self.held.extend(other.held);
+        self.ifile.extend(other.ifile);
+    }
+
+    /// The extent of this and another one together.
+    pub fn extent_with(&self, other: &Work, store: &Store) -> Extent {
+        let sb = &store.shape;
+        let (mut frags, mut blocks) = (0, 0);
+        for (ino, file) in &self.files {
+            for number in file.levels[0].keys() {
+                frags += i64::from(self.frags_of(store, *ino, *number));
+                blocks += 1;
+            }
+        }
+        let has = |ino: u64, number: i64| {
+            self.files.get(&ino).is_some_and(|file| file.levels[0].contains_key(&number))
+        };
+        for (ino, file) in &other.files {
+            for number in file.levels[0].keys().filter(|number| !has(*ino, **number)) {
+                frags += i64::from(other.frags_of(store, *ino, *number));
+                blocks += 1;
+            }
+        }
+        let mut above: BTreeSet<BufKey> =
+            self.held.keys().chain(other.held.keys()).copied().collect();
+        for (ino, file) in self.files.iter().chain(&other.files) {
+            let numbers = file.levels[1..].iter().flat_map(BTreeMap::keys);
+            above.extend(numbers.map(|number| BufKey::file(*ino, *number)));
+        }
+        let others = other.inodes.keys().filter(|ino| !self.inodes.contains_key(ino));
+        let inodes = (self.inodes.len() + others.count()) as i64;
+        let above = above.len() as i64;
+        let contents = Extent { frags: frags + above * sb.block_frags(), blocks: blocks + above };
+        contents.and(Extent::of(&store.state.borrow(), 0, inodes))
+    }
+
+    fn frags_of(&self, store: &Store, ino: u64, number: i64) -> u32 {
+        let size = self.inodes.get(&ino).map_or(u64::MAX, |pin| decode(pin).size);
+        (store.shape.block_bytes(number.cast_unsigned(), size) / u64::from(store.shape.fsize))
+            as u32
+    }
+}
+
+/// A segment that is to be cleaned.
+pub struct Victim {
+    /// Its number.
+    pub segment: u64,
+    /// Its bytes.
+    bytes: Rc<IoBuf>,
+    /// What its summaries say that it has.
+    blocks: Vec<PsegBlock>,
+}
+
+impl Store {
+    /// Finds everything dirty, and reads what giving it places needs. No operation is under way.
+    pub async fn hold_dirty(&self) -> Result<Work, BlockError> {
+        let mut work = Work::default();
+        for buf in self.cache.all_dirty() {
+            self.hold_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
+        }
+        self.hold_ends(&mut work).await.map_err(super::writer::as_block_error)?;
+        Ok(work)
+    }
+
+    async fn hold_buffer(&self, work: &mut Work, buf: BufRef) -> FsResult<()> {
+        buf.written().await;
+        let BufKey { file, block } = buf.key();
+        if file == INODES {
+            work.inodes.insert(block.cast_unsigned(), buf);
+            return Ok(());
+        }
+        let (level, _) = self.hold_above(work, file, block).await?;
+        work.take(file, block, level, Content::Buffer(buf));
+        Ok(())
+    }
+
+    /// Holds a block's inode and the indirect blocks above it. The block's level, and the pointer to it.
+    async fn hold_above(&self, work: &mut Work, ino: u64, number: i64) -> FsResult<(usize, i64)> {
+        let pin = self.pin(ino).await?;
+        pin.written().await;
+        let (node, path) = Node::of(number, self.nindir()).ok_or(Errno::TooBig)?;
+        let mut pointer = slot(&pin, path.slot);
+        for (step, above) in ancestors(&path, self.nindir()).enumerate() {
+            if !is_set(pointer) {
+                return Ok((node.level, pointer));
+            }
+            let upper = self.indirect(ino, above.number(), pointer).await?;
+            upper.written().await;
+            pointer = self.pointer_in(&upper, path.offsets[step]);
+            work.held.insert(upper.key(), upper);
+        }
+        work.inodes.insert(ino, pin);
+        Ok((node.level, pointer))
+    }
+
+    /// Where a file's size changes how long one of its blocks is on the device, that block is written too.
+    async fn hold_ends(&self, work: &mut Work) -> FsResult<()> {
+        let mut ends = Vec::new();
+        for ino in work.inodes.keys() {
+            self.changed_ends(*ino, |number| ends.push((*ino, number)));
+        }
+        for (ino, number) in ends {
+            let is_held = work.files.get(&ino).is_some_and(|f| f.levels[0].contains_key(&number));
+            if is_held {
+                continue;
+            }
+            let found = self.read_block(ino, number.cast_unsigned(), false, 0).await?;
+            if let Some(buf) = found {
+                self.cache.mark_dirty(&buf);
+                self.hold_buffer(work, buf).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a segment that is to be cleaned. Sums of partial segments are not looked at: a check's repairs change blocks
+    /// in place, and pointers decide anyway.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn read_victim(&self, segment: u64) -> Result<Victim, BlockError> {
+        let sb = &self.shape;
+        let (first, end) = (sb.segment_data(segment), sb.segment_start(segment + 1));
+        let (start, len) = (sb.byte_of(first), (end - first) as usize * sb.fsize as usize);
+        let geometry = self.device.geometry();
+        let sector = geometry.sector as usize;
+        let step = (geometry.max_request / sector).max(1) * sector;
+        let mut bytes = IoBuf::zeroed(len);
+        for (i, part) in bytes.chunks_mut(step).enumerate() {
+            let read = self.device.read(start + (i * step) as u64, part.len()).await?;
+            part.copy_from_slice(&read);
+        }
+        let (mut at, mut blocks) = (first, Vec::new());
+        while end - at > i64::from(sb.sumsize / sb.fsize) {
+            let Ok(summary) = Summary::read(sb, &bytes[self.offset(segment, at)..]) else { break };
+            let Ok((some, next)) = summary.layout(sb, at) else { break };
+            if summary.head.ident != sb.ident {
+                break;
+            }
+            blocks.extend(some);
+            at = next;
+        }
+        Ok(Victim { segment, bytes: Rc::new(bytes), blocks })
+    }
+
+    /// The byte of an address in the bytes of a segment.
+    fn offset(&self, segment: u64, addr: i64) -> usize {
+        (addr - self.shape.segment_data(segment)) as usize * self.shape.fsize as usize
+    }
+
+    /// What lives in a segment, with what goes with it. No operation is under way.
+    ///
+    /// # Errors
+    /// `Corrupt`; the device failed.
+    pub async fn hold_live(&self, victim: &Victim) -> FsResult<Work> {
+        let mut work = Work::default();
+        for block in &victim.blocks {
+            match *block {
+                PsegBlock::Inodes { addr } => self.hold_inodes(&mut work, victim, addr).await?,
+                PsegBlock::File { addr, ino, lbn, .. } if ino == IFILE_INO => {
+                    if self.state.borrow().ifile.address(lbn) == Some(addr) {
+                        work.ifile.push(lbn);
+                    }
+                }
+                PsegBlock::File { ino, .. } if !is_set(self.place_of(ino)) => {}
+                PsegBlock::File { addr, ino, lbn, bytes, .. } => {
+                    let at = self.offset(victim.segment, addr);
+                    let (segment, len) = (victim.bytes.clone(), bytes as usize);
+                    let moved = Content::Moved { segment, at, len };
+                    self.hold_moved(&mut work, (ino, lbn), addr, moved).await?;
+                }
+            }
+        }
+        Ok(work)
+    }
+
+    async fn hold_inodes(&self, work: &mut Work, victim: &Victim, addr: i64) -> FsResult<()> {
+        let (sb, at) = (&self.shape, self.offset(victim.segment, addr));
+        for raw in victim.bytes[at..at + sb.ibsize as usize].chunks_exact(LfsInode::SIZE) {
+            let ino = LfsInode::read(sb.width, raw).inumber;
+            if ino > IFILE_INO && self.place_of(ino) == addr {
+                work.inodes.insert(ino, self.pin(ino).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a block of a segment that is cleaned, where a pointer leads to it.
+    async fn hold_moved(
+        &self,
+        work: &mut Work,
+        (ino, number): (u64, i64),
+        addr: i64,
+        moved: Content,
+    ) -> FsResult<()> {
+        let inode = decode(&self.pin(ino).await?);
+        if !has_pointers(&self.shape, inode.mode, inode.size) {
+            return Ok(());
+        }
+        let mut above = Work::default();
+        let (level, pointer) = self.hold_above(&mut above, ino, number).await?;
+        if pointer != addr {
+            return Ok(());
+        }
+        let content = match self.cache.peek(BufKey::file(ino, number)) {
+            Some(buf) => Content::Buffer(buf),
+            None if level > 0 => Content::Buffer(self.indirect(ino, number, addr).await?),
+            None => moved,
+        };
+        if let Content::Buffer(buf) = &content {
+            buf.written().await;
+        }
+        work.absorb(above);
+        work.take(ino, number, level, content);
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! A log that is nearly full is never stuck.
+//!
+//! Fault model: random overwrites, creates, appends, cuts and deletes on a log that stays so full, over several sizes of
+//! segments, blocks and fragments. New blocks may be refused; then whatever was there before is unchanged. `sync`, `fsync`,
+//! deletes and the unmount always go through. What was written is there, at the end and after a remount, and the checker
+//! finds nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
+
+mod churn;
+
+use churn::{Run, SHAPES, Shape};
+use ordo_lfs::write::LfsRules;
+use ordo_runtime::Executor;
+
+/// Runs on one shape. The number of segments that were cleaned.
+fn run(shape: Shape, full: f64, seed: u64, steps: u64) -> u64 {
+    let executor = Executor::simulated(seed);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let mut run = Run::new(rt, shape, seed, LfsRules::all()).await;
+        run.fill(full).await;
+        let mut cleaned = 0;
+        for n in 0..steps {
+            run.step(full).await;
+            if n % 2000 == 1999 {
+                cleaned += run.fs.layout().cleaned().segments;
+                run.remount(n % 4000 == 3999).await;
+            }
+        }
+        run.compare("at the end").await;
+        cleaned += run.fs.layout().cleaned().segments;
+        run.remount(true).await;
+        while !run.files.is_empty() {
+            run.delete().await;
+        }
+        run.remount(true).await;
+        cleaned
+    });
+    ran.expect("no deadlock")
+}
+
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn never_stuck(full: f64) {
+    let steps = given("ORDO_STEPS").unwrap_or(2_000);
+    let seeds = given("ORDO_SEED").map_or(0..2, |seed| seed..seed + 1);
+    let mut cleaned = 0;
+    for seed in seeds {
+        for (i, shape) in SHAPES.iter().enumerate() {
+            cleaned += run(*shape, full, seed * 100 + i as u64, steps);
+        }
+    }
+    assert!(cleaned > 0, "nothing was ever cleaned");
+}
+
+#[test]
+fn half_full() {
+    never_stuck(0.5);
+}
+
+#[test]
+fn three_quarters_full() {
+    never_stuck(0.75);
+}
+
+#[test]
+fn nearly_full() {
+    never_stuck(0.95);
+}
+
+/// Everything is taken that there is, and new blocks are refused all the time.
+#[test]
+fn full() {
+    never_stuck(2.0);
+}

@@ -1,0 +1,479 @@
+//! The decoder of LFS, the log-structured file system of NetBSD, which Ordo writes too.
+//!
+//! Except for the label and superblocks, the device is one log ([`log`]) in segments. A partial segment begins with a
+//! summary, which names the file of each of its blocks and the places of its blocks of inodes. The summary does not tell
+//! whether a file is a directory: its inode does, which is in the same partial segment or a later one. The inode map and the
+//! usage of segments are a file too, the IFILE.
+//!
+//! No block counts as journal: blocks stay where they are written. A block is named by its address; a block that is written
+//! before its summary or its inode is a guess until that comes.
+
+mod log;
+mod prime;
+
+use std::collections::BTreeMap;
+
+use ordo_format::lfs::{
+    IFILE_INO, LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SUPERBLOCK_SIZE, Superblock, dir, lbn,
+};
+use rustc_hash::FxHashMap;
+
+use crate::decoder::{Books, Claim, Contents, Decoder, Owner, cover};
+use crate::kind::{Class, Part, Reason, What};
+
+use log::{Log, Piece, Pseg};
+pub(crate) use prime::probe;
+
+/// Inodes that are remembered at most.
+const INODES_MAX: usize = 1 << 20;
+/// Blocks of files of an unknown type that are remembered at most.
+const WAITING_MAX: usize = 1 << 20;
+/// Bytes of blocks that were written before their summary or inode that are kept at most.
+const EARLY_MAX: usize = 16 << 20;
+
+struct Lfs {
+    sb: Superblock,
+    log: Log,
+    /// The kind of each file's blocks.
+    classes: FxHashMap<u64, Class>,
+    /// By file and logical block: the address, and the length in bytes.
+    places: BTreeMap<(u64, i64), (i64, u32)>,
+    /// By address: contents that were written before it was known what they are; `kept` counts their bytes.
+    early: BTreeMap<i64, Box<[u8]>>,
+    kept: usize,
+    /// By inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
+    untyped: FxHashMap<u64, Vec<(i64, i64)>>,
+    waiting: usize,
+}
+
+/// The meaning of an address.
+enum Place {
+    Label,
+    /// One of the two superblocks that checkpoints write.
+    Superblock,
+    Copy,
+    /// A piece of the log: what it is, its length from the address on, and how many blocks of the same file follow in order.
+    Log(Piece, i64),
+    /// A place in the log to which no write was seen.
+    Free,
+    Outside,
+}
+
+impl Lfs {
+    fn new(sb: Superblock) -> Lfs {
+        Lfs {
+            sb,
+            log: Log::default(),
+            classes: FxHashMap::default(),
+            places: BTreeMap::new(),
+            early: BTreeMap::new(),
+            kept: 0,
+            untyped: FxHashMap::default(),
+            waiting: 0,
+        }
+    }
+
+    fn fsize(&self) -> usize {
+        self.sb.fsize as usize
+    }
+
+    fn place(&self, addr: i64) -> Place {
+        let pad = self.sb.frags_of(SUPERBLOCK_PAD).max(1);
+        let superblocks = self.sb.sboffs.iter().enumerate();
+        let found = superblocks
+            .filter(|(i, start)| *i == 0 || **start != 0)
+            .find(|(_, start)| (**start..**start + pad).contains(&addr));
+        match found {
+            Some((0 | 1, _)) => return Place::Superblock,
+            Some(_) => return Place::Copy,
+            None if self.sb.byte_of(addr) < LABEL_BYTES => return Place::Label,
+            None => {}
+        }
+        if self.sb.segment_of(addr).is_none() {
+            return Place::Outside;
+        }
+        let Some((pseg, number)) = self.log.at(addr) else { return Place::Free };
+        let (start, frags, piece) = pseg.pieces[number];
+        let mut end = start + frags;
+        if let Piece::File { ino, mut lbn } = piece
+            && lbn >= 0
+        {
+            for (start, frags, next) in &pseg.pieces[number + 1..] {
+                if *start != end || *next != (Piece::File { ino, lbn: lbn + 1 }) {
+                    break;
+                }
+                // The IFILE's tables are of two kinds.
+                if self.class_of(ino, lbn) != self.class_of(ino, lbn + 1) {
+                    break;
+                }
+                (end, lbn) = (end + frags, lbn + 1);
+            }
+        }
+        Place::Log(piece, end - addr)
+    }
+
+    /// The kind of a file's block, where it is known.
+    fn class_of(&self, ino: u64, lbn: i64) -> Option<Class> {
+        let tables = i64::from(self.sb.cleansz) + i64::from(self.sb.segtabsz);
+        match (ino, lbn) {
+            (_, ..0) => Some(Class::Indirect),
+            (IFILE_INO, lbn) if lbn < tables => Some(Class::SegmentUsage),
+            (IFILE_INO, _) => Some(Class::InodeMap),
+            (ino, _) => self.classes.get(&ino).copied(),
+        }
+    }
+
+    /// Takes in the partial segments that begin in a write, or in what was written before it.
+    fn announced(&mut self, offset: u64, data: &[u8], books: &mut Books) {
+        let fsize = self.fsize() as u64;
+        let (mut addr, end) = (offset / fsize, (offset + data.len() as u64) / fsize);
+        if !offset.is_multiple_of(fsize) {
+            return;
+        }
+        while addr < end {
+            let at = addr.cast_signed();
+            let bytes = &data[(addr * fsize - offset) as usize..];
+            let begins = self.log.may_begin(&self.sb, at);
+            let Some(pseg) = begins.then(|| Pseg::read(&self.sb, at, bytes)).flatten() else {
+                addr += 1;
+                continue;
+            };
+            addr = pseg.end.max(at + 1).cast_unsigned();
+            self.register(pseg, books);
+        }
+    }
+
+    fn register(&mut self, pseg: Pseg, books: &mut Books) {
+        let pieces = pseg.pieces.clone();
+        for old in self.log.add(pseg) {
+            for (addr, _, piece) in old.pieces {
+                if let Piece::File { ino, lbn } = piece
+                    && self.places.get(&(ino, lbn)).is_some_and(|(at, _)| *at == addr)
+                {
+                    self.places.remove(&(ino, lbn));
+                }
+            }
+        }
+        for (addr, frags, piece) in &pieces {
+            if let Piece::File { ino, lbn } = piece {
+                let bytes = *frags as u32 * self.sb.fsize;
+                self.places.insert((*ino, *lbn), (*addr, bytes));
+            }
+        }
+        // What came before its summary is known now.
+        for (addr, frags, piece) in pieces {
+            let Some(bytes) = self.early_bytes(addr, frags) else { continue };
+            match piece {
+                Piece::Summary { .. } => {}
+                Piece::Inodes { .. } => {
+                    self.claim(addr, frags, Class::InodeBlock, None, books);
+                    self.inodes(&bytes, books);
+                }
+                Piece::File { ino, lbn } => match self.class_of(ino, lbn) {
+                    Some(class) => {
+                        self.claim(addr, frags, class, Some((ino, lbn)), books);
+                        self.contents_of(ino, class, &bytes, books);
+                    }
+                    None => self.wait(ino, addr, frags),
+                },
+            }
+        }
+    }
+
+    fn claim(
+        &self,
+        addr: i64,
+        frags: i64,
+        class: Class,
+        owner: Option<(u64, i64)>,
+        books: &mut Books,
+    ) {
+        let first = |lbn: i64| u64::try_from(lbn).ok();
+        let owner = owner.map(|(ino, lbn)| Owner { ino, first: first(lbn), packed: false });
+        let (block, blocks) = (addr.cast_unsigned(), frags.cast_unsigned());
+        books.claims.push(Claim { block, blocks, class, owner, is_old: false });
+    }
+
+    fn early_bytes(&self, addr: i64, frags: i64) -> Option<Vec<u8>> {
+        let (start, bytes) = self.early.range(..=addr).next_back()?;
+        let at = (addr - start) as usize * self.fsize();
+        bytes.get(at..at + frags as usize * self.fsize()).map(<[u8]>::to_vec)
+    }
+
+    fn keep(&mut self, addr: i64, bytes: &[u8]) {
+        if self.kept + bytes.len() > EARLY_MAX {
+            self.early.clear();
+            self.kept = 0;
+        }
+        if bytes.len() <= EARLY_MAX {
+            self.kept += bytes.len();
+            if let Some(old) = self.early.insert(addr, bytes.into()) {
+                self.kept -= old.len();
+            }
+        }
+    }
+
+    fn wait(&mut self, ino: u64, addr: i64, frags: i64) {
+        if self.waiting >= WAITING_MAX {
+            self.untyped.clear();
+            self.waiting = 0;
+        }
+        self.untyped.entry(ino).or_default().push((addr, frags));
+        self.waiting += 1;
+    }
+
+    /// Takes in a block of inodes: the types of files, and what these no longer have.
+    fn inodes(&mut self, bytes: &[u8], books: &mut Books) {
+        for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
+            let inode = LfsInode::read(self.sb.width, raw);
+            let ino = inode.inumber;
+            if ino == 0 {
+                continue;
+            }
+            books.inodes.push(ino);
+            let class = match inode.mode & 0o170_000 {
+                0o040_000 => Some(Class::Directory),
+                0o100_000 => Some(Class::FileData),
+                0o120_000 => Some(Class::Symlink),
+                _ => None,
+            };
+            let blocks = inode.size.div_ceil(self.sb.bsize.into()).min(i64::MAX as u64);
+            let end = if class.is_some() { blocks.cast_signed() } else { 0 };
+            self.forget_from(ino, end);
+            let Some(class) = class else {
+                self.classes.remove(&ino);
+                continue;
+            };
+            if self.classes.len() >= INODES_MAX && !self.classes.contains_key(&ino) {
+                continue;
+            }
+            self.classes.insert(ino, class);
+            self.typed(ino, class, books);
+        }
+    }
+
+    fn forget_from(&mut self, ino: u64, end: i64) {
+        let gone: Vec<_> =
+            self.places.range((ino, end)..=(ino, i64::MAX)).map(|(k, _)| *k).collect();
+        for key in gone {
+            self.places.remove(&key);
+        }
+    }
+
+    /// Settles blocks of a file that came before its inode.
+    fn typed(&mut self, ino: u64, class: Class, books: &mut Books) {
+        let waited = self.untyped.remove(&ino).unwrap_or_default();
+        self.waiting -= waited.len();
+        for (addr, frags) in waited {
+            let Some((pseg, number)) = self.log.at(addr) else { continue };
+            let (start, _, Piece::File { ino: of, lbn }) = pseg.pieces[number] else { continue };
+            if (start, of) != (addr, ino) {
+                continue;
+            }
+            self.claim(addr, frags, class, Some((ino, lbn)), books);
+            if let Some(bytes) = self.early_bytes(addr, frags) {
+                self.contents_of(ino, class, &bytes, books);
+            }
+        }
+    }
+
+    /// Learns names from a directory's block.
+    fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], books: &mut Books) {
+        if class != Class::Directory {
+            return;
+        }
+        for entry in dir::entries(self.sb.width, bytes).map_while(Result::ok) {
+            if entry.ino != 0 {
+                books.names.seen(ino, entry.name, entry.ino);
+            }
+        }
+    }
+
+    /// Takes in what a write has, whose summaries are known: inodes first, since they say what the rest is.
+    fn passed(&mut self, offset: u64, data: &[u8], books: &mut Books) {
+        let fsize = self.fsize() as u64;
+        for is_first in [true, false] {
+            let mut at = offset.next_multiple_of(fsize);
+            while at < offset + data.len() as u64 {
+                let addr = (at / fsize).cast_signed();
+                let found = self.log.at(addr).map(|(pseg, number)| pseg.pieces[number]);
+                let Some((start, frags, piece)) = found else {
+                    at += fsize;
+                    continue;
+                };
+                let from = (at - offset) as usize;
+                let bytes = data.get(from..from + frags as usize * fsize as usize);
+                at = self.sb.byte_of(start + frags);
+                let Some(bytes) = bytes.filter(|_| start == addr) else { continue };
+                match piece {
+                    Piece::Inodes { .. } if is_first => {
+                        self.inodes(bytes, books);
+                        self.divide(self.sb.byte_of(start), bytes, books);
+                    }
+                    Piece::File { ino, lbn } if !is_first => match self.class_of(ino, lbn) {
+                        Some(class) => self.contents_of(ino, class, bytes, books),
+                        None => {
+                            self.wait(ino, addr, frags);
+                            self.keep(addr, bytes);
+                        }
+                    },
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A block of inodes belongs to the files that they are of.
+    fn divide(&self, offset: u64, bytes: &[u8], books: &mut Books) {
+        let raw = bytes.chunks_exact(self.sb.width.inode_size());
+        let all: Vec<u64> = raw
+            .map(|raw| LfsInode::read(self.sb.width, raw).inumber)
+            .filter(|ino| *ino != 0)
+            .collect();
+        if !all.is_empty() {
+            books.divide(offset, bytes.len() as u64, &all);
+        }
+    }
+
+    /// Takes in a superblock that a checkpoint writes.
+    fn superblock(&mut self, bytes: &[u8]) {
+        let shape = |sb: &Superblock| {
+            (sb.width, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sumsize, sb.ibsize, sb.s0addr)
+        };
+        if let Ok(new) = Superblock::read(bytes)
+            && shape(&new) == shape(&self.sb)
+        {
+            self.sb = new;
+        }
+    }
+
+    /// The part from `at` on.
+    fn part(&self, at: u64, end: u64) -> Part {
+        let fsize = u64::from(self.sb.fsize);
+        let addr = (at / fsize).cast_signed();
+        let (class, what, frags) = match self.place(addr) {
+            Place::Label => (Class::BootArea, What::BootArea, 1),
+            Place::Superblock => (Class::Superblock, What::Superblock, 1),
+            Place::Copy => (Class::SuperblockCopy, What::Only("copy of the superblock"), 1),
+            Place::Free => (Class::FileData, What::Unclaimed, 1),
+            Place::Outside => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem), 1),
+            Place::Log(piece, frags) => {
+                let (class, what) = self.named(piece);
+                (class, what, frags)
+            }
+        };
+        let to = self.sb.byte_of(addr + frags).min(end);
+        let what = match what {
+            What::Blocks { ino, first, .. } => {
+                let blocks = (to - at).div_ceil(self.sb.bsize.into()).max(1);
+                What::Blocks { ino, first, count: blocks }
+            }
+            other => other,
+        };
+        Part { class, offset: at, len: to - at, what }
+    }
+
+    fn named(&self, piece: Piece) -> (Class, What) {
+        match piece {
+            Piece::Summary { serial, by_cleaner } => {
+                let words = match by_cleaner {
+                    true => "summary of the cleaner's partial segment",
+                    false => "summary of partial segment",
+                };
+                (Class::SegmentSummary, What::Piece(words, serial))
+            }
+            Piece::Inodes { serial } => {
+                (Class::InodeBlock, What::Piece("inodes in partial segment", serial))
+            }
+            Piece::File { ino, lbn } => match (self.class_of(ino, lbn), u64::try_from(lbn)) {
+                (Some(class), Ok(first)) => (class, What::Blocks { ino, first, count: 1 }),
+                (Some(class), Err(_)) => {
+                    let path = lbn::path(lbn, self.sb.nindir.into());
+                    let level = path.map_or(1, |path| (path.slot + 1 - NDADDR - path.depth) as u8);
+                    (class, What::Indirect { ino, level, changed: None })
+                }
+                (None, _) => (Class::FileData, What::Unclaimed),
+            },
+        }
+    }
+}
+
+impl Decoder for Lfs {
+    fn system(&self) -> &'static str {
+        "lfs"
+    }
+
+    fn block_shift(&self) -> u32 {
+        self.sb.fsize.trailing_zeros()
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+        let superblocks = [self.sb.sboffs[0], self.sb.sboffs[1]];
+        for place in superblocks {
+            let at =
+                self.sb.byte_of(place).checked_sub(offset).and_then(|at| usize::try_from(at).ok());
+            let bytes = at.and_then(|at| data.get(at..)?.get(..SUPERBLOCK_SIZE));
+            if let Some(bytes) = bytes {
+                self.superblock(bytes);
+            }
+        }
+        self.announced(offset, data, books);
+        self.passed(offset, data, books);
+        let bytes = self.sb.size * u64::from(self.sb.fsize);
+        cover(out, offset, data.len() as u64, bytes, |at, end| {
+            let mut part = self.part(at, end);
+            if part.what == What::Unclaimed {
+                part.class = self.looks(data.get((at - offset) as usize..).unwrap_or_default());
+            }
+            part
+        });
+        // What has no summary yet may get one.
+        let (fsize, mut at) = (self.fsize() as u64, offset);
+        while at < offset + data.len() as u64 && offset.is_multiple_of(fsize) {
+            let first = (at / fsize).cast_signed();
+            let mut last = first;
+            while self.sb.byte_of(last) < offset + data.len() as u64
+                && matches!(self.place(last), Place::Free)
+            {
+                last += 1;
+            }
+            let end = self.sb.byte_of(last).min(offset + data.len() as u64);
+            if last > first {
+                self.keep(first, &data[(at - offset) as usize..(end - offset) as usize]);
+            }
+            at = self.sb.byte_of(last + 1);
+        }
+    }
+
+    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+        let bytes = self.sb.size * u64::from(self.sb.fsize);
+        cover(out, offset, len, bytes, |at, end| self.part(at, end));
+    }
+
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        let bsize = u64::from(self.sb.bsize);
+        let all = self.places.range((ino, 0)..=(ino, i64::MAX)).map(|((_, lbn), (addr, len))| {
+            let at = lbn.cast_unsigned().saturating_mul(bsize);
+            Contents { at, offset: self.sb.byte_of(*addr), len: u64::from(*len) }
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|c| c.offset);
+        all
+    }
+}
+
+impl Lfs {
+    /// The kind that a block without a summary or without its inode looks like.
+    fn looks(&self, bytes: &[u8]) -> Class {
+        let is_directory = || {
+            let chunk = bytes.get(..dir::CHUNK).unwrap_or_default();
+            let mut entries = dir::entries(self.sb.width, chunk).peekable();
+            entries.peek().is_some() && entries.all(|entry| entry.is_ok())
+        };
+        match () {
+            () if Pseg::read(&self.sb, self.sb.s0addr, bytes).is_some() => Class::SegmentSummary,
+            () if is_directory() => Class::Directory,
+            () => Class::FileData,
+        }
+    }
+}

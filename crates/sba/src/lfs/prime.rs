@@ -1,0 +1,83 @@
+//! Priming: learns the state of a device before requests pass. It reads all summaries, then blocks of inodes in the order in
+//! which they were written, then directories.
+
+use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, SUPERBLOCK_SIZE, Superblock};
+
+use super::Lfs;
+use super::log::{Piece, Pseg};
+use crate::decoder::{Books, Decoder, Image};
+use crate::kind::Class;
+
+/// The decoder of an image, where it holds an LFS.
+pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let superblock = |at| {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        image.read_at(at, &mut bytes).ok()?;
+        Superblock::read(&bytes).ok()
+    };
+    let first = superblock(LABEL_BYTES)?;
+    let second =
+        (first.sboffs[1] != 0).then(|| superblock(first.byte_of(first.sboffs[1]))).flatten();
+    let newer = second.filter(|second| second.serial > first.serial && second.size == first.size);
+    let mut lfs = Lfs::new(newer.unwrap_or(first));
+    lfs.prime(image, books);
+    Some(Box::new(lfs))
+}
+
+/// `frags` fragments from the device.
+fn frags(image: &dyn Image, sb: &Superblock, addr: i64, frags: i64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(frags).ok()?.checked_mul(sb.fsize as usize)?];
+    image.read_at(sb.byte_of(addr), &mut bytes).ok()?;
+    Some(bytes)
+}
+
+impl Lfs {
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
+    fn prime(&mut self, image: &dyn Image, books: &mut Books) {
+        let sb = self.sb.clone();
+        books.names.set_root(ROOT_INO);
+        let sum = i64::from(sb.sumsize / sb.fsize);
+        let mut found = Vec::new();
+        for segment in 0..u64::from(sb.nseg) {
+            let (mut at, end) = (sb.segment_data(segment), sb.segment_start(segment + 1));
+            while at + sum < end {
+                let bytes = frags(image, &sb, at, sum);
+                let Some(pseg) = bytes.and_then(|bytes| Pseg::read(&sb, at, &bytes)) else { break };
+                at = pseg.end;
+                found.push(pseg);
+            }
+        }
+        // The newest place of a block counts.
+        found.sort_by_key(|pseg| (pseg.head.serial, pseg.start));
+        found.into_iter().for_each(|pseg| self.register(pseg, books));
+        let blocks: Vec<(i64, i64)> = self
+            .log
+            .by_serial()
+            .into_iter()
+            .flat_map(|pseg| &pseg.pieces)
+            .filter(|(_, _, piece)| matches!(piece, Piece::Inodes { .. }))
+            .map(|(addr, len, _)| (*addr, *len))
+            .collect();
+        for (addr, len) in blocks {
+            if let Some(bytes) = frags(image, &sb, addr, len) {
+                self.inodes(&bytes, books);
+            }
+        }
+        let is_directory = |ino: &u64| self.classes.get(ino) == Some(&Class::Directory);
+        let places: Vec<(u64, i64, u32)> = self
+            .places
+            .iter()
+            .filter(|((ino, lbn), _)| *lbn >= 0 && is_directory(ino))
+            .map(|((ino, _), (addr, len))| (*ino, *addr, *len))
+            .collect();
+        for (ino, addr, len) in places {
+            if let Some(bytes) = frags(image, &sb, addr, i64::from(len / sb.fsize)) {
+                self.contents_of(ino, Class::Directory, &bytes, books);
+            }
+        }
+        self.untyped.clear();
+        self.waiting = 0;
+        books.claims.clear();
+        books.inodes.clear();
+    }
+}
