@@ -197,7 +197,7 @@ fn run(
 ) -> (String, Vec<Rc<RamDisk>>) {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
-    let sizes = system.devices(BYTES);
+    let sizes = system.devices(BYTES, 8192);
     let rams = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     let rig = Rig::new(&rt, model, rams);
     let left = executor.block_on(on(&rig, system, workload, (model, seed)));

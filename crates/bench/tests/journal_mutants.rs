@@ -46,7 +46,19 @@ fn no_client_waits_for_a_small_log_for_ever() {
         journaled::WAFS_1SYNC_GROUP,
         journaled::WAFS_2SYNC_GROUP,
     ];
-    for shape in ["4k-512", "8k-1k", "16k-2k"] {
+    for shape in [
+        "64k-8k",
+        "32k-4k",
+        "16k-16k",
+        "4k-512",
+        "8k-1k",
+        "16k-2k",
+        "4k-512-full",
+        "8k-1k-full",
+        "16k-2k-full",
+        "4k-512-groups",
+        "8k-1k-groups",
+    ] {
         let shape = Geometry::by_name(shape).unwrap();
         for form in forms {
             let subject = form.crashed(None, &shape).unwrap();

@@ -56,6 +56,10 @@ impl Image for OnDevice<'_> {
         self.sb.fsize as u64
     }
 
+    fn block(&self) -> u64 {
+        self.sb.bsize as u64
+    }
+
     fn unit(&self, byte: u64) -> Range<u64> {
         self.header_at(byte).unwrap_or_else(|| {
             let size = self.fragment();

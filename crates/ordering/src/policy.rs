@@ -199,6 +199,8 @@ pub trait Image {
     fn next_stamp(&self) -> i64;
     /// Bytes in a fragment.
     fn fragment(&self) -> u64;
+    /// Bytes in a block.
+    fn block(&self) -> u64;
     /// The block that holds a byte of the device: the unit over which [`seal`](Self::seal) works.
     fn unit(&self, byte: u64) -> Range<u64>;
     /// Completes a block whose bytes were changed: sets its check-hashes.

@@ -87,7 +87,7 @@ impl Scheme for Crashed {
             return vec![bytes];
         }
         let Some(journal) = self.system.journal() else { return vec![bytes] };
-        let log = journal.sizes(bytes).1;
+        let log = journal.sizes(bytes, self.geometry.block_size).1;
         match journal.place {
             LogPlace::Other => vec![bytes, log],
             // A small shape has no space for a log, so the log's bytes come in addition.

@@ -189,9 +189,10 @@ impl Journaled {
         Journaled { turn, ..self }
     }
 
-    /// The sizes of the file system and of the log on a first device of `bytes` bytes.
-    pub fn sizes(&self, bytes: u64) -> (u64, u64) {
-        let log = self.log_bytes.unwrap_or_else(|| logfile::usual_size(bytes));
+    /// The sizes of the file system, with blocks of `block` bytes, and of the log on a first device of `bytes` bytes.
+    pub fn sizes(&self, bytes: u64, block: u32) -> (u64, u64) {
+        let least = JournalOrder::log_bytes_min(block.into()).next_multiple_of(block.into());
+        let log = self.log_bytes.unwrap_or_else(|| logfile::usual_size(bytes).max(least));
         let log = log.min(bytes / 2).next_multiple_of(4096);
         match self.place {
             LogPlace::Same => (bytes - log, log),
@@ -212,7 +213,7 @@ impl Journaled {
     ) -> Result<MkfsReport, JournaledError> {
         let now = rt.wall_time().0;
         let bytes = options.size.unwrap_or_else(|| disks[0].geometry().bytes);
-        let (size, log) = self.sizes(bytes);
+        let (size, log) = self.sizes(bytes, options.block_size);
         let options = MkfsOptions { size: Some(size), ..options.clone() };
         let report = mkfs(&disks[0], &options, now).await?;
         if self.place == LogPlace::File {

@@ -50,6 +50,14 @@ pub struct MakeOptions {
     pub log_bytes: Option<u64>,
 }
 
+impl MakeOptions {
+    /// Bytes in a block of an FFS made with these options; a size that mkfs will refuse counts as the default.
+    pub fn ffs_block(&self) -> u32 {
+        let given = self.block_size.and_then(|bytes| u32::try_from(bytes).ok());
+        given.unwrap_or_else(|| ordo_ffs::mkfs::MkfsOptions::default().block_size)
+    }
+}
+
 /// The memory of an inode in its table, and of an entry in a directory's index, in bytes, with the table's own and what
 /// an allocator adds.
 const BYTES_OF_INODE: usize = 1024;

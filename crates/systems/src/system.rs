@@ -145,11 +145,11 @@ impl System {
         matches!(self.0.mounting, Mounting::Journal(_) | Mounting::Rolling(_))
     }
 
-    /// The sizes of its devices in bytes, if the first has `bytes` bytes.
-    pub fn devices(&self, bytes: u64) -> Vec<u64> {
+    /// The sizes of its devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
+    pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
         match self.journal() {
             Some(journal) if journal.place == LogPlace::Other => {
-                vec![bytes, journal.sizes(bytes).1]
+                vec![bytes, journal.sizes(bytes, block).1]
             }
             _ => vec![bytes],
         }

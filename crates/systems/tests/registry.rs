@@ -25,7 +25,7 @@ fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
 }
 
 fn rams(system: System) -> Vec<Device> {
-    let sizes = system.devices(BYTES);
+    let sizes = system.devices(BYTES, 4096);
     let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     Device::of_each(&rams)
 }

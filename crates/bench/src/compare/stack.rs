@@ -232,7 +232,7 @@ pub(super) async fn run(
     setup: &Setup,
     follow: &mut dyn Follow,
 ) -> Result<(Row, Option<Cut>), CompareError> {
-    let sizes = system.devices(setup.bytes_for(workload)?);
+    let sizes = system.devices(setup.bytes_for(workload)?, setup.block_size);
     let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;

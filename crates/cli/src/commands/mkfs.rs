@@ -101,7 +101,7 @@ async fn open_log(
     let bytes = options.size.unwrap_or_else(|| disk.geometry().bytes);
     let log = match place.exists() {
         true => FileDisk::open(runtime, place, Access::ReadWrite)?,
-        false => FileDisk::create(runtime, place, journaled.sizes(bytes).1)?,
+        false => FileDisk::create(runtime, place, journaled.sizes(bytes, options.ffs_block()).1)?,
     };
     let log = log.erase();
     match probe(&log).await? {

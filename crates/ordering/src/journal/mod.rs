@@ -111,6 +111,13 @@ impl JournalOrder {
         JournalOrder { state: Rc::new(State::new(runtime, log.into(), options)) }
     }
 
+    /// The size of the smallest log with which every operation on blocks of `block` bytes has space, in bytes.
+    pub fn log_bytes_min(block: u64) -> u64 {
+        // A sector's head takes a twelfth of it at most, and the superblock's copies two sectors.
+        let bytes = state::least_capacity(block) * 12 / 11 + 4096;
+        bytes.next_multiple_of(4096)
+    }
+
     /// The log.
     pub fn log(&self) -> &Wafs {
         self.state.log.wafs()

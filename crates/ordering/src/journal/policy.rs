@@ -8,7 +8,7 @@ use ordo_log::record::Entry;
 use ordo_runtime::sync::Notify;
 
 use super::ops::Ticket;
-use super::state::State;
+use super::state::{State, least_capacity};
 use super::{JournalOrder, JournalRules, keeper, replay};
 use crate::{
     Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
@@ -24,6 +24,8 @@ pub struct JournalOp {
     ticket: Ticket,
     /// Bytes of log that are reserved for it.
     reserved: u64,
+    /// Bytes of log that it has taken.
+    taken: u64,
     wrote: bool,
     ended: bool,
     /// Blocks whose first contents are in the log, with their addresses at that time.
@@ -75,40 +77,9 @@ impl JournalOrder {
             self.state.append_fresh(number, buf, 0..buf.len());
         }
     }
-}
 
-impl OrderingPolicy for JournalOrder {
-    const NAME: &'static str = "journal";
-    const NEEDS_CHECK: bool = false;
-    const WHOLE_INODES: bool = true;
-    const KEEPS_SUMMARY: bool = true;
-    type Op = JournalOp;
-
-    fn wants_old(what: &What<'_>) -> bool {
-        !matches!(what, What::Summary | What::InitDirectory { .. })
-    }
-
-    fn blocks_max(&self) -> u64 {
-        // Each operation under way has this share of the log.
-        (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
-    }
-
-    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<JournalOp, BlockError> {
-        let state = &cache.gate().state;
-        let (ticket, reserved) = state.begin(kind).await?;
-        let (state, fresh) = (state.clone(), Vec::new());
-        Ok(JournalOp { state, kind, ticket, reserved, wrote: false, ended: false, fresh })
-    }
-
-    async fn admit(
-        cache: &Cache<Self>,
-        _op: &mut JournalOp,
-        _what: &What<'_>,
-    ) -> Result<(), BlockError> {
-        cache.gate().state.check()
-    }
-
-    fn record(&self, op: &mut JournalOp, change: &Change<'_>) {
+    /// Logs a change.
+    fn enter(&self, op: &mut JournalOp, change: &Change<'_>) {
         let state = &self.state;
         match change.what {
             // The superblock is not logged: its sums are computed anew at mount.
@@ -147,6 +118,53 @@ impl OrderingPolicy for JournalOrder {
             }
             _ => {}
         }
+    }
+}
+
+impl OrderingPolicy for JournalOrder {
+    const NAME: &'static str = "journal";
+    const NEEDS_CHECK: bool = false;
+    const WHOLE_INODES: bool = true;
+    const KEEPS_SUMMARY: bool = true;
+    type Op = JournalOp;
+
+    fn wants_old(what: &What<'_>) -> bool {
+        !matches!(what, What::Summary | What::InitDirectory { .. })
+    }
+
+    fn blocks_max(&self) -> u64 {
+        // Each operation under way has this share of the log.
+        (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
+    }
+
+    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<JournalOp, BlockError> {
+        let state = &cache.gate().state;
+        let (ticket, reserved) = state.begin(kind).await?;
+        let (state, fresh) = (state.clone(), Vec::new());
+        Ok(JournalOp { state, kind, ticket, reserved, taken: 0, wrote: false, ended: false, fresh })
+    }
+
+    async fn admit(
+        cache: &Cache<Self>,
+        _op: &mut JournalOp,
+        _what: &What<'_>,
+    ) -> Result<(), BlockError> {
+        cache.gate().state.check()
+    }
+
+    fn record(&self, op: &mut JournalOp, change: &Change<'_>) {
+        let logged = || self.state.log.wafs().stats().bytes;
+        let before = logged();
+        self.enter(op, change);
+        op.taken += logged() - before;
+        let enough = self.state.log.capacity() >= least_capacity(self.state.block.get());
+        debug_assert!(
+            op.taken <= op.reserved || op.kind == OpKind::Housekeeping || !enough,
+            "{:?} took {} bytes of log, and {} were reserved",
+            op.kind,
+            op.taken,
+            op.reserved
+        );
     }
 
     async fn end(cache: &Cache<Self>, mut op: JournalOp) -> Result<(), BlockError> {

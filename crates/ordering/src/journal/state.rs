@@ -97,6 +97,8 @@ pub(super) struct State {
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub client: Cell<Client>,
     pub fragment: Cell<u64>,
+    /// Bytes in a block.
+    pub block: Cell<u64>,
     /// Operations that are not certain.
     ops: RefCell<Ops>,
     /// Bytes of log that operations under way may need.
@@ -124,6 +126,15 @@ pub(super) struct State {
 const NO_ROOM: BlockError =
     BlockError { op: Operation::Write, offset: 0, len: 0, fault: Fault::Io(28) };
 
+/// The most bytes that an operation logs besides full blocks: changed bytes, bitmaps, blocks that are nearly all zeros.
+const NEARLY_ZERO: u64 = 8 << 10;
+
+/// The capacity from which on a log has space for every operation on blocks of this size, in bytes.
+pub(super) fn least_capacity(block: u64) -> u64 {
+    // An eighth is spare, and a sixteenth is what one operation's allocations may take.
+    (2 * block + NEARLY_ZERO) * 16 / 13
+}
+
 impl State {
     pub fn new(runtime: &Runtime, log: Log, options: JournalOptions) -> State {
         let end = log.end();
@@ -140,6 +151,7 @@ impl State {
             orphans: RefCell::default(),
             client: Cell::default(),
             fragment: Cell::new(512),
+            block: Cell::new(4096),
             ops: RefCell::default(),
             reserved: Cell::new(0),
             short: Cell::new(false),
@@ -395,16 +407,20 @@ impl State {
     // Operations.
 
     /// The most bytes that an operation of this kind may log: for the blocks that one operation may allocate or
-    /// free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and for two new blocks that are full. An
-    /// operation may need more new blocks, of names, inodes and pointers, but most of these are nearly all
-    /// zeros, which are not logged.
+    /// free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and for new blocks that are full: the moved end of a
+    /// directory, two blocks of attributes. Other new blocks (of inodes, pointers, a short directory) are nearly all
+    /// zeros, which are not logged. A log that is smaller than [`least_capacity`] reserves a quarter at most, and may be
+    /// full before.
     fn most(&self, kind: OpKind) -> u64 {
-        let blocks = match kind {
-            OpKind::Write | OpKind::Truncate | OpKind::Free => self.log.capacity() / 16,
-            _ => 4096,
-        };
-        let new = 2 * 8 * self.fragment.get();
-        (blocks + new).min(self.log.capacity() / 4)
+        let (capacity, block) = (self.log.capacity(), self.block.get());
+        if capacity < least_capacity(block) {
+            return (4096 + 2 * block).min(capacity / 4);
+        }
+        match kind {
+            OpKind::Write | OpKind::Truncate | OpKind::Free => capacity / 16 + block + NEARLY_ZERO,
+            OpKind::Attributes => 2 * block + NEARLY_ZERO,
+            _ => block + NEARLY_ZERO,
+        }
     }
 
     /// Waits until the log has space for this operation beside all that are under way. Returns the bytes

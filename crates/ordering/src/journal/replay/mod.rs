@@ -47,6 +47,7 @@ pub(super) async fn recover(
     image: &dyn Image,
 ) -> Result<Recovery, RecoverError> {
     state.fragment.set(image.fragment());
+    state.block.set(image.block());
     let have = state.log.capacity();
     if have < LOG_MIN {
         return Err(RecoverError::SmallLog { have, need: LOG_MIN });

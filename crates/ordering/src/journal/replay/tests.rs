@@ -46,6 +46,9 @@ impl Image for Plain {
     fn fragment(&self) -> u64 {
         UNIT
     }
+    fn block(&self) -> u64 {
+        UNIT
+    }
     fn unit(&self, byte: u64) -> Range<u64> {
         byte / UNIT * UNIT..(byte / UNIT + 1) * UNIT
     }
