@@ -293,7 +293,8 @@ pub struct Mkfs {
     /// same device), or the path of another image or device.
     #[arg(long, short = 'J', value_name = "PLACE")]
     pub journal: Option<PathBuf>,
-    /// Size of the log [default: a hundredth of the file system].
+    /// Size of the log [default: a hundredth of the file system, and enough for any operation on its
+    /// blocks].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
     /// Make a big-endian file system, as on SPARC or PowerPC.
