@@ -360,7 +360,7 @@ impl Generator {
         let mode =
             self.pick(&[XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace]);
         let lengths = [0, 1, 7, 8, 100, 1000, self.rules.xattr_value_max];
-        let len = self.pick(&lengths);
+        let len = self.pick(&lengths).max(self.rules.xattr_value_min);
         Some(match self.rng.random_range(0..10) {
             0..=4 => {
                 let value = Name(super::op::filling(self.rng.random_range(1..1000), len));

@@ -81,6 +81,9 @@ pub struct Rules {
     pub xattr_types: Vec<FileType>,
     /// The name spaces of extended attributes, with the dot.
     pub xattr_spaces: Vec<&'static str>,
+    /// The shortest value to set, in bytes. The kernel's ext4 leaves the time of change where a value is set that is
+    /// there already, which short values often are.
+    pub xattr_value_min: usize,
     /// The longest value to set, in bytes.
     pub xattr_value_max: usize,
     /// Whether times of last access are compared.
@@ -116,6 +119,7 @@ impl Rules {
                 FileType::Fifo,
             ],
             xattr_spaces: vec!["user.", "system.", "user.", "odd."],
+            xattr_value_min: 0,
             xattr_value_max: 3000,
             atimes: true,
             birthtimes: true,
@@ -138,6 +142,7 @@ impl Rules {
             flags: false,
             xattr_types: vec![FileType::Regular, FileType::Directory],
             xattr_spaces: vec!["user."],
+            xattr_value_min: 7,
             xattr_value_max: 1500,
             atimes: false,
             birthtimes: true,
