@@ -8,7 +8,7 @@
 use ordo_bench::crash::{Doing, Subject, mutants};
 use ordo_crash::mutants::Search;
 use ordo_crash::{Config, Geometry, Model};
-use ordo_systems::journaled;
+use ordo_systems::{System, journaled};
 
 #[test]
 fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
@@ -37,30 +37,10 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
 #[test]
 fn no_client_waits_for_a_small_log_for_ever() {
     let search = Search::default();
-    let forms = [
-        journaled::FILE,
-        journaled::WAFS_1SYNC,
-        journaled::WAFS_1ASYNC,
-        journaled::WAFS_2SYNC,
-        journaled::WAFS_2ASYNC,
-        journaled::WAFS_1SYNC_GROUP,
-        journaled::WAFS_2SYNC_GROUP,
-    ];
-    for shape in [
-        "64k-8k",
-        "32k-4k",
-        "16k-16k",
-        "4k-512",
-        "8k-1k",
-        "16k-2k",
-        "4k-512-full",
-        "8k-1k-full",
-        "16k-2k-full",
-        "4k-512-groups",
-        "8k-1k-groups",
-    ] {
-        let shape = Geometry::by_name(shape).unwrap();
-        for form in forms {
+    let forms: Vec<_> = System::all().iter().filter(|form| form.journal().is_some()).collect();
+    assert_eq!(forms.len(), 7, "each form of the journal is in the registry");
+    for shape in Geometry::all() {
+        for form in &forms {
             let subject = form.crashed(None, &shape).unwrap();
             for seed in [5, 17] {
                 let script = Doing::Script(search.script(seed, &shape));

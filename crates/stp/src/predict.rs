@@ -7,7 +7,7 @@ use ordo_annotate::{Block, Pieces};
 use ordo_block::model::{Kind, Model};
 use ordo_trace::Trace;
 
-use crate::change::{Change, Refused, World};
+use crate::change::{self, Change, Refused, World};
 use crate::path::{self, Spent};
 use crate::plan::Plan;
 use crate::play::{Disk, PlayError, Played, Stage, play};
@@ -191,7 +191,7 @@ impl<'a> Predictor<'a> {
         for change in changes {
             change.apply(&mut world)?;
         }
-        self.outcome(&name(changes), world, error)
+        self.outcome(&change::name(changes), world, error)
     }
 
     /// Plays the trace on a real device in real time, once for each set of changes and round, the sets by turns. An empty
@@ -222,7 +222,7 @@ impl<'a> Predictor<'a> {
             for (set, (plan, stage, rounds)) in sets.iter().zip(&mut worlds) {
                 follow(Doing::Playing(done, all));
                 let played = play(plan, stage)
-                    .map_err(|error| PredictError::Play { what: name(set), error })?;
+                    .map_err(|error| PredictError::Play { what: change::name(set), error })?;
                 rounds.push(played);
                 done += 1;
             }
@@ -299,14 +299,6 @@ impl<'a> Predictor<'a> {
             let since = |at: u64| (at - begin) as f64 / 1e9;
             into.timeline.push((step.role, since(issued), since(completed)));
         }
-    }
-}
-
-/// The name of a set of changes.
-fn name(changes: &[Change]) -> String {
-    match changes {
-        [] => "unchanged".into(),
-        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -293,7 +293,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         Some(path) => on_device(args, path, &predictor, opened.start.bytes, sets)?,
         None => {
             let named = |set: &[Change]| -> Result<(String, Outcome)> {
-                Ok((name(set), predictor.changed(set, unchanged.error)?))
+                Ok((change::name(set), predictor.changed(set, unchanged.error)?))
             };
             sets.into_iter().map(named).collect::<Result<_>>()?
         }
@@ -313,14 +313,6 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     };
     put(args.output.as_deref(), &text)?;
     Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The changes of a set by name.
-fn name(set: &[Change]) -> String {
-    match set {
-        [] => "unchanged".into(),
-        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    }
 }
 
 /// Plays the unchanged trace and each set of changes on a real device.
@@ -347,7 +339,7 @@ fn on_device(
     };
     let outcomes = predictor.on_device(&real, &sets, usize::from(args.rounds), follow);
     progress.finish();
-    Ok(sets.iter().map(|set| name(set)).zip(outcomes?).collect())
+    Ok(sets.iter().map(|set| change::name(set)).zip(outcomes?).collect())
 }
 
 /// The seconds between the marks of another trace.

@@ -118,6 +118,14 @@ impl fmt::Display for Change {
     }
 }
 
+/// The name of a set of changes, which are made one after the other.
+pub fn name(changes: &[Change]) -> String {
+    match changes {
+        [] => "unchanged".into(),
+        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
 /// The reason why a change means nothing for a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{change}: {why}")]
