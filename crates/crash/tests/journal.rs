@@ -26,7 +26,7 @@ use ordo_sba::Class;
 use ordo_systems::ffs::Ufs2;
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
-use ordo_wafs::{GroupCommit, LogRules, Wafs};
+use ordo_wafs::{GroupCommit, Wafs};
 
 const FS: u64 = 1 << 20;
 const LOG: u64 = 96 << 10;
@@ -47,13 +47,12 @@ struct Journal {
     /// The number of bytes of log that are written without a caller's demand.
     cluster: usize,
     rules: JournalRules,
-    log_rules: LogRules,
 }
 
 impl Journal {
     fn new(name: &'static str, place: Place, synchronous: bool, group: bool) -> Journal {
-        let (cluster, rules, log_rules) = (4096, JournalRules::all(), LogRules::all());
-        Journal { name, place, synchronous, group, cluster, rules, log_rules }
+        let (cluster, rules) = (4096, JournalRules::all());
+        Journal { name, place, synchronous, group, cluster, rules }
     }
 }
 
@@ -159,7 +158,6 @@ impl Journal {
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),
             // Recovery has the whole log in memory, or only its beginning.
             keep: if self.group == self.synchronous { 1 << 20 } else { 3000 },
-            rules: self.log_rules,
             ..ordo_wafs::MountOptions::default()
         };
         let log = Wafs::mount(rt, self.part(disks).await?, &options).await.map_err(said)?;
@@ -453,20 +451,4 @@ fn a_journal_keeps_its_promises_life_after_life() {
             outcome.expect_kept(&format!("{}, seed {seed}, life {life}", scheme.name));
         }
     }
-}
-
-/// A mount cuts off the beginning of a record that a crash has left. The lack of that rule shows in a later
-/// cycle, and not in the first.
-#[test]
-fn the_rule_that_cuts_off_a_lost_record_is_missed_in_a_later_life() {
-    let broken = |outcome: &Outcome| outcome.counts.promise_broken > 0;
-    let is_missed = |seed: u64| {
-        all().into_iter().any(|scheme| {
-            let log_rules = LogRules::all() - LogRules::CUT;
-            let outcomes = lives(&Journal { log_rules, ..scheme }, seed);
-            assert!(!broken(&outcomes[0]), "seed {seed}: missed at once");
-            outcomes.iter().any(broken)
-        })
-    };
-    assert!((0..80).any(is_missed), "nothing was ever found");
 }

@@ -28,7 +28,7 @@ pub struct CpuModel {
 
 /// The price of a dependency, in units of finding a buffer. No publication gives it, so it is measured on Ordo's own
 /// code in process: `make bench`, section `processor` of `docs/results/core.md`.
-pub const DEPENDENCY_TOUCHES: u64 = 8;
+pub const DEPENDENCY_TOUCHES: u64 = 18;
 /// The price of a log entry, in the same unit and measured in the same way.
 pub const LOG_RECORD_TOUCHES: u64 = 4;
 

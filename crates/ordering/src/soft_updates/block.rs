@@ -27,7 +27,7 @@ impl Changes {
     /// The changes of one cell, oldest first.
     pub(super) fn of(&self, cell: u32) -> &[(u32, Id)] {
         let first = self.0.partition_point(|(c, _)| *c < cell);
-        let count = self.0[first..].iter().take_while(|(c, _)| *c == cell).count();
+        let count = self.0[first..].partition_point(|(c, _)| *c == cell);
         &self.0[first..first + count]
     }
 

@@ -158,9 +158,14 @@ impl Graph {
         block.of(cell).iter().map(|(_, id)| *id).collect()
     }
 
+    /// The last change of a cell.
+    pub(super) fn last_of(&self, key: BufKey, cell: u32) -> Option<Id> {
+        self.blocks.get(&key)?.of(cell).last().map(|(_, id)| *id)
+    }
+
     /// The last change of a cell, unless it has been in an image.
     pub(super) fn open_tail(&self, key: BufKey, cell: u32) -> Option<Id> {
-        let (_, id) = *self.blocks.get(&key)?.of(cell).last()?;
+        let id = self.last_of(key, cell)?;
         self.change(id).filter(|change| !change.included).map(|_| id)
     }
 

@@ -122,10 +122,11 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
             let mark = graph.block_written(key);
             add_once(&mut op.bitmaps, mark);
-            if let What::AllocateInode { .. } = change.what {
-                for id in graph.cell(key, GROUP) {
-                    add_once(&mut op.counted, id);
-                }
+            // Changes of one cell reach the disk in their order: the last stands for all.
+            if let What::AllocateInode { .. } = change.what
+                && let Some(last) = graph.last_of(key, GROUP)
+            {
+                add_once(&mut op.counted, last);
             }
         }
         What::AddEntry { dir, name, child, directory, at, .. } => {

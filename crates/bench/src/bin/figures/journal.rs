@@ -17,17 +17,19 @@ use ordo_systems::{
 };
 use ordo_vfs::{FileSystem, NewNode};
 
-use crate::Section;
+use crate::{Section, rows};
 
 /// The columns: a workload, and the phase of it that counts. `None` stands for all phases.
 const COLUMNS: [(&str, &str, Option<&str>); 6] = [
     ("create 2 KB", MICRO, Some("create")),
     ("delete 2 KB", MICRO, Some("delete")),
     ("0 bytes", "create-delete", None),
-    ("PostMark small", "postmark:small", None),
+    ("PostMark small", POSTMARK, None),
     ("PostMark large", "postmark:large", None),
     ("tree copy", "tree:seed=1", Some("copy in")),
 ];
+
+const POSTMARK: &str = "postmark:small";
 
 /// The paper's 128 MB, at one of its sizes.
 const MICRO: &str = "micro:journaling,sizes=2k";
@@ -54,27 +56,37 @@ fn setup(disk: &str, cpu: &str) -> Setup {
     }
 }
 
-/// The seconds of each column's phase, and the bytes of log for each operation under PostMark.
-fn seconds(system: System, setup: &Setup) -> ([f64; COLUMNS.len()], f64) {
-    let mut out = [0.0; COLUMNS.len()];
-    let mut log = 0.0;
-    let mut last: Option<(&str, Row)> = None;
-    for (n, (name, workload, phase)) in COLUMNS.into_iter().enumerate() {
-        let row = match last.take() {
-            Some((same, row)) if same == workload => row,
-            _ => {
-                let parsed: Workload = workload.parse().expect("a workload of ours");
-                run(system, &parsed, setup, &mut ()).expect("it runs")
-            }
-        };
+/// The results of one system: the seconds of each column's phase, and the bytes of log for each operation under
+/// PostMark.
+struct Times {
+    seconds: [f64; COLUMNS.len()],
+    log: f64,
+}
+
+/// The results of systems, each on every workload.
+fn times(systems: &[(System, &Setup)]) -> Vec<Times> {
+    let mut workloads: Vec<&str> = COLUMNS.iter().map(|c| c.1).collect();
+    workloads.dedup();
+    let jobs: Vec<_> =
+        systems.iter().flat_map(|s| workloads.iter().map(move |w| (*s, *w))).collect();
+    let rows = rows::each(&jobs, |((system, setup), workload)| {
+        let parsed: Workload = workload.parse().expect("a workload of ours");
+        run(*system, &parsed, setup, &mut ()).expect("it runs")
+    });
+    rows.chunks(workloads.len()).map(|rows| of_rows(&workloads, rows)).collect()
+}
+
+fn of_rows(workloads: &[&str], rows: &[Row]) -> Times {
+    let row = |workload: &str| {
+        let n = workloads.iter().position(|w| *w == workload).expect("it has been run");
+        &rows[n]
+    };
+    let seconds = COLUMNS.map(|(_, workload, phase)| {
         let counts = |p: &&PhaseRow| phase.is_none_or(|phase| p.phase.name.starts_with(phase));
-        out[n] = row.phases.iter().filter(counts).map(|p| p.phase.seconds()).sum();
-        if name == "PostMark small" {
-            log = row.log.as_ref().map_or(0.0, |log| log.bytes_per_operation);
-        }
-        last = Some((workload, row));
-    }
-    (out, log)
+        row(workload).phases.iter().filter(counts).map(|p| p.phase.seconds()).sum()
+    });
+    let log = row(POSTMARK).log.as_ref().map_or(0.0, |log| log.bytes_per_operation);
+    Times { seconds, log }
 }
 
 /// Each system on each workload, relative to no ordering.
@@ -103,20 +115,22 @@ pub fn measure(out: &mut Section) {
 fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
     let setup = setup(disk, cpu);
     let papers = disk == "cheetah";
-    let (none, _) = seconds(ffs::NONE, &setup);
+    let systems = std::iter::once(ffs::NONE).chain(PUBLISHED.map(|p| p.0));
+    let all = times(&systems.map(|system| (system, &setup)).collect::<Vec<_>>());
+    let (none, all) = all.split_first().expect("no order is the first");
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();
     let mut table = format!("| {disk} | {} | log |", names.join(" | "));
     table.push_str(if papers { " unpack, published | 0 bytes, published |\n" } else { "\n" });
     table.push_str(&"|---".repeat(names.len() + if papers { 4 } else { 2 }));
     table.push_str("|\n");
     let mut least = f64::INFINITY;
-    for (system, unpack, zero) in PUBLISHED {
-        let (times, log) = seconds(system, &setup);
+    for ((system, unpack, zero), times) in PUBLISHED.into_iter().zip(all) {
         let _ = write!(table, "| {} |", system.name());
-        for (none, time) in none.iter().zip(times) {
-            let _ = write!(table, " {:.3} |", none / time);
+        let over = |n: usize| none.seconds[n] / times.seconds[n];
+        for n in 0..COLUMNS.len() {
+            let _ = write!(table, " {:.3} |", over(n));
         }
-        let _ = write!(table, " {log:.0} |");
+        let _ = write!(table, " {:.0} |", times.log);
         if papers && unpack.is_finite() {
             let _ = write!(table, " {unpack:.2} | {zero} |");
         } else if papers {
@@ -124,7 +138,7 @@ fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
         }
         table.push('\n');
         if system.journal().is_some_and(|journal| !journal.synchronous) {
-            least = least.min(none[3] / times[3]).min(none[4] / times[4]);
+            least = least.min(over(3)).min(over(4));
         }
     }
     out.say(table.trim_end());
@@ -135,16 +149,17 @@ fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
 fn nvram(out: &mut Section) {
     let disk = setup("cheetah", "pentium3-500");
     let memory = Setup { log_disk: Model::by_name("nvram"), ..disk.clone() };
-    let (none, _) = seconds(ffs::NONE, &disk);
-    let rows = [("a second cheetah", &disk), ("nvram", &memory)];
+    let rows = ["a second cheetah", "nvram"];
+    let of = |setup| (journaled::WAFS_2SYNC, setup);
+    let all = times(&[(ffs::NONE, &disk), of(&disk), of(&memory)]);
+    let (none, all) = all.split_first().expect("no order is the first");
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();
     let mut table = format!("| lffs-wafs-2sync, its log on | {} |\n", names.join(" | "));
     table.push_str(&"|---".repeat(names.len() + 1));
     table.push_str("|\n");
-    for (name, setup) in rows {
-        let (times, _) = seconds(journaled::WAFS_2SYNC, setup);
+    for (name, times) in rows.into_iter().zip(all) {
         let _ = write!(table, "| {name} |");
-        for (none, time) in none.iter().zip(times) {
+        for (none, time) in none.seconds.iter().zip(times.seconds) {
             let _ = write!(table, " {:.3} |", none / time);
         }
         table.push('\n');

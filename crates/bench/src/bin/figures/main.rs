@@ -3,7 +3,8 @@
 //! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
 //! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than
 //! single times. Virtual time is exact; the model and the seed are named. With arguments, only the named
-//! sections are run, and only pages are written whose sections were all run.
+//! sections are measured. What a section gave is kept in `target/figures`, with the commit that it was measured at; a
+//! page is written as soon as all its sections have been measured, now or earlier.
 
 mod crash;
 mod directories;
@@ -13,12 +14,14 @@ mod journal;
 mod processor;
 mod recovery;
 mod replay;
+mod rows;
 mod simulated;
 mod soft;
 mod streaming;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The allocator of the `ordo` command, so that figures in process are those that its users see.
 #[global_allocator]
@@ -54,7 +57,7 @@ impl Sample {
 pub struct Section {
     text: String,
     /// The plots of the section: name and contents.
-    plots: Vec<(&'static str, String)>,
+    plots: Vec<(String, String)>,
 }
 
 impl Section {
@@ -68,9 +71,9 @@ impl Section {
     }
 
     /// Adds a plot, as SVG, in a file of its own.
-    pub fn plot(&mut self, file: &'static str, what: &str, svg: String) {
+    pub fn plot(&mut self, file: &str, what: &str, svg: String) {
         let _ = writeln!(self.text, "![{what}]({file})\n");
-        self.plots.push((file, svg));
+        self.plots.push((file.to_owned(), svg));
     }
 
     /// Adds the head of a table of samples.
@@ -142,39 +145,104 @@ fn machine() -> String {
     format!("{cores} cores of {}, Linux {kernel}", model.trim_start_matches([':', ' ', '\t']))
 }
 
+/// The commit that is measured, and whether the tree differs from it.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let changed = git(&["status", "--porcelain", "--", crates]).is_some_and(|s| !s.is_empty());
+    if changed { format!("{commit} with changes") } else { commit }
+}
+
+/// The workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folder in which what a section gave is kept.
+fn kept(name: &str) -> PathBuf {
+    root().join("target/figures").join(name)
+}
+
+/// The text of a section in its folder. Plots lie beside it.
+const TEXT: &str = "text.md";
+
+impl Section {
+    /// Reads what a section gave earlier.
+    fn kept(name: &str) -> Option<Section> {
+        let text = std::fs::read_to_string(kept(name).join(TEXT)).ok()?;
+        let mut plots = Vec::new();
+        for file in std::fs::read_dir(kept(name)).ok()?.flatten() {
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name != TEXT {
+                plots.push((name, std::fs::read_to_string(file.path()).ok()?));
+            }
+        }
+        Some(Section { text, plots })
+    }
+
+    fn keep(&self, name: &str) {
+        let _ = std::fs::remove_dir_all(kept(name));
+        let mut files = self.plots.clone();
+        files.push((TEXT.to_owned(), self.text.clone()));
+        write(&kept(name), &files);
+    }
+}
+
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
+    if let Some(unknown) = chosen.iter().find(|c| SECTIONS.iter().all(|s| s.1 != c.as_str())) {
+        let names: Vec<&str> = SECTIONS.iter().map(|s| s.1).collect();
+        eprintln!("there is no section {unknown}; the sections are {}", names.join(", "));
+        std::process::exit(2);
+    }
+    let commit = commit();
     for (page, title) in PAGES {
-        let mut text = format!("# {title}\n\nWritten by `make bench` ({}, seed 1).\n\n", machine());
-        let mut plots = Vec::new();
-        let mut complete = true;
-        for (_, name, title, measure) in SECTIONS.iter().filter(|section| section.0 == page) {
-            if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
-                complete = false;
-                continue;
-            }
-            eprintln!("measuring: {title}");
-            let mut section = Section::titled(title);
-            measure(&mut section);
-            print!("{}", section.text);
-            text.push_str(&section.text);
-            plots.append(&mut section.plots);
+        let of_page = || SECTIONS.iter().filter(|section| section.0 == page);
+        if !of_page().any(|section| is_chosen(section.1)) {
+            continue;
         }
-        if complete {
-            plots.push((page, format!("{}\n", text.trim_end())));
-            write(&results, &plots);
+        let mut text = format!("# {title}\n\nWritten by `make bench` ({}, seed 1).\n\n", machine());
+        let mut files = Vec::new();
+        let mut missing = Vec::new();
+        for (_, name, title, measure) in of_page() {
+            if is_chosen(name) {
+                eprintln!("measuring: {title}");
+                let mut section = Section::titled(title);
+                measure(&mut section);
+                section.say(format_args!("Measured at commit {commit}."));
+                print!("{}", section.text);
+                section.keep(name);
+            }
+            match Section::kept(name) {
+                Some(mut section) => {
+                    text.push_str(&section.text);
+                    files.append(&mut section.plots);
+                }
+                None => missing.push(*name),
+            }
+        }
+        if missing.is_empty() {
+            files.push((page.to_owned(), format!("{}\n", text.trim_end())));
+            write(&root().join("docs/results"), &files);
+        } else {
+            eprintln!("{page} is not written: not measured yet: {}", missing.join(", "));
         }
     }
 }
 
-fn write(results: &Path, files: &[(&str, String)]) {
+fn write(folder: &Path, files: &[(String, String)]) {
     for (name, contents) in files {
-        let written = std::fs::create_dir_all(results)
-            .and_then(|()| std::fs::write(results.join(name), contents));
+        let path = folder.join(name);
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, contents));
         match written {
-            Ok(()) => eprintln!("written to docs/results/{name}"),
-            Err(error) => eprintln!("docs/results/{name}: {error}"),
+            Ok(()) => eprintln!("written: {}", path.display()),
+            Err(error) => eprintln!("{}: {error}", path.display()),
         }
     }
 }

@@ -14,7 +14,7 @@ use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::{FileSystem, NewNode};
 use plotters::prelude::*;
 
-use crate::Section;
+use crate::{Section, rows};
 
 const LOG: u64 = 32 << 20;
 
@@ -179,20 +179,22 @@ pub fn measure(out: &mut Section) {
          writes of log and file system. Beside it a full check of what the same crash left, which repairs nothing. \
          Virtual time: exact.",
     );
-    let took = |crash: Crash| (crash, crash.took());
+    let took = |crashes: &[Crash]| -> Vec<(Crash, Took)> {
+        crashes.iter().copied().zip(rows::each(crashes, |crash| crash.took())).collect()
+    };
     let empty = Crash { bytes: 1 << 30, creates: 4000, together: false, full: 0, pace: None };
-    let by_distance: Vec<(Crash, Took)> = [0, 1000, 2000, 4000, 8000, 16_000, 32_000]
-        .map(|creates| took(Crash { creates, ..empty }))
-        .into();
-    let by_fullness: Vec<(Crash, Took)> =
-        [20, 50, 90].map(|full| took(Crash { creates: 32_000, full, ..empty })).into();
-    let by_pace: Vec<(Crash, Took)> = [4000, 1000, 500]
-        .map(|pace| took(Crash { creates: 32_000, full: 50, pace: Some(pace), ..empty }))
-        .into();
-    let sized = |together: bool| -> Vec<(Crash, Took)> {
-        [256, 512, 1024, 4096, 16_384]
-            .map(|mb| took(Crash { bytes: mb << 20, together, ..empty }))
-            .into()
+    let by_distance = took(
+        &[0, 1000, 2000, 4000, 8000, 16_000, 32_000].map(|creates| Crash { creates, ..empty }),
+    );
+    let by_fullness = took(&[20, 50, 90].map(|full| Crash { creates: 32_000, full, ..empty }));
+    let by_pace = took(&[4000, 1000, 500].map(|pace| Crash {
+        creates: 32_000,
+        full: 50,
+        pace: Some(pace),
+        ..empty
+    }));
+    let sized = |together: bool| {
+        took(&[256, 512, 1024, 4096, 16_384].map(|mb| Crash { bytes: mb << 20, together, ..empty }))
     };
     let (by_size, together) = (sized(false), sized(true));
     for (title, rows) in [

@@ -16,7 +16,7 @@ use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_systems::{System, ffs};
 use ordo_vfs::{FileSystem, NewNode};
 
-use crate::{Sample, Section};
+use crate::{Sample, Section, rows};
 
 /// Published sizes (Soft Updates, sections 4.1 to 4.3; Journaling versus Soft Updates, section 7), except the
 /// tree's.
@@ -67,10 +67,12 @@ fn against_the_others(out: &mut Section) {
          memory |\n|---|---|---|---|---|---|---|---|\n",
     );
     let mut least = f64::INFINITY;
-    for (disk, workload) in DISKS.iter().flat_map(|d| WORKLOADS.map(|w| (*d, w))) {
-        let setup = setup(disk);
-        let [sync, soft, none] =
-            [ffs::SYNC, ffs::SOFT_UPDATES, ffs::NONE].map(|s| row(s, workload, &setup));
+    let cases: Vec<_> = DISKS.iter().flat_map(|d| WORKLOADS.map(|w| (*d, w))).collect();
+    let systems = [ffs::SYNC, ffs::SOFT_UPDATES, ffs::NONE];
+    let jobs: Vec<_> = cases.iter().flat_map(|case| systems.map(|s| (s, *case))).collect();
+    let rows = rows::each(&jobs, |(s, (disk, workload))| row(*s, workload, &setup(disk)));
+    for ((disk, workload), rows) in cases.into_iter().zip(rows.chunks(systems.len())) {
+        let [sync, soft, none] = rows else { unreachable!("a row for each system") };
         let phases = soft.phases.iter().zip(&none.phases).zip(&sync.phases);
         for ((soft, none), sync) in phases.filter(|((p, _), _)| !p.phase.name.contains("read")) {
             let ratio = none.phase.seconds() / soft.phase.seconds();
