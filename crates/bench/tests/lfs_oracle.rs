@@ -14,7 +14,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::lfs::LfsChecker;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
-use ordo_lfs::write::{CleanerPolicy, LogFs, MountOptions, mount};
+use ordo_lfs::write::{CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::{AccessTimes, UfsConfig};
 use ordo_vfs::charged::Charged;
@@ -36,7 +36,7 @@ struct Size {
     segment: u32,
     atime: bool,
     cache: usize,
-    cleaner: CleanerPolicy,
+    policy: CleanerPolicy,
 }
 
 impl OnLfs {
@@ -55,7 +55,8 @@ impl OnLfs {
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
         let ufs = UfsConfig { access_times, contents_pass: size.atime, ..UfsConfig::default() };
         let cache = CacheConfig::with_capacity(size.cache);
-        let options = MountOptions { ufs, cache, cleaner: size.cleaner, ..MountOptions::default() };
+        let cleaning = Cleaning::by(size.policy);
+        let options = MountOptions { ufs, cache, cleaning, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), &options).await.expect("just made");
         let fs = Charged::new(fs, runtime.clone());
         Ok(OnLfs { runtime, disk, fs, options, remounts: 0 })
@@ -127,7 +128,7 @@ const ROOMY: Size = Size {
     segment: 1 << 20,
     atime: false,
     cache: 32 << 20,
-    cleaner: CleanerPolicy::CostBenefit,
+    policy: CleanerPolicy::CostBenefit,
 };
 const FULL: Size = Size { bytes: 12 << 20, segment: 128 << 10, cache: 1 << 20, ..ROOMY };
 const TOASTER: Size = Size {
@@ -155,7 +156,7 @@ fn on_a_full_disk() {
 
 #[test]
 fn on_a_full_disk_cleaned_greedily() {
-    compare(4, FULL_STEPS, Size { cleaner: CleanerPolicy::Greedy, ..FULL });
+    compare(4, FULL_STEPS, Size { policy: CleanerPolicy::Greedy, ..FULL });
 }
 
 #[test]

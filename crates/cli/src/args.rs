@@ -9,7 +9,7 @@ use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Format, System};
+use ordo_systems::{Cleaning, Format, System};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -100,6 +100,56 @@ fn system(text: &str) -> Result<System, String> {
     }
 }
 
+/// A system of a list, with its options.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The system.
+    pub system: System,
+    /// The system with its options, as they were given.
+    pub name: String,
+    /// Options of its cleaner.
+    pub cleaning: Option<Cleaning>,
+}
+
+impl Chosen {
+    /// A system without options.
+    pub fn usual(system: System) -> Chosen {
+        Chosen { system, name: system.name().to_owned(), cleaning: None }
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), String> {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        if !self.system.has_cleaner() {
+            return Err(format!("{} has no cleaner, and takes no options", self.system.name()));
+        }
+        let cleaning = self.cleaning.get_or_insert_default();
+        cleaning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        self.name.push(if self.name.contains(':') { ',' } else { ':' });
+        self.name.push_str(option);
+        Ok(())
+    }
+}
+
+/// Systems of a list. A word with `=` is an option of the system before it.
+#[derive(Clone, Debug)]
+pub struct ChosenList(pub Vec<Chosen>);
+
+fn chosen(text: &str) -> Result<ChosenList, String> {
+    let mut all: Vec<Chosen> = Vec::new();
+    for word in text.split(',') {
+        match (all.last_mut(), word.split_once(':')) {
+            (Some(last), None) if word.contains('=') => last.set(word)?,
+            (_, Some((name, option))) => {
+                let mut one = Chosen::usual(system(name)?);
+                one.set(option)?;
+                all.push(one);
+            }
+            (_, None) => all.push(Chosen::usual(system(word)?)),
+        }
+    }
+    Ok(ChosenList(all))
+}
+
 fn workload(text: &str) -> Result<Workload, String> {
     text.parse::<Workload>().map_err(|e| e.to_string())
 }
@@ -155,14 +205,16 @@ Examples:
   ordo compare --workload create-delete --disk cheetah --cpu pentium3-500
   ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
+  ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
   ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
-    /// Systems, separated by commas [default: all].
-    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = system)]
-    pub fs: Vec<System>,
+    /// Systems, separated by commas [default: all]. LFS takes options of its cleaner, as in
+    /// lfs:cleaner=greedy,idle=off,clean-low=30.
+    #[arg(long, short, value_name = "LIST", value_parser = chosen)]
+    pub fs: Vec<ChosenList>,
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,

@@ -63,6 +63,8 @@ pub enum Class {
     SegmentSummary,
     /// Segment usage: the live bytes or blocks of each segment.
     SegmentUsage,
+    /// What the cleaner of a log-structured file system has moved, with its summary.
+    Cleaner,
     /// A map from numbers to places: NILFS2's virtual block numbers, F2FS's nodes.
     AddressMap,
     /// A checkpoint: a state to which a log-structured file system returns after a crash.
@@ -87,7 +89,7 @@ pub enum Class {
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 37] = [
+    pub const ALL: [Class; 38] = [
         Class::BootArea,
         Class::Superblock,
         Class::SuperblockCopy,
@@ -115,6 +117,7 @@ impl Class {
         Class::Orphans,
         Class::SegmentSummary,
         Class::SegmentUsage,
+        Class::Cleaner,
         Class::AddressMap,
         Class::Checkpoint,
         Class::Log,
@@ -157,6 +160,7 @@ impl Class {
             Class::Orphans => "orphans",
             Class::SegmentSummary => "segment_summary",
             Class::SegmentUsage => "segment_usage",
+            Class::Cleaner => "cleaner",
             Class::AddressMap => "address_map",
             Class::Checkpoint => "checkpoint",
             Class::Log => "log",
@@ -205,6 +209,7 @@ impl Class {
             Class::Orphans => "list of orphans",
             Class::SegmentSummary => "segment summary",
             Class::SegmentUsage => "segment usage",
+            Class::Cleaner => "moved by the cleaner",
             Class::AddressMap => "address map",
             Class::Checkpoint => "checkpoint",
             Class::Log => "log",
@@ -220,7 +225,7 @@ impl Class {
 
     /// Whether the kind is metadata: about files, and not their contents.
     pub const fn is_metadata(self) -> bool {
-        !matches!(self, Class::FileData | Class::Unknown)
+        !matches!(self, Class::FileData | Class::Cleaner | Class::Unknown)
     }
 
     /// Whether the kind is part of a journal; every other kind has a fixed location.

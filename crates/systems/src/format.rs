@@ -109,6 +109,11 @@ pub trait Format: Sync {
     /// The format's abilities.
     fn abilities(&self) -> &'static [Ability];
 
+    /// Whether a mount has a cleaner, which takes options.
+    fn has_cleaner(&self) -> bool {
+        false
+    }
+
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 

@@ -58,7 +58,7 @@ mod size;
 mod system;
 
 pub use ordo_cache::CacheConfig;
-pub use ordo_lfs::write::CleanerPolicy;
+pub use ordo_lfs::write::{CleanerPolicy, Cleaning, CleaningError};
 pub use ordo_ordering::SoftOptions;
 pub use ordo_ufs::AccessTimes;
 pub use ordo_wafs::GroupCommit;
@@ -69,7 +69,7 @@ pub use external::AnySystem;
 pub use format::{
     Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, MadeReport, format_of, probe,
 };
-pub use mounted::{Dependencies, LogStatistics, Mounted, Statistics};
+pub use mounted::{CleanerStatistics, Dependencies, LogStatistics, Mounted, Statistics};
 pub use options::{
     CheckOptions, Choice, LogOptions, MakeOptions, MountOptions, Progress, ShowOptions, Tell, Told,
 };

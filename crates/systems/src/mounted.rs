@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_ffs::FastFs;
+use ordo_lfs::write::CleanerCounts;
 use ordo_ordering::{JournalOrder, OrderingPolicy};
 use ordo_ufs::Layout;
 use ordo_vfs::{AnyFs, FsResult, LocalFuture};
@@ -24,6 +25,17 @@ pub struct Statistics {
     pub dependencies: Option<Dependencies>,
     /// Counters of the log, if there is one.
     pub log: Option<LogStatistics>,
+    /// Counters of the cleaner, if there is one.
+    pub cleaner: Option<CleanerStatistics>,
+}
+
+/// Counters of a cleaner since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanerStatistics {
+    /// What it has done.
+    pub counts: CleanerCounts,
+    /// Checkpoints, whoever wanted them.
+    pub checkpoints: u64,
 }
 
 /// Counters of dependencies.
@@ -147,7 +159,7 @@ impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
                 forced_checkpoints: journal.forced_checkpoints,
             }
         });
-        Statistics { rewritten: cache.stats().rolled_back, dependencies, log }
+        Statistics { rewritten: cache.stats().rolled_back, dependencies, log, cleaner: None }
     }
 }
 

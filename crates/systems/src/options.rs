@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ordo_block::model::Model;
 use ordo_cache::CacheConfig;
 use ordo_check::Repair;
-use ordo_lfs::write::CleanerPolicy;
+use ordo_lfs::write::Cleaning;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::Duration;
 use ordo_ufs::{AccessTimes, UfsConfig};
@@ -88,8 +88,8 @@ pub struct MountOptions {
     /// A rule of the ordering that is switched off, to measure or show its effect: one of
     /// [`System::rules`](crate::System::rules).
     pub without: Option<&'static str>,
-    /// How the cleaner of a log chooses segments.
-    pub cleaner: CleanerPolicy,
+    /// What the cleaner of a log chooses, and when it works.
+    pub cleaning: Cleaning,
 }
 
 /// Options of a journal's log.

@@ -132,6 +132,11 @@ impl System {
         !matches!(self.0.mounting, Mounting::ReadOnly)
     }
 
+    /// Whether it has a cleaner, which takes options.
+    pub fn has_cleaner(&self) -> bool {
+        self.format().has_cleaner()
+    }
+
     /// Its journal, if it has one.
     pub fn journal(&self) -> Option<Journaled> {
         match self.0.mounting {

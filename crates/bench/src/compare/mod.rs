@@ -29,13 +29,13 @@ use ordo_block::model::Model;
 use ordo_cache::CacheConfig;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
-use ordo_systems::{LogOptions, MakeOptions, MountOptions, System, SystemError};
+use ordo_systems::{Cleaning, LogOptions, MakeOptions, MountOptions, System, SystemError};
 use ordo_vfs::FsError;
 
 use crate::workload::{Workload, WorkloadError};
 
 pub use recovery::Recovery;
-pub use row::{DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
+pub use row::{CleanerRow, DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
 
 /// The size of the largest file system without an explicit size, in bytes. The oldest disks of the catalogue
 /// are that large.
@@ -63,6 +63,8 @@ pub struct Setup {
     pub size: Option<u64>,
     /// Options of soft updates.
     pub soft: SoftOptions,
+    /// What the cleaner of a log chooses, and when it works.
+    pub cleaning: Cleaning,
     /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
     pub write_order: (bool, bool),
     /// The seed of every choice.
@@ -86,6 +88,7 @@ impl Setup {
             frag_size: 1024,
             size: None,
             soft: SoftOptions::default(),
+            cleaning: Cleaning::default(),
             write_order: (true, true),
             seed: 1,
             recovery: true,
@@ -153,7 +156,13 @@ impl Setup {
             ..CacheConfig::with_capacity(self.memory)
         };
         let log = LogOptions { device: Some(self.model(devices - 1)), tick: None };
-        MountOptions { cache, soft: self.soft, log, ..MountOptions::default() }
+        MountOptions {
+            cache,
+            soft: self.soft,
+            log,
+            cleaning: self.cleaning,
+            ..MountOptions::default()
+        }
     }
 }
 

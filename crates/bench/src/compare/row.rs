@@ -59,6 +59,8 @@ pub struct PhaseRow {
     pub reads: u64,
     /// The busy time of the disk, in seconds.
     pub disk_seconds: f64,
+    /// Bytes written.
+    pub bytes_written: u64,
 }
 
 /// Counters of a system's log.
@@ -76,6 +78,27 @@ pub struct LogRow {
     pub checkpoints: u64,
     /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,
+}
+
+/// What the cleaner of a log did.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct CleanerRow {
+    /// The policy by which it chose segments.
+    pub policy: &'static str,
+    /// Segments that were cleaned.
+    pub segments: u64,
+    /// Those of them that were cleaned while nothing else was done.
+    pub idle_segments: u64,
+    /// Live bytes that were moved.
+    pub moved_bytes: u64,
+    /// Bytes that were read to clean.
+    pub read_bytes: u64,
+    /// Passes: each cleans several segments and ends with a checkpoint.
+    pub passes: u64,
+    /// The time for which operations waited for it, in seconds.
+    pub waited_seconds: f64,
+    /// Checkpoints, whoever wanted them.
+    pub checkpoints: u64,
 }
 
 /// Counters of an ordering that rolls changes back and defers frees.
@@ -126,6 +149,8 @@ pub struct Row {
     pub phases: Vec<PhaseRow>,
     /// Counters of the log, if there is one.
     pub log: Option<LogRow>,
+    /// What the cleaner did, if there is one.
+    pub cleaner: Option<CleanerRow>,
     /// Blocks that were written with something rolled back. Each must be written again.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.

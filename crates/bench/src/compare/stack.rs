@@ -11,12 +11,12 @@ use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
 use ordo_sba::decoder::Image;
 use ordo_sba::{Classifier, Counts, Stats, Watch as LogWatch};
-use ordo_systems::{Mounted, Statistics, System};
+use ordo_systems::{CleanerStatistics, Mounted, Statistics, System};
 use ordo_vfs::charged::Charged;
 use ordo_vfs::{AnyFs, FileSystem, FsResult};
 
 use super::lost::{Changes, Noted, Notes};
-use super::row::{DependencyRow, LogRow, PhaseRow, Row, Writes};
+use super::row::{CleanerRow, DependencyRow, LogRow, PhaseRow, Row, Writes};
 use super::{CompareError, Follow, Setup};
 use crate::workload::{Phase, Stage, Watch, Workload};
 
@@ -239,9 +239,12 @@ pub(super) async fn run(
     let rig = Rig::new(runtime, &rams, setup).await?;
     let options = setup.mount_options(rams.len());
     let mounted = system.mount(runtime, &rig.devices(), &options).await?;
-    let before = mounted.statistics().log.unwrap_or_default();
+    let Statistics { log, cleaner, .. } = mounted.statistics();
+    let (before, cleaned) = (log.unwrap_or_default(), cleaner.unwrap_or_default());
     let (mut row, cut) =
         drive(rig, mounted.clone(), system.name(), workload, setup, follow).await?;
+    let cleaner = mounted.statistics().cleaner;
+    row.cleaner = cleaner.map(|cleaner| cleaner_row(setup, cleaner, cleaned));
     row.log = mounted.statistics().log.map(|log| {
         let operations = log.operations - before.operations;
         let bytes = log.bytes - before.bytes;
@@ -255,6 +258,20 @@ pub(super) async fn run(
         }
     });
     Ok((row, cut))
+}
+
+fn cleaner_row(setup: &Setup, now: CleanerStatistics, before: CleanerStatistics) -> CleanerRow {
+    let counts = now.counts.since(before.counts);
+    CleanerRow {
+        policy: setup.cleaning.policy.name(),
+        segments: counts.segments,
+        idle_segments: counts.idle_segments,
+        moved_bytes: counts.moved_bytes,
+        read_bytes: counts.read_bytes,
+        passes: counts.passes,
+        waited_seconds: counts.waited_nanos as f64 / 1e9,
+        checkpoints: now.checkpoints - before.checkpoints,
+    }
 }
 
 /// Runs the workload on a mounted file system, and counts.
@@ -353,6 +370,7 @@ fn phase_row(phase: Phase, marks: &[Mark]) -> PhaseRow {
         sync_waits: after.sync_waits - before.sync_waits,
         reads: after.sum(|d| d.reads) - before.sum(|d| d.reads),
         disk_seconds: (after.sum(|d| d.busy_ns) - before.sum(|d| d.busy_ns)) as f64 / 1e9,
+        bytes_written: after.sum(|d| d.bytes_written) - before.sum(|d| d.bytes_written),
     }
 }
 
@@ -382,6 +400,7 @@ fn row(
         bytes_read: since(|d| d.bytes_read),
         bytes_written_by_kind: after.bytes.since(&before.bytes),
         log: None,
+        cleaner: None,
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
         rewritten: kept.rewritten,

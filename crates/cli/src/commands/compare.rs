@@ -11,10 +11,9 @@ use ordo_bench::compare::{self, Follow, Row, Rows, Setup};
 use ordo_bench::workload::{PostMark, Tree, Workload};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
-use ordo_systems::SoftOptions;
-use ordo_systems::System;
+use ordo_systems::{Cleaning, SoftOptions, System};
 
-use crate::args::{Compare, Machine};
+use crate::args::{Chosen, Compare, Machine};
 use crate::text::put;
 
 /// Directories that most machines have. The first of a useful size is used.
@@ -82,6 +81,7 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
             memory_max: machine.dependencies.map(usize::try_from).transpose()?,
             ..SoftOptions::default()
         },
+        cleaning: Cleaning::default(),
         write_order: (true, true),
         seed: machine.seed,
         recovery,
@@ -93,14 +93,20 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
         true => default_workloads(),
         false => args.workload.clone(),
     };
-    let systems = if args.fs.is_empty() { System::runnable().collect() } else { args.fs.clone() };
+    let all = || System::runnable().map(Chosen::usual).collect();
+    let systems: Vec<Chosen> = match args.fs.is_empty() {
+        true => all(),
+        false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),
+    };
     let setup = setup(&args.machine, !args.no_recovery)?;
     let mut bar = Bar::new(args.quiet);
     let mut rows: Vec<Row> = Vec::new();
     for workload in &workloads {
-        for &system in &systems {
-            let row = compare::run(system, workload, &setup, &mut bar);
-            rows.push(row.with_context(|| format!("{workload} on {}", system.name()))?);
+        for Chosen { system, name, cleaning } in &systems {
+            let setup = Setup { cleaning: cleaning.unwrap_or_default(), ..setup.clone() };
+            let row = compare::run(*system, workload, &setup, &mut bar);
+            let row = row.with_context(|| format!("{workload} on {name}"))?;
+            rows.push(Row { system: name.clone(), ..row });
         }
     }
     bar.finish();

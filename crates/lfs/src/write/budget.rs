@@ -106,10 +106,15 @@ impl LogState {
         }
     }
 
+    /// Fragments of all segments that can be counted on.
+    pub fn capacity_of_all(&self) -> i64 {
+        (0..u64::from(self.sb.nseg)).map(|segment| self.capacity(segment)).sum()
+    }
+
     /// Bytes that files can have, with their metadata.
     pub fn limit(&self) -> u64 {
         let (count, segment) = (i64::from(self.sb.nseg), i64::from(self.sb.fsbpseg));
-        let all: i64 = (0..u64::from(self.sb.nseg)).map(|s| self.capacity(s)).sum();
+        let all = self.capacity_of_all();
         let dead = (count / DEAD_SHARE).max(DEAD_SEGMENTS) * segment;
         let kept = self.kept_from(Purpose::Growth) + STEP_SEGMENTS * segment + dead;
         let kept = kept.max(i64::from(self.sb.minfreeseg) * segment);

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use ordo_block::BlockError;
 use ordo_format::lfs::SegUse;
@@ -17,7 +17,7 @@ use ordo_vfs::LocalFuture;
 use super::Shared;
 use super::budget::Purpose;
 use super::order::Keeper;
-use super::rules::CleanerPolicy;
+use super::rules::{CleanerPolicy, Cleaning};
 use super::writer::{Outcome, SegmentWriter};
 
 /// Victims in one pass at most.
@@ -28,29 +28,38 @@ const VICTIM_BYTES: u64 = 16 << 20;
 const VICTIMS_MIN: usize = 4;
 /// Segments that are cleaned beyond what an operation needs, for the next ones.
 const MORE: i64 = 2;
+/// The same, where what is moved is sorted by age: sorting needs many blocks.
+const MORE_BY_AGE: i64 = 8;
 /// Passes one after another without gain, after which the log counts as full. A pass without gain may still make the
 /// next one worth it: what it moves lies together then.
 const FRUITLESS_MAX: u32 = 6;
 
 /// Cleans segments.
 pub struct Cleaner {
-    store: Shared,
+    pub(super) store: Shared,
     writer: Rc<SegmentWriter>,
-    policy: CleanerPolicy,
-    one: Mutex<()>,
+    pub(super) cleaning: Cleaning,
+    pub(super) one: Mutex<()>,
+    pub(super) own: Weak<Cleaner>,
+    /// Whether a task waits for the file system to be idle.
+    pub(super) is_watched: Cell<bool>,
+    /// Whether nothing is cleaned while idle any more.
+    pub(super) is_resting: Cell<bool>,
+    /// The state of the log when nothing more was gained while idle.
+    pub(super) idle_fruitless: Cell<Option<Fruitless>>,
     /// The state of the log when nothing more was gained, for new blocks, for other changes and for deletes.
     fruitless: [Cell<Option<Fruitless>>; 3],
     /// Segments in which something was damaged, or live bytes are left that nothing leads to.
     stubborn: RefCell<BTreeSet<u64>>,
-    counts: Cell<CleanerCounts>,
+    pub(super) counts: Cell<CleanerCounts>,
 }
 
 /// The state of a log in which cleaning gains nothing. It is tried again when there is more that is dead by a part of a
 /// segment: fewer bytes in use, or less space.
 #[derive(Clone, Copy)]
-struct Fruitless {
-    used: u64,
-    space: i64,
+pub(super) struct Fruitless {
+    pub used: u64,
+    pub space: i64,
 }
 
 /// What the cleaner has done since the mount.
@@ -62,6 +71,27 @@ pub struct CleanerCounts {
     pub moved_bytes: u64,
     /// Passes.
     pub passes: u64,
+    /// Segments that were cleaned while nobody used the file system; `segments` has them too.
+    pub idle_segments: u64,
+    /// Bytes that were read to clean.
+    pub read_bytes: u64,
+    /// The time for which operations waited for cleaning, in nanoseconds.
+    pub waited_nanos: u64,
+}
+
+impl CleanerCounts {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: CleanerCounts) -> CleanerCounts {
+        CleanerCounts {
+            segments: self.segments - before.segments,
+            moved_bytes: self.moved_bytes - before.moved_bytes,
+            passes: self.passes - before.passes,
+            idle_segments: self.idle_segments - before.idle_segments,
+            read_bytes: self.read_bytes - before.read_bytes,
+            waited_nanos: self.waited_nanos - before.waited_nanos,
+        }
+    }
 }
 
 /// What an operation wants space for at least. New blocks in it are looked at when they are taken.
@@ -74,16 +104,25 @@ fn purpose(kind: OpKind) -> Purpose {
 }
 
 impl Cleaner {
-    pub fn new(store: Shared, writer: Rc<SegmentWriter>, policy: CleanerPolicy) -> Cleaner {
-        Cleaner {
+    pub fn new(store: Shared, writer: Rc<SegmentWriter>, cleaning: Cleaning) -> Rc<Cleaner> {
+        Rc::new_cyclic(|own| Cleaner {
             store,
             writer,
-            policy,
+            cleaning,
             one: Mutex::new((), "the cleaner of the log", 0),
+            own: own.clone(),
+            is_watched: Cell::new(false),
+            is_resting: Cell::new(false),
+            idle_fruitless: Cell::new(None),
             fruitless: Default::default(),
             stubborn: RefCell::default(),
             counts: Cell::default(),
-        }
+        })
+    }
+
+    /// A number that has grown whenever somebody used the file system.
+    pub(super) fn activity(&self) -> u64 {
+        self.store.cache.gate().activity()
     }
 
     /// What it has done.
@@ -128,7 +167,7 @@ impl Cleaner {
     }
 
     /// Makes checkpoints where segments are empty, until they can be used.
-    async fn free_empty(&self) -> Result<(), BlockError> {
+    pub(super) async fn free_empty(&self) -> Result<(), BlockError> {
         for _ in 0..2 {
             if self.store.state.borrow().has_empty() {
                 self.writer.force_checkpoint().await?;
@@ -142,7 +181,7 @@ impl Cleaner {
     ///
     /// # Errors
     /// The device failed.
-    async fn pass(
+    pub(super) async fn pass(
         &self,
         policy: CleanerPolicy,
         wanted: i64,
@@ -153,8 +192,9 @@ impl Cleaner {
         for (segment, _) in &chosen {
             victims.push(self.store.read_victim(*segment).await?);
         }
-        let outcomes = self.writer.clean(victims).await?;
+        let outcomes = self.writer.clean(victims, policy == CleanerPolicy::HotCold).await?;
         let mut counts = self.counts.get();
+        counts.read_bytes += chosen.len() as u64 * u64::from(self.store.shape.ssize);
         let state = self.store.state.borrow();
         for (segment, outcome) in &outcomes {
             let is_left = *outcome == Outcome::Moved && state.seguse(*segment).nbytes > 0;
@@ -175,7 +215,7 @@ impl Cleaner {
     /// The victims of a pass, best first.
     fn choose(&self, policy: CleanerPolicy, wanted: i64, live_max: u64) -> Vec<(u64, SegUse)> {
         let (state, stubborn) = (self.store.state.borrow(), self.stubborn.borrow());
-        let now = self.store.cache.runtime().wall_time().0.max(0).cast_unsigned();
+        let now = self.store.wall_nanos();
         let size = u64::from(self.store.shape.ssize);
         let mut all: Vec<(u64, u64, SegUse)> = state
             .victims()
@@ -183,10 +223,10 @@ impl Cleaner {
             .filter(|(_, seguse)| u64::from(seguse.nbytes) <= live_max)
             .map(|(segment, seguse)| {
                 let live = u64::from(seguse.nbytes).min(size);
-                let age = now.saturating_sub(seguse.lastmod) + 1;
+                let age = now.saturating_sub(state.written(segment)) / 1000 + 1;
                 let worth = match policy {
                     CleanerPolicy::Greedy => size - live,
-                    CleanerPolicy::CostBenefit => {
+                    CleanerPolicy::CostBenefit | CleanerPolicy::HotCold => {
                         let benefit = u128::from(size - live) * u128::from(age) * 1024;
                         u64::try_from(benefit / u128::from(size + live)).unwrap_or(u64::MAX)
                     }
@@ -226,21 +266,18 @@ impl Cleaner {
             left = left.min(self.store.shape.nseg.saturating_sub(done as u32));
         }
         self.free_empty().await?;
-        let after = self.counts();
-        Ok(CleanerCounts {
-            segments: after.segments - before.segments,
-            moved_bytes: after.moved_bytes - before.moved_bytes,
-            passes: after.passes - before.passes,
-        })
+        Ok(self.counts().since(before))
     }
 
     /// Cleans until an operation for this purpose has its space and some segments more, or nothing is gained any more.
     async fn clean_for(&self, purpose: Purpose) -> Result<(), BlockError> {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
+        let more = if self.cleaning.policy == CleanerPolicy::HotCold { MORE_BY_AGE } else { MORE };
         while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
             // What gives most in the end may give little now.
-            let policy = if without_gain == 0 { self.policy } else { CleanerPolicy::Greedy };
-            let wanted = ((MORE + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
+            let policy =
+                if without_gain == 0 { self.cleaning.policy } else { CleanerPolicy::Greedy };
+            let wanted = ((more + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
             let has_moved = self.pass(policy, wanted, u64::MAX).await?;
             self.free_empty().await?;
             let space = self.store.state.borrow().space();
@@ -262,6 +299,8 @@ impl Keeper for Cleaner {
 
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>> {
         Box::pin(async move {
+            let runtime = self.store.cache.runtime();
+            let start = runtime.now();
             let _one = self.one.lock().await;
             if !self.is_short(kind) {
                 return Ok(());
@@ -276,6 +315,9 @@ impl Keeper for Cleaner {
                 let now = Fruitless { used: state.used(), space: state.space() };
                 self.fruitless(wanted).set(self.lacks_space(wanted, 0).then_some(now));
             }
+            let mut counts = self.counts.get();
+            counts.waited_nanos += runtime.now().since(start).as_nanos() as u64;
+            self.counts.set(counts);
             Ok(())
         })
     }
@@ -286,5 +328,9 @@ impl Keeper for Cleaner {
             Purpose::Change | Purpose::Growth => Purpose::Delete,
         };
         self.lacks_space(kept, 0)
+    }
+
+    fn operation_ended(&self) {
+        self.watch();
     }
 }

@@ -144,6 +144,14 @@ impl LogLayout {
         self.cleaner.counts()
     }
 
+    /// The percentage of the space in which nothing lives that clean segments have.
+    pub fn clean_percent(&self) -> u8 {
+        let state = self.store.state.borrow();
+        let live = state.used().div_ceil(self.store.shape.fsize.into()).cast_signed();
+        let free = (self.store.capacity - live).max(1);
+        (state.space().max(0) * 100 / free).min(100) as u8
+    }
+
     /// Checkpoints since the mount.
     pub fn checkpoints(&self) -> u64 {
         self.writer.checkpoints.get()
@@ -298,6 +306,7 @@ impl Layout for LogLayout {
     }
 
     async fn read_block(&self, ip: &LogInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
+        self.store.cache.gate().note_activity();
         self.store.read_block(ip.ino(), lbn, ip.is_directory(), ahead).await
     }
 
@@ -365,10 +374,13 @@ impl Layout for LogLayout {
     }
 
     async fn unmount(&self, read_only: bool) -> FsResult<()> {
+        if !read_only {
+            self.make_space().await?;
+        }
+        let _idle = self.cleaner.rest().await;
         if read_only {
             return Ok(());
         }
-        self.make_space().await?;
         self.writer.checkpoint(true).await.map_err(io_error)
     }
 }

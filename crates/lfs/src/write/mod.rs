@@ -5,6 +5,7 @@ mod budget;
 mod cleaner;
 mod cut;
 mod directory;
+mod idle;
 mod ifile;
 mod layout;
 mod mount;
@@ -25,7 +26,7 @@ use ordo_ufs::Ufs;
 pub use cleaner::CleanerCounts;
 pub use layout::LogLayout;
 pub use mount::{MountOptions, mount};
-pub use rules::{CleanerPolicy, LfsRules};
+pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
 
 /// A file system on a log.
 pub type LogFs = Ufs<LogLayout>;

@@ -15,7 +15,7 @@ use super::cleaner::Cleaner;
 use super::layout::LogLayout;
 use super::order::{Keeper, LogOrder};
 use super::recover::{Alone, Recovered, recover};
-use super::rules::{CleanerPolicy, LfsRules};
+use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
 use super::writer::{SegmentWriter, write_superblock};
 use crate::disk::Disk;
@@ -35,8 +35,8 @@ pub struct MountOptions {
     pub cache: CacheConfig,
     /// The rules by which the log survives crashes: all of them, but for experiments.
     pub rules: LfsRules,
-    /// How the cleaner chooses segments.
-    pub cleaner: CleanerPolicy,
+    /// What the cleaner chooses, and when it works.
+    pub cleaning: Cleaning,
 }
 
 impl Default for MountOptions {
@@ -45,7 +45,7 @@ impl Default for MountOptions {
             ufs: UfsConfig::default(),
             cache: CacheConfig::default(),
             rules: LfsRules::all(),
-            cleaner: CleanerPolicy::default(),
+            cleaning: Cleaning::default(),
         }
     }
 }
@@ -89,7 +89,7 @@ async fn mount_on(
     let writer = Rc::new(SegmentWriter::new(store.clone(), options.rules, next));
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));
-    let cleaner = Rc::new(Cleaner::new(store.clone(), writer.clone(), options.cleaner));
+    let cleaner = Cleaner::new(store.clone(), writer.clone(), options.cleaning);
     let keeper: Rc<dyn Keeper> = cleaner.clone();
     order.set_keeper(Rc::downgrade(&keeper));
     let layout = LogLayout { store: store.clone(), writer: writer.clone(), cleaner };

@@ -19,6 +19,9 @@ pub trait Keeper {
 
     /// Whether an operation of this kind must not begin: after it, there might be no space for what is kept.
     fn refuses(&self, kind: OpKind) -> bool;
+
+    /// An operation has ended.
+    fn operation_ended(&self);
 }
 
 struct Turnstile {
@@ -27,6 +30,8 @@ struct Turnstile {
     changed: Notify,
     keeper: RefCell<Option<Weak<dyn Keeper>>>,
     blocks_max: u64,
+    /// Grows with each operation and with each block that is read.
+    activity: Cell<u64>,
 }
 
 /// The ordering.
@@ -43,6 +48,7 @@ impl LogOrder {
             changed,
             keeper: RefCell::new(None),
             blocks_max,
+            activity: Cell::new(0),
         }))
     }
 
@@ -59,6 +65,16 @@ impl LogOrder {
     /// Operations under way.
     pub fn operations(&self) -> u64 {
         self.0.under_way.get().into()
+    }
+
+    /// A number that has grown whenever somebody used the file system.
+    pub fn activity(&self) -> u64 {
+        self.0.activity.get()
+    }
+
+    /// Takes note that somebody uses the file system.
+    pub fn note_activity(&self) {
+        self.0.activity.set(self.0.activity.get().wrapping_add(1));
     }
 
     /// Whether no operation is under way, and none is kept waiting.
@@ -120,6 +136,7 @@ impl OrderingPolicy for LogOrder {
 
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<UnderWay, BlockError> {
         let gate = cache.gate();
+        gate.note_activity();
         loop {
             let keeper = gate.keeper();
             if let Some(keeper) = keeper.as_ref().filter(|keeper| keeper.is_short(kind)) {
@@ -144,8 +161,13 @@ impl OrderingPolicy for LogOrder {
 
     fn record(&self, _: &mut UnderWay, _: &Change<'_>) {}
 
-    async fn end(_: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
+    async fn end(cache: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
         drop(op);
+        let gate = cache.gate();
+        gate.note_activity();
+        if let Some(keeper) = gate.keeper() {
+            keeper.operation_ended();
+        }
         Ok(())
     }
 }

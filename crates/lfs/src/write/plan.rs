@@ -62,14 +62,29 @@ pub struct Pseg {
 pub struct Plan<'s> {
     pub state: &'s mut LogState,
     psegs: Vec<Pseg>,
+    /// In nanoseconds since 1970.
     now: u64,
     by_cleaner: bool,
+    /// When the next blocks were new, where they keep their age.
+    was_new: Option<u64>,
 }
 
 impl<'s> Plan<'s> {
-    /// Nothing yet. `now` is in seconds.
+    /// Nothing yet. `now` is in nanoseconds since 1970.
     pub fn new(state: &'s mut LogState, now: u64) -> Plan<'s> {
-        Plan { state, psegs: Vec::new(), now, by_cleaner: false }
+        Plan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
+    }
+
+    /// What comes next was new at this time, in nanoseconds since 1970. `None`: now.
+    pub fn set_was_new(&mut self, time: Option<u64>) {
+        self.was_new = time;
+    }
+
+    /// Whole blocks for which the current segment has room, about.
+    pub fn blocks_left(&self) -> usize {
+        let sb = &self.state.sb;
+        let frags = sb.segment_start(self.state.current() + 1) - sb.offset;
+        (frags / sb.block_frags()).max(0) as usize
     }
 
     /// What comes next is moved by the cleaner, or not: it goes into partial segments of its own.
@@ -105,11 +120,12 @@ impl<'s> Plan<'s> {
         if !state.has_room() && !state.advance() {
             return Err(Full);
         }
-        let (segment, now) = (state.current(), self.now);
-        state.change_seguse(segment, |s| {
-            s.nsums = s.nsums.saturating_add(1);
-            s.lastmod = now;
-        });
+        let segment = state.current();
+        state.change_seguse(segment, |s| s.nsums = s.nsums.saturating_add(1));
+        state.note_written(segment, self.now);
+        if self.was_new.is_none() {
+            state.note_new(segment, self.now);
+        }
         state.sb.serial += 1;
         let at = state.sb.offset;
         let end = at + i64::from(state.sb.sumsize / state.sb.fsize);
@@ -158,6 +174,9 @@ impl<'s> Plan<'s> {
         pseg.broken = !whole;
         let addr = self.grow(frags);
         self.state.add_live(addr, bytes.into());
+        if let Some(time) = self.was_new {
+            self.state.note_new(self.state.current(), time);
+        }
         Ok(addr)
     }
 

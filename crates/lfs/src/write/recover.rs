@@ -10,7 +10,7 @@ use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
 
 use super::ifile::{Ifile, next_of};
-use super::state::LogState;
+use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
 use crate::disk::Disk;
@@ -78,8 +78,10 @@ fn count(state: &mut LogState, pseg: &log::PartialSegment) {
         s.flags |= seg_flag::DIRTY;
         s.nsums = s.nsums.saturating_add(1);
         s.ninos = s.ninos.saturating_add(blocks as u16);
-        s.lastmod = pseg.summary.head.create;
     });
+    let time = pseg.summary.head.create.saturating_mul(NANOS);
+    state.note_written(segment, time);
+    state.note_new(segment, time);
 }
 
 /// Inodes by number, each with its block.

@@ -1,4 +1,6 @@
-//! The rules by which a log survives crashes, and the ways to choose what is cleaned.
+//! The rules by which a log survives crashes, and the options of the cleaner.
+
+use ordo_runtime::Duration;
 
 bitflags::bitflags! {
     /// The rules of the log. Each can be switched off, to show what it does.
@@ -15,7 +17,7 @@ bitflags::bitflags! {
     }
 }
 
-/// How segments are chosen to be cleaned.
+/// How segments are chosen to be cleaned, and where their blocks go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CleanerPolicy {
     /// Those with the fewest live bytes.
@@ -25,4 +27,100 @@ pub enum CleanerPolicy {
     /// Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", section 3.6.
     #[default]
     CostBenefit,
+    /// Chosen like [`CostBenefit`](Self::CostBenefit). Blocks that are moved are sorted by age and keep their age: the old
+    /// ones go to segments of their own, and the youngest share one with new blocks.
+    ///
+    /// Source: the same, sections 3.5 and 3.6.
+    HotCold,
+}
+
+impl CleanerPolicy {
+    /// Every policy.
+    pub const ALL: [CleanerPolicy; 3] =
+        [CleanerPolicy::Greedy, CleanerPolicy::CostBenefit, CleanerPolicy::HotCold];
+
+    /// The policy's name in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CleanerPolicy::Greedy => "greedy",
+            CleanerPolicy::CostBenefit => "cost-benefit",
+            CleanerPolicy::HotCold => "hot-cold",
+        }
+    }
+
+    /// The policy with this name.
+    pub fn by_name(name: &str) -> Option<CleanerPolicy> {
+        CleanerPolicy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// What the cleaner chooses, and when it works beside the moments in which an operation lacks space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    /// How segments are chosen.
+    pub policy: CleanerPolicy,
+    /// The time without any operation after which the cleaner works. `None`: it never works while idle.
+    pub idle: Option<Duration>,
+    /// Idle cleaning goes on until so many percent of the space that nothing lives in are clean segments.
+    pub clean_low: u8,
+}
+
+impl Cleaning {
+    /// The keys of [`set`](Self::set).
+    pub const KEYS: [&'static str; 3] = ["cleaner", "idle", "clean-low"];
+
+    /// Sets an option, as `cleaner=greedy`, `idle=0.5`, `idle=off` or `clean-low=30` have it.
+    ///
+    /// # Errors
+    /// There is no such option, or it does not take this value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), CleaningError> {
+        let wrong = |expected| CleaningError::Value { value: value.to_owned(), expected };
+        match key {
+            "cleaner" => {
+                let found = CleanerPolicy::by_name(value);
+                self.policy = found.ok_or_else(|| wrong("greedy, cost-benefit or hot-cold"))?;
+            }
+            "idle" if value == "off" => self.idle = None,
+            "idle" => {
+                let seconds = value.parse().ok().filter(|s| (0.001..=86_400.0).contains(s));
+                let seconds =
+                    seconds.ok_or_else(|| wrong("seconds from 0.001 to 86400, or off"))?;
+                self.idle = Some(Duration::from_secs_f64(seconds));
+            }
+            "clean-low" => {
+                let percent = value.parse().ok().filter(|percent| *percent <= 100);
+                self.clean_low = percent.ok_or_else(|| wrong("percent from 0 to 100"))?;
+            }
+            _ => return Err(CleaningError::Unknown(key.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// This policy, and the usual times.
+    pub fn by(policy: CleanerPolicy) -> Cleaning {
+        Cleaning { policy, ..Cleaning::default() }
+    }
+}
+
+/// Why an option of the cleaner cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CleaningError {
+    /// There is no such option.
+    #[error("the cleaner has no option '{0}'; it has cleaner, idle, clean-low")]
+    Unknown(String),
+    /// The option does not take this value.
+    #[error("'{value}': expected {expected}")]
+    Value {
+        /// The value.
+        value: String,
+        /// The values that it takes.
+        expected: &'static str,
+    },
+}
+
+impl Default for Cleaning {
+    fn default() -> Cleaning {
+        let idle = Some(Duration::from_secs(2));
+        Cleaning { policy: CleanerPolicy::default(), idle, clean_low: 50 }
+    }
 }

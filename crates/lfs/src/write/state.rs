@@ -10,6 +10,9 @@ use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Su
 
 use super::ifile::Ifile;
 
+/// Nanoseconds of a second.
+pub const NANOS: u64 = 1_000_000_000;
+
 /// The log.
 pub struct LogState {
     /// The superblock, as the next checkpoint writes it.
@@ -21,6 +24,10 @@ pub struct LogState {
     was_empty: Vec<bool>,
     /// How often a segment was begun since the mount.
     epochs: Vec<u32>,
+    /// When a segment was written last, in nanoseconds since 1970. The device has it in seconds.
+    written: Vec<u64>,
+    /// When the youngest block of a segment was new: blocks that the cleaner moves may keep their age. Only memory has it.
+    youngest: Vec<u64>,
     /// Live bytes of all segments.
     live: u64,
     /// Bytes of blocks that have no place yet.
@@ -45,6 +52,8 @@ impl LogState {
             usable: vec![false; count],
             was_empty: vec![false; count],
             epochs: vec![0; count],
+            written: vec![0; count],
+            youngest: vec![0; count],
             live: 0,
             pending: 0,
             clean_frags: 0,
@@ -54,6 +63,8 @@ impl LogState {
         };
         for segment in 0..count as u64 {
             let seguse = state.seguse(segment);
+            state.written[segment as usize] = seguse.lastmod.saturating_mul(NANOS);
+            state.youngest[segment as usize] = state.written[segment as usize];
             if seguse.is_dirty() {
                 state.live += u64::from(seguse.nbytes);
                 state.was_empty[segment as usize] = seguse.nbytes == 0;
@@ -73,6 +84,28 @@ impl LogState {
         let mut seguse = self.seguse(segment);
         change(&mut seguse);
         self.ifile.set_seguse(&self.sb, segment, &seguse);
+    }
+
+    /// When a segment was written last, in nanoseconds since 1970.
+    pub fn written(&self, segment: u64) -> u64 {
+        self.written[segment as usize]
+    }
+
+    /// When the youngest block of a segment was new, in nanoseconds since 1970.
+    pub fn youngest(&self, segment: u64) -> u64 {
+        self.youngest[segment as usize]
+    }
+
+    /// A segment is written at `time`, in nanoseconds since 1970.
+    pub fn note_written(&mut self, segment: u64, time: u64) {
+        self.written[segment as usize] = time;
+        self.change_seguse(segment, |s| s.lastmod = time / NANOS);
+    }
+
+    /// A segment has a block that was new at `time`, in nanoseconds since 1970.
+    pub fn note_new(&mut self, segment: u64, time: u64) {
+        let youngest = &mut self.youngest[segment as usize];
+        *youngest = time.max(*youngest);
     }
 
     /// Bytes at `addr` are live from now on.
@@ -173,6 +206,7 @@ impl LogState {
             s.flags = s.flags & !seg_flag::EMPTY | seg_flag::ACTIVE | seg_flag::DIRTY;
         });
         self.live = self.live.saturating_sub(left);
+        self.youngest[new as usize] = 0;
         self.epochs[new as usize] += 1;
         self.begun += 1;
         if std::mem::replace(&mut self.usable[new as usize], false) {

@@ -15,7 +15,7 @@ use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::order::LogOrder;
-use super::state::LogState;
+use super::state::{LogState, NANOS};
 use super::tree::{Node, ancestors};
 
 /// The cache's name for inodes' buffers: block n is inode n.
@@ -38,6 +38,8 @@ pub struct Store {
     pub shape: Superblock,
     /// Bytes that files can have.
     pub limit: u64,
+    /// Fragments of all segments.
+    pub capacity: i64,
 }
 
 /// The inode in a buffer.
@@ -76,8 +78,14 @@ pub fn has_pointers(sb: &Superblock, mode: u16, size: u64) -> bool {
 
 impl Store {
     pub fn new(cache: Cache<LogOrder>, device: Device, state: LogState) -> Store {
-        let (shape, limit) = (state.sb.clone(), state.limit());
-        Store { cache, device, state: RefCell::new(state), shape, limit }
+        let (shape, limit, capacity) = (state.sb.clone(), state.limit(), state.capacity_of_all());
+        Store { cache, device, state: RefCell::new(state), shape, limit, capacity }
+    }
+
+    /// The time, in nanoseconds since 1970.
+    pub fn wall_nanos(&self) -> u64 {
+        let (seconds, nanos) = self.cache.runtime().wall_time();
+        seconds.max(0).cast_unsigned().saturating_mul(NANOS).saturating_add(nanos.into())
     }
 
     /// Pointers in a block.

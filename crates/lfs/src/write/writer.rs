@@ -20,7 +20,7 @@ use super::budget::{Extent, Purpose};
 use super::ifile::next_of;
 use super::plan::{Full, Plan, Pseg, Style};
 use super::rules::LfsRules;
-use super::state::LogState;
+use super::state::{LogState, NANOS};
 use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
 use super::work::{Content, FileWork, Victim, Work};
@@ -168,17 +168,22 @@ impl SegmentWriter {
         let batch = {
             let _closed = store.cache.gate().close().await;
             let work = store.hold_dirty().await?;
-            self.gather(work, kind)?
+            self.gather(work, kind, false)?
         };
         self.write_batch(batch, kind).await
     }
 
     /// Moves what lives in these segments, as far as there is space for it, together with all that is dirty, and makes a
-    /// checkpoint. What came of each segment; where nothing is moved, nothing is written.
+    /// checkpoint. `by_age`: what is moved is sorted by its age. What came of each segment; where nothing is moved,
+    /// nothing is written.
     ///
     /// # Errors
     /// The device failed.
-    pub async fn clean(&self, victims: Vec<Victim>) -> Result<Vec<(u64, Outcome)>, BlockError> {
+    pub async fn clean(
+        &self,
+        victims: Vec<Victim>,
+        by_age: bool,
+    ) -> Result<Vec<(u64, Outcome)>, BlockError> {
         let (store, kind) = (&self.store, Kind::Checkpoint { clean: false });
         let _one = self.one.lock().await;
         let (batch, outcomes) = {
@@ -201,7 +206,7 @@ impl SegmentWriter {
             if outcomes.iter().all(|(_, outcome)| *outcome != Outcome::Moved) {
                 return Ok(outcomes);
             }
-            (self.gather(work, kind)?, outcomes)
+            (self.gather(work, kind, by_age)?, outcomes)
         };
         self.write_batch(batch, kind).await?;
         Ok(outcomes)
@@ -236,13 +241,14 @@ impl SegmentWriter {
     }
 
     /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
-    fn gather(&self, work: Work, kind: Kind) -> Result<Batch, BlockError> {
+    fn gather(&self, work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
         let extent = work.extent_with(&Work::default(), store);
         let may_grow = is_checkpoint && !store.lacks(Purpose::Growth, 0, 0, 0);
         let mut state = store.state.borrow_mut();
-        let now = store.cache.runtime().wall_time().0.max(0).cast_unsigned();
+        let nanos = store.wall_nanos();
+        let now = nanos / NANOS;
         if state.bound(extent, is_checkpoint) > state.space() {
             return Err(full());
         }
@@ -255,8 +261,8 @@ impl SegmentWriter {
             }
             state.retire(self.rules.contains(LfsRules::REUSE));
         }
-        let mut plan = Plan::new(&mut state, now);
-        let placed = self.place(&mut plan, work, is_checkpoint);
+        let mut plan = Plan::new(&mut state, nanos);
+        let placed = self.place(&mut plan, work, (is_checkpoint, by_age));
         let psegs = plan.finish();
         placed.expect("there is space for as much as was worked out");
         if is_checkpoint {
@@ -289,11 +295,20 @@ impl SegmentWriter {
         }
     }
 
-    fn place(&self, plan: &mut Plan<'_>, work: Work, is_checkpoint: bool) -> Result<(), Full> {
+    fn place(
+        &self,
+        plan: &mut Plan<'_>,
+        work: Work,
+        (is_checkpoint, by_age): (bool, bool),
+    ) -> Result<(), Full> {
         let Work { mut files, mut inodes, held, .. } = work;
         // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not.
         for by_cleaner in [false, true] {
             plan.set_by_cleaner(by_cleaner);
+            if by_cleaner && by_age {
+                self.place_by_age(plan, &mut files, &inodes)?;
+                continue;
+            }
             for (ino, file) in &mut files {
                 let pin = inodes.get(ino).expect("held with the blocks").clone();
                 self.place_data(plan, *ino, &pin, file, by_cleaner)?;
@@ -338,6 +353,36 @@ impl SegmentWriter {
         for block in now {
             self.place_block(plan, (ino, pin), block, file)?;
         }
+        Ok(())
+    }
+
+    /// Gives the contents that the cleaner moves their places, sorted by age. The youngest fill the segment that has new
+    /// blocks; the others go to the next ones, the oldest first, so that the youngest again lie beside what is written next.
+    fn place_by_age(
+        &self,
+        plan: &mut Plan<'_>,
+        files: &mut BTreeMap<u64, FileWork>,
+        inodes: &BTreeMap<u64, BufRef>,
+    ) -> Result<(), Full> {
+        let mut moved: Vec<(u64, u64, i64)> = Vec::new();
+        for (ino, file) in &*files {
+            for number in file.levels[0].keys() {
+                let at = self.store.peek_pointer(*ino, *number).expect("what leads to it is held");
+                let segment = plan.state.sb.segment_of(at);
+                moved.push((segment.map_or(0, |s| plan.state.youngest(s)), *ino, *number));
+            }
+        }
+        moved.sort_unstable();
+        let youngest = plan.blocks_left().min(moved.len());
+        moved.rotate_right(youngest);
+        for (time, ino, number) in moved {
+            plan.set_was_new(Some(time));
+            let pin = inodes.get(&ino).expect("held with the blocks").clone();
+            let file = files.get_mut(&ino).expect("there");
+            let content = file.levels[0].remove(&number).expect("there");
+            self.place_block(plan, (ino, &pin), (number, content), file)?;
+        }
+        plan.set_was_new(None);
         Ok(())
     }
 

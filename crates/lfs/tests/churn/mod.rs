@@ -9,7 +9,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::lfs::LfsChecker;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
-use ordo_lfs::write::{CleanerPolicy, LfsRules, LogFs, MountOptions, mount};
+use ordo_lfs::write::{CleanerPolicy, Cleaning, LfsRules, LogFs, MountOptions, mount};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{Errno, FileSystem, FsError, Ino, NewNode, SetAttr};
 use rand::{Rng, RngExt, SeedableRng};
@@ -41,7 +41,7 @@ pub const SHAPES: [Shape; 6] = [
         block: 4096,
         fragment: 512,
         cache: 64 << 10,
-        policy: CleanerPolicy::Greedy,
+        policy: CleanerPolicy::HotCold,
     },
     Shape {
         segments: 100,
@@ -65,7 +65,7 @@ pub const SHAPES: [Shape; 6] = [
         block: 16384,
         fragment: 2048,
         cache: 1 << 20,
-        policy: CleanerPolicy::CostBenefit,
+        policy: CleanerPolicy::HotCold,
     },
     Shape {
         segments: 120,
@@ -110,7 +110,7 @@ impl Run {
         mkfs(disk.clone().erase(), &made, 1).await.expect("legal sizes");
         let options = MountOptions {
             cache: CacheConfig::with_capacity(shape.cache),
-            cleaner: shape.policy,
+            cleaning: Cleaning::by(shape.policy),
             rules,
             ..MountOptions::default()
         };

@@ -87,6 +87,11 @@ impl Log {
         old
     }
 
+    /// Whether the cleaner has written what lies at an address.
+    pub(super) fn is_cleaners(&self, addr: i64) -> bool {
+        self.at(addr).is_some_and(|(pseg, _)| pseg.head.flags & flag::CLEAN != 0)
+    }
+
     /// All of them, in the order in which they were written.
     pub(super) fn by_serial(&self) -> Vec<&Pseg> {
         let mut all: Vec<&Pseg> = self.psegs.values().collect();

@@ -188,6 +188,7 @@ impl Lfs {
         owner: Option<(u64, i64)>,
         books: &mut Books,
     ) {
+        let class = if self.log.is_cleaners(addr) { Class::Cleaner } else { class };
         let first = |lbn: i64| u64::try_from(lbn).ok();
         let owner = owner.map(|(ino, lbn)| Owner { ino, first: first(lbn), packed: false });
         let (block, blocks) = (addr.cast_unsigned(), frags.cast_unsigned());
@@ -359,6 +360,7 @@ impl Lfs {
             Place::Outside => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem), 1),
             Place::Log(piece, frags) => {
                 let (class, what) = self.named(piece);
+                let class = if self.log.is_cleaners(addr) { Class::Cleaner } else { class };
                 (class, what, frags)
             }
         };

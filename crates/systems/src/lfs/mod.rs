@@ -93,6 +93,10 @@ impl Format for Lfs {
         &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
     }
 
+    fn has_cleaner(&self) -> bool {
+        true
+    }
+
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
         Box::pin(async move { Ok(ordo_lfs::superblock::probe(disk).await?) })
     }

@@ -6,7 +6,7 @@ use ordo_runtime::Runtime;
 use ordo_vfs::{AnyFs, FsResult, LocalFuture};
 
 use crate::SystemError;
-use crate::mounted::{Mounted, Statistics, Volume};
+use crate::mounted::{CleanerStatistics, Mounted, Statistics, Volume};
 use crate::options::MountOptions;
 use crate::rules::all_but;
 
@@ -25,7 +25,7 @@ pub(super) async fn mount(
     let ufs = options.ufs();
     let rules = all_but::<LfsRules>(options.without);
     let cache = options.cache.clone();
-    let options = LogOptions { ufs, cache, rules, cleaner: options.cleaner };
+    let options = LogOptions { ufs, cache, rules, cleaning: options.cleaning };
     let fs = mount_log(rt, disk, &options).await?;
     Ok(Mounted::new(AnyFs::new(fs.clone()), OnLog(fs)))
 }
@@ -40,6 +40,8 @@ impl Volume for OnLog {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics::default()
+        let (log, counts) = (self.0.layout(), self.0.layout().cleaned());
+        let cleaner = CleanerStatistics { counts, checkpoints: log.checkpoints() };
+        Statistics { cleaner: Some(cleaner), ..Statistics::default() }
     }
 }

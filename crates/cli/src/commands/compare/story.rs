@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_bench::compare::{DependencyRow, Recovery, Row, Setup};
+use ordo_bench::compare::{CleanerRow, DependencyRow, Recovery, Row, Setup};
 use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
@@ -77,6 +77,16 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     }
     if rows.iter().any(|r| r.flushes > 0) {
         line("  flushes", &|r| count(r.flushes));
+    }
+    if rows.iter().any(|r| r.cleaner.is_some()) {
+        let of = |r: &Row, f: &dyn Fn(&CleanerRow) -> String| {
+            r.cleaner.as_ref().map_or_else(|| "-".into(), f)
+        };
+        line("segments cleaned", &|r| of(r, &|c| count(c.segments)));
+        line("  while idle", &|r| of(r, &|c| count(c.idle_segments)));
+        line("  live, moved", &|r| of(r, &|c| bytes(c.moved_bytes)));
+        line("  read for it", &|r| of(r, &|c| bytes(c.read_bytes)));
+        line("  operations waited for it", &|r| of(r, &|c| plain(c.waited_seconds)));
     }
     if rows.iter().any(|r| r.dependencies.is_some()) {
         line("rewrites after rollback", &|r| count(r.rewritten));

@@ -39,7 +39,9 @@ Options, after -o, separated by commas:
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
   cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
                     half as much besides; dirty=BYTES: the most dirty data in it
-  cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default)
+  cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
+  idle=SECONDS      clean an LFS after so long without any operation (default 2; off: never)
+  clean-low=PERCENT until so much of its free space is clean segments (default 50)
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, CleanerPolicy};
+use ordo_systems::{AccessTimes, Cleaning};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -61,8 +61,8 @@ pub struct Wanted {
     pub write_back: bool,
     pub names_only: bool,
     pub use_reserve: bool,
-    /// How the cleaner of a log chooses segments.
-    pub cleaner: CleanerPolicy,
+    /// What the cleaner of a log chooses, and when it works.
+    pub cleaning: Cleaning,
     pub force: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
@@ -166,13 +166,7 @@ impl Wanted {
             }
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "partition" => self.partition = Some(value.into()),
-            "cleaner" => {
-                self.cleaner = match value {
-                    "greedy" => CleanerPolicy::Greedy,
-                    "cost-benefit" => CleanerPolicy::CostBenefit,
-                    _ => bail!("a cleaner is 'greedy' or 'cost-benefit'"),
-                };
-            }
+            _ if Cleaning::KEYS.contains(&key) => self.cleaning.set(key, value)?,
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
@@ -192,6 +186,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ordo_systems::CleanerPolicy;
 
     /// The options in a line of fstab are understood: those of the kernel, of mount(8), and of Ordo. An unknown
     /// one is refused, not ignored.
@@ -203,11 +198,11 @@ mod tests {
         assert_eq!(wanted.ordering, Some("soft-updates"));
         assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
         assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
-        let greedy = Wanted::parse(&["cleaner=greedy".into()]).unwrap();
-        assert_eq!(
-            (wanted.cleaner, greedy.cleaner),
-            (CleanerPolicy::CostBenefit, CleanerPolicy::Greedy)
-        );
+        let greedy = Wanted::parse(&["cleaner=greedy,idle=0.5,clean-low=30".into()]).unwrap();
+        assert_eq!(wanted.cleaning, Cleaning::default());
+        let (policy, idle) = (CleanerPolicy::Greedy, Some(Duration::from_millis(500)));
+        assert_eq!(greedy.cleaning, Cleaning { policy, idle, clean_low: 30 });
+        assert_eq!(Wanted::parse(&["idle=off".into()]).unwrap().cleaning.idle, None);
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
@@ -220,6 +215,9 @@ mod tests {
             "cache=much",
             "uid=me",
             "cleaner=lazy",
+            "idle=soon",
+            "idle=-1",
+            "clean-low=101",
             "timeout=soon",
             "timeout=70000",
             "rww",

@@ -189,7 +189,7 @@ impl Plan<'_> {
             // The kernel keeps contents in its own cache.
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,
-            cleaner: self.wanted.cleaner,
+            cleaning: self.wanted.cleaning,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
             ..MountOptions::default()

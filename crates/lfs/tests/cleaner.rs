@@ -1,0 +1,231 @@
+//! What the cleaner chooses, where its blocks go, and when it works.
+//!
+//! Fault model: a cleaner that works while somebody uses the file system, or never; one that goes on for ever; one that
+//! moves what will soon be dead together with what will not. What was written is there afterwards, each time.
+
+use std::rc::Rc;
+
+use ordo_block::BlockDevice;
+use ordo_block::ram::RamDisk;
+use ordo_cache::CacheConfig;
+use ordo_check::Repair;
+use ordo_check::lfs::LfsChecker;
+use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+use ordo_lfs::write::{CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
+use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_vfs::{FileSystem, Ino, NewNode};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+const SEGMENT: u32 = 128 << 10;
+const SEGMENTS: u64 = 240;
+const BLOCK: usize = 4096;
+
+struct Log {
+    rt: Runtime,
+    disk: Rc<RamDisk>,
+    fs: LogFs,
+}
+
+impl Log {
+    async fn new(rt: Runtime, cleaning: Cleaning) -> Log {
+        let disk = Rc::new(RamDisk::new(8192 + SEGMENTS * u64::from(SEGMENT)));
+        let made = MkfsOptions {
+            block_size: BLOCK as u32,
+            frag_size: 512,
+            segment_size: SEGMENT,
+            ..MkfsOptions::default()
+        };
+        mkfs(disk.clone().erase(), &made, 1).await.expect("legal sizes");
+        let cache = CacheConfig::with_capacity(1 << 20);
+        let options = MountOptions { cache, cleaning, ..MountOptions::default() };
+        let fs = mount(&rt, disk.clone(), &options).await.expect("just made");
+        Log { rt, disk, fs }
+    }
+
+    async fn file(&self, number: u64, blocks: u64) -> Ino {
+        let name = format!("f{number}").into_bytes();
+        let made = self.fs.make(self.fs.root(), &name, &NewNode::file(0o644)).await;
+        let ino = made.expect("there is space").ino;
+        for block in 0..blocks {
+            self.put(ino, block, number).await;
+        }
+        ino
+    }
+
+    async fn put(&self, ino: Ino, block: u64, tag: u64) {
+        let data = (tag << 20 | block).to_le_bytes().repeat(BLOCK / 8);
+        let written = self.fs.write(ino, block * BLOCK as u64, &data).await;
+        assert_eq!(written.expect("there is space"), BLOCK);
+    }
+
+    async fn has(&self, ino: Ino, block: u64, tag: u64) {
+        let mut found = [0; BLOCK];
+        let at = block * BLOCK as u64;
+        assert_eq!(self.fs.read(ino, at, &mut found).await.expect("it can be read"), BLOCK);
+        let wanted = (tag << 20 | block).to_le_bytes().repeat(BLOCK / 8);
+        assert!(found[..] == wanted[..], "inode {ino}, block {block}");
+    }
+
+    /// Files of which every second one is gone. Those that are left, by number.
+    async fn half_dead(&self) -> Vec<(u64, Ino)> {
+        let mut kept = Vec::new();
+        for number in 0..600 {
+            let ino = self.file(number, 8).await;
+            if number % 2 == 0 {
+                kept.push((number, ino));
+            }
+        }
+        self.fs.sync().await.expect("there is space");
+        for number in (1..600).step_by(2) {
+            let name = format!("f{number}").into_bytes();
+            self.fs.unlink(self.fs.root(), &name).await.expect("deletes go through");
+        }
+        kept
+    }
+
+    async fn end(self, kept: &[(u64, Ino)]) {
+        for (number, ino) in kept {
+            self.has(*ino, 7, *number).await;
+        }
+        self.fs.unmount().await.expect("there is space");
+        let report = LfsChecker::new(self.disk.clone(), Repair::No).run().await;
+        let report = report.expect("it can be checked");
+        assert!(report.is_consistent(), "{:#?}", report.findings.first());
+    }
+}
+
+fn run(story: impl AsyncFnOnce(Runtime)) {
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    executor.block_on(story(rt)).expect("no deadlock");
+}
+
+fn idle_after(seconds: u64, clean_low: u8) -> Cleaning {
+    Cleaning { idle: Some(Duration::from_secs(seconds)), clean_low, ..Cleaning::default() }
+}
+
+/// After a pause, segments that were half dead are clean, as many as were asked for. Then nothing runs any more: with
+/// all the time in the world, no other pass.
+#[test]
+fn it_cleans_while_nobody_works() {
+    run(async |rt| {
+        let log = Log::new(rt, idle_after(5, 90)).await;
+        let kept = log.half_dead().await;
+        assert_eq!(log.fs.layout().cleaned().segments, 0, "nothing had to be cleaned");
+        log.rt.sleep(Duration::from_secs(60)).await;
+        let cleaned = log.fs.layout().cleaned();
+        assert!(cleaned.idle_segments >= 20, "{cleaned:?}");
+        assert_eq!(cleaned.idle_segments, cleaned.segments);
+        assert_eq!(cleaned.waited_nanos, 0, "nobody waited for it");
+        assert!(log.fs.layout().clean_percent() >= 90, "{}", log.fs.layout().clean_percent());
+        log.rt.sleep(Duration::from_secs(100_000)).await;
+        assert_eq!(log.fs.layout().cleaned(), cleaned);
+        log.end(&kept).await;
+    });
+}
+
+/// Nothing is cleaned where there are clean segments enough, where it is switched off, and while somebody changes or
+/// reads something more often than the pause is long.
+#[test]
+fn it_does_not_clean_while_somebody_works() {
+    let off = Cleaning { idle: None, ..idle_after(5, 90) };
+    for (cleaning, pause) in [(idle_after(5, 10), 60), (off, 60), (idle_after(5, 90), 4)] {
+        run(async |rt| {
+            let log = Log::new(rt, cleaning).await;
+            let kept = log.half_dead().await;
+            for (round, (number, ino)) in kept.iter().take(30).enumerate() {
+                log.rt.sleep(Duration::from_secs(pause)).await;
+                match round % 2 {
+                    0 => log.put(*ino, 3, *number).await,
+                    // The file was written long ago: the cache does not have it.
+                    _ => log.has(*ino, 3, *number).await,
+                }
+                let cleaned = log.fs.layout().cleaned();
+                assert_eq!(cleaned.segments, 0, "{cleaning:?}, round {round}");
+            }
+            log.end(&kept).await;
+        });
+    }
+}
+
+/// A pass under way when the file system is unmounted ends first, and none begins behind it.
+#[test]
+fn an_unmount_ends_it() {
+    run(async |rt| {
+        let log = Log::new(rt.clone(), idle_after(5, 90)).await;
+        let kept = log.half_dead().await;
+        log.rt.sleep(Duration::from_nanos(5_000_000_001)).await;
+        let disk = log.disk.clone();
+        log.end(&kept).await;
+        let before = disk.to_vec();
+        rt.sleep(Duration::from_secs(1000)).await;
+        assert!(disk.to_vec() == before, "written after the unmount");
+    });
+}
+
+/// Bytes that are moved for one byte that is overwritten: every tenth file gets nine writes of ten.
+fn moved_for_each(policy: CleanerPolicy) -> f64 {
+    let executor = Executor::simulated(3);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let log = Log::new(rt, Cleaning { idle: None, ..Cleaning::by(policy) }).await;
+        let mut files = Vec::new();
+        loop {
+            let number = files.len() as u64;
+            files.push((number, log.file(number, 8).await));
+            let stat = log.fs.statfs().await.expect("mounted");
+            if stat.blocks_free < stat.blocks / 5 {
+                break;
+            }
+        }
+        let (mut rng, count) = (Pcg64Mcg::seed_from_u64(7), files.len());
+        let before = log.fs.layout().cleaned();
+        const WRITES: u64 = 30_000;
+        for n in 0..WRITES {
+            let tenth = rng.random_range(0..count / 10);
+            let other = if rng.random_range(0..10) > 0 { 0 } else { rng.random_range(1..10) };
+            let (number, ino) = files[10 * tenth + other];
+            log.put(ino, rng.random_range(0..8), number).await;
+            if n % 64 == 0 {
+                log.rt.sleep(Duration::from_millis(100)).await;
+            }
+        }
+        let moved = log.fs.layout().cleaned().since(before).moved_bytes;
+        log.end(&files).await;
+        moved as f64 / (WRITES * BLOCK as u64) as f64
+    });
+    ran.expect("no deadlock")
+}
+
+/// Where some blocks are hot and most are cold, keeping them apart saves moving. Would catch ages that are lost when
+/// blocks are moved, and moved blocks that are not sorted.
+#[test]
+fn hot_and_cold_apart_move_less() {
+    let [greedy, benefit, apart] = CleanerPolicy::ALL.map(moved_for_each);
+    eprintln!("moved for each byte: greedy {greedy:.2}, cost-benefit {benefit:.2}, {apart:.2}");
+    assert!(greedy > 0.3, "cleaning is work: {greedy:.2}");
+    assert!(benefit < 0.7 * greedy, "greedy {greedy:.2}, cost-benefit {benefit:.2}");
+    assert!(apart < 0.9 * benefit, "cost-benefit {benefit:.2}, hot-cold {apart:.2}");
+}
+
+/// Options are read as they are written; what is wrong is refused with what would be right.
+#[test]
+fn options_are_set() {
+    let mut cleaning = Cleaning::default();
+    for policy in CleanerPolicy::ALL {
+        assert_eq!(cleaning.set("cleaner", policy.name()), Ok(()));
+        assert_eq!(cleaning.policy, policy);
+    }
+    cleaning.set("idle", "0.25").unwrap();
+    cleaning.set("clean-low", "7").unwrap();
+    assert_eq!((cleaning.idle, cleaning.clean_low), (Some(Duration::from_millis(250)), 7));
+    cleaning.set("idle", "off").unwrap();
+    assert_eq!(cleaning.idle, None);
+    for (key, value) in
+        [("cleaner", "lazy"), ("idle", "0"), ("idle", "nan"), ("clean-low", "101"), ("speed", "9")]
+    {
+        let error = cleaning.set(key, value).unwrap_err().to_string();
+        assert!(error.contains(if key == "speed" { "idle" } else { "expected" }), "{error}");
+    }
+}
