@@ -6,6 +6,7 @@
 //!   middle, and the check afterwards.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
 //! - [`published`]: the papers' figures; [`reproduce`]: the same measured here, side by side.
+//! - [`age`](mod@age): files that come and go until a file system has aged.
 //! - [`oracle`]: random operations on a file system and on the reference model, with all answers compared.
 //!
 //! Invariants:
@@ -23,6 +24,7 @@
 //! assert!(json.starts_with(r#"{"rows":[{"system":"ffs-sync","workload":"postmark:"#));
 //! ```
 
+pub mod age;
 pub mod compare;
 pub mod crash;
 pub mod oracle;

@@ -33,6 +33,8 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
+    /// Let files come and go until a file system has aged, and show how much of them stays in one piece.
+    Age(crate::commands::age::Age),
     /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(crate::commands::reproduce::Reproduce),
     /// Explore the states that a crash can leave, and judge them.
@@ -89,7 +91,7 @@ fn cpu(text: &str) -> Result<CpuModel, String> {
     })
 }
 
-fn system(text: &str) -> Result<System, String> {
+pub(crate) fn system(text: &str) -> Result<System, String> {
     match System::by_name(text) {
         Some(system) if system.is_runnable() => Ok(system),
         Some(system) => Err(system.format().cannot("mounted to be written").to_string()),

@@ -85,6 +85,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Compare(a) => commands::compare::run(&a),
         Command::Reproduce(a) => commands::reproduce::run(&a),
+        Command::Age(a) => commands::age::run(&a).map(done),
         Command::Bench(a) => commands::bench::run(&a).map(done),
         Command::Crash(a) => commands::crash::run(&a),
         Command::Whatif(a) => commands::whatif::whatif(&a),

@@ -252,6 +252,11 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.block_is_there(ip, lbn).await
     }
 
+    async fn address(&self, ip: &FfsInode, lbn: u64) -> FsResult<Option<u64>> {
+        let address = self.lookup(ip, lbn).await?;
+        Ok((address != 0).then(|| self.sb.byte_of(address)))
+    }
+
     async fn cluster_complete(
         &self,
         op: &mut LayoutOp<'_, Self>,

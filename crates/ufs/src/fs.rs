@@ -1,8 +1,8 @@
 //! The implementation of [`FileSystem`] for [`Ufs`].
 
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
-    XattrMode,
+    Attr, Cookie, DirEntry, Extent, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr,
+    StatFs, XattrMode,
 };
 
 use crate::Ufs;
@@ -94,6 +94,10 @@ impl<L: Layout> FileSystem for Ufs<L> {
 
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
         self.seek_in(ino, offset, what).await
+    }
+
+    async fn extents(&self, ino: Ino) -> FsResult<Vec<Extent>> {
+        self.extents_of(ino).await
     }
 
     async fn readdir(

@@ -221,6 +221,12 @@ pub trait Layout: Sized + 'static {
     /// The device failed; `Corrupt`.
     async fn is_there(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)>;
 
+    /// The first byte of block `lbn` of a file on the device; `None` for a hole, and for a block without a place yet.
+    ///
+    /// # Errors
+    /// The device failed; `Corrupt`.
+    async fn address(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<Option<u64>>;
+
     /// Announces that a cluster of blocks, written in order, is complete. The layout may place the blocks
     /// better, and start to write them.
     ///

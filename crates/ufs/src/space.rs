@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use ordo_ordering::{OpKind, OrderingPolicy, What};
-use ordo_vfs::{Errno, FsResult, Ino, Seek, flags};
+use ordo_vfs::{Errno, Extent, FsResult, Ino, Seek, flags};
 
 use crate::layout::Layout;
 use crate::names::require;
@@ -114,6 +114,26 @@ impl<L: Layout> Ufs<L> {
             at = until;
         }
         Ok(())
+    }
+
+    pub(crate) async fn extents_of(&self, ino: Ino) -> FsResult<Vec<Extent>> {
+        let ip = self.regular(ino).await?;
+        let _guard = ip.lock.read().await;
+        self.still_there(&ip)?;
+        let block = self.limits().block as u64;
+        let (mut extents, mut lbn) = (Vec::new(), 0);
+        while lbn < ip.size().div_ceil(block) {
+            let (there, count) = self.layout().is_there(&ip, lbn).await?;
+            if !there {
+                lbn = lbn.saturating_add(count);
+                continue;
+            }
+            if let Some(address) = self.layout().address(&ip, lbn).await? {
+                Extent::join(&mut extents, Extent { offset: lbn * block, len: block, address });
+            }
+            lbn += 1;
+        }
+        Ok(extents)
     }
 
     pub(crate) async fn seek_in(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
-    XattrMode,
+    Attr, Cookie, DirEntry, Extent, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr,
+    StatFs, XattrMode,
 };
 
 /// A future in a box, for one thread.
@@ -78,6 +78,7 @@ erased! {
     allocate(ino: Ino, offset: u64, len: u64) -> ();
     clear(ino: Ino, offset: u64, len: u64) -> ();
     seek(ino: Ino, offset: u64, what: Seek) -> u64;
+    extents(ino: Ino) -> Vec<Extent>;
     readdir(dir: Ino, cookie: Cookie, each: &'a mut dyn FnMut(DirEntry<'_>) -> bool) -> ();
     statfs() -> StatFs;
     fsync(ino: Ino) -> ();

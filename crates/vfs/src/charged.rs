@@ -3,8 +3,8 @@
 use ordo_runtime::Runtime;
 
 use crate::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
-    XattrMode,
+    Attr, Cookie, DirEntry, Extent, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr,
+    StatFs, XattrMode,
 };
 
 /// A CPU-cost wrapper: charges every operation on the file system inside, and every byte that is copied in or
@@ -80,6 +80,7 @@ impl<F: FileSystem> FileSystem for Charged<F> {
         allocate(ino: Ino, offset: u64, len: u64) -> ();
         clear(ino: Ino, offset: u64, len: u64) -> ();
         seek(ino: Ino, offset: u64, what: Seek) -> u64;
+        extents(ino: Ino) -> Vec<Extent>;
         statfs() -> StatFs;
         fsync(ino: Ino) -> ();
         sync() -> ();

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::any::AnyFs;
 use crate::{
-    Attr, Cookie, DirEntry, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr, StatFs,
-    XattrMode,
+    Attr, Cookie, DirEntry, Extent, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr,
+    StatFs, XattrMode,
 };
 
 /// Implements [`FileSystem`] for a type by calling the file system to which it points.
@@ -35,6 +35,7 @@ macro_rules! delegate {
             delegate!(@ $this => $to, allocate(ino: Ino, offset: u64, len: u64) -> ());
             delegate!(@ $this => $to, clear(ino: Ino, offset: u64, len: u64) -> ());
             delegate!(@ $this => $to, seek(ino: Ino, offset: u64, what: Seek) -> u64);
+            delegate!(@ $this => $to, extents(ino: Ino) -> Vec<Extent>);
             delegate!(@ $this => $to, readdir(
                 dir: Ino, cookie: Cookie, each: &mut dyn FnMut(DirEntry<'_>) -> bool
             ) -> ());

@@ -50,8 +50,8 @@ mod types;
 pub use any::{AnyFs, LocalFuture};
 pub use error::{Errno, FsError, FsResult};
 pub use types::{
-    Access, Attr, Cookie, DirEntry, FileType, Ino, NewNode, RenameMode, Seek, SetAttr, SetTime,
-    StatFs, Timestamp, XattrMode,
+    Access, Attr, Cookie, DirEntry, Extent, FileType, Ino, NewNode, RenameMode, Seek, SetAttr,
+    SetTime, StatFs, Timestamp, XattrMode,
 };
 
 /// A file system in use.
@@ -139,6 +139,14 @@ pub trait FileSystem {
             Seek::Data => Ok(offset),
             Seek::Hole => Ok(size),
         }
+    }
+
+    /// The places of a file's contents on the device, in the order of the file. Holes are left out, and so are contents
+    /// that have no place yet: [`sync`](Self::sync) gives them one. [`Errno::NotSupported`] where a file system does not
+    /// know them.
+    async fn extents(&self, ino: Ino) -> FsResult<Vec<Extent>> {
+        let _ = ino;
+        Err(Errno::NotSupported.into())
     }
 
     /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..` included,

@@ -216,6 +216,33 @@ pub enum Seek {
     Hole,
 }
 
+/// A part of a file's contents that lies in one piece on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first byte in the file.
+    pub offset: u64,
+    /// The number of bytes, rounded up to whole blocks of the file system.
+    pub len: u64,
+    /// The first byte on the device.
+    pub address: u64,
+}
+
+impl Extent {
+    /// Adds the next part of a file: it becomes part of the last extent where it follows it, in the file and on the
+    /// device.
+    pub fn join(extents: &mut Vec<Extent>, next: Extent) {
+        match extents.last_mut() {
+            Some(last)
+                if last.offset + last.len == next.offset
+                    && last.address + last.len == next.address =>
+            {
+                last.len += next.len;
+            }
+            _ => extents.push(next),
+        }
+    }
+}
+
 /// A place in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(pub u64);

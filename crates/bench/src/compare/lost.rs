@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use ordo_runtime::{Runtime, Time};
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, Seek,
+    Attr, Cookie, DirEntry, Extent, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, Seek,
     SetAttr, StatFs, XattrMode,
 };
 
@@ -175,6 +175,7 @@ impl<F: FileSystem> FileSystem for Noted<F> {
         readlink(ino: Ino) -> Vec<u8>;
         read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize;
         seek(ino: Ino, offset: u64, what: Seek) -> u64;
+        extents(ino: Ino) -> Vec<Extent>;
         statfs() -> StatFs;
         fsync(ino: Ino) -> ();
         sync() -> ();

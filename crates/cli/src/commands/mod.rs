@@ -1,5 +1,6 @@
 //! The commands, each in a module of its own or with a few related ones.
 
+pub mod age;
 pub mod analyze;
 pub mod bench;
 mod calls;

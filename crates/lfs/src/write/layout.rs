@@ -341,6 +341,12 @@ impl Layout for LogLayout {
         self.store.is_there(ip.ino(), lbn).await
     }
 
+    async fn address(&self, ip: &LogInode, lbn: u64) -> FsResult<Option<u64>> {
+        let (pointer, _) = self.store.pointer(ip.ino(), lbn.cast_signed()).await?;
+        let fsize = u64::from(self.store.shape.fsize);
+        Ok((pointer > 0).then(|| pointer.unsigned_abs() * fsize))
+    }
+
     async fn give_back(&self, _op: &mut LogOp<'_>, step: Deferred) -> FsResult<()> {
         unreachable!("nothing is put off here, but {step:?} was")
     }

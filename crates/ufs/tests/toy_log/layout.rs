@@ -425,6 +425,11 @@ impl Layout for ToyLog {
         Ok((is_set(self.store.pointer(ip.ino(), lbn).await?), 1))
     }
 
+    async fn address(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<Option<u64>> {
+        let block = self.store.pointer(ip.ino(), lbn).await?;
+        Ok(is_set(block).then(|| byte_of(block)))
+    }
+
     async fn give_back(&self, _op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()> {
         unreachable!("this layout defers nothing, but {step:?} was deferred")
     }

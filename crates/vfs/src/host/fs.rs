@@ -9,8 +9,8 @@ use rustix::fs::{
 
 use super::{HostDir, attr_of, host_error, stat};
 use crate::{
-    Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode,
-    SetAttr, StatFs, XattrMode, name,
+    Attr, Cookie, DirEntry, Errno, Extent, FileSystem, FileType, FsResult, Ino, NewNode,
+    RenameMode, SetAttr, StatFs, XattrMode, name,
 };
 
 /// The buffer for directory entries, in bytes.
@@ -198,6 +198,13 @@ impl FileSystem for HostDir {
 
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         self.write_at(ino, offset, data)
+    }
+
+    async fn extents(&self, ino: Ino) -> FsResult<Vec<Extent>> {
+        if self.file_type(ino)? != FileType::Regular {
+            return Err(Errno::Invalid.into());
+        }
+        super::extents::of(&self.data(ino, false)?).map_err(host_error)
     }
 
     async fn readdir(

@@ -11,6 +11,7 @@
 //! ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be mounted.
 
 mod attributes;
+mod extents;
 mod fs;
 mod table;
 

@@ -1,0 +1,322 @@
+//! The churn: files are made, and those removed whose life is over.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ordo_vfs::{Errno, FileSystem, FsError, FsResult, Ino, NewNode, StatFs};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::profile::{Lifetimes, Profile};
+use super::score::{self, Layout};
+
+/// The bytes between two syncs.
+const SYNC_BYTES: u64 = 32 << 20;
+/// The bytes of one call of write.
+const UNIT: usize = 1 << 20;
+/// The largest file takes one part in so many of the space of all: a larger one would push too many others out.
+const LARGEST: u64 = 16;
+/// The files that are removed for one that finds no space, before the file system counts as full for good.
+const TRIES: usize = 200;
+
+/// How a file system is aged.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The files.
+    pub profile: Profile,
+    /// The share of the space to be in use, from 0 to 1.
+    pub utilisation: f64,
+    /// The number of times that the whole space is written.
+    pub overwrites: f64,
+    /// The seed of every choice.
+    pub seed: u64,
+}
+
+/// What ageing did.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Aged {
+    /// The files that are there at the end.
+    pub files: u64,
+    /// The directories that were made.
+    pub directories: u64,
+    /// The files that were made altogether.
+    pub files_made: u64,
+    /// The files that were removed.
+    pub files_removed: u64,
+    /// The bytes that were written to files.
+    pub bytes_written: u64,
+    /// The share of the space that is in use at the end, as the file system counts it.
+    pub utilisation: f64,
+    /// The layout when the file system was full to its level for the first time.
+    pub fresh: Layout,
+    /// The layout at the end.
+    pub aged: Layout,
+}
+
+/// The reason why ageing stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum AgeError {
+    /// The file system returned an error.
+    #[error("{doing}: {error}")]
+    FileSystem {
+        /// The operation.
+        doing: &'static str,
+        /// The file system's error.
+        error: FsError,
+    },
+    /// No space was found for a file though many were removed.
+    #[error(
+        "no space for a file of {bytes} bytes, though {TRIES} others were removed: try less --util"
+    )]
+    Full {
+        /// The file's size.
+        bytes: u64,
+    },
+    /// The file system holds as much as wanted already.
+    #[error(
+        "{used:.0} % of the space is in use already: nothing could come and go at {wanted:.0} %"
+    )]
+    NoRoom {
+        /// The share that is in use, in percent.
+        used: f64,
+        /// The share that is wanted, in percent.
+        wanted: f64,
+    },
+}
+
+trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, AgeError>;
+}
+
+impl<T> Doing<T> for FsResult<T> {
+    fn doing(self, doing: &'static str) -> Result<T, AgeError> {
+        self.map_err(|error| AgeError::FileSystem { doing, error })
+    }
+}
+
+/// A file that is there.
+struct File {
+    dir: Ino,
+    name: u64,
+    ino: Ino,
+    /// The space that it takes, in bytes.
+    space: u64,
+}
+
+/// A file system while it is aged.
+struct Churn<'a, F> {
+    fs: &'a F,
+    options: &'a Options,
+    lifetimes: Lifetimes,
+    random: Pcg64Mcg,
+    /// The directories, by depth.
+    directories: Vec<Vec<Ino>>,
+    /// The files, by number; `None` for those that are gone.
+    files: Vec<Option<File>>,
+    /// The ends of lives, in bytes written, each with the number of its file.
+    ends: BinaryHeap<Reverse<(u64, usize)>>,
+    unit: u64,
+    /// The space that the files may take together, in bytes.
+    level: u64,
+    used: u64,
+    written: u64,
+    synced: u64,
+    removed: u64,
+    contents: Vec<u8>,
+}
+
+/// Ages a file system: makes directories and files until it is as full as wanted, then goes on at that level. `progress`
+/// gets the bytes written and those that will be.
+///
+/// # Errors
+/// The file system's, or it has no room.
+pub async fn age<F: FileSystem>(
+    fs: &F,
+    options: &Options,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Aged, AgeError> {
+    let there = fs.statfs().await.doing("asking for the free space")?;
+    let unit = u64::from(there.fragment_size);
+    let (space, taken) = (space_of(&there) * unit, taken_of(&there) * unit);
+    let wanted = (space as f64 * options.utilisation) as u64;
+    let level = wanted.saturating_sub(taken);
+    if level < space / 100 {
+        let used = 100.0 * taken as f64 / space.max(1) as f64;
+        return Err(AgeError::NoRoom { used, wanted: 100.0 * options.utilisation });
+    }
+    let mut churn = Churn {
+        fs,
+        options,
+        lifetimes: options.profile.lifetimes(),
+        random: Pcg64Mcg::seed_from_u64(options.seed),
+        directories: Vec::new(),
+        files: Vec::new(),
+        ends: BinaryHeap::new(),
+        unit,
+        level,
+        used: 0,
+        written: 0,
+        synced: 0,
+        removed: 0,
+        contents: vec![0x5a; UNIT],
+    };
+    churn.make_directories().await?;
+    let goal = (space as f64 * options.overwrites) as u64;
+    let mut fresh = None;
+    while fresh.is_none() || churn.written < goal {
+        let size = options.profile.size(&mut churn.random).min(churn.level / LARGEST);
+        while churn.used + churn.space_of(size) > churn.level && churn.remove_next().await? {
+            if fresh.is_none() {
+                fresh = Some(churn.layout().await?);
+            }
+        }
+        churn.make(size).await?;
+        progress(churn.written.min(goal), goal);
+    }
+    churn.aged(fresh.unwrap_or_default()).await
+}
+
+/// The blocks that files can have, without the file system's reserve.
+fn space_of(there: &StatFs) -> u64 {
+    taken_of(there) + there.blocks_available
+}
+
+/// The blocks that are in use.
+fn taken_of(there: &StatFs) -> u64 {
+    there.blocks.saturating_sub(there.blocks_free)
+}
+
+impl<F: FileSystem> Churn<'_, F> {
+    fn space_of(&self, size: u64) -> u64 {
+        size.next_multiple_of(self.unit)
+    }
+
+    /// Makes a tree of directories: each gets a parent among those one higher, by turns.
+    async fn make_directories(&mut self) -> Result<(), AgeError> {
+        let options = self.options;
+        for (depth, count) in options.profile.directories().enumerate() {
+            let mut made = vec![self.fs.root()];
+            if let Some(above) = depth.checked_sub(1).map(|d| self.directories[d].clone()) {
+                made.clear();
+                for n in 0..count {
+                    let parent = above[n as usize % above.len()];
+                    let name = format!("d{depth}-{n}");
+                    let new = NewNode::directory(0o755);
+                    let made_one = self.fs.make(parent, name.as_bytes(), &new).await;
+                    made.push(made_one.doing("making a directory")?.ino);
+                }
+            }
+            self.directories.push(made);
+        }
+        Ok(())
+    }
+
+    /// Makes a file. Where the space is not there after all, for a file system needs some of its own, others go first.
+    async fn make(&mut self, size: u64) -> Result<(), AgeError> {
+        let depth = self.options.profile.depth(&mut self.random);
+        let n = self.random.random_range(0..self.directories[depth].len());
+        let dir = self.directories[depth][n];
+        let number = self.files.len();
+        let name = format!("f{number}");
+        for _ in 0..TRIES {
+            match self.try_make(dir, name.as_bytes(), size).await {
+                Ok(ino) => {
+                    self.note(dir, ino, size);
+                    return self.sync_sometimes().await;
+                }
+                Err(error) if error.errno == Errno::NoSpace => {
+                    if !self.remove_next().await? {
+                        break;
+                    }
+                    // What was removed may be free only after that.
+                    self.fs.sync().await.doing("writing back")?;
+                    self.level =
+                        self.level.min(self.used + self.space_of(size)).max(self.unit * LARGEST);
+                }
+                Err(error) => return Err(AgeError::FileSystem { doing: "making a file", error }),
+            }
+        }
+        Err(AgeError::Full { bytes: size })
+    }
+
+    async fn try_make(&self, dir: Ino, name: &[u8], size: u64) -> FsResult<Ino> {
+        let ino = self.fs.make(dir, name, &NewNode::file(0o644)).await?.ino;
+        match self.fill(ino, size).await {
+            Ok(()) => Ok(ino),
+            Err(error) => {
+                self.fs.unlink(dir, name).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn fill(&self, ino: Ino, size: u64) -> FsResult<()> {
+        self.fs.open(ino).await?;
+        let mut done = 0;
+        let mut filled = Ok(());
+        while done < size && filled.is_ok() {
+            let part = &self.contents[..(size - done).min(UNIT as u64) as usize];
+            filled = match self.fs.write(ino, done, part).await {
+                Ok(0) => Err(Errno::NoSpace.into()),
+                Ok(n) => {
+                    done += n as u64;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+        }
+        self.fs.close(ino).await?;
+        filled
+    }
+
+    fn note(&mut self, dir: Ino, ino: Ino, size: u64) {
+        let number = self.files.len();
+        let space = self.space_of(size);
+        self.files.push(Some(File { dir, name: number as u64, ino, space }));
+        self.used += space;
+        self.written += size;
+        let life = self.lifetimes.pick(&mut self.random) * self.level as f64;
+        self.ends.push(Reverse((self.written + life as u64, number)));
+    }
+
+    /// Removes the file whose life ends first; false where there is none.
+    async fn remove_next(&mut self) -> Result<bool, AgeError> {
+        let Some(Reverse((_, number))) = self.ends.pop() else { return Ok(false) };
+        let file = self.files[number].take().expect("its life ends once");
+        let name = format!("f{}", file.name);
+        self.fs.unlink(file.dir, name.as_bytes()).await.doing("removing a file")?;
+        self.used -= file.space;
+        self.removed += 1;
+        Ok(true)
+    }
+
+    async fn sync_sometimes(&mut self) -> Result<(), AgeError> {
+        if self.written - self.synced >= SYNC_BYTES {
+            self.synced = self.written;
+            self.fs.sync().await.doing("writing back")?;
+        }
+        Ok(())
+    }
+
+    async fn layout(&self) -> Result<Layout, AgeError> {
+        self.fs.sync().await.doing("writing back")?;
+        let there = self.files.iter().flatten().map(|file| file.ino);
+        score::of(self.fs, there).await.doing("asking where files lie")
+    }
+
+    async fn aged(self, fresh: Layout) -> Result<Aged, AgeError> {
+        let aged = self.layout().await?;
+        let there = self.fs.statfs().await.doing("asking for the free space")?;
+        let directories: usize = self.directories.iter().skip(1).map(Vec::len).sum();
+        Ok(Aged {
+            files: self.files.iter().flatten().count() as u64,
+            directories: directories as u64,
+            files_made: self.files.len() as u64,
+            files_removed: self.removed,
+            bytes_written: self.written,
+            utilisation: taken_of(&there) as f64 / space_of(&there).max(1) as f64,
+            fresh,
+            aged,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! The layout score: how much of the files lies in one piece.
+
+use ordo_vfs::{Extent, FileSystem, FsResult, Ino};
+
+/// The layout score of files: the share of their blocks that lie right behind the block before them in the file. The
+/// first block of a file does not count, so files of one block have no score. 1 is best.
+///
+/// Source: Smith and Seltzer, "File System Aging: Increasing the Relevance of File System Benchmarks" (SIGMETRICS 1997),
+/// section 4.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Layout {
+    /// The blocks that have a block before them.
+    pub blocks: u64,
+    /// Those of them that lie right behind it.
+    pub contiguous: u64,
+}
+
+impl Layout {
+    /// The score; `None` where no file has two blocks.
+    pub fn score(&self) -> Option<f64> {
+        (self.blocks > 0).then(|| self.contiguous as f64 / self.blocks as f64)
+    }
+
+    /// Adds a file's extents. Parts that follow one another on the device, in the order of the file, count as one piece
+    /// though a hole is between them.
+    pub(super) fn add(&mut self, extents: &[Extent], block: u64) {
+        let blocks: u64 = extents.iter().map(|extent| extent.len.div_ceil(block)).sum();
+        let breaks = extents.windows(2).filter(|w| w[0].address + w[0].len != w[1].address).count();
+        let behind = blocks.saturating_sub(1);
+        self.blocks += behind;
+        self.contiguous += behind.saturating_sub(breaks as u64);
+    }
+}
+
+/// The layout of some files.
+pub(super) async fn of<F: FileSystem>(
+    fs: &F,
+    files: impl Iterator<Item = Ino>,
+) -> FsResult<Layout> {
+    let block = u64::from(fs.statfs().await?.block_size).max(1);
+    let mut layout = Layout::default();
+    for ino in files {
+        layout.add(&fs.extents(ino).await?, block);
+    }
+    Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks that lie apart lower the score, the first block of a file and files of one block do not. Would catch a
+    /// score that small files make better than it is.
+    #[test]
+    fn blocks_apart_lower_the_score() {
+        let at = |offset: u64, len: u64, address: u64| Extent { offset, len, address };
+        let mut layout = Layout::default();
+        assert_eq!(layout.score(), None);
+        layout.add(&[at(0, 8192, 0)], 8192);
+        assert_eq!(layout.score(), None, "one block has no place to be compared with");
+        layout.add(&[at(0, 32_768, 0)], 8192);
+        assert_eq!(layout.score(), Some(1.0));
+        layout.add(&[at(0, 8192, 0), at(8192, 16_384, 65_536)], 8192);
+        assert_eq!(layout, Layout { blocks: 5, contiguous: 4 });
+        layout.add(&[at(0, 8192, 8192), at(8192, 8192, 0)], 8192);
+        assert_eq!(layout, Layout { blocks: 6, contiguous: 4 });
+    }
+}

@@ -1,0 +1,115 @@
+//! File systems that are aged: each of Ordo's systems, small and in memory.
+
+use std::rc::Rc;
+
+use ordo_bench::age::{AgeError, Aged, Options, Profile, age};
+use ordo_block::Device;
+use ordo_block::ram::RamDisk;
+use ordo_runtime::Executor;
+use ordo_systems::{CheckOptions, MakeOptions, MountOptions, System, ffs};
+use ordo_vfs::{FileSystem, NewNode};
+
+fn options(utilisation: f64, overwrites: f64) -> Options {
+    Options { profile: Profile::find("agrawal").unwrap(), utilisation, overwrites, seed: 3 }
+}
+
+/// Ages a system of some bytes, and checks what it leaves.
+fn aged(system: System, bytes: u64, options: &Options) -> Result<Aged, AgeError> {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let work = async {
+        let make = system.marked(MakeOptions::default());
+        let sizes = system.devices(bytes, make.ffs_block());
+        let rams: Vec<Rc<RamDisk>> = sizes.iter().map(|b| Rc::new(RamDisk::new(*b))).collect();
+        let disks = Device::of_each(&rams);
+        system.make(&rt, &disks, &make).await.unwrap();
+        let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+        let aged = age(mounted.fs(), options, &mut |_, _| {}).await;
+        mounted.unmount().await.unwrap();
+        let checked = system.format().check(&disks, &CheckOptions::default()).await.unwrap();
+        assert!(checked.is_consistent(), "{} is damaged", system.name());
+        aged
+    };
+    executor.block_on(work).unwrap()
+}
+
+/// The places that a system tells of a file are where its contents are on the disk, with a hole left out. Would catch an
+/// address of another block or in another unit: scores would then come from nowhere.
+#[test]
+fn the_places_of_a_file_hold_its_contents() {
+    for system in System::runnable() {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let work = async {
+            let make = MakeOptions::default();
+            let sizes = system.devices(96 << 20, make.ffs_block());
+            let rams: Vec<Rc<RamDisk>> = sizes.iter().map(|b| Rc::new(RamDisk::new(*b))).collect();
+            let disks = Device::of_each(&rams);
+            system.make(&rt, &disks, &make).await.unwrap();
+            let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
+            let fs = mounted.fs();
+            let contents: Vec<u8> = (0..300_000u32).flat_map(|n| n.to_le_bytes()).collect();
+            let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
+            let (first, rest) = contents.split_at(400_000);
+            let behind = 800_000;
+            assert_eq!(fs.write(file, 0, first).await, Ok(first.len()));
+            assert_eq!(fs.write(file, behind, rest).await, Ok(rest.len()));
+            fs.sync().await.unwrap();
+            let mut wanted = vec![0; behind as usize + rest.len()];
+            wanted[..first.len()].copy_from_slice(first);
+            wanted[behind as usize..].copy_from_slice(rest);
+            let mut found = vec![0; wanted.len()];
+            let image = rams[0].to_vec();
+            let extents = fs.extents(file).await.unwrap();
+            for extent in &extents {
+                let from = extent.offset as usize;
+                let len = (extent.len as usize).min(found.len() - from);
+                found[from..from + len].copy_from_slice(&image[extent.address as usize..][..len]);
+            }
+            assert!(found == wanted, "{}: {extents:?}", system.name());
+            let mapped: u64 = extents.iter().map(|extent| extent.len).sum();
+            assert!(
+                mapped < wanted.len() as u64 - 300_000,
+                "{}: the hole has a place",
+                system.name()
+            );
+        };
+        executor.block_on(work).unwrap();
+    }
+}
+
+/// Every system can be aged, stays as full as wanted, and is clean afterwards. Would catch a churn that a log, a
+/// journal or deferred frees bring to a stop, and space that is lost or counted twice.
+#[test]
+fn every_system_ages() {
+    for system in System::runnable() {
+        let options = options(0.7, 2.0);
+        let aged =
+            aged(system, 96 << 20, &options).unwrap_or_else(|e| panic!("{}: {e}", system.name()));
+        let name = system.name();
+        assert!((aged.utilisation - 0.7).abs() < 0.05, "{name}: {}", aged.utilisation);
+        assert!(aged.bytes_written > 100 << 20, "{name}: {}", aged.bytes_written);
+        assert_eq!(aged.files_made - aged.files_removed, aged.files, "{name}");
+        let scores = (aged.fresh.score().unwrap(), aged.aged.score().unwrap());
+        assert!(scores.0 <= 1.0 && scores.1 > 0.3, "{name}: {scores:?}");
+    }
+}
+
+/// FFS that is nearly full has less of its files in one piece after a while; the same seed gives the same. Would catch a
+/// score that does not look at the disk, and churn that leaves no holes.
+#[test]
+fn a_nearly_full_ffs_loses_its_layout() {
+    let run = |utilisation| aged(ffs::NONE, 96 << 20, &options(utilisation, 6.0)).unwrap();
+    let (half, full) = (run(0.5), run(0.95));
+    assert_eq!(run(0.5), half, "the same seed gives the same");
+    let lost = |aged: &Aged| aged.fresh.score().unwrap() - aged.aged.score().unwrap();
+    assert!(lost(&full) > 0.05, "{full:?}");
+    assert!(lost(&full) > lost(&half) + 0.03, "{half:?} {full:?}");
+}
+
+/// A file system that is as full as wanted is refused in words. Would catch a churn that never ends.
+#[test]
+fn what_is_full_is_refused() {
+    let refused = aged(ffs::NONE, 96 << 20, &options(0.001, 1.0)).unwrap_err();
+    assert!(matches!(refused, AgeError::NoRoom { .. }), "{refused}");
+}

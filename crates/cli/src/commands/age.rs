@@ -1,0 +1,226 @@
+//! `ordo age`: files come and go until a file system has aged.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use ordo_bench::age::{self, Aged, Layout, Options, Profile};
+use ordo_block::Device;
+use ordo_block::ram::RamDisk;
+use ordo_report::number::parse_bytes;
+use ordo_report::progress::Progress;
+use ordo_report::table::{Align, Table};
+use ordo_report::{json, number};
+use ordo_runtime::Executor;
+use ordo_systems::{MakeOptions, MountOptions, System};
+use ordo_vfs::FileSystem;
+use ordo_vfs::host::HostDir;
+
+use crate::args::system;
+use crate::image::{self, real_time};
+use crate::text::put;
+
+/// Ages a file system.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ordo age                                    every system, in memory: how much of the files stays in one piece
+  ordo age --fs ffs-none,lfs --util 90%       two of them, nearly full
+  ordo age disk.img --profile meyer           an image of `ordo mkfs`; what is in it stays
+  ordo age /mnt/test --overwrites 2           whatever is mounted there, in a new directory
+
+Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]
+pub struct Age {
+    /// The image of a file system, which is not mounted, or a directory [default: systems in memory].
+    #[arg(value_name = "IMAGE|DIR")]
+    pub target: Option<PathBuf>,
+    /// Systems to be aged in memory, separated by commas [default: all].
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', value_parser = system,
+        conflicts_with = "target")]
+    pub fs: Vec<System>,
+    /// Size of the file systems in memory.
+    #[arg(long, value_name = "BYTES", default_value = "512m", value_parser = parse_bytes)]
+    pub size: u64,
+    /// The files: their sizes, depths and ages.
+    #[arg(long, value_name = "NAME|FILE", default_value = "agrawal")]
+    pub profile: String,
+    /// The share of the space that is in use while files come and go.
+    #[arg(long, value_name = "PERCENT", default_value = "76%", value_parser = percent)]
+    pub util: f64,
+    /// How many times the whole space is written.
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = overwrites)]
+    pub overwrites: f64,
+    /// Seed of all random choices. The same seed gives the same output.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the output to this file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+    match number {
+        Ok(percent) if (1.0..=99.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("'{text}' is no share of the space: 1% to 99%")),
+    }
+}
+
+fn overwrites(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(times) if (0.0..=1e6).contains(&times) => Ok(times),
+        _ => Err(format!("'{text}' is no number of times: 0 to 1000000")),
+    }
+}
+
+/// A file system that was aged.
+#[derive(serde::Serialize)]
+struct Row {
+    /// The system, or the image or directory.
+    system: String,
+    profile: String,
+    seed: u64,
+    /// The layout score at first, from 0 to 1.
+    score_before: Option<f64>,
+    /// The layout score at the end.
+    score_after: Option<f64>,
+    #[serde(flatten)]
+    aged: Aged,
+}
+
+#[derive(serde::Serialize)]
+struct Rows {
+    rows: Vec<Row>,
+}
+
+pub fn run(args: &Age) -> Result<()> {
+    let profile = Profile::find(&args.profile)?;
+    let options =
+        Options { profile, utilisation: args.util, overwrites: args.overwrites, seed: args.seed };
+    let row = |system: String, aged: Aged| Row {
+        system,
+        profile: options.profile.name.clone(),
+        seed: args.seed,
+        score_before: aged.fresh.score(),
+        score_after: aged.aged.score(),
+        aged,
+    };
+    let mut rows = Vec::new();
+    match &args.target {
+        Some(target) => {
+            let name = target.display().to_string();
+            let aged = in_place(args, target, &options).with_context(|| name.clone())?;
+            rows.push(row(name, aged));
+        }
+        None => {
+            let systems: Vec<System> =
+                if args.fs.is_empty() { System::runnable().collect() } else { args.fs.clone() };
+            for system in systems {
+                let aged = in_memory(args, system, &options).with_context(|| system.name())?;
+                rows.push(row(system.name().to_owned(), aged));
+            }
+        }
+    }
+    let rows = Rows { rows };
+    let text = if args.json { json(&rows)? } else { as_text(args, &options.profile, &rows.rows) };
+    put(args.output.as_deref(), &text)
+}
+
+/// Ages with a bar.
+async fn with_bar<F: FileSystem>(
+    quiet: bool,
+    name: &str,
+    fs: &F,
+    options: &Options,
+) -> Result<Aged> {
+    let bar = Progress::new(quiet);
+    bar.begin(name, "ageing", 0);
+    let aged = age::age(fs, options, &mut |done, total| bar.reach(done >> 20, total >> 20)).await;
+    bar.finish();
+    Ok(aged?)
+}
+
+fn in_memory(args: &Age, system: System, options: &Options) -> Result<Aged> {
+    let executor = Executor::simulated(args.seed);
+    let rt = executor.runtime();
+    executor.block_on(async {
+        let make = system.marked(MakeOptions { seed: args.seed, ..MakeOptions::default() });
+        let sizes = system.devices(args.size, make.ffs_block());
+        let disks: Vec<Rc<RamDisk>> =
+            sizes.iter().map(|bytes| Rc::new(RamDisk::new(*bytes))).collect();
+        let disks = Device::of_each(&disks);
+        system.make(&rt, &disks, &make).await?;
+        let mounted = system.mount(&rt, &disks, &MountOptions::default()).await?;
+        let aged = with_bar(args.quiet, system.name(), mounted.fs(), options).await;
+        mounted.unmount().await?;
+        aged
+    })?
+}
+
+/// The name of the directory that is made in a directory of the host.
+const IN_DIRECTORY: &str = "ordo-age";
+
+fn in_place(args: &Age, target: &Path, options: &Options) -> Result<Aged> {
+    if target.is_dir() {
+        let place = target.join(IN_DIRECTORY);
+        if let Err(error) = std::fs::create_dir(&place) {
+            bail!("{}: {error}; remove what an earlier run has left there", place.display());
+        }
+        return real_time(async |_| {
+            let fs = HostDir::open(&place)?;
+            with_bar(args.quiet, "", &fs, options).await
+        });
+    }
+    real_time(async |runtime| {
+        let mounted = image::open(&runtime, target).await?;
+        let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
+        image::close(target, mounted).await?;
+        aged
+    })
+}
+
+fn as_text(args: &Age, profile: &Profile, rows: &[Row]) -> String {
+    let mut out = format!(
+        "{}: {}\n{} % full, the space written {} times, seed {}\n\n",
+        profile.name,
+        profile.about,
+        number::figure(args.util * 100.0),
+        number::figure(args.overwrites),
+        args.seed
+    );
+    let right = |heading| (heading, Align::Right);
+    let mut table = Table::new(&[
+        ("file system", Align::Left),
+        right("files"),
+        right("made"),
+        right("removed"),
+        right("written"),
+        right("full"),
+        right("score, fresh"),
+        right("aged"),
+    ]);
+    let score = |layout: &Layout| layout.score().map_or("-".into(), |score| format!("{score:.3}"));
+    for Row { system, aged, .. } in rows {
+        table.row([
+            system.clone(),
+            number::count(aged.files),
+            number::count(aged.files_made),
+            number::count(aged.files_removed),
+            number::bytes(aged.bytes_written),
+            number::percent(aged.utilisation, 1.0),
+            score(&aged.fresh),
+            score(&aged.aged),
+        ]);
+    }
+    out.push_str(&table.to_string());
+    out.push_str(
+        "\nThe layout score is the share of a file's blocks that lie right behind the block before: 1 is best.\n\
+         Fresh: full for the first time. Aged: at the end.\n",
+    );
+    out
+}
