@@ -7,6 +7,7 @@
 //! - [`ufs1`]: UFS1, as far as it differs from UFS2.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`lfs`]: LFS64 and LFS32, the log-structured file systems of NetBSD.
+//! - [`dualfs`]: DualFS, on the structures of LFS64.
 //! - [`wafs`]: the structures of a WAFS log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, read only.
 //! - [`reiserfs`]: ReiserFS and its journal, read only.
@@ -40,6 +41,7 @@ pub mod blktrace;
 pub mod btrfs;
 mod codec;
 pub mod dm_log_writes;
+pub mod dualfs;
 pub mod ext4;
 pub mod f2fs;
 pub mod jbd2;

@@ -13,7 +13,7 @@ use ordo_format::ufs2::{
     superblock::{Recovery, SuperblockError},
 };
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{btrfs, ext4, f2fs, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{btrfs, dualfs, ext4, f2fs, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -173,8 +173,13 @@ const LFS: [Structure; 16] = [
     ("DirHeader32", lfs::dir::DirHeader32::SIZE, lfs::dir::DirHeader32::FIELDS),
 ];
 
+const DUALFS: [Structure; 2] = [
+    ("Identity", dualfs::Identity::SIZE, dualfs::Identity::FIELDS),
+    ("GroupDescriptor", dualfs::GroupDescriptor::SIZE, dualfs::GroupDescriptor::FIELDS),
+];
+
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 15] = [
+const PAGES: [(&str, &[Structure]); 16] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
@@ -190,6 +195,7 @@ const PAGES: [(&str, &[Structure]); 15] = [
     ("f2fs", &F2FS),
     ("btrfs", &BTRFS),
     ("lfs", &LFS),
+    ("dualfs", &DUALFS),
 ];
 
 fn table(fields: &[Field]) -> String {

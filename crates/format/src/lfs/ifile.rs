@@ -183,17 +183,26 @@ impl Superblock {
         (u64::from(self.cleansz) + block) * u64::from(self.bsize) + index * SegUse::SIZE as u64
     }
 
+    /// The byte of DualFS's group tables in the IFILE.
+    pub fn group_tables_at(&self) -> u64 {
+        (u64::from(self.cleansz) + u64::from(self.segtabsz)) * u64::from(self.bsize)
+    }
+
+    /// The IFILE's block with the first inodes' entries.
+    fn first_entry_block(&self) -> u64 {
+        u64::from(self.cleansz) + u64::from(self.segtabsz) + self.group_table_blocks()
+    }
+
     /// The byte of an inode's entry in the IFILE.
     pub fn entry_at(&self, ino: u64) -> u64 {
         let (block, index) = (ino / u64::from(self.ifpb), ino % u64::from(self.ifpb));
-        let first = u64::from(self.cleansz) + u64::from(self.segtabsz);
-        (first + block) * u64::from(self.bsize) + index * self.width.ifile_entry_size() as u64
+        (self.first_entry_block() + block) * u64::from(self.bsize)
+            + index * self.width.ifile_entry_size() as u64
     }
 
     /// The number of inodes for which an IFILE of `bytes` bytes has entries, 0 and 1 included.
     pub fn inodes_in(&self, bytes: u64) -> u64 {
         let blocks = bytes / u64::from(self.bsize);
-        let first = u64::from(self.cleansz) + u64::from(self.segtabsz);
-        blocks.saturating_sub(first) * u64::from(self.ifpb)
+        blocks.saturating_sub(self.first_entry_block()) * u64::from(self.ifpb)
     }
 }

@@ -9,6 +9,7 @@ use super::{
     IFILE_INO, LABEL_BYTES, LE, MAGIC32, MAGIC64, NO_ADDRESS, SUPERBLOCK_PAD, SUPERBLOCK_SIZE,
     SegUse, SuperblockError, VERSION, Width, checksum, lbn,
 };
+use crate::dualfs::SUPERBLOCK_MAGIC;
 use crate::{Field, on_disk};
 
 /// The byte of the checksum.
@@ -78,7 +79,8 @@ on_disk! {
         452 => /** what partial segments of this file system carry */ ident: u32,
         456 => /** log2 of the sectors in a fragment */ fsbtodb: u32,
         460 => /** segments reserved for the cleaner */ resvseg: u32,
-        464 => /** unused */ pad: [u8; 44],
+        464 => /** DualFS: blocks of the group tables in the IFILE; unused in LFS */ grouptabsz: u32,
+        468 => /** unused */ pad: [u8; 40],
         508 => /** checksum of all before it */ cksum: u32,
     }
 }
@@ -194,13 +196,30 @@ impl Superblock {
     /// # Errors
     /// The bytes are no superblock, or it is damaged, or a value is impossible.
     pub fn read(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
-        let sb = Superblock::read_unchecked(bytes)?;
-        let computed = checksum(&bytes[..CKSUM_OFFSET]);
-        if computed != sb.cksum {
-            return Err(SuperblockError::Checksum { stored: sb.cksum, computed });
+        Superblock::read_unchecked(bytes)?.checked(bytes)
+    }
+
+    /// Reads a superblock of DualFS's metadata log, as [`read`](Self::read) reads one of LFS.
+    ///
+    /// # Errors
+    /// The bytes are no such superblock, or it is damaged, or a value is impossible.
+    pub fn read_dual(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let have = bytes.len();
+        let bytes = bytes.get(..SUPERBLOCK_SIZE).ok_or(SuperblockError::TooShort { have })?;
+        let found = LE.get_u32(bytes, 0);
+        if found != SUPERBLOCK_MAGIC {
+            return Err(SuperblockError::Magic { found });
         }
-        sb.check()?;
-        Ok(sb)
+        Superblock { width: Width::Lfs64, fields: Dlfs64::decode(bytes, LE) }.checked(bytes)
+    }
+
+    fn checked(self, bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let computed = checksum(&bytes[..CKSUM_OFFSET]);
+        if computed != self.cksum {
+            return Err(SuperblockError::Checksum { stored: self.cksum, computed });
+        }
+        self.check()?;
+        Ok(self)
     }
 
     /// Reads a superblock without checking its checksum or its fields.
@@ -362,6 +381,16 @@ impl Superblock {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is of DualFS's metadata log.
+    pub fn is_dual(&self) -> bool {
+        self.magic == SUPERBLOCK_MAGIC
+    }
+
+    /// Blocks of the group tables in the IFILE, behind the segment usage; LFS has none.
+    pub fn group_table_blocks(&self) -> u64 {
+        if self.is_dual() { self.grouptabsz.into() } else { 0 }
     }
 
     /// `bytes` in fragments, rounded up.

@@ -1,0 +1,458 @@
+//! DualFS: data and metadata apart. `docs/formats/dualfs.md`.
+//!
+//! The metadata device has a log on the structures of LFS64 ([`crate::lfs`]), whose superblocks have a magic number of
+//! their own. The data device has the contents of regular files in groups of blocks, and nothing else.
+//!
+//! Layers, lowest first:
+//! - [`Identity`]: the first sector of both devices: which pair they belong to, and which of the two each is.
+//! - [`DataShape`]: the data device's blocks and groups, and where the IFILE's tables have them.
+//! - [`GroupDescriptor`]: how many blocks of a group are free, and how many inodes it has.
+//! - [`check_pair`]: whether two devices belong together and were mounted together last.
+//!
+//! ```
+//! use ordo_format::dualfs::{Identity, IdentityError};
+//! assert!(matches!(Identity::read(&[0; 512]), Err(IdentityError::Magic { .. })));
+//! ```
+
+use std::fmt;
+
+use crate::Endian;
+
+/// The magic number of an identity, `OrdoDual`.
+pub const IDENTITY_MAGIC: u64 = u64::from_le_bytes(*b"OrdoDual");
+/// The magic number of the superblocks of the metadata log, `DuFS`.
+pub const SUPERBLOCK_MAGIC: u32 = u32::from_le_bytes(*b"DuFS");
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of an identity: a sector, which is written wholly or not at all.
+pub const IDENTITY_SIZE: usize = 512;
+/// The role of the metadata device.
+pub const ROLE_METADATA: u32 = 1;
+/// The role of the data device.
+pub const ROLE_DATA: u32 = 2;
+/// The byte of an identity's checksum.
+const CHECK_AT: usize = 508;
+
+const LE: Endian = Endian::Little;
+
+crate::on_disk! {
+    /// The first sector of a device of a pair.
+    pub struct Identity: 512 {
+        0 => /** `OrdoDual` */ magic: u64,
+        8 => /** 1 */ version: u32,
+        12 => /** 1: the metadata device; 2: the data device */ role: u32,
+        16 => /** the pair's identifier, the same on both */ uuid: [u8; 16],
+        32 => /** goes up by one with each mount that writes */ generation: u64,
+        40 => /** metadata device: the generation to which a mount is about to go; 0: none */ next: u64,
+        48 => /** bytes of a block: a power of two, 512 to 8192 */ bsize: u32,
+        52 => /** blocks of a group: a multiple of 8 */ group_blocks: u32,
+        56 => /** groups */ groups: u32,
+        60 => /** zero */ reserved: u32,
+        64 => /** blocks of the data device, the one with its identity included */ blocks: u64,
+        72 => /** bytes of the metadata device */ metadata_bytes: u64,
+        80 => /** metadata device: where the data device begins on the same disk, in bytes; 0: on another */ data_at: u64,
+        88 => /** zero */ pad: [u8; 420],
+        508 => /** CRC-32C of the 508 bytes before it */ check: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of the group descriptor table, in the IFILE.
+    pub struct GroupDescriptor: 8 {
+        0 => /** free blocks */ free: u32,
+        4 => /** inodes whose contents are meant for it */ inodes: u32,
+    }
+}
+
+/// The reason why an identity is not usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// There are too few bytes.
+    #[error("{have} bytes are no identity")]
+    TooShort {
+        /// The number of bytes.
+        have: usize,
+    },
+    /// The device belongs to no pair.
+    #[error("byte 0: {value:#018x} is not the magic number of a DualFS")]
+    Magic {
+        /// The value found.
+        value: u64,
+    },
+    /// The checksum is wrong.
+    #[error("byte 508: checksum {found:#010x}, but the contents give {right:#010x}")]
+    Checksum {
+        /// The stored checksum.
+        found: u32,
+        /// The checksum of the contents.
+        right: u32,
+    },
+    /// The version is a later one.
+    #[error("byte 8: version {value}, of which only 1 is known")]
+    Version {
+        /// The value found.
+        value: u32,
+    },
+    /// The device is neither of the two.
+    #[error("byte 12: {value} is no role of a device (1: metadata, 2: data)")]
+    Role {
+        /// The value found.
+        value: u32,
+    },
+    /// Blocks have an impossible size.
+    #[error("byte 48: blocks of {value} bytes")]
+    BlockSize {
+        /// The value found.
+        value: u32,
+    },
+    /// Groups have an impossible size.
+    #[error("byte 52: groups of {value} blocks")]
+    GroupBlocks {
+        /// The value found.
+        value: u32,
+    },
+    /// The groups are not those that the blocks make.
+    #[error("byte 56: {value} groups, but the blocks make {right}")]
+    Groups {
+        /// The value found.
+        value: u32,
+        /// The right value.
+        right: u64,
+    },
+    /// There are no blocks for files, or more than can be counted.
+    #[error("byte 64: {value} blocks on the data device")]
+    Blocks {
+        /// The value found.
+        value: u64,
+    },
+    /// The data device begins inside of the metadata device.
+    #[error("byte 80: the data device begins at byte {value}, inside of the metadata device")]
+    DataAt {
+        /// The value found.
+        value: u64,
+    },
+}
+
+/// The most blocks of a data device: the tables of more do not fit into an IFILE of a sensible size.
+const BLOCKS_MAX: u64 = 1 << 40;
+
+impl Identity {
+    /// Decodes and checks an identity.
+    ///
+    /// # Errors
+    /// [`IdentityError`], which names the fault and its byte.
+    pub fn read(bytes: &[u8]) -> Result<Identity, IdentityError> {
+        use IdentityError as E;
+        let have = bytes.len();
+        let bytes = bytes.get(..IDENTITY_SIZE).ok_or(E::TooShort { have })?;
+        let id = Identity::decode(bytes, LE);
+        if id.magic != IDENTITY_MAGIC {
+            return Err(E::Magic { value: id.magic });
+        }
+        let right = crate::check_hash(&[&bytes[..CHECK_AT]]);
+        if id.check != right {
+            return Err(E::Checksum { found: id.check, right });
+        }
+        let shape = id.shape();
+        let right = shape.groups_needed();
+        match () {
+            () if id.version != VERSION => Err(E::Version { value: id.version }),
+            () if ![ROLE_METADATA, ROLE_DATA].contains(&id.role) => Err(E::Role { value: id.role }),
+            () if !id.bsize.is_power_of_two() || !(512..=8192).contains(&id.bsize) => {
+                Err(E::BlockSize { value: id.bsize })
+            }
+            () if id.group_blocks == 0 || !id.group_blocks.is_multiple_of(8) => {
+                Err(E::GroupBlocks { value: id.group_blocks })
+            }
+            () if !(2..=BLOCKS_MAX).contains(&id.blocks) => Err(E::Blocks { value: id.blocks }),
+            () if u64::from(id.groups) != right => Err(E::Groups { value: id.groups, right }),
+            () if id.data_at != 0 && id.data_at < id.metadata_bytes => {
+                Err(E::DataAt { value: id.data_at })
+            }
+            () => Ok(id),
+        }
+    }
+
+    /// Encodes the identity with its checksum. Panics where there are fewer than 512 bytes.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        self.encode(bytes, LE);
+        let check = crate::check_hash(&[&bytes[..CHECK_AT]]);
+        LE.put_u32(bytes, CHECK_AT, check);
+    }
+
+    /// The data device's blocks and groups.
+    pub fn shape(&self) -> DataShape {
+        DataShape { bsize: self.bsize, group_blocks: self.group_blocks, blocks: self.blocks }
+    }
+
+    /// The pair's identifier, as it is written down.
+    pub fn name(&self) -> PairName {
+        PairName(self.uuid)
+    }
+
+    /// Which of the two devices it is, in a word.
+    pub fn role_name(&self) -> &'static str {
+        if self.role == ROLE_METADATA { "metadata" } else { "data" }
+    }
+}
+
+/// The identifier of a pair; shown as UUIDs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairName(pub [u8; 16]);
+
+impl fmt::Display for PairName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            let dash = if [4, 6, 8, 10].contains(&i) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The reason why two devices cannot be used together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PairError {
+    /// The devices are in the wrong order.
+    #[error(
+        "the devices are swapped: the first must be the metadata device, the second the data device"
+    )]
+    Swapped,
+    /// Both are the same half of a pair.
+    #[error("both are {role} devices; one of each is needed")]
+    SameRole {
+        /// Their role.
+        role: &'static str,
+    },
+    /// The devices are of different pairs.
+    #[error("the metadata device is of the pair {metadata}, the data device of the pair {data}")]
+    Foreign {
+        /// The pair of the metadata device.
+        metadata: PairName,
+        /// The pair of the data device.
+        data: PairName,
+    },
+    /// One device is an older copy.
+    #[error(
+        "the {role} device is older: its mount {have}, the other's mount {want}; use the copy that was mounted last"
+    )]
+    Older {
+        /// The older device's role.
+        role: &'static str,
+        /// Its generation.
+        have: u64,
+        /// The other's.
+        want: u64,
+    },
+    /// The devices disagree about blocks or groups.
+    #[error("the devices disagree about the data device's blocks: {metadata} and {data}")]
+    Shape {
+        /// The number of blocks by the metadata device.
+        metadata: u64,
+        /// By the data device.
+        data: u64,
+    },
+}
+
+/// Whether two devices, the metadata device first, belong together and were mounted together last.
+///
+/// A mount that writes announces the new generation on the metadata device, writes it to the data device, and then makes
+/// it the metadata device's own. So the data device's is the metadata device's, or the one that this one announces.
+///
+/// # Errors
+/// [`PairError`].
+pub fn check_pair(metadata: &Identity, data: &Identity) -> Result<(), PairError> {
+    match (metadata.role, data.role) {
+        (ROLE_DATA, ROLE_METADATA) => return Err(PairError::Swapped),
+        (one, other) if one == other => {
+            return Err(PairError::SameRole { role: metadata.role_name() });
+        }
+        _ => {}
+    }
+    if metadata.uuid != data.uuid {
+        return Err(PairError::Foreign { metadata: metadata.name(), data: data.name() });
+    }
+    if metadata.shape() != data.shape() {
+        return Err(PairError::Shape { metadata: metadata.blocks, data: data.blocks });
+    }
+    let (own, other) = (metadata.generation, data.generation);
+    match () {
+        () if own == other || other != 0 && metadata.next == other => Ok(()),
+        () if other < own => Err(PairError::Older { role: "data", have: other, want: own }),
+        () => Err(PairError::Older { role: "metadata", have: own, want: other }),
+    }
+}
+
+/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and is no file's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataShape {
+    /// Bytes of a block.
+    pub bsize: u32,
+    /// Blocks of a group; the last group may have fewer.
+    pub group_blocks: u32,
+    /// Blocks of the device.
+    pub blocks: u64,
+}
+
+impl DataShape {
+    fn groups_needed(&self) -> u64 {
+        self.blocks.div_ceil(u64::from(self.group_blocks.max(1)))
+    }
+
+    /// The number of groups.
+    pub fn groups(&self) -> u32 {
+        self.groups_needed() as u32
+    }
+
+    /// The blocks of a group, the last of which is one less than the end.
+    pub fn group(&self, group: u32) -> std::ops::Range<u64> {
+        let start = u64::from(group) * u64::from(self.group_blocks);
+        start..(start + u64::from(self.group_blocks)).min(self.blocks)
+    }
+
+    /// The group of a block.
+    pub fn group_of(&self, block: u64) -> u32 {
+        (block / u64::from(self.group_blocks)) as u32
+    }
+
+    /// Whether a pointer leads to a block that a file can have.
+    pub fn holds(&self, addr: i64) -> bool {
+        u64::try_from(addr).is_ok_and(|block| block > 0 && block < self.blocks)
+    }
+
+    /// Blocks of the group descriptor table.
+    pub fn descriptor_blocks(&self) -> u64 {
+        (u64::from(self.groups()) * GroupDescriptor::SIZE as u64).div_ceil(self.bsize.into())
+    }
+
+    /// Blocks of the group bitmap table.
+    pub fn bitmap_blocks(&self) -> u64 {
+        self.blocks.div_ceil(8).div_ceil(self.bsize.into())
+    }
+
+    /// Blocks of both tables.
+    pub fn table_blocks(&self) -> u64 {
+        self.descriptor_blocks() + self.bitmap_blocks()
+    }
+
+    /// The byte of a group's descriptor in the tables.
+    pub fn descriptor_at(&self, group: u32) -> usize {
+        group as usize * GroupDescriptor::SIZE
+    }
+
+    /// The byte in the tables that has a block's bit, and the bit's mask. A bit is 1 where the block is in use.
+    pub fn bit_at(&self, block: u64) -> (usize, u8) {
+        let first = self.descriptor_blocks() as usize * self.bsize as usize;
+        (first + (block / 8) as usize, 1 << (block % 8))
+    }
+
+    /// The tables of an empty file system: all blocks but the identity's are free, and the root belongs to group 0.
+    pub fn empty_tables(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.table_blocks() as usize * self.bsize as usize];
+        for group in 0..self.groups() {
+            let range = self.group(group);
+            let is_first = u32::from(group == 0);
+            let free = (range.end - range.start) as u32 - is_first;
+            let at = self.descriptor_at(group);
+            GroupDescriptor { free, inodes: is_first }.encode(&mut bytes[at..], LE);
+        }
+        let (byte, mask) = self.bit_at(0);
+        bytes[byte] |= mask;
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(role: u32) -> Identity {
+        let mut id = Identity::zeroed();
+        (id.magic, id.version, id.role) = (IDENTITY_MAGIC, VERSION, role);
+        (id.uuid, id.generation) = (*b"0123456789abcdef", 7);
+        (id.bsize, id.group_blocks, id.blocks) = (4096, 64, 1000);
+        (id.groups, id.metadata_bytes) = (16, 1 << 20);
+        id
+    }
+
+    fn sealed(change: impl FnOnce(&mut Identity)) -> [u8; IDENTITY_SIZE] {
+        let mut id = identity(ROLE_METADATA);
+        change(&mut id);
+        let mut bytes = [0; IDENTITY_SIZE];
+        id.seal(&mut bytes);
+        bytes
+    }
+
+    /// A right identity is read; each kind of damage has its own error. Would catch a value that is computed with before
+    /// it is looked at.
+    #[test]
+    fn each_damage_has_its_error() {
+        use IdentityError as E;
+        assert_eq!(Identity::read(&sealed(|_| {})).unwrap().shape().groups(), 16);
+        assert_eq!(Identity::read(&[0; 9]), Err(E::TooShort { have: 9 }));
+        let mut torn = sealed(|_| {});
+        torn[300] ^= 1;
+        assert!(matches!(Identity::read(&torn), Err(E::Checksum { .. })));
+        let cases: [(&dyn Fn(&mut Identity), E); 8] = [
+            (&|i| i.magic = 1, E::Magic { value: 1 }),
+            (&|i| i.version = 2, E::Version { value: 2 }),
+            (&|i| i.role = 3, E::Role { value: 3 }),
+            (&|i| i.bsize = 1000, E::BlockSize { value: 1000 }),
+            (&|i| i.group_blocks = 0, E::GroupBlocks { value: 0 }),
+            (&|i| i.groups = 17, E::Groups { value: 17, right: 16 }),
+            (&|i| i.blocks = 1, E::Blocks { value: 1 }),
+            (&|i| i.data_at = 4096, E::DataAt { value: 4096 }),
+        ];
+        for (change, error) in cases {
+            assert_eq!(Identity::read(&sealed(change)), Err(error));
+        }
+    }
+
+    /// Devices belong together by role, identifier, shape and generation; a mount that was cut off between its writes
+    /// leaves a pair that is still one. Would catch an older copy that is taken for the pair's own.
+    #[test]
+    fn devices_that_do_not_belong_together_are_refused() {
+        let (meta, data) = (identity(ROLE_METADATA), identity(ROLE_DATA));
+        assert_eq!(check_pair(&meta, &data), Ok(()));
+        assert_eq!(check_pair(&data, &meta), Err(PairError::Swapped));
+        assert_eq!(check_pair(&data, &data), Err(PairError::SameRole { role: "data" }));
+        let with = |id: &Identity, change: &dyn Fn(&mut Identity)| {
+            let mut id = id.clone();
+            change(&mut id);
+            id
+        };
+        let foreign = with(&data, &|d| d.uuid[3] ^= 1);
+        assert!(matches!(check_pair(&meta, &foreign), Err(PairError::Foreign { .. })));
+        let smaller = with(&data, &|d| d.blocks = 999);
+        assert!(matches!(check_pair(&meta, &smaller), Err(PairError::Shape { .. })));
+        let announced = with(&meta, &|m| m.next = 8);
+        let mounted = with(&data, &|d| d.generation = 8);
+        assert_eq!(check_pair(&announced, &data), Ok(()));
+        assert_eq!(check_pair(&announced, &mounted), Ok(()));
+        let older = |role, have, want| Err(PairError::Older { role, have, want });
+        assert_eq!(check_pair(&meta, &mounted), older("metadata", 7, 8));
+        assert_eq!(check_pair(&with(&meta, &|m| m.generation = 8), &data), older("data", 7, 8));
+        assert_eq!(meta.name().to_string(), "30313233-3435-3637-3839-616263646566");
+    }
+
+    /// Bits and descriptors of all blocks and groups lie in the tables, apart from each other; the groups together are the
+    /// device. Would catch tables that are a block too short.
+    #[test]
+    fn the_tables_have_room_for_every_block() {
+        for (bsize, group_blocks, blocks) in [(512, 8, 40_000), (4096, 64, 1000), (4096, 32768, 3)]
+        {
+            let shape = DataShape { bsize, group_blocks, blocks };
+            let tables = shape.empty_tables();
+            let sum: u64 = (0..shape.groups()).map(|g| shape.group(g).count() as u64).sum();
+            assert_eq!(sum, blocks);
+            assert!(shape.descriptor_at(shape.groups()) <= shape.bit_at(0).0);
+            assert!(shape.bit_at(blocks - 1).0 < tables.len());
+            let free = |g| GroupDescriptor::decode(&tables[shape.descriptor_at(g)..], LE).free;
+            let free: u64 = (0..shape.groups()).map(|g| u64::from(free(g))).sum();
+            let used: u32 = tables[shape.bit_at(0).0..].iter().map(|b| b.count_ones()).sum();
+            assert_eq!((used, free), (1, blocks - 1));
+            assert_eq!(shape.group_of(blocks - 1) + 1, shape.groups());
+            assert!(!shape.holds(0) && shape.holds(1) && !shape.holds(blocks as i64));
+        }
+    }
+}
