@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::lfs::Superblock;
+use ordo_format::lfs::{IFILE_INO, LfsInode, Superblock};
 use rustc_hash::FxHashMap;
 
 use crate::LfsError;
+use crate::data::{DataDevice, is_regular};
 use crate::error::What;
 
 /// The most metadata that is kept in memory, in bytes.
@@ -17,13 +18,21 @@ const CACHE_BYTES: usize = 16 << 20;
 pub struct Disk {
     pub device: Device,
     pub sb: Superblock,
+    /// The device with the contents of regular files, where the log does not have them.
+    pub data: Option<DataDevice>,
     cache: RefCell<FxHashMap<i64, Rc<[u8]>>>,
     cached: Cell<usize>,
 }
 
 impl Disk {
-    pub fn new(device: Device, sb: Superblock) -> Disk {
-        Disk { device, sb, cache: RefCell::default(), cached: Cell::new(0) }
+    pub fn new(device: Device, sb: Superblock, data: Option<DataDevice>) -> Disk {
+        Disk { device, sb, data, cache: RefCell::default(), cached: Cell::new(0) }
+    }
+
+    /// The device with an inode's contents, where the log does not have them.
+    pub fn apart(&self, inode: &LfsInode) -> Option<&DataDevice> {
+        // The IFILE is a regular file by its mode, but a part of the log.
+        self.data.as_ref().filter(|_| is_regular(inode) && inode.inumber != IFILE_INO)
     }
 
     /// Reads `frags` fragments at `addr`, which must be inside of the log.

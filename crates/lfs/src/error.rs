@@ -37,6 +37,37 @@ pub enum LfsError {
         /// Fragments.
         frags: u32,
     },
+    /// A pointer to contents that the data device cannot have.
+    #[error(
+        "{what}: block {addr} is not one of the data device's, which are 1 to {blocks}, not included"
+    )]
+    Contents {
+        /// What should be there.
+        what: What,
+        /// The pointer.
+        addr: i64,
+        /// Blocks of the device.
+        blocks: u64,
+    },
+    /// The data device ends before its blocks do.
+    #[error("the data device's blocks take {want} bytes, but it has only {have}: cut short?")]
+    DataTooSmall {
+        /// Bytes of its blocks.
+        want: u64,
+        /// The device's.
+        have: u64,
+    },
+    /// The IFILE's tables are not those of the data device.
+    #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
+    Tables {
+        /// Blocks by the superblock.
+        have: u64,
+        /// Blocks by the data device.
+        want: u64,
+    },
+    /// The group tables cannot be right.
+    #[error("the group tables: {0}")]
+    Groups(String),
     /// A block of inodes does not have the inode that it should have.
     #[error("inode {ino} is not in the block at {addr} that the IFILE names")]
     InodeMissing {

@@ -1,6 +1,7 @@
 //! LFS, the log-structured file system, on the on-disk format of NetBSD (LFS64 and LFS32, version 2).
 //!
 //! Layers, lowest first:
+//! - [`data`]: the seam for a file system whose regular files have their contents on a device of their own (DualFS).
 //! - `disk`: blocks by address, each looked at for whether the log can have it; a bounded cache of metadata.
 //! - [`superblock`]: finding the newest checkpoint.
 //! - `log`: the partial segments behind a checkpoint that are whole, in order.
@@ -36,6 +37,7 @@
 //! assert!(matches!(mounted.unwrap(), Err(LfsError::NoSuperblock(_))));
 //! ```
 
+pub mod data;
 mod disk;
 mod error;
 mod fs;

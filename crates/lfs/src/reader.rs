@@ -1,10 +1,12 @@
 //! A mounted file system, for reading.
 
 use ordo_block::{BlockDevice, Device};
+use ordo_format::dualfs::GroupDescriptor;
 use ordo_format::lfs::{LE, LfsInode, SegUse, Superblock, dir};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, StatFs, Timestamp};
 
 use crate::LfsError;
+use crate::data::{DataDevice, kind_of};
 use crate::disk::Disk;
 use crate::error::What;
 use crate::map::{self, Block, Loaded};
@@ -17,6 +19,8 @@ pub struct LfsReader {
     ifile: LfsInode,
     changes: Changes,
     rolled: RolledForward,
+    /// Free blocks of the data device at the checkpoint.
+    data_free: u64,
 }
 
 impl LfsReader {
@@ -25,15 +29,50 @@ impl LfsReader {
     /// # Errors
     /// The device has no LFS that can be read, or it failed.
     pub async fn mount(device: impl BlockDevice) -> Result<LfsReader, LfsError> {
-        LfsReader::mount_device(device.erase()).await
+        LfsReader::mount_device(device.erase(), None).await
     }
 
-    async fn mount_device(device: Device) -> Result<LfsReader, LfsError> {
-        let found = superblock::find(&device).await?;
-        let disk = Disk::new(device, found.sb);
+    /// The same for a log without the contents of regular files, which are on `data`.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    pub async fn mount_with(
+        device: impl BlockDevice,
+        data: DataDevice,
+    ) -> Result<LfsReader, LfsError> {
+        LfsReader::mount_device(device.erase(), Some(data)).await
+    }
+
+    async fn mount_device(device: Device, data: Option<DataDevice>) -> Result<LfsReader, LfsError> {
+        let found = superblock::find_kind(&device, kind_of(data.as_ref())).await?;
+        if let Some(data) = &data {
+            data.fits(&found.sb)?;
+        }
+        let disk = Disk::new(device, found.sb, data);
         let ifile = map::load_ifile(&disk).await?;
         let (rolled, changes) = roll::forward(&disk).await?;
-        Ok(LfsReader { disk, ifile, changes, rolled })
+        let mut reader = LfsReader { disk, ifile, changes, rolled, data_free: 0 };
+        let groups = reader.groups().await?;
+        reader.data_free = groups.iter().map(|group| u64::from(group.free)).sum();
+        Ok(reader)
+    }
+
+    /// The data device's groups, at the checkpoint; none where the log has everything.
+    ///
+    /// # Errors
+    /// The IFILE has a hole, or the device failed.
+    pub async fn groups(&self) -> Result<Vec<GroupDescriptor>, LfsError> {
+        let Some(data) = &self.disk.data else { return Ok(Vec::new()) };
+        let sb = &self.disk.sb;
+        let (first, count) = (sb.group_tables_at() / u64::from(sb.bsize), data.shape.groups());
+        let mut out = Vec::with_capacity(count as usize);
+        for lbn in first..first + data.shape.descriptor_blocks() {
+            let block = self.block(&self.ifile, lbn).await?.ok_or(LfsError::IfileHole { lbn })?;
+            let entries = block.chunks_exact(GroupDescriptor::SIZE);
+            let left = count as usize - out.len();
+            out.extend(entries.take(left).map(|raw| GroupDescriptor::decode(raw, LE)));
+        }
+        Ok(out)
     }
 
     /// The checkpoint at which it is mounted.
@@ -124,7 +163,9 @@ impl LfsReader {
         lbn: u64,
     ) -> Result<Option<(i64, u32)>, LfsError> {
         let bytes = self.disk.sb.block_bytes(lbn, inode.size) as u32;
-        if let Some((version, blocks)) = self.changes.blocks.get(&inode.inumber)
+        // Contents that are apart are never in the log, whatever its summaries say.
+        if self.disk.apart(inode).is_none()
+            && let Some((version, blocks)) = self.changes.blocks.get(&inode.inumber)
             && *version == inode.generation
             && let Some((addr, have)) = i64::try_from(lbn).ok().and_then(|l| blocks.get(&l))
             && *have >= bytes
@@ -141,7 +182,8 @@ impl LfsReader {
         lbn: u64,
     ) -> Result<Option<u64>, LfsError> {
         // The log can have a block that the inode lacks, so a hole is taken to end at each block.
-        let has_changes = self.changes.blocks.contains_key(&inode.inumber);
+        let has_changes =
+            self.disk.apart(inode).is_none() && self.changes.blocks.contains_key(&inode.inumber);
         if has_changes && self.locate_block(inode, lbn).await?.is_some() {
             return Ok(None);
         }
@@ -160,7 +202,10 @@ impl LfsReader {
     ) -> Result<Option<Vec<u8>>, LfsError> {
         let Some((addr, bytes)) = self.locate_block(inode, lbn).await? else { return Ok(None) };
         let what = What::Block(inode.inumber, lbn as i64);
-        Ok(Some(self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?))
+        Ok(Some(match self.disk.apart(inode) {
+            Some(data) => data.read(what, addr).await?,
+            None => self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?,
+        }))
     }
 
     /// Calls `each` for the entries of a directory from byte `from` on, without free space, until it returns
@@ -196,6 +241,18 @@ impl LfsReader {
         let free = sb.bfree.max(0).cast_unsigned().min(sb.dsize);
         let reserve = sb.dsize / 100 * u64::from(sb.minfree.min(100));
         let inodes = sb.inodes_in(self.ifile.size);
+        if let Some(data) = &self.disk.data {
+            return StatFs {
+                fragment_size: sb.fsize,
+                block_size: sb.bsize,
+                blocks: data.shape.blocks - 1,
+                blocks_free: self.data_free,
+                blocks_available: self.data_free,
+                inodes,
+                inodes_free: inodes.saturating_sub(sb.nfiles + 2),
+                name_max: dir::MAX_NAME as u32,
+            };
+        }
         StatFs {
             fragment_size: sb.fsize,
             block_size: sb.bsize,

@@ -24,13 +24,35 @@ pub struct FoundSuperblock {
     pub other: Option<SuperblockError>,
 }
 
-async fn read(device: &Device, at: u64) -> Result<Result<Superblock, SuperblockError>, LfsError> {
+/// Whose superblocks are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// LFS's.
+    Lfs,
+    /// DualFS's, of its metadata log.
+    Dual,
+}
+
+impl Kind {
+    fn read(self, bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        match self {
+            Kind::Lfs => Superblock::read(bytes),
+            Kind::Dual => Superblock::read_dual(bytes),
+        }
+    }
+}
+
+async fn read(
+    device: &Device,
+    at: u64,
+    kind: Kind,
+) -> Result<Result<Superblock, SuperblockError>, LfsError> {
     let geometry = device.geometry();
     let len = SUPERBLOCK_SIZE.max(geometry.sector as usize);
     if at.checked_add(len as u64).is_none_or(|end| end > geometry.bytes) {
         return Ok(Err(SuperblockError::TooShort { have: 0 }));
     }
-    Ok(Superblock::read(&device.read(at, len).await?))
+    Ok(kind.read(&device.read(at, len).await?))
 }
 
 /// Whether an image begins as an LFS does: with a superblock behind the label, even a damaged one.
@@ -38,7 +60,7 @@ async fn read(device: &Device, at: u64) -> Result<Result<Superblock, SuperblockE
 /// # Errors
 /// The device failed.
 pub async fn probe(device: &Device) -> Result<bool, LfsError> {
-    let found = read(device, LABEL_BYTES).await?;
+    let found = read(device, LABEL_BYTES, Kind::Lfs).await?;
     Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
 }
 
@@ -48,13 +70,21 @@ pub async fn probe(device: &Device) -> Result<bool, LfsError> {
 /// # Errors
 /// Neither can be used, the device is smaller than the file system, or it failed.
 pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
-    let first = read(device, LABEL_BYTES).await?;
+    find_kind(device, Kind::Lfs).await
+}
+
+/// The same for superblocks of either kind.
+///
+/// # Errors
+/// As for [`find`].
+pub async fn find_kind(device: &Device, kind: Kind) -> Result<FoundSuperblock, LfsError> {
+    let first = read(device, LABEL_BYTES, kind).await?;
     let found = match first {
         Ok(first) => {
             let at = first.byte_of(first.sboffs[1]);
             let second = match first.sboffs[1] {
                 0 => Err(SuperblockError::TooShort { have: 0 }),
-                _ => read(device, at).await?,
+                _ => read(device, at, kind).await?,
             };
             match second {
                 Ok(second) if is_same(&first, &second) && second.serial > first.serial => {
@@ -69,7 +99,7 @@ pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
             }
         }
         Err(error @ (SuperblockError::Checksum { .. } | SuperblockError::Magic { .. })) => {
-            search(device, error).await?
+            search(device, error, kind).await?
         }
         Err(error) => return Err(LfsError::NoSuperblock(error)),
     };
@@ -92,7 +122,11 @@ fn is_same(one: &Superblock, other: &Superblock) -> bool {
 }
 
 /// Searches for the second superblock, if the first was torn or overwritten.
-async fn search(device: &Device, error: SuperblockError) -> Result<FoundSuperblock, LfsError> {
+async fn search(
+    device: &Device,
+    error: SuperblockError,
+    kind: Kind,
+) -> Result<FoundSuperblock, LfsError> {
     let geometry = device.geometry();
     let (end, sector) = (geometry.bytes.min(FAR), geometry.sector as usize);
     let piece = (PIECE.min(geometry.max_request) / sector).max(1) * sector;
@@ -101,7 +135,7 @@ async fn search(device: &Device, error: SuperblockError) -> Result<FoundSuperblo
         let bytes = device.read(start, len).await?;
         for at in (0..len).step_by(STEP) {
             let place = start + at as u64;
-            if let Ok(sb) = Superblock::read(&bytes[at..])
+            if let Ok(sb) = kind.read(&bytes[at..])
                 && place > LABEL_BYTES
                 && sb.byte_of(sb.sboffs[1]) == place
             {

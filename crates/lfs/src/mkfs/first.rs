@@ -139,13 +139,16 @@ fn lay_out(sb: &Superblock, ifile_blocks: u64) -> Result<Layout, MkfsError> {
 pub fn build(
     sb: &mut Superblock,
     sealed: bool,
+    tables: &[u8],
     now: u64,
 ) -> Result<Vec<(i64, Vec<u8>)>, MkfsError> {
-    let count = u64::from(sb.cleansz) + u64::from(sb.segtabsz) + 1;
+    let count = sb.entry_at(0) / u64::from(sb.bsize) + 1;
     let layout = lay_out(sb, count)?;
     let segments = segments(sb, &layout);
     checkpoint(sb, &layout, &segments);
-    let ifile = ifile(sb, &layout, &segments, count);
+    let mut ifile = ifile(sb, &layout, &segments, count);
+    let at = sb.group_tables_at() as usize;
+    ifile[at..at + tables.len()].copy_from_slice(tables);
     let inodes = inodes(sb, &layout, count, now);
     let mut out = Vec::new();
     for (i, piece) in layout.pieces.iter().enumerate() {

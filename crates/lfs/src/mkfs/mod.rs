@@ -65,6 +65,14 @@ pub enum MkfsError {
         /// The number of the IFILE's blocks.
         blocks: u64,
     },
+    /// A metadata log with fragments.
+    #[error("fragments of {frag} bytes in blocks of {block}: DualFS has whole blocks only")]
+    Fragments {
+        /// The fragment size in bytes.
+        frag: u32,
+        /// The block size in bytes.
+        block: u32,
+    },
     /// Fragments are smaller than the device's sector.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
@@ -95,14 +103,39 @@ pub async fn mkfs(
     options: &MkfsOptions,
     now: u64,
 ) -> Result<Superblock, MkfsError> {
-    let device = device.erase();
+    make(device.erase(), options, &[], now).await
+}
+
+/// Makes an empty metadata log of DualFS. `tables` are the group tables of its data device, in whole blocks.
+///
+/// # Errors
+/// As for [`mkfs`]; fragments smaller than blocks.
+pub async fn mkfs_dual(
+    device: impl BlockDevice,
+    options: &MkfsOptions,
+    tables: &[u8],
+    now: u64,
+) -> Result<Superblock, MkfsError> {
+    if options.frag_size != options.block_size {
+        return Err(MkfsError::Fragments { frag: options.frag_size, block: options.block_size });
+    }
+    assert!(!tables.is_empty(), "a data device has groups");
+    make(device.erase(), options, tables, now).await
+}
+
+async fn make(
+    device: Device,
+    options: &MkfsOptions,
+    tables: &[u8],
+    now: u64,
+) -> Result<Superblock, MkfsError> {
     let geometry = device.geometry();
-    let mut sb = plan::plan(options, geometry.bytes)?;
+    let mut sb = plan::plan(options, geometry.bytes, tables.len())?;
     if geometry.sector > sb.fsize {
         return Err(MkfsError::Sector { frag: sb.fsize, sector: geometry.sector });
     }
     sb.tstamp = now;
-    let log = first::build(&mut sb, options.sealed, now)?;
+    let log = first::build(&mut sb, options.sealed, tables, now)?;
     for (addr, bytes) in log {
         write(&device, sb.byte_of(addr), &bytes).await?;
     }

@@ -1,5 +1,6 @@
 //! The superblock of a new file system, by newfs_lfs's rules.
 
+use ordo_format::dualfs::SUPERBLOCK_MAGIC;
 use ordo_format::lfs::superblock::{Dlfs64, PF_CLEAN};
 use ordo_format::lfs::{
     CleanerInfo, IfileEntry, LABEL_BYTES, LfsInode, MAGIC64, MAX_SUPERBLOCKS, SUPERBLOCK_PAD,
@@ -15,10 +16,15 @@ const RESERVED_SEGMENTS: u32 = 15;
 /// The least distance between two superblocks, in segments.
 const SUPERBLOCK_INTERVAL: u32 = 5;
 
-/// A superblock without a checkpoint. The log begins at segment 0.
-pub fn plan(options: &MkfsOptions, bytes: u64) -> Result<Superblock, MkfsError> {
+/// A superblock without a checkpoint. The log begins at segment 0. `tables`: bytes of DualFS's group tables; 0: an LFS.
+pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblock, MkfsError> {
     let mut sb = Superblock { width: Width::Lfs64, fields: Dlfs64::zeroed() };
     sizes(&mut sb, options);
+    if tables > 0 {
+        sb.magic = SUPERBLOCK_MAGIC;
+        sb.grouptabsz =
+            u32::try_from(tables / options.block_size.max(1) as usize).unwrap_or(u32::MAX);
+    }
     // The size of the file system is missing here, so errors in the sizes of its parts are reported first.
     if let Err(error) = read_back(&sb)
         && error.field() != Some("size")
@@ -64,7 +70,7 @@ fn check(sb: &Superblock) -> Result<(), MkfsError> {
 fn read_back(sb: &Superblock) -> Result<Superblock, SuperblockError> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     sb.write(&mut bytes);
-    Superblock::read(&bytes)
+    if sb.is_dual() { Superblock::read_dual(&bytes) } else { Superblock::read(&bytes) }
 }
 
 fn sizes(sb: &mut Superblock, options: &MkfsOptions) {

@@ -1,11 +1,10 @@
 //! Blocks of files: found, read, made.
 
-use ordo_block::BlockDevice;
 use ordo_cache::{BufKey, BufRef, Class};
 use ordo_format::lfs::{LE, NDADDR, NO_ADDRESS, UNWRITTEN, lbn};
 use ordo_ordering::{PointerTo, What};
 use ordo_ufs::{CHUNK, DirFormat, Fill, io_error};
-use ordo_vfs::{Errno, FsError, FsResult};
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::directory::LogDirectory;
 use super::layout::{LogInode, LogLayout, LogOp};
@@ -17,14 +16,18 @@ fn class(is_directory: bool) -> Class {
 }
 
 impl Store {
-    /// Marks an inode free. Whether the device may still have it as a file, so that the log must say that it is gone.
-    pub fn free_inode(&self, ino: u64, next_version: u32) -> bool {
+    /// Marks an inode of a group free. Whether the device may still have it as a file, so that the log must say that it is
+    /// gone.
+    pub fn free_inode(&self, ino: u64, next_version: u32, group: u32) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let addr = state.ifile.entry(&state.sb, ino).daddr;
         if addr > 0 {
             state.sub_live(addr, ordo_format::lfs::LfsInode::SIZE as u64);
             state.tombstones.insert(ino);
+            if let Some(data) = &mut state.data {
+                data.count_inode(group, -1);
+            }
         }
         state.ifile.give_back(&state.sb, ino, next_version);
         state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
@@ -57,7 +60,8 @@ impl Store {
             }
             assert!(pointer > 0, "inode {ino}: block {number} was never written, nor is in memory");
             let run = self.run_from(ino, number, pointer, ahead).await?;
-            let byte = self.byte_of(ino, signed, pointer, run[0].1)?;
+            let inode = decode(&self.pin(ino).await?);
+            let byte = self.address_of(&inode, (ino, signed), pointer, run[0].1)?;
             self.cache.read_run(&run, byte, class(is_directory)).await.map_err(io_error)?;
             let bytes = run[0].1;
             let found = self.cache.get(key, byte, bytes, class(is_directory)).await;
@@ -83,7 +87,8 @@ impl Store {
         ahead: usize,
     ) -> FsResult<Vec<(BufKey, usize)>> {
         let inode = decode(&self.pin(ino).await?);
-        let most = ahead.min(self.device.geometry().max_request);
+        let most = ahead.min(self.request_max());
+        let is_apart = self.is_apart(&inode, number.cast_signed());
         let key = |number: u64| BufKey::file(ino, number.cast_signed());
         let mut run = vec![(key(number), self.written_bytes(&inode, number.cast_signed()))];
         let (mut total, mut at, mut next) = (run[0].1, pointer, number + 1);
@@ -94,7 +99,7 @@ impl Store {
             // Another indirect block is not worth reading for it.
             let here = self.peek_pointer(ino, next.cast_signed());
             let follows = here == Some(at) && self.cache.peek(key(next)).is_none();
-            if total + bytes > most || !follows || !self.shape.is_log(at, self.shape.frag) {
+            if total + bytes > most || !follows || !self.can_be_at(is_apart, at) {
                 break;
             }
             run.push((key(next), bytes));
@@ -177,6 +182,28 @@ impl LogLayout {
         if !self.has_space(4) {
             return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
         }
+        let is_apart = self.is_apart(ip);
+        self.store.promise(is_apart)?;
+        let made = self.new_block_at(op, ip, number, fill).await;
+        if made.is_err() {
+            self.store.break_promise(is_apart);
+        }
+        made
+    }
+
+    /// Whether a file's contents are on the data device.
+    fn is_apart(&self, ip: &LogInode) -> bool {
+        self.store.data.is_some()
+            && FileType::from_mode(ip.record().mode) == Some(FileType::Regular)
+    }
+
+    async fn new_block_at(
+        &self,
+        op: &mut LogOp<'_>,
+        ip: &LogInode,
+        number: u64,
+        fill: Fill<'_>,
+    ) -> FsResult<BufRef> {
         let (ino, signed, store) = (ip.ino(), number.cast_signed(), &self.store);
         let nindir = store.nindir();
         let (_, path) = Node::of(signed, nindir).ok_or(Errno::TooBig)?;
@@ -226,7 +253,9 @@ impl LogLayout {
         let what = What::SetPointer { ino, block: number, old: (0, 0), new: (0, 1), to, init };
         let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.pointers_mut().mapped += 1;
-        store.state.borrow_mut().pending += store.bsize() as u64;
+        if number < 0 || !self.is_apart(ip) {
+            store.state.borrow_mut().pending += store.bsize() as u64;
+        }
         let Some(parent) = parent else {
             self.put(op, &pin, ip, admitted, |d| d.set_pointer(path.slot, value));
             return Ok(());

@@ -145,7 +145,9 @@ impl Store {
                 continue;
             }
             inodes.insert(file);
-            blocks.insert((file, block));
+            if !self.is_apart_of(file, block) {
+                blocks.insert((file, block));
+            }
             if let Some((_, path)) = Node::of(block, nindir) {
                 blocks.extend(ancestors(&path, nindir).map(|node| (file, node.number())));
             }

@@ -293,7 +293,9 @@ impl Cleaner {
 
 impl Keeper for Cleaner {
     fn is_short(&self, kind: OpKind) -> bool {
+        let takes_blocks = purpose(kind) > Purpose::Delete;
         self.wanted(purpose(kind)).is_some()
+            || takes_blocks && self.store.awaits_frees()
             || kind == OpKind::Make && self.lacks_inodes() && !self.lacks_space(Purpose::Growth, 0)
     }
 

@@ -118,9 +118,16 @@ impl LogLayout {
         for (number, pointer) in &removed.blocks {
             store.cache.forget(BufKey::file(ino, *number)).await;
             let mut state = store.state.borrow_mut();
-            match *pointer > 0 {
-                true => state.sub_live(*pointer, store.written_bytes(&inode, *number) as u64),
-                false => state.pending = state.pending.saturating_sub(store.bsize() as u64),
+            let is_apart = store.is_apart(&inode, *number);
+            match (state.data.as_mut().filter(|_| is_apart), *pointer > 0) {
+                (Some(data), true) => data.free(*pointer),
+                (Some(data), false) => data.release(),
+                (None, true) => {
+                    state.sub_live(*pointer, store.written_bytes(&inode, *number) as u64);
+                }
+                (None, false) => {
+                    state.pending = state.pending.saturating_sub(store.bsize() as u64);
+                }
             }
         }
         let gone = removed.blocks.len() as u64;
@@ -177,7 +184,7 @@ impl LogLayout {
             }
         }
         // More pointers than the device has blocks are damage, perhaps a loop.
-        let mut left = self.store.shape.size;
+        let mut left = self.store.all_blocks();
         while let Some((node, pointer)) = todo.pop() {
             let buf = self.store.indirect(ino, node.number(), pointer).await?;
             let whole = is_inside(node, from, end, nindir);

@@ -165,6 +165,18 @@ impl Ifile {
         self.touch(sb, at);
     }
 
+    /// DualFS's group tables.
+    pub fn tables(&self, sb: &Superblock) -> &[u8] {
+        &self.bytes[sb.group_tables_at() as usize..sb.entry_at(0) as usize]
+    }
+
+    /// Changes a part of the group tables, in which `at` is a byte.
+    pub fn set_table(&mut self, sb: &Superblock, at: usize, bytes: &[u8]) {
+        let (start, bsize) = (sb.group_tables_at() as usize + at, sb.bsize as usize);
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        self.dirty.extend((start / bsize..(start + bytes.len()).div_ceil(bsize)).map(|n| n as i64));
+    }
+
     /// An inode's entry; the inode must have one.
     pub fn entry(&self, sb: &Superblock, ino: u64) -> IfileEntry {
         IfileEntry::read(sb.width, &self.bytes[sb.entry_at(ino) as usize..])

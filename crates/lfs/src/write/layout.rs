@@ -33,6 +33,8 @@ pub struct LogPointers {
     link: Vec<u8>,
     /// Blocks that it has, indirect ones included, on the device or not.
     pub(super) mapped: u64,
+    /// The group of the data device for its contents, where there is one.
+    group: u32,
 }
 
 /// A log, as `ufs` sees it.
@@ -104,6 +106,9 @@ impl LogLayout {
             let mut d = LfsInode::decode(bytes, LE);
             change(&mut d);
             d.inumber = ip.ino();
+            if self.store.data.is_some() {
+                d.blksize = ip.pointers().group;
+            }
             let mode = ip.record().mode;
             d.size = ip.size();
             let slack = match self.has_pointers(mode, d.size) {
@@ -170,6 +175,18 @@ impl LogLayout {
         }
     }
 
+    /// The group of the data device for a new inode in a directory of the group `parent`.
+    fn group_in(&self, parent: u32, mode: u16) -> u32 {
+        let mut state = self.store.state.borrow_mut();
+        match &mut state.data {
+            Some(data) if FileType::from_mode(mode) == Some(FileType::Directory) => {
+                data.group_for(parent)
+            }
+            Some(_) => parent,
+            None => 0,
+        }
+    }
+
     /// Whether so many more blocks can be taken.
     pub(super) fn has_space(&self, blocks: u64) -> bool {
         let bytes = blocks * u64::from(self.store.shape.bsize);
@@ -229,11 +246,11 @@ impl Layout for LogLayout {
             let is_link = FileType::from_mode(d.mode) == Some(FileType::Symlink);
             let area = &pin.read()[pointer_area(Width::Lfs64)];
             let link = if is_link { area.to_vec() } else { Vec::new() };
-            return Ok((record, LogPointers { link, mapped: 0 }));
+            return Ok((record, LogPointers { link, mapped: 0, group: d.blksize }));
         }
         let slack = self.store.state.borrow().slack(&d);
         let mapped = d.blocks.saturating_add(slack) / u64::from(sb.frag);
-        Ok((record, LogPointers { link: Vec::new(), mapped }))
+        Ok((record, LogPointers { link: Vec::new(), mapped, group: d.blksize }))
     }
 
     async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode> {
@@ -273,8 +290,8 @@ impl Layout for LogLayout {
     async fn new_inode(
         &self,
         op: &mut LogOp<'_>,
-        _parent: &LogInode,
-        _mode: u16,
+        parent: &LogInode,
+        mode: u16,
     ) -> FsResult<NewInode<LogPointers>> {
         if !self.has_space(2) {
             return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
@@ -289,15 +306,17 @@ impl Layout for LogLayout {
         let _admitted = op.admit(&what).await.map_err(io_error)?;
         self.store.state.borrow_mut().sb.nfiles += 1;
         self.store.fresh_inode(ino).await;
-        Ok(NewInode { ino, generation, pointers: LogPointers::default() })
+        let group = self.group_in(parent.pointers().group, mode);
+        Ok(NewInode { ino, generation, pointers: LogPointers { group, ..LogPointers::default() } })
     }
 
     async fn free_inode(&self, op: &mut LogOp<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
         let what = What::ReleaseInode { ino };
         let _admitted = op.admit(&what).await.map_err(io_error)?;
         let pin = self.store.pin(ino).await?;
-        let next = decode(&pin).generation.saturating_add(1);
-        let is_known = self.store.free_inode(ino, next);
+        let inode = decode(&pin);
+        let next = inode.generation.saturating_add(1);
+        let is_known = self.store.free_inode(ino, next, inode.blksize);
         drop(pin);
         if !is_known {
             self.store.forget_inode(ino).await;
@@ -356,12 +375,16 @@ impl Layout for LogLayout {
         let fsize = u64::from(sb.fsize);
         let free = self.store.limit.saturating_sub(state.used()) / fsize;
         let inodes_free = state.ifile.free_inodes() as u64;
+        let (blocks, blocks_free) = match state.data.as_ref().map(|data| data.space()) {
+            Some(space) => (space.blocks, space.free + space.soon),
+            None => (self.store.limit / fsize, free),
+        };
         StatFs {
             fragment_size: sb.fsize,
             block_size: sb.bsize,
-            blocks: self.store.limit / fsize,
-            blocks_free: free,
-            blocks_available: free,
+            blocks,
+            blocks_free,
+            blocks_available: blocks_free,
             // The IFILE grows: each inode takes as much as a block of inodes has for it.
             inodes: state.ifile.inodes(sb) + free * fsize / LfsInode::SIZE as u64,
             inodes_free: inodes_free + free * fsize / LfsInode::SIZE as u64,

@@ -3,6 +3,7 @@
 mod blocks;
 mod budget;
 mod cleaner;
+mod contents;
 mod cut;
 mod directory;
 mod idle;
@@ -25,7 +26,7 @@ use ordo_ufs::Ufs;
 
 pub use cleaner::CleanerCounts;
 pub use layout::LogLayout;
-pub use mount::{MountOptions, mount};
+pub use mount::{MountOptions, mount, mount_with};
 pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
 
 /// A file system on a log.

@@ -6,18 +6,20 @@ use ordo_block::{BlockDevice, Device};
 use ordo_cache::{Cache, CacheConfig, Writer};
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, Superblock, Width};
-use ordo_runtime::Runtime;
+use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::{Layout, Ufs, UfsConfig};
 use ordo_vfs::{Errno, FileSystem, FsError, FsResult, Ino, SetAttr, SetTime};
 
 use super::LogFs;
 use super::cleaner::Cleaner;
+use super::contents::DataPart;
 use super::layout::LogLayout;
 use super::order::{Keeper, LogOrder};
 use super::recover::{Alone, Recovered, recover};
 use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
 use super::writer::{SegmentWriter, write_superblock};
+use crate::data::{DataSide, DualRules, kind_of};
 use crate::disk::Disk;
 use crate::error::What;
 use crate::{LfsError, superblock};
@@ -37,6 +39,8 @@ pub struct MountOptions {
     pub rules: LfsRules,
     /// What the cleaner chooses, and when it works.
     pub cleaning: Cleaning,
+    /// Time between two checkpoints while something is written.
+    pub checkpoint_every: Duration,
 }
 
 impl Default for MountOptions {
@@ -46,6 +50,7 @@ impl Default for MountOptions {
             cache: CacheConfig::default(),
             rules: LfsRules::all(),
             cleaning: Cleaning::default(),
+            checkpoint_every: Duration::from_secs(30),
         }
     }
 }
@@ -59,7 +64,20 @@ pub async fn mount(
     device: impl BlockDevice,
     options: &MountOptions,
 ) -> Result<LogFs, LfsError> {
-    mount_on(runtime, device.erase(), options).await
+    mount_on(runtime, device.erase(), None, options).await
+}
+
+/// The same for a metadata log, with the data device that goes with it.
+///
+/// # Errors
+/// As for [`mount`]; the data device and the log do not fit each other.
+pub async fn mount_with(
+    runtime: &Runtime,
+    device: impl BlockDevice,
+    data: DataSide,
+    options: &MountOptions,
+) -> Result<LogFs, LfsError> {
+    mount_on(runtime, device.erase(), Some(data), options).await
 }
 
 fn failed(error: FsError) -> LfsError {
@@ -69,13 +87,21 @@ fn failed(error: FsError) -> LfsError {
 async fn mount_on(
     runtime: &Runtime,
     device: Device,
+    data: Option<DataSide>,
     options: &MountOptions,
 ) -> Result<LogFs, LfsError> {
-    let found = superblock::find(&device).await?;
+    let found = superblock::find_kind(&device, kind_of(data.as_ref())).await?;
     refuse(&device, &found.sb)?;
-    let disk = Disk::new(device.clone(), found.sb);
+    let (data, places, rules) = match data {
+        Some(DataSide { device, places, rules }) => (Some(device), Some(places), rules),
+        None => (None, None, DualRules::all()),
+    };
+    if let Some(data) = &data {
+        data.fits(&found.sb)?;
+    }
+    let disk = Disk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let Recovered { mut state, alone, rolled } = recover(&disk).await?;
+    let Recovered { mut state, alone, rolled } = recover(&disk, places).await?;
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
     }
@@ -83,10 +109,21 @@ async fn mount_on(
     let orphans = state.ifile.orphans(&disk.sb);
     let blocks_max = (u64::from(disk.sb.ssize / disk.sb.bsize) / 4).clamp(16, 64);
     let order = LogOrder::new(blocks_max);
-    let cache = Cache::new(runtime, device.clone(), order.clone(), options.cache.clone());
-    let store = Rc::new(Store::new(cache, device, state));
+    let mut devices = vec![device.clone()];
+    devices.extend(data.iter().map(|data| data.device.clone()));
+    let cache = Cache::over(runtime, devices, order.clone(), options.cache.clone());
+    let data = data.map(|device| DataPart { device, base: cache.first_address(1) });
+    let store = Rc::new(Store::new(cache, device, state, data));
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
-    let writer = Rc::new(SegmentWriter::new(store.clone(), options.rules, next));
+    let contents_first = rules.contains(DualRules::CONTENTS);
+    let writer = SegmentWriter::new(
+        store.clone(),
+        options.rules,
+        next,
+        contents_first,
+        options.checkpoint_every,
+    );
+    let writer = Rc::new(writer);
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));
     let cleaner = Cleaner::new(store.clone(), writer.clone(), options.cleaning);

@@ -13,6 +13,7 @@ use super::ifile::{Ifile, next_of};
 use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
+use crate::data::DataPlaces;
 use crate::disk::Disk;
 use crate::error::What;
 use crate::log::{self, Log};
@@ -41,10 +42,17 @@ pub struct Recovered {
 ///
 /// # Errors
 /// The IFILE or an inode in the log cannot be right, or the device failed.
-pub async fn recover(disk: &Disk) -> Result<Recovered, LfsError> {
+pub async fn recover(
+    disk: &Disk,
+    places: Option<Box<dyn DataPlaces>>,
+) -> Result<Recovered, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
     let mut state = LogState::new(disk.sb.clone(), ifile, disk.device.geometry().max_request);
+    if let Some(mut places) = places {
+        places.load(state.ifile.tables(&disk.sb)).map_err(LfsError::Groups)?;
+        state.data = Some(places);
+    }
     let log = log::read(disk).await?;
     for pseg in &log.psegs {
         count(&mut state, pseg);
@@ -55,8 +63,12 @@ pub async fn recover(disk: &Disk) -> Result<Recovered, LfsError> {
         state.set_end(segment, last.end, head.next, head.serial);
     }
     let (moved, alone) = read_inodes(disk, &log).await?;
+    let mut contents = Contents::default();
     for (ino, (addr, inode)) in moved {
-        take_inode(disk, &mut state, ino, addr, &inode).await?;
+        take_inode(disk, &mut state, &mut contents, (ino, addr), &inode).await?;
+    }
+    if let Some(data) = &mut state.data {
+        data.roll(&contents.lost, &contents.got);
     }
     let sb = state.sb.clone();
     state.ifile.relist(&sb);
@@ -105,6 +117,8 @@ async fn read_inodes(disk: &Disk, log: &Log) -> Result<(Moved, Vec<Alone>), LfsE
                 }
             }
             PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
+            // Contents that are apart are never in the log; all else comes with its inode.
+            PsegBlock::File { .. } if disk.data.is_some() => {}
             PsegBlock::File { addr, bytes, ino, version, lbn } => {
                 let number = lbn.cast_unsigned();
                 let block = Alone { ino, version, number, addr, bytes };
@@ -119,8 +133,8 @@ async fn read_inodes(disk: &Disk, log: &Log) -> Result<(Moved, Vec<Alone>), LfsE
 async fn take_inode(
     disk: &Disk,
     state: &mut LogState,
-    ino: u64,
-    addr: i64,
+    contents: &mut Contents,
+    (ino, addr): (u64, i64),
     inode: &LfsInode,
 ) -> Result<(), LfsError> {
     let sb = state.sb.clone();
@@ -143,7 +157,12 @@ async fn take_inode(
     if inode.size > sb.right_maxfilesize() {
         return Err(LfsError::InodeSize { ino, size: inode.size });
     }
-    Diff { disk, state, ino, left: sb.size }.trees(before.as_ref(), now).await?;
+    let left = sb.size + disk.data.as_ref().map_or(0, |data| data.shape.blocks);
+    Diff { disk, state, contents, ino, left }.trees(before.as_ref(), now).await?;
+    if let Some(data) = &mut state.data {
+        before.iter().for_each(|inode| data.count_inode(inode.blksize, -1));
+        now.iter().for_each(|inode| data.count_inode(inode.blksize, 1));
+    }
     if before.is_some() {
         state.sub_live(old, LfsInode::SIZE as u64);
     }
@@ -171,10 +190,22 @@ async fn take_inode(
     Ok(())
 }
 
+/// Blocks of the data device that files lost and got. A file may have got what another one lost, so that all of the one come
+/// before all of the other.
+#[derive(Default)]
+struct Contents {
+    lost: Vec<i64>,
+    got: Vec<i64>,
+}
+
+/// A block of a file: its address, its length, and whether it is on the data device.
+type Leaf = Option<(i64, u64, bool)>;
+
 /// Counts what differs between two states of a file.
 struct Diff<'a> {
     disk: &'a Disk,
     state: &'a mut LogState,
+    contents: &'a mut Contents,
     ino: u64,
     /// Blocks that may still be looked at: more than the device has are a loop.
     left: u64,
@@ -189,29 +220,33 @@ impl Diff<'_> {
         let sb = self.disk.sb.clone();
         let old = old.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
         let new = new.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
+        let is_apart =
+            |inode: Option<&LfsInode>| inode.is_some_and(|i| self.disk.apart(i).is_some());
+        let apart = (is_apart(old), is_apart(new));
         for slot in 0..NDADDR {
-            let one = |inode: Option<&LfsInode>| {
+            let one = |inode: Option<&LfsInode>, is_apart| {
                 let inode = inode?;
                 let bytes = sb.block_bytes(slot as u64, inode.size);
-                is_set(inode.db[slot]).then_some((inode.db[slot], bytes))
+                is_set(inode.db[slot]).then_some((inode.db[slot], bytes, is_apart))
             };
-            let (old, new) = (one(old), one(new));
+            let (old, new) = (one(old, apart.0), one(new, apart.1));
             if old != new {
-                self.count(old, new);
+                self.count(old, new)?;
             }
         }
         let root = |inode: Option<&LfsInode>, tree: usize| inode.map_or(NO_ADDRESS, |i| i.ib[tree]);
         let roots = (0..NIADDR).map(|tree| (root(old, tree), root(new, tree), tree + 1));
         let mut todo: Vec<(i64, i64, usize)> = roots.collect();
         while let Some((old, new, level)) = todo.pop() {
-            if old == new {
+            let apart = if level == 0 { apart } else { (false, false) };
+            if old == new && apart.0 == apart.1 {
                 continue;
             }
             let spent = LfsError::InodeSize { ino: self.ino, size: sb.size };
             self.left = self.left.checked_sub(1).ok_or(spent)?;
             let bytes = u64::from(sb.bsize);
-            let one = |addr: i64| (addr > 0).then_some((addr, bytes));
-            self.count(one(old), one(new));
+            let one = |addr: i64, is_apart| (addr > 0).then_some((addr, bytes, is_apart));
+            self.count(one(old, apart.0), one(new, apart.1))?;
             if level > 0 {
                 let (old, new) = (self.pointers(old).await?, self.pointers(new).await?);
                 todo.extend(old.into_iter().zip(new).map(|(o, n)| (o, n, level - 1)));
@@ -220,12 +255,29 @@ impl Diff<'_> {
         Ok(())
     }
 
-    fn count(&mut self, old: Option<(i64, u64)>, new: Option<(i64, u64)>) {
-        if let Some((addr, bytes)) = old {
-            self.state.sub_live(addr, bytes);
+    fn count(&mut self, old: Leaf, new: Leaf) -> Result<(), LfsError> {
+        match old {
+            Some((addr, _, true)) => self.contents.lost.push(self.held(addr)?),
+            Some((addr, bytes, false)) => self.state.sub_live(addr, bytes),
+            None => {}
         }
-        if let Some((addr, bytes)) = new {
-            self.state.add_live(addr, bytes);
+        match new {
+            Some((addr, _, true)) if addr > 0 => self.contents.got.push(self.held(addr)?),
+            Some((addr, bytes, false)) => self.state.add_live(addr, bytes),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A pointer to contents, which must be one of the data device's blocks.
+    fn held(&self, addr: i64) -> Result<i64, LfsError> {
+        let data = self.disk.data.as_ref().expect("contents are apart");
+        match data.shape.holds(addr) {
+            true => Ok(addr),
+            false => {
+                let (what, blocks) = (What::Block(self.ino, 0), data.shape.blocks);
+                Err(LfsError::Contents { what, addr, blocks })
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Superblock};
 
 use super::ifile::Ifile;
+use crate::data::DataPlaces;
 
 /// Nanoseconds of a second.
 pub const NANOS: u64 = 1_000_000_000;
@@ -40,6 +41,8 @@ pub struct LogState {
     pub tombstones: BTreeSet<u64>,
     /// Bytes that one request to the device has at most.
     pub bytes_max: usize,
+    /// What knows which blocks of the data device are free, where there is one.
+    pub data: Option<Box<dyn DataPlaces>>,
 }
 
 impl LogState {
@@ -60,6 +63,7 @@ impl LogState {
             begun: 0,
             tombstones: BTreeSet::new(),
             bytes_max,
+            data: None,
         };
         for segment in 0..count as u64 {
             let seguse = state.seguse(segment);
@@ -321,6 +325,14 @@ impl LogState {
             return 0;
         }
         u64::from(self.sb.frag) - self.sb.block_bytes(last, inode.size) / fsize
+    }
+
+    /// Brings the group tables in the IFILE up to date.
+    pub fn store_tables(&mut self) {
+        let Some(data) = &mut self.data else { return };
+        for (at, bytes) in data.changed() {
+            self.ifile.set_table(&self.sb, at, &bytes);
+        }
     }
 
     /// Victims for the cleaner: dirty segments with something live, not the current one.

@@ -14,6 +14,7 @@ use ordo_format::lfs::{
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
+use super::contents::DataPart;
 use super::order::LogOrder;
 use super::state::{LogState, NANOS};
 use super::tree::{Node, ancestors};
@@ -40,6 +41,8 @@ pub struct Store {
     pub limit: u64,
     /// Fragments of all segments.
     pub capacity: i64,
+    /// The data device, where the log does not have the contents of regular files.
+    pub data: Option<DataPart>,
 }
 
 /// The inode in a buffer.
@@ -77,9 +80,14 @@ pub fn has_pointers(sb: &Superblock, mode: u16, size: u64) -> bool {
 }
 
 impl Store {
-    pub fn new(cache: Cache<LogOrder>, device: Device, state: LogState) -> Store {
+    pub fn new(
+        cache: Cache<LogOrder>,
+        device: Device,
+        state: LogState,
+        data: Option<DataPart>,
+    ) -> Store {
         let (shape, limit, capacity) = (state.sb.clone(), state.limit(), state.capacity_of_all());
-        Store { cache, device, state: RefCell::new(state), shape, limit, capacity }
+        Store { cache, device, state: RefCell::new(state), shape, limit, capacity, data }
     }
 
     /// The time, in nanoseconds since 1970.

@@ -91,7 +91,7 @@ impl Work {
         let sb = &store.shape;
         let (mut frags, mut blocks) = (0, 0);
         for (ino, file) in &self.files {
-            for number in file.levels[0].keys() {
+            for number in file.levels[0].keys().filter(|n| !self.is_apart(store, *ino, **n)) {
                 frags += i64::from(self.frags_of(store, *ino, *number));
                 blocks += 1;
             }
@@ -116,6 +116,11 @@ impl Work {
         let above = above.len() as i64;
         let contents = Extent { frags: frags + above * sb.block_frags(), blocks: blocks + above };
         contents.and(Extent::of(&store.state.borrow(), 0, inodes))
+    }
+
+    /// Whether a block is on the data device, and takes nothing of the log.
+    fn is_apart(&self, store: &Store, ino: u64, number: i64) -> bool {
+        self.inodes.get(&ino).is_some_and(|pin| store.is_apart_in(pin, number))
     }
 
     fn frags_of(&self, store: &Store, ino: u64, number: i64) -> u32 {
@@ -278,7 +283,9 @@ impl Store {
         moved: Content,
     ) -> FsResult<()> {
         let inode = decode(&self.pin(ino).await?);
-        if !has_pointers(&self.shape, inode.mode, inode.size) {
+        let has_none = !has_pointers(&self.shape, inode.mode, inode.size);
+        // A pointer to contents that are apart counts other blocks than the log's.
+        if has_none || self.is_apart(&inode, number) {
             return Ok(());
         }
         let mut above = Work::default();

@@ -27,8 +27,6 @@ use super::work::{Content, FileWork, Victim, Work};
 
 /// Segments that are begun between two checkpoints at most, for a mount after a crash to be short.
 const SEGMENTS_MAX: u32 = 8;
-/// Time between two checkpoints while something is written.
-const INTERVAL: Duration = Duration::from_secs(30);
 /// Free inodes that the IFILE has room for after a checkpoint.
 const FREE_INODES: usize = 64;
 /// Time after which a log that was full is tried again.
@@ -48,6 +46,10 @@ pub struct SegmentWriter {
     pub checkpoints: Cell<u64>,
     /// Whether the device may lose some of the log.
     unflushed: Cell<bool>,
+    /// Whether contents are durable before the pointers to them are written.
+    contents_first: bool,
+    /// Time between two checkpoints while something is written.
+    interval: Duration,
 }
 
 /// What kind of write-out it is.
@@ -75,6 +77,8 @@ pub enum Outcome {
 
 /// A write-out that has its places.
 struct Batch {
+    /// Contents on the data device.
+    contents: Vec<Gathered>,
     requests: Vec<Gathered>,
     superblock: Option<Superblock>,
 }
@@ -89,7 +93,13 @@ pub fn full() -> BlockError {
 }
 
 impl SegmentWriter {
-    pub fn new(store: Shared, rules: LfsRules, next_superblock: usize) -> SegmentWriter {
+    pub fn new(
+        store: Shared,
+        rules: LfsRules,
+        next_superblock: usize,
+        contents_first: bool,
+        interval: Duration,
+    ) -> SegmentWriter {
         let last_checkpoint = Cell::new(store.cache.runtime().now());
         let (next_superblock, checkpoints) = (Cell::new(next_superblock), Cell::new(0));
         let one = Mutex::new((), "the writer of the log", 0);
@@ -102,13 +112,24 @@ impl SegmentWriter {
             last_checkpoint,
             checkpoints,
             unflushed,
+            contents_first,
+            interval,
         }
+    }
+
+    /// What the writer shares with others.
+    pub(super) fn store(&self) -> &Shared {
+        &self.store
     }
 
     async fn flush_if_needed(&self) -> Result<(), BlockError> {
         if self.unflushed.get() {
             self.store.cache.barrier().await?;
             self.unflushed.set(false);
+            let failed = self.store.cache.failure().is_some();
+            if let Some(data) = self.store.state.borrow_mut().data.as_mut().filter(|_| !failed) {
+                data.frees_durable();
+            }
         }
         Ok(())
     }
@@ -156,7 +177,7 @@ impl SegmentWriter {
 
     fn kind_for_log(&self) -> Kind {
         let now = self.store.cache.runtime().now();
-        let is_old = now.since(self.last_checkpoint.get()) >= INTERVAL;
+        let is_old = now.since(self.last_checkpoint.get()) >= self.interval;
         match is_old || self.store.state.borrow().begun >= SEGMENTS_MAX {
             true => Kind::Checkpoint { clean: false },
             false => Kind::Log,
@@ -221,8 +242,16 @@ impl SegmentWriter {
 
     async fn write_batch(&self, batch: Batch, kind: Kind) -> Result<(), BlockError> {
         let store = &self.store;
-        let writes = batch.requests.into_iter().map(|r| store.cache.write_gathered(r, false));
         self.unflushed.set(true);
+        let mut requests = batch.contents;
+        if self.contents_first && !requests.is_empty() {
+            let contents = std::mem::take(&mut requests).into_iter();
+            let writes = contents.map(|r| store.cache.write_gathered(r, false));
+            abreast(REQUESTS, writes, |_, result| result).await?;
+            store.cache.barrier().await?;
+        }
+        requests.extend(batch.requests);
+        let writes = requests.into_iter().map(|r| store.cache.write_gathered(r, false));
         abreast(REQUESTS, writes, |_, result| result).await?;
         let Some(sb) = batch.superblock else { return Ok(()) };
         if self.rules.contains(LfsRules::FLUSH) {
@@ -241,7 +270,7 @@ impl SegmentWriter {
     }
 
     /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
-    fn gather(&self, work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
+    fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
         let extent = work.extent_with(&Work::default(), store);
@@ -261,6 +290,10 @@ impl SegmentWriter {
             }
             state.retire(self.rules.contains(LfsRules::REUSE));
         }
+        if let Some(data) = &mut state.data {
+            data.frees_gathered();
+        }
+        let contents = self.place_contents(&mut state, &mut work);
         let mut plan = Plan::new(&mut state, nanos);
         let placed = self.place(&mut plan, work, (is_checkpoint, by_age));
         let psegs = plan.finish();
@@ -278,7 +311,9 @@ impl SegmentWriter {
             state.sb.pflags = if clean { PF_CLEAN } else { 0 };
             state.sb.clone()
         });
-        Ok(Batch { requests, superblock })
+        drop(state);
+        let contents = self.content_requests(contents);
+        Ok(Batch { contents, requests, superblock })
     }
 
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
@@ -330,7 +365,11 @@ impl SegmentWriter {
             }
         }
         drop(held);
-        if is_checkpoint { plan.ifile() } else { Ok(()) }
+        if !is_checkpoint {
+            return Ok(());
+        }
+        plan.state.store_tables();
+        plan.ifile()
     }
 
     /// Gives the contents of a file their places: those that the cleaner moves, or the others.
@@ -422,6 +461,26 @@ impl SegmentWriter {
             store.cache.resize(buf, bytes);
         }
         let addr = plan.block((ino, d.generation), number, bytes as u32, content)?;
+        match self.point_at((ino, pin), number, addr, file) {
+            UNWRITTEN => {
+                let pending = plan.state.pending;
+                plan.state.pending = pending.saturating_sub(store.bsize() as u64);
+            }
+            old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
+        }
+        Ok(())
+    }
+
+    /// Makes what leads to a block lead to its new place; where that is an indirect block, it is written too. The place
+    /// before.
+    pub(super) fn point_at(
+        &self,
+        (ino, pin): (u64, &BufRef),
+        number: i64,
+        addr: i64,
+        file: &mut FileWork,
+    ) -> i64 {
+        let store = &self.store;
         let (_, path) = Node::of(number, store.nindir()).expect("it was held");
         let old = match ancestors(&path, store.nindir()).last() {
             None => {
@@ -441,14 +500,7 @@ impl SegmentWriter {
             }
         };
         assert!(is_set(old), "inode {ino}: nothing leads to block {number}");
-        match old {
-            UNWRITTEN => {
-                let pending = plan.state.pending;
-                plan.state.pending = pending.saturating_sub(store.bsize() as u64);
-            }
-            old => plan.state.sub_live(old, store.written_bytes(&d, number) as u64),
-        }
-        Ok(())
+        old
     }
 
     /// An inode has a place now.
@@ -462,6 +514,8 @@ impl SegmentWriter {
         let old = state.ifile.entry(&sb, ino).daddr;
         if old > 0 {
             state.sub_live(old, LfsInode::SIZE as u64);
+        } else if let Some(data) = &mut state.data {
+            data.count_inode(d.blksize, 1);
         }
         state.add_live(addr, LfsInode::SIZE as u64);
         state.ifile.change_entry(&sb, ino, |entry| {

@@ -1,0 +1,157 @@
+//! The seam for a file system that keeps the contents of regular files outside of the log, on a device of their own.
+//!
+//! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A pointer to contents counts
+//! blocks of the data device; every other pointer is an address in the log. A [`DataPlaces`] says which blocks of the device are
+//! free; its tables are a part of the IFILE ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
+//!
+//! Typical sequence: [`DataPlaces::load`] at the mount; [`reserve`](DataPlaces::reserve) when a file gets a block,
+//! [`allocate`](DataPlaces::allocate) when a write-out gives it its place; [`free`](DataPlaces::free) when a file gives it back,
+//! [`frees_gathered`](DataPlaces::frees_gathered) when the write-out has the file without it, and
+//! [`frees_durable`](DataPlaces::frees_durable) when that is durable.
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::dualfs::DataShape;
+use ordo_format::lfs::{LfsInode, Superblock};
+use ordo_vfs::FileType;
+
+use crate::LfsError;
+use crate::error::What;
+use crate::superblock::Kind;
+
+bitflags::bitflags! {
+    /// The rules that keep two devices in order. Each can be switched off, to show what it does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DualRules: u8 {
+        /// Contents are durable before the partial segments with the pointers to them are written.
+        const CONTENTS = 1;
+        /// A block that was given back is given to no file before it is durable that its file has it no more.
+        const FREED = 1 << 1;
+    }
+}
+
+/// The device with the contents of regular files.
+#[derive(Clone)]
+pub struct DataDevice {
+    /// The device.
+    pub device: Device,
+    /// Its blocks.
+    pub shape: DataShape,
+}
+
+/// The device and what knows which of its blocks are free, for a file system that is written.
+pub struct DataSide {
+    /// The device.
+    pub device: DataDevice,
+    /// What knows which blocks are free.
+    pub places: Box<dyn DataPlaces>,
+    /// The rules: all of them, but for experiments.
+    pub rules: DualRules,
+}
+
+/// How much of the data device is free, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataSpace {
+    /// Blocks that files can have.
+    pub blocks: u64,
+    /// Free blocks that are not promised to anybody.
+    pub free: u64,
+    /// Blocks that will be free when it is durable that their files have them no more.
+    pub soon: u64,
+}
+
+/// Bytes of the tables that changed: their place in the tables, and what they are now.
+pub type TablePart = (usize, Vec<u8>);
+
+/// Which blocks of the data device are free. Nothing here waits.
+pub trait DataPlaces {
+    /// Takes the tables as a checkpoint has them.
+    ///
+    /// # Errors
+    /// They cannot be right, in words.
+    fn load(&mut self, tables: &[u8]) -> Result<(), String>;
+
+    /// The change of the tables that rolling forward finds: blocks that files lost, and then those that they got.
+    fn roll(&mut self, lost: &[i64], got: &[i64]);
+
+    /// How much is free.
+    fn space(&self) -> DataSpace;
+
+    /// Promises a block to a file. False where none is left.
+    #[must_use]
+    fn reserve(&mut self) -> bool;
+
+    /// Takes a promise back.
+    fn release(&mut self);
+
+    /// The place of a promised block of a file of `group`: `after`, the block behind the file's previous one, if it is free.
+    fn allocate(&mut self, group: u32, after: Option<i64>) -> i64;
+
+    /// A file gives a block back.
+    fn free(&mut self, block: i64);
+
+    /// What was freed so far is in the write-out that is being gathered.
+    fn frees_gathered(&mut self);
+
+    /// What was gathered is durable.
+    fn frees_durable(&mut self);
+
+    /// The group for a new directory in one of `parent`'s.
+    fn group_for(&mut self, parent: u32) -> u32;
+
+    /// A group has an inode more, or less.
+    fn count_inode(&mut self, group: u32, by: i32);
+
+    /// The bytes of the tables that changed since the last call.
+    fn changed(&mut self) -> Vec<TablePart>;
+}
+
+impl DataDevice {
+    /// Reads a block of contents for a reader.
+    pub(crate) async fn read(&self, what: What, addr: i64) -> Result<Vec<u8>, LfsError> {
+        if !self.shape.holds(addr) {
+            return Err(LfsError::Contents { what, addr, blocks: self.shape.blocks });
+        }
+        let (bsize, start) = (self.shape.bsize as usize, self.byte_of(addr));
+        let geometry = self.device.geometry();
+        let sector = geometry.sector as usize;
+        let step = (geometry.max_request / sector).max(1) * sector;
+        let mut out = Vec::with_capacity(bsize);
+        while out.len() < bsize {
+            let len = step.min(bsize - out.len());
+            out.extend_from_slice(&self.device.read(start + out.len() as u64, len).await?);
+        }
+        Ok(out)
+    }
+
+    /// The byte of a block on its device.
+    pub fn byte_of(&self, addr: i64) -> u64 {
+        addr.cast_unsigned() * u64::from(self.shape.bsize)
+    }
+
+    /// Whether the device has room for its blocks, and the log's blocks are of the same size.
+    pub(crate) fn fits(&self, sb: &Superblock) -> Result<(), LfsError> {
+        let geometry = self.device.geometry();
+        let want = self.shape.blocks.saturating_mul(self.shape.bsize.into());
+        if want > geometry.bytes {
+            return Err(LfsError::DataTooSmall { want, have: geometry.bytes });
+        }
+        if geometry.sector > self.shape.bsize {
+            return Err(LfsError::Sector { frag: self.shape.bsize, sector: geometry.sector });
+        }
+        let tables = self.shape.table_blocks();
+        match sb.bsize == self.shape.bsize && sb.frag == 1 && sb.group_table_blocks() == tables {
+            true => Ok(()),
+            false => Err(LfsError::Tables { have: sb.group_table_blocks(), want: tables }),
+        }
+    }
+}
+
+/// The kind of superblock that goes with a data device, or without one.
+pub(crate) fn kind_of<T>(data: Option<&T>) -> Kind {
+    if data.is_some() { Kind::Dual } else { Kind::Lfs }
+}
+
+/// Whether an inode's contents are apart from the log where there is a data device.
+pub(crate) fn is_regular(inode: &LfsInode) -> bool {
+    FileType::from_mode(inode.mode) == Some(FileType::Regular)
+}

@@ -1,0 +1,179 @@
+//! Contents of regular files on a device of their own ([`crate::data`]): their places in a write-out, and reading them.
+//!
+//! A block that its file has on the device already is written where it is. A new one gets its place here, behind the file's
+//! block before it where that is free; the pointer to it changes, and goes into the log with what is above it.
+
+use std::collections::BTreeMap;
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufRef, Gathered};
+use ordo_format::lfs::{IFILE_INO, LE, LfsInode};
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
+
+use super::state::LogState;
+use super::store::{Store, decode};
+use super::work::{Content, Work};
+use super::writer::SegmentWriter;
+use crate::data::{DataDevice, DataSpace, is_regular};
+
+/// The data device of a mounted file system.
+pub struct DataPart {
+    /// The device.
+    pub device: DataDevice,
+    /// Its first address in the cache.
+    pub base: u64,
+}
+
+impl DataPart {
+    /// The cache's address of a block.
+    fn address_of(&self, block: i64) -> u64 {
+        self.base + self.device.byte_of(block)
+    }
+}
+
+/// Buffers with the addresses at which they are written.
+pub type Placed = BTreeMap<u64, BufRef>;
+
+impl Store {
+    /// Whether a block of an inode is on the data device.
+    pub fn is_apart(&self, inode: &LfsInode, number: i64) -> bool {
+        self.data.is_some() && number >= 0 && is_regular(inode) && inode.inumber != IFILE_INO
+    }
+
+    /// The same for an inode whose buffer is in memory.
+    pub fn is_apart_in(&self, pin: &BufRef, number: i64) -> bool {
+        if self.data.is_none() || number < 0 {
+            return false;
+        }
+        FileType::from_mode(LE.get_u16(&pin.read(), 0)) == Some(FileType::Regular)
+    }
+
+    /// The same for a file that is used, by its number.
+    pub fn is_apart_of(&self, ino: u64, number: i64) -> bool {
+        self.data.is_some()
+            && number >= 0
+            && self.peek_inode(ino).is_some_and(|pin| self.is_apart_in(&pin, number))
+    }
+
+    /// The cache's address of a file's block, wherever it is.
+    pub fn address_of(
+        &self,
+        inode: &LfsInode,
+        (ino, number): (u64, i64),
+        addr: i64,
+        bytes: usize,
+    ) -> FsResult<u64> {
+        match &self.data {
+            Some(data) if self.is_apart(inode, number) => match data.device.shape.holds(addr) {
+                true => Ok(data.address_of(addr)),
+                false => Err(self.corrupt(ino, format_args!("block {number} is at {addr}"))),
+            },
+            _ => self.byte_of(ino, number, addr, bytes),
+        }
+    }
+
+    /// Whether a file's whole block can be at an address.
+    pub fn can_be_at(&self, is_apart: bool, addr: i64) -> bool {
+        match &self.data {
+            Some(data) if is_apart => data.device.shape.holds(addr),
+            _ => self.shape.is_log(addr, self.shape.frag),
+        }
+    }
+
+    /// Bytes that a request for contents has at most.
+    pub fn request_max(&self) -> usize {
+        let log = self.device.geometry().max_request;
+        self.data.as_ref().map_or(log, |d| d.device.device.geometry().max_request.min(log))
+    }
+
+    /// Blocks of both devices: no file has more pointers.
+    pub fn all_blocks(&self) -> u64 {
+        let data = self.data.as_ref().map_or(0, |data| data.device.shape.blocks);
+        self.shape.size.saturating_add(data)
+    }
+
+    /// How much of the data device is free.
+    pub fn data_space(&self) -> Option<DataSpace> {
+        self.state.borrow().data.as_ref().map(|data| data.space())
+    }
+
+    /// Promises a block of the data device to a file whose contents are there.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn promise(&self, is_apart: bool) -> FsResult<()> {
+        let mut state = self.state.borrow_mut();
+        let has_one = state.data.as_mut().is_none_or(|data| !is_apart || data.reserve());
+        match has_one {
+            true => Ok(()),
+            false => Err(FsError::with_detail(Errno::NoSpace, "the data device is full")),
+        }
+    }
+
+    /// Takes a promise back.
+    pub fn break_promise(&self, is_apart: bool) {
+        if let Some(data) = self.state.borrow_mut().data.as_mut().filter(|_| is_apart) {
+            data.release();
+        }
+    }
+
+    /// Whether the data device has few free blocks, but has some that are free as soon as that is durable.
+    pub fn awaits_frees(&self) -> bool {
+        let gate = self.cache.gate();
+        let wanted = (gate.operations() + 1) * gate.blocks_of_an_operation();
+        self.data_space().is_some_and(|space| space.free < wanted && space.soon > 0)
+    }
+}
+
+impl SegmentWriter {
+    /// Takes the contents that are on the data device out of what goes into the log, each with its address. New ones get
+    /// their places, in the order of their blocks.
+    pub(super) fn place_contents(&self, state: &mut LogState, work: &mut Work) -> Placed {
+        let (store, mut placed) = (self.store(), Placed::new());
+        let Some(part) = &store.data else { return placed };
+        for (ino, file) in &mut work.files {
+            let pin = work.inodes.get(ino).expect("held with the blocks").clone();
+            let d = decode(&pin);
+            if !store.is_apart(&d, 0) {
+                continue;
+            }
+            let mut after = None;
+            for (number, content) in std::mem::take(&mut file.levels[0]) {
+                let Content::Buffer(buf) = content else {
+                    unreachable!("the log has no contents of inode {ino} to move")
+                };
+                assert_eq!(buf.len(), store.bsize(), "inode {ino}: block {number} is whole");
+                let old = store.peek_pointer(*ino, number).expect("held with the blocks");
+                let block = match old > 0 {
+                    true => old,
+                    false => {
+                        let before = number.checked_sub(1).filter(|before| *before >= 0);
+                        let last = before.and_then(|before| store.peek_pointer(*ino, before));
+                        let behind = after.or(last.filter(|last| *last > 0).map(|last| last + 1));
+                        let data = state.data.as_mut().expect("there is a data device");
+                        let block = data.allocate(d.blksize, behind);
+                        self.point_at((*ino, &pin), number, block, file);
+                        block
+                    }
+                };
+                after = Some(block + 1);
+                placed.insert(part.address_of(block), buf);
+            }
+        }
+        placed
+    }
+
+    /// The requests for contents, in the order of their addresses.
+    pub(super) fn content_requests(&self, placed: Placed) -> Vec<Gathered> {
+        let (store, mut requests) = (self.store(), Vec::<Gathered>::new());
+        let most = store.request_max();
+        for (address, buf) in placed {
+            let fits = |r: &Gathered| r.end() == address && r.len() + buf.len() <= most;
+            if !requests.last().is_some_and(fits) {
+                requests.push(Gathered::at(address));
+            }
+            store.cache.gather(requests.last_mut().expect("there"), &buf);
+        }
+        requests
+    }
+}
