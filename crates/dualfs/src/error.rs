@@ -1,0 +1,53 @@
+//! Why a pair cannot be made or mounted.
+
+use ordo_block::BlockError;
+use ordo_format::dualfs::{IdentityError, PairError, PairName};
+use ordo_lfs::LfsError;
+use ordo_lfs::mkfs::MkfsError;
+
+/// What is wrong, and on which device.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DualError {
+    /// A device has no identity that can be used.
+    #[error("the {device} device is not half of a DualFS: {error}")]
+    Identity {
+        /// First or second.
+        device: &'static str,
+        /// The fault.
+        error: IdentityError,
+    },
+    /// The only device given is a data device.
+    #[error("this is the data device of the pair {0}; give its metadata device first")]
+    OnlyData(PairName),
+    /// The data device is not there.
+    #[error("the data device of the pair {0} is missing; give it behind the metadata device")]
+    DataMissing(PairName),
+    /// There is a second device, but the first has both.
+    #[error("the pair {0} is on one disk, but a second device was given")]
+    TooMany(PairName),
+    /// The devices do not belong together.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// A device ends before what it should have does.
+    #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
+    TooSmall {
+        /// Metadata or data.
+        device: &'static str,
+        /// The bytes that it should have.
+        want: u64,
+        /// The bytes that it has.
+        have: u64,
+    },
+    /// A file system cannot be made: there is no room for two devices, or the groups have an impossible size.
+    #[error("{0}")]
+    Sizes(String),
+    /// The metadata log cannot be made.
+    #[error("the metadata log: {0}")]
+    Mkfs(#[from] MkfsError),
+    /// The metadata log cannot be used.
+    #[error("the metadata log: {0}")]
+    Log(#[from] LfsError),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+}

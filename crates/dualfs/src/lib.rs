@@ -1,0 +1,53 @@
+//! DualFS: the contents of regular files in groups of blocks on one device, all metadata in a log on another.
+//!
+//! Source: Piernas, Cortes and García, "Traditional versus Next-Generation Journaling File Systems: a Performance Comparison
+//! Approach" (2007), section 2. The format is Ordo's own: `docs/formats/dualfs.md`.
+//!
+//! Layers, lowest first:
+//! - [`pair`]: finding the two devices, and whether they belong together.
+//! - [`groups`]: which blocks of the data device are free, and which one a file gets.
+//! - [`mkfs`]: making an empty pair.
+//! - [`mod@mount`]: the metadata log is [`ordo_lfs`]'s, which is given the groups as its place for contents.
+//!
+//! Invariants:
+//! - The data device has contents of regular files and its identity. There is one copy of each piece of metadata, in the log.
+//! - New contents are durable before the partial segment with the pointers to them is written ([`DualRules::CONTENTS`]).
+//! - A block that a file gave back is given to no other before it is durable that the file has it no more
+//!   ([`DualRules::FREED`]).
+//! - At a checkpoint, the group tables in the IFILE are exactly what the files' pointers say; between two, rolling forward
+//!   finds the difference.
+//! - A block is promised to a file when the file gets it, and given its place when it is written: that never fails.
+//! - No contents of a device cause a panic. Two devices that were not mounted together last are refused.
+//!
+//! Typical sequence: [`mkfs::mkfs`]; [`mount::mount`]; the operations of `FileSystem`; `unmount`.
+//!
+//! ```
+//! use ordo_block::{BlockDevice, ram::RamDisk};
+//! use ordo_dualfs::{DualError, mkfs, mount};
+//! use ordo_vfs::{FileSystem, NewNode};
+//! let executor = ordo_runtime::Executor::simulated(1);
+//! let rt = executor.runtime();
+//! executor.block_on(async {
+//!     let disks = [RamDisk::new(16 << 20).erase(), RamDisk::new(64 << 20).erase()];
+//!     mkfs::mkfs(&rt, &disks, &mkfs::MkfsOptions::default()).await.unwrap();
+//!     let fs = mount::mount(&rt, &disks, &mount::MountOptions::default()).await.unwrap();
+//!     fs.make(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
+//!     fs.unmount().await.unwrap();
+//!     let swapped = [disks[1].clone(), disks[0].clone()];
+//!     let refused = mount::mount(&rt, &swapped, &mount::MountOptions::default()).await;
+//!     assert!(matches!(refused, Err(DualError::Pair(_))));
+//! }).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod groups;
+pub mod mkfs;
+pub mod mount;
+pub mod pair;
+
+pub use error::DualError;
+pub use ordo_lfs::data::DualRules;
+
+/// A mounted file system.
+pub type DualFs = ordo_lfs::write::LogFs;

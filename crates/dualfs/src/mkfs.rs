@@ -1,0 +1,179 @@
+//! Making an empty pair.
+//!
+//! The metadata log is made first, then the data device's identity, and at last the metadata device's: what is cut off before is no
+//! pair.
+
+use ordo_block::{BlockDevice, Device};
+use ordo_format::dualfs::{DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION};
+use ordo_format::lfs::{LABEL_BYTES, Superblock};
+use ordo_lfs::mkfs::{MkfsOptions as LogOptions, mkfs_dual};
+use ordo_runtime::Runtime;
+
+use crate::DualError;
+use crate::pair::{split, write_identity};
+
+/// Segments that a metadata log has at least, by default.
+const SEGMENTS_LEAST: u64 = 100;
+/// Blocks of a segment at least, by default.
+const SEGMENT_BLOCKS_LEAST: u64 = 8;
+/// The segment size to begin with, in bytes.
+const SEGMENT_BYTES: u64 = 1 << 20;
+/// Groups that a data device has at least, by default, if it has enough blocks.
+const GROUPS_LEAST: u64 = 8;
+/// The least number of blocks in a group by default.
+const GROUP_BLOCKS_LEAST: u64 = 64;
+
+/// The size of the metadata device on a disk that has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataSize {
+    /// A share of the disk, in percent; more where the log would be too small.
+    Percent(u32),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// Options of mkfs.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// The block size in bytes: a power of two from 512 to 8192.
+    pub block_size: u32,
+    /// The segment size in bytes; the default follows from the metadata device's size.
+    pub segment_size: Option<u32>,
+    /// Blocks of a group, a multiple of 8; by default what one block of bitmap has, or less on a small device.
+    pub group_blocks: Option<u32>,
+    /// The size of the metadata device where it shares a disk with the data device.
+    pub metadata: MetadataSize,
+    /// The bytes of the first disk that are used; by default all.
+    pub size: Option<u64>,
+    /// The percentage of the metadata log that is reserved.
+    pub min_free: u32,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions {
+            block_size: 4096,
+            segment_size: None,
+            group_blocks: None,
+            metadata: MetadataSize::Percent(10),
+            size: None,
+            min_free: 10,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The metadata device's identity.
+    pub identity: Identity,
+    /// The superblock of the metadata log.
+    pub superblock: Superblock,
+}
+
+/// Makes an empty file system on one disk, or on two: the first gets the metadata.
+///
+/// # Errors
+/// The sizes do not fit, or a device failed.
+pub async fn mkfs(
+    rt: &Runtime,
+    disks: &[Device],
+    options: &MkfsOptions,
+) -> Result<Made, DualError> {
+    let bsize = u64::from(options.block_size);
+    if !options.block_size.is_power_of_two() || !(512..=8192).contains(&options.block_size) {
+        return Err(DualError::Sizes(format!("blocks of {bsize} bytes; 512 to 8192 are possible")));
+    }
+    let have = disks[0].geometry().bytes;
+    let size = options.size.unwrap_or(have);
+    if size > have {
+        return Err(DualError::TooSmall { device: "first", want: size, have });
+    }
+    let unit = bsize.max(4096).max(disks[0].geometry().sector.into());
+    let (metadata, data, metadata_bytes, data_at) = match disks.get(1) {
+        Some(second) => (disks[0].clone(), second.clone(), size / unit * unit, 0),
+        None => {
+            let bytes = metadata_bytes(options, size).next_multiple_of(unit);
+            if size < bytes + 2 * unit {
+                return Err(DualError::Sizes(format!(
+                    "{size} bytes have no room for {bytes} bytes of metadata and for data"
+                )));
+            }
+            let parts = split(&disks[0], bytes, bytes);
+            (parts.0, parts.1, bytes, bytes)
+        }
+    };
+    let data_bytes = match data_at {
+        0 => data.geometry().bytes,
+        at => size - at,
+    };
+    let shape = shape(options, data_bytes / bsize)?;
+    let identity = identity(rt, shape, metadata_bytes, data_at);
+    let log = LogOptions {
+        block_size: options.block_size,
+        frag_size: options.block_size,
+        segment_size: options.segment_size.unwrap_or_else(|| segment_size(bsize, metadata_bytes)),
+        min_free: options.min_free,
+        ident: u32::from_le_bytes(identity.uuid[..4].try_into().expect("four bytes")),
+        sealed: true,
+    };
+    let now = rt.wall_time().0.max(0).cast_unsigned();
+    let part = ordo_block::part::Part::new(metadata.clone(), 0, metadata_bytes);
+    let superblock = mkfs_dual(part, &log, &shape.empty_tables(), now).await?;
+    let mut data_identity = identity.clone();
+    (data_identity.role, data_identity.data_at) = (ROLE_DATA, 0);
+    write_identity(&data, &data_identity).await?;
+    write_identity(&metadata, &identity).await?;
+    Ok(Made { identity, superblock })
+}
+
+/// The size of the metadata device on a disk of `bytes` bytes that has both.
+fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
+    let bsize = u64::from(options.block_size);
+    let segment = options.segment_size.map_or(SEGMENT_BLOCKS_LEAST * bsize, u64::from);
+    match options.metadata {
+        MetadataSize::Bytes(bytes) => bytes,
+        MetadataSize::Percent(percent) => {
+            let share = u128::from(bytes) * u128::from(percent.min(100)) / 100;
+            (share as u64).max(LABEL_BYTES + SEGMENTS_LEAST * segment)
+        }
+    }
+}
+
+/// The largest segments of which the log has enough.
+fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
+    let room = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
+    let mut bytes = SEGMENT_BYTES;
+    while bytes > room && bytes > SEGMENT_BLOCKS_LEAST * bsize {
+        bytes /= 2;
+    }
+    bytes as u32
+}
+
+fn shape(options: &MkfsOptions, blocks: u64) -> Result<DataShape, DualError> {
+    let bsize = options.block_size;
+    let most = u64::from(bsize) * 8;
+    let usual = (blocks / GROUPS_LEAST).next_multiple_of(8).clamp(GROUP_BLOCKS_LEAST, most);
+    let group_blocks = options.group_blocks.unwrap_or(usual as u32);
+    if group_blocks == 0 || !group_blocks.is_multiple_of(8) {
+        let wrong = format!("groups of {group_blocks} blocks; the number must be a multiple of 8");
+        return Err(DualError::Sizes(wrong));
+    }
+    match blocks {
+        0 | 1 => Err(DualError::Sizes(format!("the data device has {blocks} blocks of {bsize}"))),
+        _ => Ok(DataShape { bsize, group_blocks, blocks }),
+    }
+}
+
+fn identity(rt: &Runtime, shape: DataShape, metadata_bytes: u64, data_at: u64) -> Identity {
+    let mut identity = Identity::zeroed();
+    (identity.magic, identity.version, identity.role) = (IDENTITY_MAGIC, VERSION, ROLE_METADATA);
+    let random = [rt.random_below(u64::MAX), rt.random_below(u64::MAX)];
+    identity.uuid[..8].copy_from_slice(&random[0].to_le_bytes());
+    identity.uuid[8..].copy_from_slice(&random[1].to_le_bytes());
+    identity.generation = 1;
+    (identity.bsize, identity.group_blocks) = (shape.bsize, shape.group_blocks);
+    (identity.groups, identity.blocks) = (shape.groups(), shape.blocks);
+    (identity.metadata_bytes, identity.data_at) = (metadata_bytes, data_at);
+    identity
+}

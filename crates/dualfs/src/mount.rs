@@ -1,0 +1,100 @@
+//! Mounting a pair.
+
+use ordo_block::Device;
+use ordo_cache::CacheConfig;
+use ordo_lfs::LfsReader;
+use ordo_lfs::data::{DataSide, DualRules};
+use ordo_lfs::write::{CleanerPolicy, LfsRules, MountOptions as LogOptions, mount_with};
+use ordo_runtime::{Duration, Runtime};
+use ordo_ufs::UfsConfig;
+
+use crate::groups::Groups;
+use crate::pair::Pair;
+use crate::{DualError, DualFs};
+
+/// The age at which dirty blocks are written, in §2.1 of the paper.
+const LOG_EVERY: Duration = Duration::from_secs(5);
+/// Time between two checkpoints, in §2.1.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+
+/// The mechanisms of section 2.2, each with a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DualOptions {
+    /// Directory affinity: how many percent more free blocks a group must have for a new directory to leave its parent's group;
+    /// none: it goes to the emptiest one.
+    pub affinity: Option<u32>,
+}
+
+impl Default for DualOptions {
+    fn default() -> DualOptions {
+        DualOptions { affinity: Some(10) }
+    }
+}
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What the names and files are like to use.
+    pub ufs: UfsConfig,
+    /// The cache. No block stays dirty for longer than 5 s.
+    pub cache: CacheConfig,
+    /// The rules of the metadata log: all of them, but for experiments.
+    pub log_rules: LfsRules,
+    /// The rules that keep the devices in order: all of them, but for experiments.
+    pub rules: DualRules,
+    /// How the cleaner chooses segments.
+    pub cleaner: CleanerPolicy,
+    /// The mechanisms of section 2.2.
+    pub options: DualOptions,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            ufs: UfsConfig::default(),
+            cache: CacheConfig::default(),
+            log_rules: LfsRules::all(),
+            rules: DualRules::all(),
+            cleaner: CleanerPolicy::default(),
+            options: DualOptions::default(),
+        }
+    }
+}
+
+/// Mounts the file system on one or two disks to be read and written: at the newest checkpoint, after rolling forward.
+///
+/// # Errors
+/// The devices are no pair, or what is there cannot be right; a device failed.
+pub async fn mount(
+    rt: &Runtime,
+    disks: &[Device],
+    options: &MountOptions,
+) -> Result<DualFs, DualError> {
+    let mut pair = Pair::open(disks).await?;
+    pair.begin_mount().await?;
+    let device = pair.data_device();
+    let places = Groups::new(device.shape, options.rules, options.options.affinity);
+    let data = DataSide { device, places: Box::new(places), rules: options.rules };
+    let mut cache = options.cache.clone();
+    for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {
+        *age = (*age).min(LOG_EVERY);
+    }
+    let log = LogOptions {
+        ufs: options.ufs.clone(),
+        cache,
+        rules: options.log_rules,
+        cleaner: options.cleaner,
+        checkpoint_every: CHECKPOINT_EVERY,
+    };
+    Ok(mount_with(rt, pair.metadata, data, &log).await?)
+}
+
+/// Mounts it for reading only. Nothing is written; the log is rolled forward in memory.
+///
+/// # Errors
+/// As for [`mount`].
+pub async fn read(disks: &[Device]) -> Result<LfsReader, DualError> {
+    let pair = Pair::open(disks).await?;
+    let data = pair.data_device();
+    Ok(LfsReader::mount_with(pair.metadata, data).await?)
+}
