@@ -1,4 +1,4 @@
-//! Checking and repairing file systems as fsck does: UFS2, and LFS ([`lfs`]).
+//! Checking and repairing file systems as fsck does: UFS2, LFS ([`lfs`]), and DualFS on LFS's structures ([`dualfs`]).
 //!
 //! The checker is an independent witness: it reads only `format` and `block`, and shares no code with anything that
 //! writes file systems.
@@ -33,6 +33,7 @@ mod checker;
 mod connect;
 mod copies;
 mod discard;
+pub mod dualfs;
 mod fields;
 mod finding;
 mod groups;

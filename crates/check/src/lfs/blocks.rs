@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFREG, IFSOCK, IFWHT};
 
+use super::groups::Unfit;
 use super::state::{Known, Live, Run};
 use super::{LfsCheckError, LfsFinding};
 use crate::terms::Slot;
@@ -138,7 +139,7 @@ impl Run<'_> {
             if addr == NO_ADDRESS {
                 continue;
             }
-            match self.take(target, name, addr, bytes, inside)? {
+            match self.take_contents(target, name, addr, bytes, inside)? {
                 true if target.keep => drop(target.blocks.insert(slot as u64, addr)),
                 true => {}
                 false => {
@@ -186,7 +187,12 @@ impl Run<'_> {
                 }
                 let lbn = first.saturating_add(index.saturating_mul(below));
                 let name = Slot::Within { block: block as u64, index: index as u32 };
-                if !self.take(target, name, pointer, bsize, lbn < count)? {
+                let inside = lbn < count;
+                let is_taken = match level {
+                    1 => self.take_contents(target, name, pointer, bsize, inside)?,
+                    _ => self.take(target, name, pointer, bsize, inside)?,
+                };
+                if !is_taken {
                     let at = index as usize * size;
                     self.io.change(block as u64, at, &vec![0; size]).await?;
                 } else if level > 1 {
@@ -197,6 +203,33 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Claims a block of contents: on the data device, if the file's are there.
+    fn take_contents(
+        &mut self,
+        target: &mut Target,
+        slot: Slot,
+        addr: i64,
+        bytes: u64,
+        inside: bool,
+    ) -> Result<bool, LfsCheckError> {
+        let ino = target.inode.inumber;
+        let Some(contents) = self.contents_of(&target.inode) else {
+            return self.take(target, slot, addr, bytes, inside);
+        };
+        let claimed = if inside { contents.take(ino, addr) } else { Err(Unfit::BeyondEnd) };
+        let finding = match claimed {
+            Ok(()) => {
+                target.frags += 1;
+                return Ok(true);
+            }
+            Err(Unfit::BeyondEnd) => LfsFinding::PointerBeyondEnd { ino, slot, addr },
+            Err(Unfit::Outside) => LfsFinding::BadDataBlock { ino, slot, addr },
+            Err(Unfit::Twice) => LfsFinding::DuplicateDataBlock { ino, slot, addr },
+        };
+        self.report.add(finding);
+        Ok(false)
     }
 
     /// Claims a block for a file. Returns false where the file cannot have it, so that the pointer must be cleared.

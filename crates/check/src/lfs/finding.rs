@@ -285,6 +285,68 @@ findings! {
         most: i64,
     } CountsOnly, "superblock: bfree is {stored}, but must be from {least} to {most}", repair "put between them";
 
+    /// A pointer to contents leads outside of the data device.
+    BadDataBlock {
+        /// The inode.
+        ino: u64,
+        /// The pointer's place.
+        slot: Slot,
+        /// The block.
+        addr: i64,
+    } Damage, "inode {ino}: {slot} leads to block {addr}, which the data device does not have", repair "cleared";
+
+    /// A pointer leads to a block of the data device that another file has.
+    DuplicateDataBlock {
+        /// The inode.
+        ino: u64,
+        /// The pointer's place.
+        slot: Slot,
+        /// The block.
+        addr: i64,
+    } Damage, "inode {ino}: {slot} leads to block {addr} of the data device, which is another file's", repair "cleared";
+
+    /// An inode's contents are meant for a group that does not exist.
+    InodeGroup {
+        /// The inode.
+        ino: u64,
+        /// The group.
+        group: u32,
+    } CountsOnly, "inode {ino} is meant for group {group}, which does not exist; it counts for group 0", repair "not repaired";
+
+    /// Blocks of files are free by a group's bitmap.
+    GroupBlocksFree {
+        /// The group.
+        group: u32,
+        /// The number of blocks.
+        blocks: u64,
+    } Damage, "group {group}: {blocks} blocks of files are free by the bitmap", repair "bitmap made right";
+
+    /// Blocks that no file has are in use by a group's bitmap.
+    GroupBlocksUsed {
+        /// The group.
+        group: u32,
+        /// The number of blocks.
+        blocks: u64,
+    } LeakOnly, "group {group}: {blocks} blocks without a file are in use by the bitmap", repair "bitmap made right";
+
+    /// A count of a group is wrong.
+    GroupCount {
+        /// The group.
+        group: u32,
+        /// `free` or `inodes`.
+        field: &'static str,
+        /// The value in the group's descriptor.
+        stored: u32,
+        /// The right value.
+        right: u32,
+    } CountsOnly, "group {group}: {field} is {stored}, but must be {right}", repair "count made right";
+
+    /// A block behind the data device's last one is in use by the bitmap.
+    GroupBeyondEnd {
+        /// The block.
+        block: u64,
+    } CountsOnly, "block {block} behind the end of the data device is in use by the bitmap", repair "bit cleared";
+
     /// The log behind the checkpoint has an inode for which the IFILE has no space.
     IfileTooSmall {
         /// The inode.

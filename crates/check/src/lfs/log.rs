@@ -117,6 +117,8 @@ impl Run<'_> {
             for block in &piece.blocks {
                 let addr = match *block {
                     PsegBlock::Inodes { addr } => addr,
+                    // Contents on a device of their own are never in the log; all else comes with its inode.
+                    PsegBlock::File { .. } if self.contents.is_some() => continue,
                     PsegBlock::File { addr, bytes, ino, version, lbn } => {
                         let blocks = alone.entry(ino).or_default();
                         blocks.insert(lbn, Alone { addr, bytes, version });

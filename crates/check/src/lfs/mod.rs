@@ -6,6 +6,7 @@
 //! - 1, inodes and blocks (`blocks`);
 //! - 2 to 4, names, connectivity, link counts (`names`, `links`);
 //! - 5, segments and totals (`segments`);
+//! - DualFS's, the data device's groups (`groups`);
 //! - 6, rolling forward (`log`): with a repair it comes before the others, in memory.
 //!
 //! Invariants:
@@ -28,6 +29,7 @@
 mod blocks;
 mod finding;
 mod free_list;
+mod groups;
 mod links;
 mod log;
 mod names;
@@ -37,6 +39,7 @@ mod state;
 mod superblock;
 
 use ordo_block::{BlockDevice, Device};
+use ordo_format::dualfs::DataShape;
 
 pub use finding::LfsFinding;
 pub use report::{LfsCheckError, LfsReport, LogBehind};
@@ -48,12 +51,23 @@ use state::Run;
 pub struct LfsChecker {
     device: Device,
     repair: Repair,
+    /// The data device's blocks, where the log is DualFS's.
+    data: Option<DataShape>,
 }
 
 impl LfsChecker {
     /// A checker of `device`. No one else may write to it meanwhile.
     pub fn new(device: impl BlockDevice, repair: Repair) -> LfsChecker {
-        LfsChecker { device: device.erase(), repair }
+        LfsChecker { device: device.erase(), repair, data: None }
+    }
+
+    /// A checker of a metadata log of DualFS, whose data device has this shape, and room for its blocks.
+    pub(crate) fn of_pair(
+        device: impl BlockDevice,
+        shape: DataShape,
+        repair: Repair,
+    ) -> LfsChecker {
+        LfsChecker { device: device.erase(), repair, data: Some(shape) }
     }
 
     /// The report of an LFS that was unmounted cleanly, without a check.
@@ -61,7 +75,7 @@ impl LfsChecker {
     /// # Errors
     /// As for [`run`](Self::run).
     pub async fn skipped(&self) -> Result<LfsReport, LfsCheckError> {
-        let found = superblock::find(&self.device).await?;
+        let found = superblock::find(&self.device, self.data.is_some()).await?;
         let mut report = LfsReport::new();
         (report.was_clean, report.skipped) = (true, true);
         // The superblock does not count the IFILE and the root.
@@ -78,8 +92,8 @@ impl LfsChecker {
     /// There is no LFS to check, its IFILE cannot be read, or the device failed. An inconsistent LFS is no error; it
     /// is in the report.
     pub async fn run(&self) -> Result<LfsReport, LfsCheckError> {
-        let found = superblock::find(&self.device).await?;
-        let mut run = Run::open(&self.device, found).await?;
+        let found = superblock::find(&self.device, self.data.is_some()).await?;
+        let mut run = Run::open(&self.device, found, self.data).await?;
         run.check_superblock();
         if !run.report.was_clean {
             run.read_log().await?;
@@ -92,6 +106,7 @@ impl LfsChecker {
         run.check_names().await?;
         run.check_links().await?;
         run.check_segments();
+        run.check_groups();
         let damaged = !run.report.is_consistent() || run.report.rolled_forward;
         if damaged && run.report.allows(self.repair) {
             run.write_repairs(&self.device).await?;

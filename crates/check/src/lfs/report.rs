@@ -51,6 +51,9 @@ pub struct LfsReport {
     pub used_fragments: u64,
     /// Free fragments by the superblock.
     pub free_fragments: i64,
+    /// Blocks of the data device in use by files; none in an LFS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_blocks_used: Option<u64>,
 }
 
 /// The number of findings that are kept at most.
@@ -73,6 +76,7 @@ impl LfsReport {
             files: 0,
             used_fragments: 0,
             free_fragments: 0,
+            data_blocks_used: None,
         }
     }
 
@@ -183,6 +187,14 @@ pub enum LfsCheckError {
         lbn: u64,
         /// Its address.
         addr: i64,
+    },
+    /// The IFILE's group tables are not those of the data device.
+    #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
+    Tables {
+        /// Blocks by the superblock.
+        have: u64,
+        /// Blocks by the data device.
+        want: u64,
     },
     /// The device failed.
     #[error(transparent)]

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
+use ordo_format::dualfs::DataShape;
 use ordo_format::lfs::{
     CleanerInfo, IFILE_INO, IfileEntry, LfsInode, NO_ADDRESS, SUPERBLOCK_SIZE, SegUse, Superblock,
     SuperblockError, inode,
 };
 
 use super::blocks::Target;
+use super::groups::Contents;
 use super::log::Log;
 use super::superblock::Found;
 use super::{LfsCheckError, LfsReport};
@@ -59,14 +61,28 @@ pub(super) struct Run<'d> {
     /// The live bytes of each segment.
     pub live: Vec<u64>,
     pub inodes: BTreeMap<u64, Known>,
+    /// The contents of regular files, where they are on a device of their own.
+    pub contents: Option<Contents>,
     /// Whether the free list must be built again.
     pub relist: bool,
 }
 
 impl<'d> Run<'d> {
     /// Reads the IFILE.
-    pub async fn open(device: &'d Device, found: Found) -> Result<Run<'d>, LfsCheckError> {
+    pub async fn open(
+        device: &'d Device,
+        found: Found,
+        data: Option<DataShape>,
+    ) -> Result<Run<'d>, LfsCheckError> {
         let Found { sb, damaged } = found;
+        if let Some(shape) = data
+            && (sb.group_table_blocks() != shape.table_blocks()
+                || sb.bsize != shape.bsize
+                || sb.frag != 1)
+        {
+            let (have, want) = (sb.group_table_blocks(), shape.table_blocks());
+            return Err(LfsCheckError::Tables { have, want });
+        }
         let mut report = LfsReport::new();
         report.was_clean = sb.pflags & ordo_format::lfs::superblock::PF_CLEAN != 0;
         let mut run = Run {
@@ -81,6 +97,7 @@ impl<'d> Run<'d> {
             ifile_inode: LfsInode::zeroed(),
             log: Log::default(),
             inodes: BTreeMap::new(),
+            contents: data.map(Contents::new),
             relist: false,
         };
         run.read_ifile().await?;
@@ -178,6 +195,9 @@ impl<'d> Run<'d> {
         entry.version = entry.version.wrapping_add(1);
         self.set_entry(ino, &entry);
         self.relist = true;
+        if let Some(contents) = &mut self.contents {
+            contents.give_up(ino);
+        }
         if let Some(known) = self.inodes.remove(&ino) {
             for (segment, bytes) in known.live {
                 self.live[segment as usize] -= bytes;

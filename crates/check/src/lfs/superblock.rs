@@ -15,21 +15,25 @@ pub(super) struct Found {
 async fn read(
     device: &Device,
     at: u64,
+    is_dual: bool,
 ) -> Result<Result<Superblock, SuperblockError>, LfsCheckError> {
     let geometry = device.geometry();
     let len = SUPERBLOCK_SIZE.max(geometry.sector as usize);
     match at.checked_add(len as u64) {
-        Some(end) if end <= geometry.bytes => Ok(Superblock::read(&device.read(at, len).await?)),
+        Some(end) if end <= geometry.bytes => {
+            let bytes = device.read(at, len).await?;
+            Ok(if is_dual { Superblock::read_dual(&bytes) } else { Superblock::read(&bytes) })
+        }
         _ => Ok(Err(SuperblockError::TooShort { have: 0 })),
     }
 }
 
-/// Finds the usable one of the first two superblocks with the higher serial number.
-pub(super) async fn find(device: &Device) -> Result<Found, LfsCheckError> {
-    let found = match read(device, LABEL_BYTES).await? {
+/// Finds the usable one of the first two superblocks with the higher serial number: LFS's, or of DualFS's metadata log.
+pub(super) async fn find(device: &Device, is_dual: bool) -> Result<Found, LfsCheckError> {
+    let found = match read(device, LABEL_BYTES, is_dual).await? {
         Ok(first) => with_second(device, first).await?,
         Err(error) => {
-            let sb = search(device, &error).await?;
+            let sb = search(device, &error, is_dual).await?;
             Found { sb, damaged: Some((LABEL_BYTES, error)) }
         }
     };
@@ -49,7 +53,7 @@ async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsChe
         return Ok(Found { sb: first, damaged: None });
     }
     let at = first.byte_of(first.sboffs[1]);
-    Ok(match read(device, at).await? {
+    Ok(match read(device, at, first.is_dual()).await? {
         Err(error) => Found { sb: first, damaged: Some((at, error)) },
         Ok(second) => {
             let same = (second.width, second.ident, second.sboffs)
@@ -64,12 +68,16 @@ async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsChe
 
 /// Searches the second superblock where the first is unusable: it is at the start of a segment, whose size only it
 /// knows.
-async fn search(device: &Device, error: &SuperblockError) -> Result<Superblock, LfsCheckError> {
+async fn search(
+    device: &Device,
+    error: &SuperblockError,
+    is_dual: bool,
+) -> Result<Superblock, LfsCheckError> {
     const STEP: u64 = 16 * 1024;
     let end = device.geometry().bytes.min(64 << 20);
     let is_torn = matches!(error, SuperblockError::Magic { .. } | SuperblockError::Checksum { .. });
     for at in (STEP..end).step_by(STEP as usize).take_while(|_| is_torn) {
-        if let Ok(sb) = read(device, at).await?
+        if let Ok(sb) = read(device, at, is_dual).await?
             && sb.byte_of(sb.sboffs[1]) == at
         {
             return Ok(sb);
