@@ -50,7 +50,7 @@ pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
     let disk = FileDisk::open(runtime, path, Access::ReadWrite)?.erase();
     let name = || path.display().to_string();
     let format = format_of(&disk).await.with_context(name)?;
-    format.edit(runtime, disk).await.with_context(name)
+    format.edit(runtime, std::slice::from_ref(&disk)).await.with_context(name)
 }
 
 /// Mounts the file system in an image for reading, even if it was not unmounted. A log is then replayed in
@@ -66,7 +66,8 @@ pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<AnyFs> {
     if let Some(said) = replay_log(runtime, format, std::slice::from_ref(&disk), path, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
-    let mounted = format.read(runtime, disk, &MountOptions::default()).await;
+    let disks = std::slice::from_ref(&disk);
+    let mounted = format.read(runtime, disks, &MountOptions::default()).await;
     Ok(mounted.with_context(name)?.fs().clone())
 }
 

@@ -168,7 +168,10 @@ fn shape(options: &MkfsOptions, blocks: u64) -> Result<DataShape, DualError> {
 fn identity(rt: &Runtime, shape: DataShape, metadata_bytes: u64, data_at: u64) -> Identity {
     let mut identity = Identity::zeroed();
     (identity.magic, identity.version, identity.role) = (IDENTITY_MAGIC, VERSION, ROLE_METADATA);
-    let random = [rt.random_below(u64::MAX), rt.random_below(u64::MAX)];
+    // Commands begin with the same seed each time, but not at the same time.
+    let (seconds, nanos) = rt.wall_time();
+    let time = seconds.cast_unsigned() << 30 ^ u64::from(nanos);
+    let random = [rt.random_u64(), rt.random_u64() ^ time];
     identity.uuid[..8].copy_from_slice(&random[0].to_le_bytes());
     identity.uuid[8..].copy_from_slice(&random[1].to_le_bytes());
     identity.generation = 1;

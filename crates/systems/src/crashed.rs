@@ -83,6 +83,9 @@ impl Scheme for Crashed {
 
     fn devices(&self) -> Vec<u64> {
         let bytes = self.geometry.bytes;
+        if self.system.is_apart() {
+            return crate::dualfs::crash_sizes(&self.geometry);
+        }
         if let Some(bytes) = self.system.format().crash_bytes(&self.geometry) {
             return vec![bytes];
         }

@@ -71,6 +71,12 @@ pub enum SystemError {
     /// The LFS cannot be read.
     #[error(transparent)]
     Lfs(#[from] LfsError),
+    /// The devices of a DualFS cannot be made or used.
+    #[error(transparent)]
+    Dual(#[from] ordo_dualfs::DualError),
+    /// A check of a DualFS could not be done.
+    #[error(transparent)]
+    CheckDual(#[from] ordo_check::dualfs::DualCheckError),
     /// A check of UFS2 could not be done.
     #[error(transparent)]
     Check(#[from] CheckError),

@@ -13,7 +13,7 @@ use ordo_vfs::LocalFuture;
 use crate::crashed::shaped;
 use crate::mounted::Mounted;
 use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
-use crate::{SystemError, ffs, lfs};
+use crate::{SystemError, dualfs, ffs, lfs};
 
 /// The result of a format's function, as a boxed future.
 pub type Done<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
@@ -117,7 +117,8 @@ pub trait Format: Sync {
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 
-    /// Makes an empty file system. If the options say so, the second device gets a journal's log.
+    /// Makes an empty file system. A second device gets what the format or the options have for one: a journal's log, or
+    /// the contents of files.
     fn make<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -129,12 +130,12 @@ pub trait Format: Sync {
     fn read<'a>(
         &'a self,
         rt: &'a Runtime,
-        disk: Device,
+        disks: &'a [Device],
         options: &'a MountOptions,
     ) -> Done<'a, Mounted>;
 
     /// Mounts an image that is not in use, for changes without any ordering.
-    fn edit<'a>(&'a self, rt: &'a Runtime, disk: Device) -> Done<'a, Mounted>;
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted>;
 
     /// The facts in an image that matter for a mount.
     fn facts<'a>(&'a self, disk: &'a Device) -> Done<'a, Facts>;
@@ -191,7 +192,7 @@ pub trait Format: Sync {
 }
 
 /// Every format. The first is taken for an image about which nothing else is known.
-pub static FORMATS: [&dyn Format; 2] = [&ffs::Ufs2, &lfs::Lfs];
+pub static FORMATS: [&dyn Format; 3] = [&ffs::Ufs2, &lfs::Lfs, &dualfs::Dual];
 
 /// The format that a device holds. The last of [`FORMATS`] is tried first: where a file system was made over
 /// one of the first format, the old superblock, which lies far from the beginning, may still be there.

@@ -11,7 +11,7 @@
 //!   all.
 //! - [`Mounted`]: a mounted file system, of one type for all systems.
 //! - [`Format`]: the functions of a format; [`probe`] finds the one that a device holds.
-//! - [`ffs`], [`journaled`], [`lfs`]: the formats and systems, each with everything that is special to it.
+//! - [`ffs`], [`journaled`], [`lfs`], [`dualfs`]: the formats and systems, each with everything that is special to it.
 //! - [`System`]: the registry; [`AnySystem`]: the kernel's file systems as well.
 //! - [`Crashed`]: a system in the form that the crash explorer takes, which knows no format.
 //!
@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod crashed;
+pub mod dualfs;
 mod error;
 mod external;
 pub mod ffs;
@@ -58,6 +59,8 @@ mod size;
 mod system;
 
 pub use ordo_cache::CacheConfig;
+pub use ordo_dualfs::mkfs::MetadataSize;
+pub use ordo_dualfs::mount::DualOptions;
 pub use ordo_lfs::write::{CleanerPolicy, Cleaning, CleaningError};
 pub use ordo_ordering::SoftOptions;
 pub use ordo_ufs::AccessTimes;

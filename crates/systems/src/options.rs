@@ -5,6 +5,8 @@ use std::rc::Rc;
 use ordo_block::model::Model;
 use ordo_cache::CacheConfig;
 use ordo_check::Repair;
+use ordo_dualfs::mkfs::MetadataSize;
+use ordo_dualfs::mount::DualOptions;
 use ordo_lfs::write::Cleaning;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::Duration;
@@ -44,6 +46,8 @@ pub struct MakeOptions {
     pub no_seals: bool,
     /// Segment size in bytes.
     pub segment_size: Option<u64>,
+    /// The size of the metadata device where it shares a disk with the data device.
+    pub metadata: Option<MetadataSize>,
     /// The place in which a log for a journal is made.
     pub log: Option<LogPlace>,
     /// The size of that log in bytes. The default is a hundredth of the file system.
@@ -90,6 +94,8 @@ pub struct MountOptions {
     pub without: Option<&'static str>,
     /// What the cleaner of a log chooses, and when it works.
     pub cleaning: Cleaning,
+    /// Options of DualFS.
+    pub dual: DualOptions,
 }
 
 /// Options of a journal's log.

@@ -10,10 +10,13 @@ use crate::format::{Done, Format};
 use crate::journaled::{self, Journaled, LogKind, LogPlace};
 use crate::mounted::Mounted;
 use crate::options::{MakeOptions, MountOptions};
-use crate::{SystemError, ffs, lfs};
+use crate::{SystemError, dualfs, ffs, lfs};
 
 /// A function that mounts a device under an ordering. The device has nothing but the file system.
 pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a, Mounted>;
+
+/// A function that mounts one or two devices.
+pub type PairFn = for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> Done<'a, Mounted>;
 
 /// The way in which a system is mounted.
 #[derive(Clone, Copy)]
@@ -22,6 +25,14 @@ pub enum Mounting {
     Ordering(MountFn),
     /// The same, and a mount after a crash brings the image to where its log had come.
     Rolling(MountFn),
+    /// With metadata and data on devices of their own, which a mount after a crash brings to where the log had come. `apart`: on
+    /// two disks, not on one.
+    Pair {
+        /// Whether each has a disk of its own.
+        apart: bool,
+        /// The function that mounts them.
+        mount: PairFn,
+    },
     /// Under a journal.
     Journal(LogKind),
     /// For reading only.
@@ -53,7 +64,7 @@ pub struct Entry {
 pub struct System(pub(crate) &'static Entry);
 
 /// Every system, in the order of tables. A new system gets a line here.
-static REGISTRY: [System; 11] = [
+static REGISTRY: [System; 13] = [
     ffs::SYNC,
     ffs::SOFT_UPDATES,
     ffs::NONE,
@@ -65,6 +76,8 @@ static REGISTRY: [System; 11] = [
     journaled::WAFS_1SYNC_GROUP,
     journaled::WAFS_2SYNC_GROUP,
     lfs::LFS,
+    dualfs::DUALFS,
+    dualfs::DUALFS_2,
 ];
 
 impl PartialEq for System {
@@ -141,18 +154,27 @@ impl System {
     pub fn journal(&self) -> Option<Journaled> {
         match self.0.mounting {
             Mounting::Journal(kind) => Some(kind.journaled()),
-            Mounting::Ordering(_) | Mounting::Rolling(_) | Mounting::ReadOnly => None,
+            _ => None,
         }
     }
 
     /// Whether a mount after a crash recovers what a log has, and makes a check needless.
     pub fn recovers(&self) -> bool {
-        matches!(self.0.mounting, Mounting::Journal(_) | Mounting::Rolling(_))
+        matches!(
+            self.0.mounting,
+            Mounting::Journal(_) | Mounting::Rolling(_) | Mounting::Pair { .. }
+        )
+    }
+
+    /// Whether metadata and data have a disk each.
+    pub(crate) fn is_apart(&self) -> bool {
+        matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
     }
 
     /// The sizes of its devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
         match self.journal() {
+            _ if self.is_apart() => dualfs::sizes(bytes, block),
             Some(journal) if journal.place == LogPlace::Other => {
                 vec![bytes, journal.sizes(bytes, block).1]
             }
@@ -181,7 +203,11 @@ impl System {
         disks: &[Device],
         options: &MakeOptions,
     ) -> Result<(), SystemError> {
-        let options = self.with_log(options.clone());
+        let mut options = self.with_log(options.clone());
+        if matches!(self.0.mounting, Mounting::Pair { .. }) {
+            // What is the same for all systems of a comparison; here every block is whole.
+            options.frag_size = None;
+        }
         self.format().make(rt, disks, &options).await.map(drop)
     }
 
@@ -199,6 +225,7 @@ impl System {
             Mounting::Ordering(mount) | Mounting::Rolling(mount) => {
                 mount(rt, disks[0].clone(), options).await
             }
+            Mounting::Pair { mount, .. } => mount(rt, disks, options).await,
             Mounting::Journal(kind) => {
                 journaled::mount(&kind.journaled(), rt, disks, options).await
             }

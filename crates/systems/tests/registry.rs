@@ -9,9 +9,10 @@ use std::rc::Rc;
 use ordo_block::Device;
 use ordo_block::ram::RamDisk;
 use ordo_runtime::{Executor, Runtime};
+use ordo_systems::journaled::LogPlace;
 use ordo_systems::{
-    Ability, Attempt, CheckOptions, Choice, FORMATS, Format, MakeOptions, MountOptions,
-    ShowOptions, System, SystemError, ffs, format_of, lfs, orderings, probe,
+    Ability, Attempt, CheckOptions, Choice, FORMATS, Format, MakeOptions, MetadataSize,
+    MountOptions, ShowOptions, System, SystemError, dualfs, ffs, format_of, lfs, orderings, probe,
 };
 use ordo_vfs::{Errno, FileSystem, NewNode};
 
@@ -53,7 +54,7 @@ fn every_system_that_runs_keeps_what_is_written() {
             mounted.unmount().await.unwrap();
             let report = found.check(&disks, &CheckOptions::default()).await.unwrap();
             assert!(report.is_consistent() && report.exit_code() == 0, "{name}: {report}");
-            let read = found.read(&rt, disks[0].clone(), &MountOptions::default()).await.unwrap();
+            let read = found.read(&rt, &disks, &MountOptions::default()).await.unwrap();
             let fs = read.fs();
             let file = fs.lookup(fs.root(), b"kept").await.unwrap();
             let mut there = [0; 16];
@@ -103,7 +104,7 @@ fn a_log_is_mounted_under_its_own_ordering() {
         let fs = mounted.fs();
         fs.make(fs.root(), b"new", &NewNode::file(0o644)).await.unwrap();
         mounted.unmount().await.unwrap();
-        let read = format.read(&rt, disks[0].clone(), &options).await.unwrap();
+        let read = format.read(&rt, &disks, &options).await.unwrap();
         read.fs().lookup(read.fs().root(), b"new").await.unwrap();
         let made = read.fs().make(read.fs().root(), b"newer", &NewNode::file(0o644)).await;
         assert_eq!(made.unwrap_err().errno, Errno::ReadOnly);
@@ -125,6 +126,31 @@ fn what_was_made_last_is_found() {
     });
 }
 
+/// A DualFS is found by its metadata device, whose data device is asked for; the data device is known for what it is.
+/// Would catch a pair that is mounted without one half, or taken for another format.
+#[test]
+fn a_pair_is_found_and_shown_by_either_half() {
+    run(async |rt| {
+        let (system, disks) = (dualfs::DUALFS_2, rams(dualfs::DUALFS_2));
+        system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+        for (disk, role) in disks.iter().zip(["metadata", "data"]) {
+            let format = probe(disk).await.unwrap().expect("a pair");
+            assert_eq!(format.name(), "dualfs");
+            let shown = format.show(disk, &ShowOptions::default()).await.unwrap();
+            assert!(shown.starts_with(&format!("DualFS, {role} device of the pair")), "{shown}");
+            let alone = std::slice::from_ref(disk);
+            let error = format.read(&rt, alone, &MountOptions::default()).await.err().unwrap();
+            assert!(error.to_string().contains("give"), "{error}");
+        }
+        let one = rams(dualfs::DUALFS);
+        dualfs::DUALFS.make(&rt, &one, &MakeOptions::default()).await.unwrap();
+        let options = ShowOptions { groups: true, json: true, ..ShowOptions::default() };
+        let format = format_of(&one[0]).await.unwrap();
+        let shown = format.show(&one[0], &options).await.unwrap();
+        assert!(shown.contains("\"free_blocks\"") && shown.contains("\"data_at\""), "{shown}");
+    });
+}
+
 /// Would catch an option that a format drops in silence.
 #[test]
 fn what_means_nothing_to_a_format_is_refused() {
@@ -140,11 +166,21 @@ fn what_means_nothing_to_a_format_is_refused() {
         ("--density", odd(|o| o.density = Some(4096))),
         ("--no-check-hashes", odd(|o| o.no_check_hashes = true)),
     ];
+    let not_dualfs = [
+        ("--label", odd(|o| o.label = Some("data".into()))),
+        ("--no-crc", odd(|o| o.no_seals = true)),
+        ("--journal", odd(|o| o.log = Some(LogPlace::File))),
+    ];
     let not_ufs2 = [
         ("--segment-size", odd(|o| o.segment_size = Some(1 << 20))),
         ("--no-crc", odd(|o| o.no_seals = true)),
+        ("--meta", odd(|o| o.metadata = Some(MetadataSize::Percent(20)))),
     ];
-    let all = not_lfs.iter().map(|o| (lfs::LFS, o)).chain(not_ufs2.iter().map(|o| (ffs::SYNC, o)));
+    let all = not_lfs
+        .iter()
+        .map(|o| (lfs::LFS, o))
+        .chain(not_ufs2.iter().map(|o| (ffs::SYNC, o)))
+        .chain(not_dualfs.iter().map(|o| (dualfs::DUALFS, o)));
     for (system, (option, options)) in all {
         run(async |rt| {
             let made = system.make(&rt, &rams(system), options).await;
@@ -159,14 +195,16 @@ fn what_means_nothing_to_a_format_is_refused() {
 #[test]
 fn names_are_unique() {
     let mut names: Vec<_> = System::all().iter().map(|s| s.name()).collect();
-    names.extend(FORMATS.iter().map(|f| f.name()).filter(|n| *n != lfs::LFS.name()));
+    // LFS and DualFS are formats of one use.
+    let of_one = [lfs::LFS.name(), dualfs::DUALFS.name()];
+    names.extend(FORMATS.iter().map(|f| f.name()).filter(|n| !of_one.contains(n)));
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
     let orderings = orderings();
     let words: Vec<_> = orderings.iter().map(|(first, _)| *first).collect();
-    assert_eq!(words, ["sync", "soft-updates", "none", "journal", "log"]);
+    assert_eq!(words, ["sync", "soft-updates", "none", "journal", "log", "dual"]);
     for system in System::runnable() {
         assert_eq!(System::by_name(system.name()), Some(system));
         let of = orderings.iter().filter(|(_, also)| also.contains(&system.name()));
@@ -225,7 +263,7 @@ fn names_a_system(line: &str) -> bool {
     let by_name = System::runnable()
         .filter(|s| s.name() != s.format().name())
         .any(|s| line.match_indices(s.name()).any(|(at, name)| is_word(at, name)));
-    let constants = ["ffs::SYNC", "ffs::SOFT_UPDATES", "ffs::NONE", "lfs::LFS"];
+    let constants = ["ffs::SYNC", "ffs::SOFT_UPDATES", "ffs::NONE", "lfs::LFS", "dualfs::DUALFS"];
     let journals = ["journaled::FILE", "journaled::WAFS_"];
     by_name || constants.iter().chain(&journals).any(|c| line.contains(c))
 }

@@ -124,7 +124,7 @@ async fn oldest_lost(
     let is_ffs = system.format().name() == without_order.format().name();
     let mounted = match is_ffs {
         true => without_order.mount(runtime, disks, &options).await?,
-        false => system.format().read(runtime, disks[0].clone(), &options).await?,
+        false => system.format().read(runtime, disks, &options).await?,
     };
     changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
 }

@@ -104,10 +104,12 @@ impl LogLayout {
         let mapped = ip.pointers().mapped;
         op.apply(pin, std::slice::from_ref(&(0..LfsInode::SIZE)), admitted, |bytes| {
             let mut d = LfsInode::decode(bytes, LE);
+            let group = d.blksize;
             change(&mut d);
             d.inumber = ip.ino();
             if self.store.data.is_some() {
-                d.blksize = ip.pointers().group;
+                // An inode that is freed counts for its group until it is free.
+                d.blksize = if ip.record().mode == 0 { group } else { ip.pointers().group };
             }
             let mode = ip.record().mode;
             d.size = ip.size();

@@ -239,7 +239,8 @@ impl Diff<'_> {
         let mut todo: Vec<(i64, i64, usize)> = roots.collect();
         while let Some((old, new, level)) = todo.pop() {
             let apart = if level == 0 { apart } else { (false, false) };
-            if old == new && apart.0 == apart.1 {
+            // The same number may name a block of each device.
+            if old == new && (apart.0 == apart.1 || old <= 0) {
                 continue;
             }
             let spent = LfsError::InodeSize { ino: self.ino, size: sb.size };

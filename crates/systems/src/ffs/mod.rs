@@ -109,8 +109,11 @@ pub fn mkfs_options(geometry: &Geometry) -> MkfsOptions {
 
 impl Ufs2 {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
-        let refused =
-            [(options.segment_size.is_some(), "--segment-size"), (options.no_seals, "--no-crc")];
+        let refused = [
+            (options.segment_size.is_some(), "--segment-size"),
+            (options.no_seals, "--no-crc"),
+            (options.metadata.is_some(), "--meta"),
+        ];
         if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
             return Err(SystemError::Option { option, what: self.noun() });
         }
@@ -186,19 +189,19 @@ impl Format for Ufs2 {
     fn read<'a>(
         &'a self,
         rt: &'a Runtime,
-        disk: Device,
+        disks: &'a [Device],
         options: &'a MountOptions,
     ) -> Done<'a, Mounted> {
         Box::pin(async move {
             let options = MountOptions { read_only: true, ..options.clone() };
-            plain(rt, disk, NoOrder, &options).await
+            plain(rt, disks[0].clone(), NoOrder, &options).await
         })
     }
 
-    fn edit<'a>(&'a self, rt: &'a Runtime, disk: Device) -> Done<'a, Mounted> {
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
         Box::pin(async move {
             let options = MountOptions { use_reserve: true, ..MountOptions::default() };
-            plain(rt, disk, NoOrder, &options).await
+            plain(rt, disks[0].clone(), NoOrder, &options).await
         })
     }
 

@@ -11,12 +11,12 @@ use ordo_vfs::{AnyFs, LocalFuture};
 use super::Lfs;
 
 /// `lost+found`, and `#INODE` where there is none.
-fn is_own_name(name: &[u8]) -> bool {
+pub(crate) fn is_own_name(name: &[u8]) -> bool {
     let is_number = |rest: &[u8]| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit);
     name.starts_with(b"lost+found") || name.strip_prefix(b"#").is_some_and(is_number)
 }
 
-fn translated(report: LfsReport) -> Findings {
+pub(crate) fn translated(report: LfsReport) -> Findings {
     use ordo_crash::Severity as After;
     let one = |finding: &ordo_check::lfs::LfsFinding| ordo_crash::Finding {
         severity: match finding.severity() {

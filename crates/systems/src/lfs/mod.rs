@@ -1,6 +1,6 @@
 //! LFS, on NetBSD's format, and the log as the way to keep it.
 
-mod judged;
+pub(crate) mod judged;
 mod made;
 mod mounted;
 pub mod segments;
@@ -60,6 +60,7 @@ impl Lfs {
             (options.group_blocks.is_some(), "a size of cylinder groups"),
             (options.log.is_some(), "--journal"),
             (options.no_check_hashes, "--no-check-hashes"),
+            (options.metadata.is_some(), "--meta"),
         ];
         if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
             return Err(SystemError::Option { option, what: self.noun() });
@@ -123,16 +124,19 @@ impl Format for Lfs {
     fn read<'a>(
         &'a self,
         _rt: &'a Runtime,
-        disk: Device,
+        disks: &'a [Device],
         _options: &'a MountOptions,
     ) -> Done<'a, Mounted> {
-        Box::pin(
-            async move { Ok(Mounted::new(AnyFs::new(LfsReader::mount(disk).await?), OnlyRead)) },
-        )
+        Box::pin(async move {
+            let reader = LfsReader::mount(disks[0].clone()).await?;
+            Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
+        })
     }
 
-    fn edit<'a>(&'a self, rt: &'a Runtime, disk: Device) -> Done<'a, Mounted> {
-        Box::pin(async move { mounted::mount(rt, disk, &MountOptions::default()).await })
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
+        Box::pin(
+            async move { mounted::mount(rt, disks[0].clone(), &MountOptions::default()).await },
+        )
     }
 
     fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {

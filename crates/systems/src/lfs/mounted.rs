@@ -20,12 +20,13 @@ pub(super) async fn mount(
 ) -> Result<Mounted, SystemError> {
     if options.read_only {
         let read = super::Lfs;
-        return crate::format::Format::read(&read, rt, disk, options).await;
+        return crate::format::Format::read(&read, rt, &[disk], options).await;
     }
     let ufs = options.ufs();
     let rules = all_but::<LfsRules>(options.without);
     let cache = options.cache.clone();
-    let options = LogOptions { ufs, cache, rules, cleaning: options.cleaning };
+    let cleaning = options.cleaning;
+    let options = LogOptions { ufs, cache, rules, cleaning, ..LogOptions::default() };
     let fs = mount_log(rt, disk, &options).await?;
     Ok(Mounted::new(AnyFs::new(fs.clone()), OnLog(fs)))
 }

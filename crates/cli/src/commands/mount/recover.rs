@@ -80,7 +80,7 @@ pub async fn mount_and_serve(
             Attempt::ReadOnly(reason) => tell.notice(&format!("mounted read-only: {reason}")),
         }
     }
-    let mounted = format.read(runtime, device, &plan.options(true)).await;
+    let mounted = format.read(runtime, &[device], &plan.options(true)).await;
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 

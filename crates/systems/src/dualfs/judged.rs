@@ -1,0 +1,45 @@
+//! What judging a crash of DualFS takes: its check in words that know no format.
+
+use ordo_block::Device;
+use ordo_check::Repair;
+use ordo_check::dualfs::DualChecker;
+use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
+use ordo_runtime::Runtime;
+use ordo_vfs::{AnyFs, LocalFuture};
+
+use super::Dual;
+use crate::lfs::judged::{is_own_name, translated};
+
+impl DiskFormat for Dual {
+    fn own_names(&self) -> OwnNames {
+        is_own_name
+    }
+
+    fn check<'a>(
+        &'a self,
+        disks: &'a [Device],
+        repair: bool,
+    ) -> LocalFuture<'a, Result<Findings, String>> {
+        Box::pin(async move {
+            let repair = if repair { Repair::Yes } else { Repair::No };
+            let report = DualChecker::new(disks, repair).run().await;
+            report.map(translated).map_err(|e| e.to_string())
+        })
+    }
+
+    fn look<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        disks: &'a [Device],
+    ) -> LocalFuture<'a, Result<AnyFs, String>> {
+        Box::pin(async move {
+            let reader = ordo_dualfs::mount::read(disks).await;
+            reader.map(AnyFs::new).map_err(|e| e.to_string())
+        })
+    }
+
+    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
+        // An inode is wherever the log had come to.
+        Box::pin(async { None })
+    }
+}

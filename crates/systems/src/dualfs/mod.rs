@@ -1,0 +1,247 @@
+//! DualFS: metadata in a log on one device, data in groups on another.
+
+mod judged;
+mod made;
+mod mounted;
+mod show;
+
+use ordo_block::Device;
+use ordo_check::Repair;
+use ordo_check::dualfs::DualChecker;
+use ordo_crash::{DiskFormat, Geometry, Promise};
+use ordo_dualfs::DualRules;
+use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
+use ordo_dualfs::pair::{Pair, probe};
+use ordo_format::lfs::LABEL_BYTES;
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_lfs::LfsError;
+use ordo_lfs::superblock::{Kind, find_kind};
+use ordo_lfs::write::LfsRules;
+use ordo_runtime::Runtime;
+use ordo_vfs::AnyFs;
+
+use crate::SystemError;
+use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
+use crate::mounted::{Mounted, OnlyRead};
+use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell, Told};
+use crate::rules::names;
+use crate::size::u32_of;
+use crate::system::{Entry, Mounting, PairFn, System};
+
+/// The format of both devices.
+pub struct Dual;
+
+const fn entry(name: &'static str, about: &'static str, apart: bool) -> Entry {
+    let mount: PairFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
+    Entry {
+        name,
+        about,
+        ordering: "dual",
+        also: &[],
+        format: &Dual,
+        mounting: Mounting::Pair { apart, mount },
+        promise: Promise { no_stale: true, ..Promise::journal(false) },
+        rules,
+    }
+}
+
+/// DualFS with both devices on one disk, the metadata first.
+pub const DUALFS: System =
+    System(&entry("dualfs", "DualFS: metadata in a log, data in groups, both on one disk", false));
+/// DualFS with a disk for each device.
+pub const DUALFS_2: System =
+    System(&entry("dualfs-2", "DualFS with metadata and data on a disk each", true));
+
+/// The rules of the metadata log, and those between the devices.
+fn rules() -> Vec<&'static str> {
+    [names::<LfsRules>(), names::<DualRules>()].concat()
+}
+
+/// Blocks in a segment of a metadata log that is crashed: few, so that segments are begun and cleaned all the time.
+const CRASHED_SEGMENT: u64 = 8;
+/// Segments of one that is crashed.
+const CRASHED_SEGMENTS: u64 = 100;
+/// Blocks of a data device that is crashed, and of its groups.
+const CRASHED_BLOCKS: u64 = 256;
+const CRASHED_GROUP: u32 = 64;
+/// The largest block of the format, in bytes.
+const BLOCK_MAX: u32 = 8192;
+
+/// The sizes of a metadata device and of a data device of `bytes` bytes: a tenth is added for metadata.
+pub(crate) fn sizes(bytes: u64, block: u32) -> Vec<u64> {
+    let least = LABEL_BYTES + CRASHED_SEGMENTS * CRASHED_SEGMENT * u64::from(block.min(BLOCK_MAX));
+    vec![(bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes]
+}
+
+/// The sizes of both devices where each has a disk that is crashed.
+pub(crate) fn crash_sizes(geometry: &Geometry) -> Vec<u64> {
+    vec![crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry)]
+}
+
+fn crash_block(geometry: &Geometry) -> u64 {
+    geometry.block_size.min(BLOCK_MAX).into()
+}
+
+fn crash_metadata(geometry: &Geometry) -> u64 {
+    let segments = CRASHED_SEGMENTS * CRASHED_SEGMENT * crash_block(geometry);
+    (LABEL_BYTES + segments).next_multiple_of(u64::from(BLOCK_MAX))
+}
+
+impl Dual {
+    fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
+        let refused = [
+            (options.label.is_some(), "--label"),
+            (options.soft_updates, "--soft-updates"),
+            (options.big_endian, "--big-endian"),
+            (options.density.is_some() || options.inodes.is_some(), "--density"),
+            (options.frag_size.is_some(), "--frag-size"),
+            (options.log.is_some(), "--journal"),
+            (options.no_check_hashes, "--no-check-hashes"),
+            (options.no_seals, "--no-crc"),
+        ];
+        if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
+            return Err(SystemError::Option { option, what: self.noun() });
+        }
+        let usual = MkfsOptions::default();
+        let given = |what, bytes: Option<u64>| bytes.map(|b| u32_of(what, b)).transpose();
+        Ok(MkfsOptions {
+            block_size: given("block size", options.block_size)?.unwrap_or(usual.block_size),
+            segment_size: given("segment size", options.segment_size)?,
+            group_blocks: options.group_blocks,
+            metadata: options.metadata.unwrap_or(usual.metadata),
+            size: options.size,
+            min_free: options.min_free.map_or(usual.min_free, u32::from),
+        })
+    }
+}
+
+impl Format for Dual {
+    fn name(&self) -> &'static str {
+        "dualfs"
+    }
+
+    fn noun(&self) -> &'static str {
+        "a DualFS"
+    }
+
+    fn abilities(&self) -> &'static [Ability] {
+        &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
+    }
+
+    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+        Box::pin(async move { Ok(probe(disk).await?) })
+    }
+
+    fn make<'a>(
+        &'a self,
+        rt: &'a Runtime,
+        disks: &'a [Device],
+        options: &'a MakeOptions,
+    ) -> Done<'a, Box<dyn MadeReport>> {
+        Box::pin(async move {
+            let made = self.options(options)?;
+            if disks.len() > 1 && options.metadata.is_some() {
+                return Err(SystemError::Option { option: "--meta", what: "two devices" });
+            }
+            Ok(Box::new(mkfs(rt, disks, &made).await?) as Box<dyn MadeReport>)
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        disks: &'a [Device],
+        _options: &'a MountOptions,
+    ) -> Done<'a, Mounted> {
+        Box::pin(async move {
+            let reader = ordo_dualfs::mount::read(disks).await?;
+            Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
+        })
+    }
+
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
+        Box::pin(async move { mounted::mount(rt, disks, &MountOptions::default()).await })
+    }
+
+    fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {
+        Box::pin(async move { Ok(Facts::default()) })
+    }
+
+    fn attach<'a>(
+        &'a self,
+        rt: &'a Runtime,
+        disks: &'a [Device],
+        choice: &'a Choice,
+        options: &'a MountOptions,
+        tell: &'a Tell,
+    ) -> Done<'a, Attempt> {
+        Box::pin(async move {
+            if choice.ordering.is_some_and(|ordering| ordering != DUALFS.ordering()) {
+                return Err(SystemError::Option { option: "ordering=", what: self.noun() });
+            }
+            if choice.log.is_some() {
+                return Err(SystemError::Option { option: "log=", what: self.noun() });
+            }
+            let pair = Pair::open(disks).await?;
+            let found = find_kind(&pair.metadata, Kind::Dual).await?;
+            if found.sb.pflags & PF_CLEAN == 0 {
+                (tell)(Told::Notice("not unmounted cleanly: rolling forward"));
+            }
+            match mounted::mount(rt, disks, options).await {
+                Ok(mounted) => Ok(Attempt::Mounted(mounted, DUALFS.ordering())),
+                Err(SystemError::Dual(ordo_dualfs::DualError::Log(LfsError::NotWritable(why)))) => {
+                    Ok(Attempt::ReadOnly(why.to_owned()))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<u64>> {
+        // Whoever reads it rolls forward in memory, and a repair does so on disk.
+        Box::pin(async move { Ok(None) })
+    }
+
+    fn check<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a CheckOptions,
+    ) -> Done<'a, Box<dyn CheckReport>> {
+        Box::pin(async move {
+            let is_clean = match Pair::open(disks).await {
+                Ok(pair) => {
+                    let found = find_kind(&pair.metadata, Kind::Dual).await;
+                    found.is_ok_and(|f| f.sb.pflags & PF_CLEAN != 0)
+                }
+                Err(_) => false,
+            };
+            let report = match options.skip_clean && is_clean {
+                true => DualChecker::new(disks, Repair::No).skipped().await?,
+                false => DualChecker::new(disks, options.repair).run().await?,
+            };
+            Ok(Box::new(report) as Box<dyn CheckReport>)
+        })
+    }
+
+    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String> {
+        Box::pin(show::show(disk, options))
+    }
+
+    fn judged(&self) -> Option<&dyn DiskFormat> {
+        Some(self)
+    }
+
+    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+        Some(crash_sizes(geometry).iter().sum())
+    }
+
+    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+        MakeOptions {
+            block_size: Some(crash_block(geometry)),
+            segment_size: Some(CRASHED_SEGMENT * crash_block(geometry)),
+            group_blocks: Some(CRASHED_GROUP),
+            metadata: Some(MetadataSize::Bytes(crash_metadata(geometry))),
+            ..MakeOptions::default()
+        }
+    }
+}

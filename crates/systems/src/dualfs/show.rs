@@ -1,0 +1,156 @@
+//! The output of `ordo info` for a DualFS: the pair, its metadata log, its groups.
+
+use std::fmt::Write as _;
+
+use ordo_block::part::Part;
+use ordo_block::{BlockDevice, Device};
+use ordo_dualfs::DualError;
+use ordo_dualfs::pair::read_identity;
+use ordo_format::dualfs::{GroupDescriptor, Identity, ROLE_METADATA};
+use ordo_format::lfs::Superblock;
+use ordo_format::lfs::superblock::PF_CLEAN;
+use ordo_lfs::superblock::{Kind, find_kind};
+use ordo_report::{json, number};
+
+use crate::SystemError;
+use crate::options::ShowOptions;
+
+#[derive(serde::Serialize)]
+struct Group {
+    group: u32,
+    blocks: u64,
+    free_blocks: u32,
+    inodes: u32,
+}
+
+#[derive(serde::Serialize)]
+struct Log {
+    clean: bool,
+    serial: u64,
+    segment_size: u32,
+    segments: u32,
+    clean_segments: u32,
+    files: u64,
+    last_written: u64,
+}
+
+#[derive(serde::Serialize)]
+struct Shown {
+    image: String,
+    format: &'static str,
+    pair: String,
+    role: &'static str,
+    generation: u64,
+    block_size: u32,
+    metadata_bytes: u64,
+    data_bytes: u64,
+    group_blocks: u32,
+    groups: u32,
+    data_at: Option<u64>,
+    /// The metadata log; not on a data device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<Log>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    per_group: Vec<Group>,
+}
+
+/// The device of a pair, as text or JSON.
+pub(super) async fn show(disk: &Device, options: &ShowOptions) -> Result<String, SystemError> {
+    let found = read_identity(disk).await?;
+    let id = found.map_err(|error| DualError::Identity { device: "first", error })?;
+    let log = match id.role {
+        ROLE_METADATA => {
+            let part = Part::new(disk.clone(), 0, id.metadata_bytes).erase();
+            Some(find_kind(&part, Kind::Dual).await?.sb)
+        }
+        _ => None,
+    };
+    // Where the data device is another one, it has nothing of the groups: but the reader wants both.
+    let groups = match options.groups && id.data_at > 0 {
+        true => ordo_dualfs::mount::read(std::slice::from_ref(disk)).await?.groups().await?,
+        false => Vec::new(),
+    };
+    match options.json {
+        true => Ok(json(&shown(&id, log.as_ref(), &groups, options))?),
+        false => Ok(text(&id, log.as_ref(), &groups)),
+    }
+}
+
+fn numbered<'g>(
+    id: &'g Identity,
+    groups: &'g [GroupDescriptor],
+) -> impl Iterator<Item = Group> + 'g {
+    (0..).zip(groups).map(|(group, found)| {
+        let range = id.shape().group(group);
+        let blocks = range.end - range.start;
+        Group { group, blocks, free_blocks: found.free, inodes: found.inodes }
+    })
+}
+
+fn shown(
+    id: &Identity,
+    log: Option<&Superblock>,
+    groups: &[GroupDescriptor],
+    options: &ShowOptions,
+) -> Shown {
+    Shown {
+        image: options.image.clone(),
+        format: "dualfs",
+        pair: id.name().to_string(),
+        role: id.role_name(),
+        generation: id.generation,
+        block_size: id.bsize,
+        metadata_bytes: id.metadata_bytes,
+        data_bytes: id.blocks * u64::from(id.bsize),
+        group_blocks: id.group_blocks,
+        groups: id.groups,
+        data_at: Some(id.data_at).filter(|at| *at > 0),
+        log: log.map(|sb| Log {
+            clean: sb.pflags & PF_CLEAN != 0,
+            serial: sb.serial,
+            segment_size: sb.ssize,
+            segments: sb.nseg,
+            clean_segments: sb.nclean,
+            files: sb.nfiles,
+            last_written: sb.tstamp,
+        }),
+        per_group: numbered(id, groups).collect(),
+    }
+}
+
+fn text(id: &Identity, log: Option<&Superblock>, groups: &[GroupDescriptor]) -> String {
+    let place = match (id.role, id.data_at) {
+        (ROLE_METADATA, 0) => ", on a device of its own".to_owned(),
+        (ROLE_METADATA, at) => format!(", from byte {at} on"),
+        _ => String::new(),
+    };
+    let mut out = format!(
+        "DualFS, {} device of the pair {}\nmount {}, blocks of {}\n\
+         metadata: {}\ndata: {}{place}, {} groups of {} blocks\n",
+        id.role_name(),
+        id.name(),
+        id.generation,
+        number::bytes(id.bsize.into()),
+        number::bytes(id.metadata_bytes),
+        number::bytes(id.blocks * u64::from(id.bsize)),
+        id.groups,
+        id.group_blocks,
+    );
+    if let Some(sb) = log {
+        let state = if sb.pflags & PF_CLEAN != 0 { "unmounted" } else { "not unmounted" };
+        let _ = writeln!(
+            out,
+            "log: {state}, serial {}, {} segments of {}, {} clean; {} files",
+            sb.serial,
+            sb.nseg,
+            number::bytes(sb.ssize.into()),
+            sb.nclean,
+            sb.nfiles,
+        );
+    }
+    for Group { group, blocks, free_blocks, inodes } in numbered(id, groups) {
+        let _ =
+            writeln!(out, "group {group}: {free_blocks} of {blocks} blocks free, {inodes} inodes");
+    }
+    out
+}
