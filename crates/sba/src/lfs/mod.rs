@@ -5,14 +5,19 @@
 //! whether a file is a directory: its inode does, which is in the same partial segment or a later one. The inode map and the
 //! usage of segments are a file too, the IFILE.
 //!
+//! DualFS's metadata log is decoded here too (`dual`): contents of regular files lie apart from it, at the places of its data
+//! device.
+//!
 //! No block counts as journal: blocks stay where they are written. A block is named by its address; a block that is written
 //! before its summary or its inode is a guess until that comes.
 
+mod dual;
 mod log;
 mod prime;
 
 use std::collections::BTreeMap;
 
+use ordo_format::dualfs::Identity;
 use ordo_format::lfs::{
     IFILE_INO, LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SUPERBLOCK_SIZE, Superblock, dir, lbn,
 };
@@ -33,6 +38,8 @@ const EARLY_MAX: usize = 16 << 20;
 
 struct Lfs {
     sb: Superblock,
+    /// The identity of a DualFS's metadata device.
+    dual: Option<Identity>,
     log: Log,
     /// The kind of each file's blocks.
     classes: FxHashMap<u64, Class>,
@@ -60,9 +67,10 @@ enum Place {
 }
 
 impl Lfs {
-    fn new(sb: Superblock) -> Lfs {
+    fn new(sb: Superblock, dual: Option<Identity>) -> Lfs {
         Lfs {
             sb,
+            dual,
             log: Log::default(),
             classes: FxHashMap::default(),
             places: BTreeMap::new(),
@@ -115,9 +123,14 @@ impl Lfs {
     /// The kind of a file's block, where it is known.
     fn class_of(&self, ino: u64, lbn: i64) -> Option<Class> {
         let tables = i64::from(self.sb.cleansz) + i64::from(self.sb.segtabsz);
+        let groups = tables..tables + self.sb.group_table_blocks().cast_signed();
         match (ino, lbn) {
             (_, ..0) => Some(Class::Indirect),
             (IFILE_INO, lbn) if lbn < tables => Some(Class::SegmentUsage),
+            (IFILE_INO, lbn) if groups.contains(&lbn) => {
+                let block = (lbn - tables).cast_unsigned();
+                self.dual.as_ref().map(|identity| dual::table_class(identity, block))
+            }
             (IFILE_INO, _) => Some(Class::InodeMap),
             (ino, _) => self.classes.get(&ino).copied(),
         }
@@ -341,7 +354,11 @@ impl Lfs {
         let shape = |sb: &Superblock| {
             (sb.width, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sumsize, sb.ibsize, sb.s0addr)
         };
-        if let Ok(new) = Superblock::read(bytes)
+        let read = match self.dual {
+            Some(_) => Superblock::read_dual(bytes),
+            None => Superblock::read(bytes),
+        };
+        if let Ok(new) = read
             && shape(&new) == shape(&self.sb)
         {
             self.sb = new;
@@ -350,6 +367,9 @@ impl Lfs {
 
     /// The part from `at` on.
     fn part(&self, at: u64, end: u64) -> Part {
+        if let Some(part) = self.part_of_pair(at, end) {
+            return part;
+        }
         let fsize = u64::from(self.sb.fsize);
         let addr = (at / fsize).cast_signed();
         let (class, what, frags) = match self.place(addr) {
@@ -373,6 +393,30 @@ impl Lfs {
             other => other,
         };
         Part { class, offset: at, len: to - at, what }
+    }
+
+    /// The part from `at` on where it is in an identity, or on a data device that is on the same disk.
+    fn part_of_pair(&self, at: u64, end: u64) -> Option<Part> {
+        let identity = self.dual.as_ref()?;
+        let (class, what, len) = match at.checked_sub(identity.data_at) {
+            Some(at) if identity.data_at > 0 => {
+                dual::data_part(identity, at, end - identity.data_at)
+            }
+            _ if at < u64::from(self.sb.fsize) => {
+                let len = u64::from(self.sb.fsize).min(end) - at;
+                (Class::Superblock, What::Superblock, len)
+            }
+            _ => return None,
+        };
+        Some(Part { class, offset: at, len, what })
+    }
+
+    /// Bytes that the file system has on the disk.
+    fn bytes(&self) -> u64 {
+        match &self.dual {
+            Some(id) if id.data_at > 0 => id.data_at + id.blocks * u64::from(id.bsize),
+            _ => self.sb.size * u64::from(self.sb.fsize),
+        }
     }
 
     fn named(&self, piece: Piece) -> (Class, What) {
@@ -402,7 +446,7 @@ impl Lfs {
 
 impl Decoder for Lfs {
     fn system(&self) -> &'static str {
-        "lfs"
+        if self.dual.is_some() { "dualfs" } else { "lfs" }
     }
 
     fn block_shift(&self) -> u32 {
@@ -421,7 +465,7 @@ impl Decoder for Lfs {
         }
         self.announced(offset, data, books);
         self.passed(offset, data, books);
-        let bytes = self.sb.size * u64::from(self.sb.fsize);
+        let bytes = self.bytes();
         cover(out, offset, data.len() as u64, bytes, |at, end| {
             let mut part = self.part(at, end);
             if part.what == What::Unclaimed {
@@ -448,7 +492,7 @@ impl Decoder for Lfs {
     }
 
     fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
-        let bytes = self.sb.size * u64::from(self.sb.fsize);
+        let bytes = self.bytes();
         cover(out, offset, len, bytes, |at, end| self.part(at, end));
     }
 

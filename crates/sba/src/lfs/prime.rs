@@ -4,22 +4,35 @@
 use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, SUPERBLOCK_SIZE, Superblock};
 
 use super::Lfs;
+use super::dual::{self, DataDisk};
 use super::log::{Piece, Pseg};
 use crate::decoder::{Books, Decoder, Image};
 use crate::kind::Class;
 
 /// The decoder of an image, where it holds an LFS.
 pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+    let identity = dual::identity(image);
+    if let Some(data) = identity.as_ref().and_then(DataDisk::probe) {
+        return Some(data);
+    }
+    let read = |bytes: &[u8]| Superblock::read(bytes).ok().map(|sb| (sb, None));
+    let read_dual = |bytes: &[u8]| {
+        let identity = identity.as_ref()?;
+        Superblock::read_dual(bytes).ok().map(|sb| (sb, Some(identity.clone())))
+    };
     let superblock = |at| {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         image.read_at(at, &mut bytes).ok()?;
-        Superblock::read(&bytes).ok()
+        read(&bytes).or_else(|| read_dual(&bytes))
     };
-    let first = superblock(LABEL_BYTES)?;
+    let (first, dual) = superblock(LABEL_BYTES)?;
     let second =
         (first.sboffs[1] != 0).then(|| superblock(first.byte_of(first.sboffs[1]))).flatten();
-    let newer = second.filter(|second| second.serial > first.serial && second.size == first.size);
-    let mut lfs = Lfs::new(newer.unwrap_or(first));
+    let second = second.map(|(second, _)| second);
+    let newer = second.filter(|second| {
+        second.magic == first.magic && second.serial > first.serial && second.size == first.size
+    });
+    let mut lfs = Lfs::new(newer.unwrap_or(first), dual);
     lfs.prime(image, books);
     Some(Box::new(lfs))
 }
