@@ -9,7 +9,7 @@ use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Cleaning, Format, System};
+use ordo_systems::{Cleaning, Format, MetadataSize, System};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -49,9 +49,9 @@ pub enum Command {
     Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
-    /// Show the superblock and the cylinder groups of a UFS2 file system, or the segments of an LFS.
+    /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS, or the pair of a DualFS.
     Info(Info),
-    /// Check a UFS2 file system or an LFS, and repair it.
+    /// Check a UFS2 file system, an LFS or a DualFS, and repair it.
     Fsck(Fsck),
     /// Mount a UFS2 file system, for reading and writing through the kernel.
     Mount(crate::commands::mount::Mount),
@@ -82,6 +82,16 @@ pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
         let all: Vec<_> = ordo_block::model::ALL.iter().map(|m| m.name).collect();
         format!("no disk model is called '{text}'; there are {}", all.join(", "))
     })
+}
+
+fn metadata_size(text: &str) -> Result<MetadataSize, String> {
+    match text.strip_suffix('%') {
+        None => parse_bytes(text).map(MetadataSize::Bytes),
+        Some(share) => match share.parse() {
+            Ok(percent @ 1..=90) => Ok(MetadataSize::Percent(percent)),
+            _ => Err(format!("'{text}' is no share of a disk; 1% to 90% are possible")),
+        },
+    }
 }
 
 fn cpu(text: &str) -> Result<CpuModel, String> {
@@ -309,14 +319,18 @@ Examples:
   ordo mkfs disk.img --size 1g
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
   ordo mkfs /dev/sdx1 --soft-updates
-  ordo mkfs log.img --fs lfs --size 1g --segment-size 1m")]
+  ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
+  ordo mkfs dual.img --fs dualfs --size 4g --meta 10%")]
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
-    /// The format, ufs2 or lfs, or a system: its format, marked so that a mount uses that system by default.
+    /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
     pub fs: Made,
-    /// Segment size of an LFS [default: 1m].
+    /// Size of the metadata device of a DualFS, at the start of the disk: bytes, or a share as in 10% [default: 10%].
+    #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
+    pub meta: Option<MetadataSize>,
+    /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
     /// Write no seals on the partial segments of an LFS, as NetBSD writes none.
@@ -325,7 +339,7 @@ pub struct Mkfs {
     /// Size of the file system [default: the whole image or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Block size, 4k to 64k [default: 32k; for an LFS 8k].
+    /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: Option<u64>,
     /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
@@ -360,7 +374,7 @@ pub struct Mkfs {
     /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Overwrite a UFS2 file system or an LFS.
+    /// Overwrite a file system that is there.
     #[arg(long)]
     pub force: bool,
     /// Print the result as JSON.

@@ -47,6 +47,8 @@ pub struct MkfsOptions {
     pub size: Option<u64>,
     /// The percentage of the metadata log that is reserved.
     pub min_free: u32,
+    /// The seed of the pair's identifier, which depends on the time too.
+    pub seed: u64,
 }
 
 impl Default for MkfsOptions {
@@ -58,6 +60,7 @@ impl Default for MkfsOptions {
             metadata: MetadataSize::Percent(10),
             size: None,
             min_free: 10,
+            seed: 0,
         }
     }
 }
@@ -108,7 +111,7 @@ pub async fn mkfs(
         at => size - at,
     };
     let shape = shape(options, data_bytes / bsize)?;
-    let identity = identity(rt, shape, metadata_bytes, data_at);
+    let identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
     let log = LogOptions {
         block_size: options.block_size,
         frag_size: options.block_size,
@@ -165,13 +168,18 @@ fn shape(options: &MkfsOptions, blocks: u64) -> Result<DataShape, DualError> {
     }
 }
 
-fn identity(rt: &Runtime, shape: DataShape, metadata_bytes: u64, data_at: u64) -> Identity {
+fn identity(
+    rt: &Runtime,
+    seed: u64,
+    shape: DataShape,
+    (metadata_bytes, data_at): (u64, u64),
+) -> Identity {
     let mut identity = Identity::zeroed();
     (identity.magic, identity.version, identity.role) = (IDENTITY_MAGIC, VERSION, ROLE_METADATA);
     // Commands begin with the same seed each time, but not at the same time.
     let (seconds, nanos) = rt.wall_time();
     let time = seconds.cast_unsigned() << 30 ^ u64::from(nanos);
-    let random = [rt.random_u64(), rt.random_u64() ^ time];
+    let random = [rt.random_u64() ^ seed, rt.random_u64() ^ time];
     identity.uuid[..8].copy_from_slice(&random[0].to_le_bytes());
     identity.uuid[8..].copy_from_slice(&random[1].to_le_bytes());
     identity.generation = 1;

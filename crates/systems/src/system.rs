@@ -208,6 +208,10 @@ impl System {
             // What is the same for all systems of a comparison; here every block is whole.
             options.frag_size = None;
         }
+        if self.is_apart() {
+            // The first disk is the metadata device.
+            options.metadata = None;
+        }
         self.format().make(rt, disks, &options).await.map(drop)
     }
 

@@ -142,7 +142,11 @@ impl fmt::Display for LfsReport {
             _ => "inconsistent",
         };
         let (files, used, free) = (self.files, self.used_fragments, self.free_fragments);
-        write!(f, "{state}: {files} files, {used} fragments used, {free} free")
+        write!(f, "{state}: {files} files, {used} fragments used, {free} free")?;
+        match self.data_blocks_used {
+            Some(blocks) => write!(f, "; {blocks} data blocks used"),
+            None => Ok(()),
+        }
     }
 }
 

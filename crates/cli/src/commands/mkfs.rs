@@ -62,6 +62,7 @@ fn options(args: &Mkfs) -> MakeOptions {
         no_check_hashes: args.no_check_hashes,
         no_seals: args.no_crc,
         segment_size: args.segment_size,
+        metadata: args.meta,
         log,
         log_bytes: args.journal_size,
         ..MakeOptions::default()
@@ -78,6 +79,16 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         Made::Format(format) => format,
         Made::System(system) => system.format(),
     };
+    if let Made::System(system) = args.fs
+        && system.journal().is_none()
+        && system.devices(0, 4096).len() > 1
+    {
+        bail!(
+            "{} takes two disks; --fs {} makes both devices on one",
+            system.name(),
+            format.name()
+        );
+    }
     let mut disks = vec![open(runtime, args).await?];
     if options.log == Some(LogPlace::Other) {
         let Some(place) = &args.journal else {

@@ -111,6 +111,7 @@ impl Dual {
             metadata: options.metadata.unwrap_or(usual.metadata),
             size: options.size,
             min_free: options.min_free.map_or(usual.min_free, u32::from),
+            seed: options.seed,
         })
     }
 }
