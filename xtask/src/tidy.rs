@@ -10,7 +10,7 @@ const FUNCTION_MAX: usize = 70;
 
 /// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
 /// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
     ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
     ("format", &["ordo-"]),
@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
             "ordo-ufs",
             "ordo-ffs",
             "ordo-lfs",
+            "ordo-dualfs",
             "ordo-sba",
             "ordo-vfs",
         ],
@@ -48,7 +49,8 @@ const LAYERS: [(&str, &[&str]); 22] = [
         ],
     ),
     ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
-    ("lfs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
+    ("lfs", &["ordo-ffs", "ordo-check", "ordo-sba", "ordo-dualfs"]),
+    ("dualfs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
     (
         "crash",
