@@ -4,7 +4,7 @@ use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_lfs::LfsReader;
 use ordo_lfs::data::{DataSide, DualRules};
-use ordo_lfs::write::{CleanerPolicy, LfsRules, MountOptions as LogOptions, mount_with};
+use ordo_lfs::write::{Cleaning, LfsRules, MountOptions as LogOptions, mount_with};
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
 
@@ -42,8 +42,8 @@ pub struct MountOptions {
     pub log_rules: LfsRules,
     /// The rules that keep the devices in order: all of them, but for experiments.
     pub rules: DualRules,
-    /// How the cleaner chooses segments.
-    pub cleaner: CleanerPolicy,
+    /// What the cleaner of the metadata log chooses, and when it works.
+    pub cleaning: Cleaning,
     /// The mechanisms of section 2.2.
     pub options: DualOptions,
 }
@@ -55,7 +55,7 @@ impl Default for MountOptions {
             cache: CacheConfig::default(),
             log_rules: LfsRules::all(),
             rules: DualRules::all(),
-            cleaner: CleanerPolicy::default(),
+            cleaning: Cleaning::default(),
             options: DualOptions::default(),
         }
     }
@@ -83,7 +83,7 @@ pub async fn mount(
         ufs: options.ufs.clone(),
         cache,
         rules: options.log_rules,
-        cleaner: options.cleaner,
+        cleaning: options.cleaning,
         checkpoint_every: CHECKPOINT_EVERY,
     };
     Ok(mount_with(rt, pair.metadata, data, &log).await?)

@@ -129,6 +129,10 @@ impl Format for Dual {
         &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
     }
 
+    fn has_cleaner(&self) -> bool {
+        true
+    }
+
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
         Box::pin(async move { Ok(probe(disk).await?) })
     }

@@ -8,7 +8,7 @@ use ordo_runtime::Runtime;
 use ordo_vfs::{AnyFs, FsResult, LocalFuture};
 
 use crate::SystemError;
-use crate::mounted::{Mounted, Statistics, Volume};
+use crate::mounted::{CleanerStatistics, Mounted, Statistics, Volume};
 use crate::options::MountOptions;
 use crate::rules::all_but_known;
 
@@ -32,7 +32,7 @@ pub(super) async fn mount(
         cache: options.cache.clone(),
         log_rules,
         rules,
-        cleaner: options.cleaner,
+        cleaning: options.cleaning,
         options: options.dual,
     };
     let fs = mount_pair(rt, disks, &wanted).await?;
@@ -49,6 +49,8 @@ impl Volume for OnPair {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics::default()
+        let (log, counts) = (self.0.layout(), self.0.layout().cleaned());
+        let cleaner = CleanerStatistics { counts, checkpoints: log.checkpoints() };
+        Statistics { cleaner: Some(cleaner), ..Statistics::default() }
     }
 }
