@@ -383,6 +383,9 @@ mod tests {
         bytes
     }
 
+    /// A change, and the error that it makes.
+    type Case = (fn(&mut Identity), IdentityError);
+
     /// A right identity is read; each kind of damage has its own error. Would catch a value that is computed with before
     /// it is looked at.
     #[test]
@@ -393,15 +396,15 @@ mod tests {
         let mut torn = sealed(|_| {});
         torn[300] ^= 1;
         assert!(matches!(Identity::read(&torn), Err(E::Checksum { .. })));
-        let cases: [(&dyn Fn(&mut Identity), E); 8] = [
-            (&|i| i.magic = 1, E::Magic { value: 1 }),
-            (&|i| i.version = 2, E::Version { value: 2 }),
-            (&|i| i.role = 3, E::Role { value: 3 }),
-            (&|i| i.bsize = 1000, E::BlockSize { value: 1000 }),
-            (&|i| i.group_blocks = 0, E::GroupBlocks { value: 0 }),
-            (&|i| i.groups = 17, E::Groups { value: 17, right: 16 }),
-            (&|i| i.blocks = 1, E::Blocks { value: 1 }),
-            (&|i| i.data_at = 4096, E::DataAt { value: 4096 }),
+        let cases: [Case; 8] = [
+            (|i| i.magic = 1, E::Magic { value: 1 }),
+            (|i| i.version = 2, E::Version { value: 2 }),
+            (|i| i.role = 3, E::Role { value: 3 }),
+            (|i| i.bsize = 1000, E::BlockSize { value: 1000 }),
+            (|i| i.group_blocks = 0, E::GroupBlocks { value: 0 }),
+            (|i| i.groups = 17, E::Groups { value: 17, right: 16 }),
+            (|i| i.blocks = 1, E::Blocks { value: 1 }),
+            (|i| i.data_at = 4096, E::DataAt { value: 4096 }),
         ];
         for (change, error) in cases {
             assert_eq!(Identity::read(&sealed(change)), Err(error));

@@ -92,10 +92,8 @@ async fn mount_on(
 ) -> Result<LogFs, LfsError> {
     let found = superblock::find_kind(&device, kind_of(data.as_ref())).await?;
     refuse(&device, &found.sb)?;
-    let (data, places, rules) = match data {
-        Some(DataSide { device, places, rules }) => (Some(device), Some(places), rules),
-        None => (None, None, DualRules::all()),
-    };
+    let rules = data.as_ref().map_or(DualRules::all(), |data| data.rules);
+    let (data, places) = data.map(|data| (data.device, data.places)).unzip();
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
