@@ -212,12 +212,11 @@ async fn work(
             }
         }
         let gone: Vec<_> = before.iter().filter(|(id, _)| !run.state.contains_key(id)).collect();
-        if let [(id, len)] = gone[..] {
+        if let [(id, _)] = gone[..] {
             // Where a step also made a file, the one that went had gone before.
             let mut state = before.clone();
             state.remove(id);
             states.push(state);
-            debug_assert!(*len < 1000);
         }
         states.push(run.state.clone());
         match n % 11 {
@@ -236,7 +235,7 @@ async fn work(
         }
     }
     // What nobody waits for is written too, in part.
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         rt.sleep(Duration::from_secs(6)).await;
     }
     states
