@@ -9,7 +9,7 @@ use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{System, ffs, journaled};
+use ordo_systems::{System, ffs, journaled, lfs};
 
 fn row(system: System, workload: &str, setup: &Setup) -> Row {
     let workload: Workload = workload.parse().unwrap();
@@ -141,6 +141,41 @@ fn a_disk_with_a_volatile_cache_is_flushed_and_loses_what_was_not() {
     let r = row(ffs::SYNC, "create-delete:files=300", &setup);
     assert!(r.flushes > 0, "{r:?}");
     assert!(r.recovery.unwrap().consistent_afterwards);
+}
+
+/// Overwrites on a log that stays half full make its cleaner work: what it moved is a kind of its own, and the more so
+/// the fuller the log is. Files take as much as was asked for. Would catch a cleaner whose writes count as the user's, and
+/// counters that begin at the mount and not at the workload.
+#[test]
+fn the_cleaners_work_is_counted_apart() {
+    let setup = Setup {
+        size: Some(160 << 20),
+        memory: 8 << 20,
+        dirty_max: 2 << 20,
+        recovery: false,
+        ..Setup::papers()
+    };
+    let mut shares = Vec::new();
+    for full in [50, 85] {
+        let work = format!("overwrite:full={full},hot=90,warm=8k,writes=6k");
+        let found = row(lfs::LFS, &work, &setup);
+        let cleaner = found.cleaner.as_ref().unwrap();
+        assert!(cleaner.segments > 0 && cleaner.waited_seconds > 0.0, "{cleaner:?}");
+        assert!(cleaner.moved_bytes < cleaner.read_bytes, "{cleaner:?}");
+        assert_eq!(cleaner.read_bytes, cleaner.segments << 20);
+        // The blocks of a file that is cut off at a fragment are the only ones that are not moved by themselves.
+        let moved = found.bytes_written_by_kind.get("cleaner");
+        assert!(moved > cleaner.moved_bytes / 2, "{moved} of {cleaner:?}");
+        let phase = phase(&found, "overwrite");
+        assert_eq!(phase.phase.bytes, 8192 * (6 << 10));
+        assert!(phase.bytes_written > phase.phase.bytes, "{phase:?}");
+        shares.push(phase.bytes_written as f64 / phase.phase.bytes as f64);
+    }
+    assert!(shares[1] > 1.2 * shares[0], "{shares:?}");
+    let none = row(ffs::NONE, "overwrite:full=50,warm=0,writes=100", &setup);
+    assert_eq!((&none.cleaner, none.bytes_written_by_kind.get("cleaner")), (&None, 0));
+    let files = phase(&none, "fill").phase.bytes;
+    assert!((60 << 20..90 << 20).contains(&files), "half of 160 MB, but for metadata: {files}");
 }
 
 #[test]

@@ -131,6 +131,19 @@ fn a_build_and_a_news_server_leave_what_they_should() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
+/// Transactions change pages and leave their tables, as long as they were: the history has a line for each one. Would
+/// catch a log that grows, and a history that is written over.
+#[test]
+fn transactions_leave_their_tables() {
+    let text = "tpcb:accounts=64k,warm=5,transactions=7,commit=2";
+    let (phases, dropped, left) = run_and_keep(text, 1);
+    let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
+    assert_eq!(names[1..], [("settle", 5), ("transactions", 7)]);
+    let pages = (64 << 10) + 18 * 8192 + (4 << 20);
+    assert_eq!((left.entries, left.bytes, dropped), (5, pages + 12 * 50, 1));
+    assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
 #[test]
 fn a_tree_is_copied_compared_and_removed() {
     let temp = tempfile::tempdir().unwrap();

@@ -211,6 +211,8 @@ Workloads:
   postmark[:small|:large]            many short-lived small files
   tree:PATH                          a directory copied in, compared, removed
   tree:seed=N[,files=N]              the same with a tree generated from a seed
+  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system that stays so full
+  tpcb                               transactions like TPC-B's
 
 Examples:
   ordo compare                       a real tree of this machine, then PostMark
@@ -258,7 +260,8 @@ Examples:
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
   ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
 pub struct Bench {
-    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, each with its parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, overwrite, tpcb, each with its
+    /// parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

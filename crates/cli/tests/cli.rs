@@ -152,6 +152,15 @@ fn errors_say_what_where_and_what_next() {
     assert!(said.contains("IMAGE:/path"), "{said}");
     let (code, said) = refused(&["compare", "--workload", "postmrk"]);
     assert!(code == 2 && said.contains("no workload is called 'postmrk'"), "{said}");
+    for (list, wanted) in [
+        ("lfs:cleaner=lazy", "cleaner=lazy: 'lazy': expected greedy, cost-benefit or hot-cold"),
+        ("lfs:idle=1,clean-low=200", "clean-low=200: '200': expected percent from 0 to 100"),
+        ("ffs-sync:cleaner=greedy", "ffs-sync has no cleaner"),
+        ("lfs,speed=9", "the cleaner has no option 'speed'"),
+    ] {
+        let (code, said) = refused(&["compare", "--fs", list]);
+        assert!(code == 2 && said.contains(wanted), "{list}: {said}");
+    }
     let (_, said) = refused(&["compare", "--disk", "floppy"]);
     assert!(said.contains("no disk model is called 'floppy'; there are"), "{said}");
     let empty = temp.path().join("empty");

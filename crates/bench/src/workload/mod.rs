@@ -8,9 +8,11 @@ mod files;
 mod generated;
 mod micro;
 mod netnews;
+mod overwrite;
 mod parse;
 mod postmark;
 mod ssh_build;
+mod tpcb;
 mod tree;
 
 use std::fmt;
@@ -22,9 +24,11 @@ pub use create_delete::CreateDelete;
 pub use generated::Generated;
 pub use micro::Micro;
 pub use netnews::Netnews;
+pub use overwrite::Overwrite;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
 pub use ssh_build::SshBuild;
+pub use tpcb::Tpcb;
 pub use tree::{Source, Tree};
 
 /// The place where a workload runs: a mounted file system, and the clock that times its phases.
@@ -147,6 +151,10 @@ pub enum Workload {
     SshBuild(SshBuild),
     /// A news server.
     Netnews(Netnews),
+    /// Random overwrites on a file system that stays so full.
+    Overwrite(Overwrite),
+    /// Transactions like those of TPC-B.
+    Tpcb(Tpcb),
 }
 
 impl Workload {
@@ -159,18 +167,22 @@ impl Workload {
             Workload::Tree(w) => w.describe(),
             Workload::SshBuild(w) => w.describe(),
             Workload::Netnews(w) => w.describe(),
+            Workload::Overwrite(w) => w.describe(),
+            Workload::Tpcb(w) => w.describe(),
         }
     }
 
     /// The approximate bytes of contents that exist at once, for which a disk must have space.
     pub fn footprint(&self) -> u64 {
         match self {
-            Workload::CreateDelete(_) => 0,
+            // Overwrites take as much of a file system as they are told to.
+            Workload::CreateDelete(_) | Workload::Overwrite(_) => 0,
             Workload::Micro(w) => w.footprint(),
             Workload::PostMark(w) => w.footprint(),
             Workload::Tree(w) => w.footprint(),
             Workload::SshBuild(w) => w.footprint(),
             Workload::Netnews(w) => w.footprint(),
+            Workload::Tpcb(w) => w.footprint(),
         }
     }
 
@@ -179,15 +191,16 @@ impl Workload {
         match self {
             Workload::CreateDelete(_) => "create-delete".into(),
             Workload::Micro(w) => w.middle(),
-            Workload::PostMark(_) => "transactions".into(),
+            Workload::PostMark(_) | Workload::Tpcb(_) => "transactions".into(),
             Workload::Tree(_) => "copy in".into(),
             Workload::SshBuild(_) => "unpack".into(),
             Workload::Netnews(_) => "unbatch".into(),
+            Workload::Overwrite(_) => "overwrite".into(),
         }
     }
 
-    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build and a
-    /// news server leave their files.
+    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build, a
+    /// news server, overwrites and transactions leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
@@ -206,6 +219,8 @@ impl Workload {
             Workload::Tree(w) => w.run(&mut run).await?,
             Workload::SshBuild(w) => w.run(&mut run, seed).await?,
             Workload::Netnews(w) => w.run(&mut run, seed).await?,
+            Workload::Overwrite(w) => w.run(&mut run, seed).await?,
+            Workload::Tpcb(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -220,6 +235,8 @@ impl fmt::Display for Workload {
             Workload::Tree(w) => write!(f, "{w}"),
             Workload::SshBuild(w) => write!(f, "{w}"),
             Workload::Netnews(w) => write!(f, "{w}"),
+            Workload::Overwrite(w) => write!(f, "{w}"),
+            Workload::Tpcb(w) => write!(f, "{w}"),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use super::{CreateDelete, Generated, Micro, Netnews, PostMark, SshBuild, Tree, Workload};
+use super::{
+    CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SshBuild, Tpcb, Tree, Workload,
+};
 
 /// The syntax of [`Workload::from_str`], for help texts.
 pub const SYNTAX: &str = "\
@@ -21,6 +23,11 @@ ssh-build[:compute=yes|no]
     the sources of a program unpacked, configured and built
 netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
     a news server: articles that are there, come in and go (default 520000 in 7000 directories)
+overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PERCENT][,burst=N]
+        [,pause=MILLISECONDS]
+    random overwrites on a file system that stays so full; hot=90: nine of ten in a tenth of the files
+tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
+    transactions like TPC-B's: random pages, a history, a log with fsync
 Sizes take k, m or g: 64k, 4m.";
 
 /// The reason why a text is not a workload.
@@ -29,7 +36,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         ssh-build and netnews"
+         ssh-build, netnews, overwrite and tpcb"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -75,6 +82,8 @@ impl FromStr for Workload {
             }
             "ssh-build" => ssh_build(rest).map(Workload::SshBuild),
             "netnews" => netnews(rest).map(Workload::Netnews),
+            "overwrite" => overwrite(rest).map(Workload::Overwrite),
+            "tpcb" => tpcb(rest).map(Workload::Tpcb),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
     }
@@ -119,6 +128,49 @@ fn netnews(rest: &str) -> Result<Netnews, ParseError> {
             Some(&out.expire.to_string()),
             "as many as there are files, at most",
         ));
+    }
+    Ok(out)
+}
+
+fn overwrite(rest: &str) -> Result<Overwrite, ParseError> {
+    let mut out = Overwrite::USUAL;
+    for (key, value) in parameters(rest) {
+        let to = match key {
+            "full" => &mut out.full,
+            "size" => &mut out.size,
+            "block" => &mut out.block,
+            "warm" => &mut out.warm,
+            "writes" => &mut out.writes,
+            "hot" => &mut out.hot,
+            "burst" => &mut out.burst,
+            "pause" => &mut out.pause,
+            _ => {
+                let known = "full, size, block, warm, writes, hot, burst, pause";
+                return Err(unknown("overwrite", key, known));
+            }
+        };
+        let least = u64::from(!matches!(key, "warm" | "writes" | "hot" | "pause"));
+        *to = number(key, value, least)?;
+    }
+    if out.full > 100 || out.hot > 100 {
+        return Err(bad("full or hot", Some(rest), "100 percent at most"));
+    }
+    if out.block > out.size || out.size > 1 << 30 {
+        return Err(bad("size", Some(&out.size.to_string()), "a block or more, 1 GB at most"));
+    }
+    Ok(out)
+}
+
+fn tpcb(rest: &str) -> Result<Tpcb, ParseError> {
+    let mut out = Tpcb::USUAL;
+    for (key, value) in parameters(rest) {
+        match key {
+            "accounts" => out.accounts = number(key, value, 8192)?,
+            "warm" => out.warm = number(key, value, 0)?,
+            "transactions" => out.transactions = number(key, value, 0)?,
+            "commit" => out.commit = number(key, value, 1)?,
+            _ => return Err(unknown("tpcb", key, "accounts, warm, transactions, commit")),
+        }
     }
     Ok(out)
 }
@@ -280,6 +332,10 @@ mod tests {
             "ssh-build:compute=no",
             "netnews",
             "netnews:files=9,directories=2,unbatch=3,expire=4",
+            "overwrite",
+            "overwrite:full=7,size=8192,block=512,warm=0,writes=3,hot=90,burst=2,pause=5",
+            "tpcb",
+            "tpcb:accounts=8192,warm=0,transactions=3,commit=2",
             "tree:/",
         ] {
             if text != "tree:/" {
@@ -302,6 +358,10 @@ mod tests {
         assert!(refused("tree:seed=x").contains("'x' is no value for seed"));
         assert!(refused("tree:seed=1,files=9m").contains("50,000 at most"));
         assert!(refused("netnews:files=3,expire=4").contains("as many as there are files"));
+        assert!(refused("overwrite:full=101").contains("100 percent"));
+        assert!(refused("overwrite:size=1k").contains("a block or more"));
+        assert!(refused("overwrite:heat=1").contains("no parameter 'heat'; it has full"));
+        assert!(refused("tpcb:commit=0").contains("no value for commit"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));

@@ -11,6 +11,7 @@ mod directories;
 mod files;
 mod in_process;
 mod journal;
+mod lfs;
 mod processor;
 mod recovery;
 mod replay;
@@ -110,14 +111,15 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 3] = [
+const PAGES: [(&str, &str); 4] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
+    ("lfs.md", "Figures of LFS"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 11] = [
+const SECTIONS: [(&str, &str, &str, Measure); 15] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -129,11 +131,16 @@ const SECTIONS: [(&str, &str, &str, Measure); 11] = [
     (SOFT, "recovery", "After a crash", recovery::measure),
     (JOURNAL, "journal", "Journals, and what group commit buys", journal::measure),
     (JOURNAL, "replay", "Recovery of a journal", replay::measure),
+    (LFS, "lfs", "Beside FFS, by the size of files", lfs::measure),
+    (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
+    (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
+    (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
 ];
 
 const CORE: &str = PAGES[0].0;
 const SOFT: &str = PAGES[1].0;
 const JOURNAL: &str = PAGES[2].0;
+const LFS: &str = PAGES[3].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
