@@ -2,6 +2,7 @@
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::Endian;
+use ordo_format::lfs;
 use ordo_format::ufs2::group::{Group, GroupLayout};
 use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock};
 use ordo_format::ufs2::{Csum, Dinode, ROOT_INO, SECTOR, bitmap, dir, inode};
@@ -87,6 +88,33 @@ impl<'a> Writer<'a> {
             use superblock::SuperblockError as E;
             if !matches!(Superblock::parse(&old), Err(E::Magic { .. } | E::TooShort { .. })) {
                 self.send(place, &[0; SBLOCK_SIZE]).await?;
+            }
+        }
+        self.forget_log().await
+    }
+
+    /// Clears the superblocks of an LFS: a reader that misses the first one looks for another.
+    async fn forget_log(&mut self) -> Result<(), MkfsError> {
+        let geometry = self.device.geometry();
+        let unit = lfs::SUPERBLOCK_SIZE.max(geometry.sector as usize);
+        let fits = |place: u64| place.checked_add(unit as u64).is_some_and(|e| e <= geometry.bytes);
+        if !fits(lfs::LABEL_BYTES) {
+            return Ok(());
+        }
+        let old = self.device.read(lfs::LABEL_BYTES, unit).await?;
+        use lfs::SuperblockError as E;
+        let mut places = vec![lfs::LABEL_BYTES];
+        match lfs::Superblock::read(&old) {
+            Ok(sb) => {
+                let all = sb.sboffs.iter().filter(|addr| **addr > 0);
+                places.extend(all.map(|addr| sb.byte_of(*addr)));
+            }
+            Err(E::Magic { .. } | E::TooShort { .. }) => return Ok(()),
+            Err(_) => {}
+        }
+        for place in places {
+            if fits(place) && place.is_multiple_of(unit as u64) {
+                self.send(place, &vec![0; unit]).await?;
             }
         }
         Ok(())

@@ -12,6 +12,7 @@ mod plan;
 
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 use ordo_format::lfs::{SUPERBLOCK_SIZE, Superblock, SuperblockError};
+use ordo_format::ufs2::superblock::{self as ufs, SBLOCK_SIZE};
 
 /// Options of mkfs.
 #[derive(Clone, Debug)]
@@ -136,6 +137,7 @@ async fn make(
     }
     sb.tstamp = now;
     let log = first::build(&mut sb, options.sealed, tables, now)?;
+    forget_ufs(&device).await?;
     for (addr, bytes) in log {
         write(&device, sb.byte_of(addr), &bytes).await?;
     }
@@ -151,6 +153,25 @@ async fn make(
     }
     device.flush().await?;
     Ok(sb)
+}
+
+/// Clears superblocks of a UFS, at the places where one is searched, so that no reader takes it for current.
+async fn forget_ufs(device: &Device) -> Result<(), BlockError> {
+    let geometry = device.geometry();
+    for place in ufs::SEARCH {
+        let end = place + SBLOCK_SIZE as u64;
+        if end > geometry.bytes || geometry.sector as usize > SBLOCK_SIZE {
+            continue;
+        }
+        let old = device.read(place, SBLOCK_SIZE).await?;
+        if !matches!(
+            ufs::Superblock::parse(&old),
+            Err(ufs::SuperblockError::Magic { .. } | ufs::SuperblockError::TooShort { .. })
+        ) {
+            write(device, place, &[0; SBLOCK_SIZE]).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn write(device: &Device, at: u64, bytes: &[u8]) -> Result<(), BlockError> {
