@@ -88,9 +88,12 @@ impl LogLayout {
     async fn cut_to(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let bsize = self.store.bsize() as u64;
         if size > 0 {
-            // A file never ends in a hole.
+            // A file never ends in a hole. A last block that stays whole is not read: a long file is cut in many steps.
             let last = (size - 1) / bsize;
-            self.zero_behind(op, ip, last, (size - last * bsize) as usize).await?;
+            let stays = size.is_multiple_of(bsize) && self.store.is_there(ip.ino(), last).await?.0;
+            if !stays {
+                self.zero_behind(op, ip, last, (size - last * bsize) as usize).await?;
+            }
         }
         let (ino, old, directory) = (ip.ino(), ip.size(), ip.is_directory());
         let what = What::SetSize { ino, old, new: size, directory };

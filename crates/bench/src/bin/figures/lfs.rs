@@ -102,17 +102,17 @@ fn verdicts(out: &mut Section, found: &[(String, f64)]) {
     };
     let small: [(&str, &[&str]); 2] = [
         (
-            "files of 1 KB and less are created ten times as fast",
+            "files of 1 KB and less are created ten times as fast, or more",
             &["create 512 bytes", "create 1 KB"],
         ),
         (
-            "files of 64 KB and less are deleted ten times as fast",
+            "files of 64 KB and less are deleted ten times as fast, or more",
             &["delete 512 bytes", "delete 1 KB", "delete 16 KB", "delete 64 KB"],
         ),
     ];
     for (what, names) in small {
         let (least, most) = of(names);
-        claim(out, what, &format!("{least:.1} to {most:.1} times"), (8.0..=20.0).contains(&least));
+        claim(out, what, &format!("{least:.1} to {most:.1} times"), least >= 10.0);
     }
     let large: [(&str, &[&str]); 2] = [
         ("files of 1 MB and more are read as fast", &["read 1 MB", "read 4 MB"]),
@@ -134,16 +134,19 @@ fn verdicts(out: &mut Section, found: &[(String, f64)]) {
 pub fn transactions(out: &mut Section) {
     out.say(
         "Transactions like TPC-B's on 112 MB of accounts, 16 MB of cache; each is durable by itself, or 20 together. The log \
-         of 256 MB is half full; on that of 2 GB nothing has to be cleaned. The share that the cleaner takes is 1 less the \
-         ratio of both rates. Nothing is cleaned while idle, because nothing ever is. Seed 1.",
+         of 256 MB is half full; on that of 2 GB nothing has to be cleaned. 9,000 transactions before the 3,000 \
+         that are measured (30,000 where 20 are durable together), so that the log went around several times. The share that \
+         the cleaner takes is 1 less the ratio of both rates. Nothing is cleaned while idle, because nothing ever is. Seed 1.",
     );
     let mut table = String::from(
         "| disk | durable | system | cleaner | /s | without cleaning | cleaner's share | written for each | live in cleaned |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     let mut shares: Vec<f64> = Vec::new();
-    for (disk, commit) in DISKS.iter().flat_map(|d| [(*d, 1), (*d, 20)]) {
-        let work = format!("tpcb:accounts=112m,warm=3000,transactions=3000,commit={commit}");
+    for (disk, commit, warm) in
+        [(DISKS[0], 1, 9000), (DISKS[1], 1, 9000), (DISKS[2], 1, 9000), (DISKS[0], 20, 30_000)]
+    {
+        let work = format!("tpcb:accounts=112m,warm={warm},transactions=3000,commit={commit}");
         let rate = |row: &Row| phase(row, "transactions").phase.rate().unwrap_or(f64::NAN);
         let each = |row: &Row| phase(row, "transactions").bytes_written as f64 / 3000.0 / 1024.0;
         let usual = busy(CleanerPolicy::default());
