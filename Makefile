@@ -94,7 +94,7 @@ CRASH_ALL ?= 20
 CRASH_LIVES ?= 40
 CRASH_RUNS ?= 6
 CRASH_STATES ?= 25000
-CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group
+CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group,lfs
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 database postmark:files=60,transactions=300
 CRASH_MUTANTS ?= 25000

@@ -6,6 +6,7 @@ use ordo_crash::{DiskFormat, Geometry, Promise, Scheme, Volume};
 use ordo_ffs::mount;
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::{FileSystem, NewNode};
 
 use crate::SystemError;
 use crate::ffs::Ufs2;
@@ -27,6 +28,9 @@ pub fn shaped(geometry: &Geometry) -> MakeOptions {
         ..MakeOptions::default()
     }
 }
+
+/// Blocks of a file that takes space away in a full shape.
+const FILLER_BLOCKS: u64 = 10;
 
 /// A system in a shape, with the promise to which it is held.
 #[derive(Clone, Debug)]
@@ -62,6 +66,25 @@ impl Crashed {
     pub fn without(self, rule: &'static str) -> Crashed {
         Crashed { without: Some(rule), ..self }
     }
+}
+
+/// Fills a file system that was just made, but for `left` bytes, with files that the judge leaves alone.
+async fn fill(system: System, rt: &Runtime, disks: &[Device], left: u64) -> Result<(), String> {
+    let mounted = system.mount(rt, disks, &MountOptions::default()).await.map_err(said)?;
+    let fs = mounted.fs();
+    for number in 0u64.. {
+        let stat = fs.statfs().await.map_err(said)?;
+        let free = stat.blocks_free * u64::from(stat.fragment_size);
+        let each = FILLER_BLOCKS * u64::from(stat.block_size);
+        if free < left + each {
+            break;
+        }
+        let name = format!("lost+found.{number}").into_bytes();
+        let file = fs.make(fs.root(), &name, &NewNode::file(0o600)).await.map_err(said)?;
+        let written = fs.write(file.ino, 0, &vec![number as u8; each as usize]).await;
+        written.map_err(said)?;
+    }
+    mounted.unmount().await.map_err(said)
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -101,7 +124,11 @@ impl Scheme for Crashed {
 
     async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let made = self.system.format().crash_options(&self.geometry);
-        self.system.make(rt, disks, &made).await.map_err(said)
+        self.system.make(rt, disks, &made).await.map_err(said)?;
+        match self.system.format().crash_free(&self.geometry) {
+            Some(left) => fill(self.system, rt, disks, left).await,
+            None => Ok(()),
+        }
     }
 
     async fn mount(

@@ -175,6 +175,12 @@ pub trait Format: Sync {
         None
     }
 
+    /// The space in bytes that is left to files in a shape of it that is crashed, where other files take the rest.
+    fn crash_free(&self, geometry: &Geometry) -> Option<u64> {
+        let _ = geometry;
+        None
+    }
+
     /// What a shape of it that is crashed takes to be made.
     fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
         shaped(geometry)

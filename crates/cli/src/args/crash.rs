@@ -263,7 +263,8 @@ pub struct Crash {
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<Rule>,
     /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
-    /// groups.
+    /// groups. An LFS has 100 segments of 8 blocks; -full: other files take all but the size of such an FFS;
+    /// -groups: a segment has as many blocks as a group.
     #[arg(long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.

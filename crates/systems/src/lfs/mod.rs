@@ -47,8 +47,16 @@ pub const LFS: System = System(&Entry {
 
 /// Blocks in a segment of an LFS that is crashed: few, so that segments are begun and cleaned all the time.
 const CRASHED_BLOCKS: u64 = 8;
+/// Blocks in a segment of a shape at most.
+const SEGMENT_BLOCKS_MAX: u64 = 32;
 /// Segments of one that is crashed.
 const CRASHED_SEGMENTS: u64 = 100;
+
+/// Blocks in a segment of a shape: those of a group, where groups are small.
+fn crashed_blocks(geometry: &Geometry) -> u64 {
+    let small = geometry.group_blocks.map(u64::from).filter(|blocks| *blocks <= SEGMENT_BLOCKS_MAX);
+    small.map_or(CRASHED_BLOCKS, |blocks| blocks.max(CRASHED_BLOCKS))
+}
 
 impl Lfs {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
@@ -206,15 +214,20 @@ impl Format for Lfs {
     }
 
     fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
-        let segments = CRASHED_SEGMENTS * CRASHED_BLOCKS * u64::from(geometry.block_size);
+        let segments = CRASHED_SEGMENTS * crashed_blocks(geometry) * u64::from(geometry.block_size);
         Some(LABEL_BYTES + segments)
+    }
+
+    fn crash_free(&self, geometry: &Geometry) -> Option<u64> {
+        // All of an FFS of a full shape is as large.
+        (geometry.min_free == 0).then_some(geometry.bytes)
     }
 
     fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
         MakeOptions {
             block_size: Some(geometry.block_size.into()),
             frag_size: Some(geometry.frag_size.min(LABEL_BYTES as u32).into()),
-            segment_size: Some(CRASHED_BLOCKS * u64::from(geometry.block_size)),
+            segment_size: Some(crashed_blocks(geometry) * u64::from(geometry.block_size)),
             ..MakeOptions::default()
         }
     }
