@@ -107,7 +107,8 @@ impl Pair {
 
     /// The data device, as the log knows it.
     pub fn data_device(&self) -> DataDevice {
-        DataDevice { device: self.data.clone(), shape: self.identity.shape() }
+        let (shape, first) = (self.identity.shape(), self.identity.data_at);
+        DataDevice { device: self.data.clone(), shape, first }
     }
 
     /// Takes note on both devices that they are mounted together once more. See

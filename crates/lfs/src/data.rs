@@ -36,6 +36,8 @@ pub struct DataDevice {
     pub device: Device,
     /// Its blocks.
     pub shape: DataShape,
+    /// The byte of its disk at which it begins: 0 where it has a disk of its own.
+    pub first: u64,
 }
 
 /// The device and what knows which of its blocks are free, for a file system that is written.

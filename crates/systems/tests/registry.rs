@@ -127,12 +127,16 @@ fn what_was_made_last_is_found() {
             assert_eq!(name().await, Some("lfs"));
             let (ufs, options) = (ffs::SYNC.format(), MountOptions::default());
             assert!(!ufs.is_on(&disks[0]).await.unwrap());
-            assert!(ufs.read(&rt, disks[0].clone(), &options).await.is_err());
+            assert!(ufs.read(&rt, &disks, &options).await.is_err());
             ffs::SYNC.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
             assert_eq!(name().await, Some("ufs2"));
             let log = lfs::LFS.format();
             assert!(!log.is_on(&disks[0]).await.unwrap());
-            assert!(log.read(&rt, disks[0].clone(), &options).await.is_err());
+            assert!(log.read(&rt, &disks, &options).await.is_err());
+            dualfs::DUALFS.make(&rt, &disks, &small(dualfs::DUALFS.format())).await.unwrap();
+            assert_eq!(name().await, Some("dualfs"));
+            ffs::SYNC.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+            assert_eq!(name().await, Some("ufs2"));
         }
     });
 }

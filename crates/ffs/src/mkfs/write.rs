@@ -2,10 +2,10 @@
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::Endian;
-use ordo_format::lfs;
 use ordo_format::ufs2::group::{Group, GroupLayout};
 use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock};
 use ordo_format::ufs2::{Csum, Dinode, ROOT_INO, SECTOR, bitmap, dir, inode};
+use ordo_format::{dualfs, lfs};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -90,7 +90,22 @@ impl<'a> Writer<'a> {
                 self.send(place, &[0; SBLOCK_SIZE]).await?;
             }
         }
+        self.forget_pair().await?;
         self.forget_log().await
+    }
+
+    /// Clears the identity of a DualFS.
+    async fn forget_pair(&mut self) -> Result<(), MkfsError> {
+        let unit = dualfs::IDENTITY_SIZE.max(self.device.geometry().sector as usize);
+        if unit as u64 > self.device.geometry().bytes {
+            return Ok(());
+        }
+        use dualfs::IdentityError as E;
+        let old = self.device.read(0, unit).await?;
+        match dualfs::Identity::read(&old) {
+            Err(E::Magic { .. } | E::TooShort { .. }) => Ok(()),
+            _ => self.send(0, &vec![0; unit]).await,
+        }
     }
 
     /// Clears the superblocks of an LFS: a reader that misses the first one looks for another.

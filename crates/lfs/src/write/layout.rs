@@ -365,7 +365,10 @@ impl Layout for LogLayout {
     async fn address(&self, ip: &LogInode, lbn: u64) -> FsResult<Option<u64>> {
         let (pointer, _) = self.store.pointer(ip.ino(), lbn.cast_signed()).await?;
         let fsize = u64::from(self.store.shape.fsize);
-        Ok((pointer > 0).then(|| pointer.unsigned_abs() * fsize))
+        Ok((pointer > 0).then(|| match &self.store.data {
+            Some(data) => data.device.first + data.device.byte_of(pointer),
+            None => pointer.unsigned_abs() * fsize,
+        }))
     }
 
     async fn give_back(&self, _op: &mut LogOp<'_>, step: Deferred) -> FsResult<()> {
