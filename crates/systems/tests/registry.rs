@@ -228,13 +228,14 @@ fn names_are_unique() {
 }
 
 /// Where else systems are named, in how many lines, and why.
-const ELSEWHERE: [(&str, usize, &str); 10] = [
+const ELSEWHERE: [(&str, usize, &str); 11] = [
     ("bench/src/published.rs", 6, "what the papers say of each"),
     ("bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
     ("bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
     ("bench/src/bin/figures", 24, "what `make bench` sets beside published figures"),
     ("cli/src/args.rs", 6, "a default, and examples of calls"),
     ("cli/src/args/crash.rs", 10, "examples of calls"),
+    ("cli/src/commands/age.rs", 1, "an example of a call"),
     ("cli/src/commands/compare/story.rs", 1, "the one sentence that compares two of them"),
     ("cli/src/commands/crash/fleet.rs", 1, "an example of a call"),
     ("cli/src/commands/crash/story.rs", 2, "what a paper says of two of them"),
