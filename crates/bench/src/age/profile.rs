@@ -18,6 +18,8 @@ const BUILT_IN: [&str; 4] = [
 
 /// The most directories that a profile may have at one depth.
 const DIRECTORIES_MAX: u32 = 1 << 16;
+/// How far from the end of an age's range a life may end, as a part of the age.
+const AROUND: f64 = 0.1;
 /// The deepest directory that a profile may have.
 const DEPTH_MAX: usize = 64;
 
@@ -148,7 +150,7 @@ impl Profile {
         random.random_range(above + 1..=self.sizes[n].0)
     }
 
-    /// The chances of lifetimes that end within each age's range. Where files come and go at a steady rate, there are as
+    /// The chances of lifetimes that end where each age's range ends. Where files come and go at a steady rate, there are as
     /// many of an age as were made that long ago and live that long. So the number for each unit of time, which must fall
     /// with age, is the chance to reach that age.
     fn ends(&self) -> Vec<f64> {
@@ -173,9 +175,10 @@ impl Profile {
     pub(super) fn lifetimes(&self) -> Lifetimes {
         let ends = self.ends();
         let all: f64 = ends.iter().sum();
-        let middle = |n: usize| (self.ages[n].0 + self.age_before(n)) / 2.0;
-        let mean = ends.iter().enumerate().map(|(n, chance)| chance / all * middle(n)).sum::<f64>();
-        let range = |n: usize| (self.age_before(n) / mean, self.ages[n].0 / mean);
+        let ages = self.ages.iter().map(|(age, _)| age);
+        let mean = ends.iter().zip(ages).map(|(chance, age)| chance / all * age).sum::<f64>();
+        let end = |n: usize| self.ages[n].0 / mean;
+        let range = |n: usize| (end(n) * (1.0 - AROUND), end(n) * (1.0 + AROUND));
         Lifetimes { ranges: (0..ends.len()).map(|n| (range(n), ends[n] / all)).collect() }
     }
 }
@@ -275,8 +278,7 @@ mod tests {
         let total: u32 = profile.ages.iter().map(|a| a.1).sum();
         let ends = profile.ends();
         let all: f64 = ends.iter().sum();
-        let middle = |n: usize| (profile.ages[n].0 + profile.age_before(n)) / 2.0;
-        let unit: f64 = (0..ends.len()).map(|n| ends[n] / all * middle(n)).sum();
+        let unit: f64 = (0..ends.len()).map(|n| ends[n] / all * profile.ages[n].0).sum();
         for (n, (age, _)) in profile.ages.iter().enumerate() {
             let wanted: u32 = profile.ages[..=n].iter().map(|a| a.1).sum();
             let wanted = f64::from(wanted) / f64::from(total);
