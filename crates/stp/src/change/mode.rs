@@ -1,7 +1,7 @@
 //! What goes into the journal: ordered, data, adaptive (§3.3.2 of the paper).
 //!
 //! Data mode: the data of a transaction is in its journal write, with descriptors for it, and is written at its fixed
-//! location later, by the writeback timer after [`EXPIRE`], or when [`FULL`] of the journal is used: then the next
+//! location later, by the writeback timer after `EXPIRE`, or when `FULL` of the journal is used: then the next
 //! transaction waits for it. A block that a later transaction has again is written once. What is not due when the trace
 //! ends is not written.
 //!

@@ -1,6 +1,6 @@
 //! Measures the number of checks a second, which limits a search through crash states.
 //!
-//! `cargo run --release --package ordo-check --example speed`
+//! `cargo run --release --package ordo-check --example check_speed`
 
 use std::rc::Rc;
 use std::time::Instant;
