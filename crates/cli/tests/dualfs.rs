@@ -2,26 +2,11 @@
 //!
 //! Fault model: a command that takes it for something else, that writes where it must not, or that does not say what is missing.
 
+mod calling;
+
 use std::fs;
-use std::path::Path;
 
-use assert_cmd::Command;
-
-fn ordo(args: &[&str]) -> (i32, String, String) {
-    let out = Command::cargo_bin("ordo").unwrap().args(args).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let (code, out, errors) = ordo(args);
-    assert_eq!(code, 0, "{args:?}: {out}{errors}");
-    out
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use calling::{done, ordo, text};
 
 #[test]
 fn a_pair_on_one_disk_is_known_by_every_command() {
